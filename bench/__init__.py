@@ -1,0 +1,1 @@
+"""Named workloads, each beside its raw baseline."""

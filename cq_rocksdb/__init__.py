@@ -1,0 +1,1 @@
+"""All consume queues in one RocksDB."""

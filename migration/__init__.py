@@ -1,0 +1,1 @@
+"""Moving queues between backends and proving them equal. Nothing is here yet."""

@@ -1,0 +1,1 @@
+"""The log, and the promise that the consume queues keep: a RocketMQ-compatible message store."""

@@ -1,0 +1,1 @@
+"""The command ``cqstore``: one file a verb."""

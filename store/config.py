@@ -1,0 +1,191 @@
+"""StoreConfig: every setting, with its unit, its default and RocketMQ's key as alias."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+import javaproperties
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from store.errors import StoreConfigError, os_errors
+
+CQ_UNIT_SIZE = 20
+"""Bytes of one unit of a file queue; file sizes are rounded up to a multiple of it."""
+
+
+class FlushDiskType(StrEnum):
+    """When a put returns: after the disk has the record, or at once."""
+
+    SYNC_FLUSH = "SYNC_FLUSH"
+    ASYNC_FLUSH = "ASYNC_FLUSH"
+
+
+class BrokerRole(StrEnum):
+    """What the broker is to its replicas; a slave takes no puts."""
+
+    ASYNC_MASTER = "ASYNC_MASTER"
+    SYNC_MASTER = "SYNC_MASTER"
+    SLAVE = "SLAVE"
+
+
+def _blank_is_none(value: object) -> object:
+    return None if isinstance(value, str) and not value.strip() else value
+
+
+OptionalText = Annotated[str | None, BeforeValidator(_blank_is_none)]
+
+
+class StoreConfig(BaseModel):
+    """Settings of one store, frozen.
+
+    Fields are given by their Python name or by RocketMQ's camelCase key. A size that was not given
+    (``model_fields_set``) is taken from the files of an existing store where they show it.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, alias_generator=to_camel, populate_by_name=True, extra="forbid"
+    )
+
+    store_type: str = "default"
+    """``default`` (file queues) or ``defaultRocksDB``, compared ignoring case."""
+    rocksdb_cq_double_write_enable: bool = Field(default=False, alias="rocksdbCQDoubleWriteEnable")
+    """With ``store_type=default``: write both backends, read the files."""
+    use_separate_store_path_for_rocksdb_cq: bool = Field(
+        default=False, alias="useSeparateStorePathForRocksdbCQ"
+    )
+    """A new RocksDB goes to ``consumequeue_rocksdb`` instead of ``consumequeue``."""
+    store_path_commit_log: OptionalText = None
+    """Folder of the commit log when it is not ``ROOT/commitlog``; with commas: a multi-path log."""
+    enable_dledger_commit_log: bool = Field(default=False, alias="enableDLegerCommitLog")
+    """The log is DLedger's: refused (the misspelt key is RocketMQ's)."""
+    enable_controller_mode: bool = False
+    """Auto-switch HA: such a store is opened read-only."""
+    broker_role: BrokerRole = BrokerRole.ASYNC_MASTER
+
+    mapped_file_size_commit_log: int = Field(1 << 30, ge=256)
+    """Bytes of one commit log file."""
+    mapped_file_size_consume_queue: int = Field(300_000 * CQ_UNIT_SIZE, ge=CQ_UNIT_SIZE)
+    """Bytes of one queue file, rounded up to a multiple of 20."""
+    mapped_file_size_consume_queue_ext: int = Field(48 << 20, ge=64)
+    """Bytes of one queue extension file."""
+    mapper_file_size_batch_consume_queue: int = Field(300_000 * 46, ge=46)
+    """Bytes of one batch queue file (the spelling is RocketMQ's)."""
+    max_hash_slot_num: int = Field(5_000_000, ge=1)
+    """Hash slots of one index file."""
+    max_index_num: int = Field(20_000_000, ge=2)
+    """Entries of one index file, the unused first one included."""
+    max_message_size: int = Field(4 << 20, ge=10)
+    """Largest body, bytes; a whole record may have 64 KiB more."""
+    auto_message_version_on_topic_len: bool = True
+    """Write a V2 record (two-byte topic length) for topics of more than 127 characters."""
+    enabled_append_prop_crc: bool = Field(default=False, alias="enabledAppendPropCRC")
+    """Append a CRC of the whole record as its last property."""
+    force_verify_prop_crc: bool = Field(default=False, alias="forceVerifyPropCRC")
+    """Check that CRC, instead of the body's, wherever records are checked."""
+    check_crc_on_recover: bool = Field(default=True, alias="checkCRCOnRecover")
+    """Check CRCs while recovering."""
+    duplication_enable: bool = False
+    """Log duplication mode: such a store is opened read-only."""
+
+    flush_disk_type: FlushDiskType = FlushDiskType.ASYNC_FLUSH
+    flush_interval_commit_log: int = Field(500, ge=1)
+    """Milliseconds between two flushes of the log under ``ASYNC_FLUSH``."""
+    flush_consume_queue_thorough_interval: int = Field(60_000, ge=1)
+    """Milliseconds between two flushes of all file queues."""
+    sync_flush_timeout: int = Field(5_000, ge=1)
+    """Milliseconds a put waits for the disk under ``SYNC_FLUSH``."""
+
+    enable_lmq: bool = False
+    """Put messages into light queues named by ``INNER_MULTI_DISPATCH``."""
+    enable_multi_dispatch: bool = False
+    """Also needed for light queues on the file backend."""
+    enable_consume_queue_ext: bool = False
+    """File queues have extension files; they are read, never written."""
+    message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+    """Delay levels, counted from 1."""
+
+    message_index_enable: bool = True
+    """Index messages by key."""
+    max_filter_message_size: int = Field(16_000, ge=CQ_UNIT_SIZE)
+    """Bytes of queue units that one pull may scan, counted as 20 a unit."""
+    max_msgs_num_batch: int = Field(64, ge=1)
+    """Most messages that one query by key returns."""
+    max_transfer_bytes_on_message_in_memory: int = Field(262_144, ge=1)
+    max_transfer_count_on_message_in_memory: int = Field(32, ge=1)
+    max_transfer_bytes_on_message_in_disk: int = Field(65_536, ge=1)
+    max_transfer_count_on_message_in_disk: int = Field(8, ge=1)
+    access_message_in_memory_max_ratio: int = Field(40, ge=0, le=100)
+    """Percent of the machine's memory; records nearer to the log's end count as in memory."""
+    max_consume_queue_scan: int = Field(20_000, ge=1)
+    """Units that one estimate may scan."""
+    sample_count_threshold: int = Field(5_000, ge=1)
+    """Matches after which an estimate extrapolates."""
+
+    mapped_files_max: int = Field(64, ge=2)
+    """Commit log files mapped at once."""
+    queue_files_max: int = Field(4_096, ge=16)
+    """Descriptors that the file backend keeps open at once."""
+    dispatch_slice: int = Field(4_096, ge=1)
+    """Units that the writer collects before it hands them to the queues."""
+    rocksdb_memory_bytes: int = Field(512 << 20, ge=8 << 20)
+    """Budget of RocksDB, bytes: a quarter for memtables, the rest for the block cache."""
+
+    @classmethod
+    def from_mapping(cls, values: dict[str, Any]) -> Self:
+        """Build a config from names or RocketMQ keys.
+
+        Raises:
+            StoreConfigError: a value does not fit, or a key is unknown; all of them are named.
+        """
+        try:
+            return cls.model_validate(values)
+        except ValidationError as exc:
+            faults = "; ".join(
+                f"{'.'.join(map(str, error['loc']))}: {error['msg']}" for error in exc.errors()
+            )
+            raise StoreConfigError(f"bad setting: {faults}") from exc
+
+    @classmethod
+    def known_keys(cls) -> dict[str, str]:
+        """Return RocketMQ's key → field name, for every setting."""
+        return {field.alias or name: name for name, field in cls.model_fields.items()}
+
+    @property
+    def units_per_file(self) -> int:
+        """Return how many 20-byte units one queue file holds."""
+        return -(-self.mapped_file_size_consume_queue // CQ_UNIT_SIZE)
+
+    @property
+    def replays_lmq(self) -> bool:
+        """Return whether a record that carries light-queue offsets is dispatched to them.
+
+        Such offsets are only in a record because a store with ``enableLmq`` wrote it, so they are
+        trusted unless the setting was explicitly given as off.
+        """
+        return self.enable_lmq or "enable_lmq" not in self.model_fields_set
+
+
+def read_broker_conf(path: Path) -> tuple[StoreConfig, dict[str, str]]:
+    """Read a ``broker.conf`` (Java properties).
+
+    Returns:
+        The config, and the keys with their values that no setting of ours answers to.
+
+    Raises:
+        StoreIOError: the file cannot be read.
+        StoreConfigError: a value does not fit its setting.
+    """
+    with os_errors("read the configuration", path):
+        text = path.read_bytes().decode("utf-8", errors="replace")
+    try:
+        pairs: dict[str, str] = javaproperties.loads(text)
+    except javaproperties.InvalidUEscapeError as exc:
+        raise StoreConfigError(f"not a properties file: {exc}", path=path) from exc
+    known = StoreConfig.known_keys()
+    given = {key: value.strip() for key, value in pairs.items() if key in known}
+    try:
+        config = StoreConfig.from_mapping(given)
+    except StoreConfigError as exc:
+        raise StoreConfigError(exc.reason, path=path) from exc
+    return config, {key: value for key, value in pairs.items() if key not in known}

@@ -1,0 +1,161 @@
+"""Errors the store raises, as a tree.
+
+* StoreError
+  * StoreConfigError
+  * StoreStateError
+    * StoreClosedError
+    * StoreLockedError
+    * StoreFailedError
+    * ReadOnlyStoreError
+  * RefusedStoreError
+  * IllegalMessageError
+  * StoreIOError
+    * DiskFullError
+  * CorruptionError
+    * MagicCodeError
+    * ChecksumError
+    * TruncatedRecordError
+    * QueueGapError
+  * UnsupportedFormatError
+  * ConsumeQueueError (its RocksDB child lives in ``cq_rocksdb``)
+
+Outcomes that a caller expects (a full queue, an offset past the end) are values, see
+``PutMessageStatus`` and ``GetMessageStatus``; only faults are raised. Every context
+argument has a default, so that the errors survive pickling.
+"""
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class StoreError(Exception):
+    """Base of every error this project raises.
+
+    ``reason`` is a whole sentence without its place; ``path`` and ``phy_offset`` (bytes from the
+    start of the commit log) or ``position`` (bytes inside ``path``) say where.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        path: Path | None = None,
+        phy_offset: int | None = None,
+        position: int | None = None,
+    ) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.path = path
+        self.phy_offset = phy_offset
+        self.position = position
+
+    def __str__(self) -> str:
+        where = [str(self.path)] if self.path is not None else []
+        if self.position is not None:
+            where.append(f"position {self.position}")
+        if self.phy_offset is not None:
+            where.append(f"phy_offset {self.phy_offset}")
+        return f"{self.reason} ({', '.join(where)})" if where else self.reason
+
+
+class StoreConfigError(StoreError):
+    """A setting makes no sense; the sentence names it."""
+
+
+class StoreStateError(StoreError):
+    """The store is not in a state for this call."""
+
+
+class StoreClosedError(StoreStateError):
+    """The store has been closed."""
+
+
+class StoreLockedError(StoreStateError):
+    """Another opener, in this process or another one, holds the store."""
+
+
+class StoreFailedError(StoreStateError):
+    """An earlier write or flush failed: close the store and open it again."""
+
+
+class ReadOnlyStoreError(StoreStateError):
+    """A write was asked of a store that was opened read-only."""
+
+
+class RefusedStoreError(StoreError):
+    """The directory holds something that must not be opened this way; nothing was changed."""
+
+
+class IllegalMessageError(StoreError):
+    """A message or a name cannot be stored as it is."""
+
+
+class StoreIOError(StoreError):
+    """The operating system refused an operation."""
+
+
+class DiskFullError(StoreIOError):
+    """No space is left for a file that has to grow."""
+
+
+class CorruptionError(StoreError):
+    """Stored bytes break the format."""
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        path: Path | None = None,
+        phy_offset: int | None = None,
+        position: int | None = None,
+        expected: object = None,
+        got: object = None,
+    ) -> None:
+        super().__init__(reason, path=path, phy_offset=phy_offset, position=position)
+        self.expected = expected
+        self.got = got
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        if self.expected is None and self.got is None:
+            return text
+        return f"{text}: expected {self.expected}, found {self.got}"
+
+
+class MagicCodeError(CorruptionError):
+    """A record does not start with a known magic code."""
+
+
+class ChecksumError(CorruptionError):
+    """A checksum does not match the bytes that it guards."""
+
+
+class TruncatedRecordError(CorruptionError):
+    """A record or file ends before its own length says."""
+
+
+class QueueGapError(CorruptionError):
+    """Units of a queue are missing between what is stored and what follows."""
+
+
+class UnsupportedFormatError(StoreError):
+    """Well-formed, but of a kind or version that this project does not handle."""
+
+
+class ConsumeQueueError(StoreError):
+    """A consume-queue backend failed."""
+
+
+_DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
+
+
+@contextmanager
+def os_errors(action: str, path: Path) -> Iterator[None]:
+    """Turn an ``OSError`` of the block into a ``StoreIOError`` that names ``path``."""
+    try:
+        yield
+    except OSError as exc:
+        kind = DiskFullError if exc.errno in _DISK_FULL else StoreIOError
+        raise kind(f"cannot {action}: {exc.strerror or exc}", path=path) from exc

@@ -1,0 +1,1 @@
+"""The hash index: from a message key to the records that carry it."""

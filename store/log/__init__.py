@@ -1,0 +1,1 @@
+"""The commit log: mapped files in a row, appended at one end, and the store checkpoint."""

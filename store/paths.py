@@ -1,0 +1,86 @@
+"""Every file and folder name below the root of a store, in one place."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class StorePaths:
+    """Names below ``root`` (RocketMQ's ``storePathRootDir``).
+
+    ``commit_log`` may lie elsewhere (``storePathCommitLog``). ``own`` is the only folder that
+    RocketMQ does not know: cut tails are kept there.
+    """
+
+    root: Path
+    commit_log_override: Path | None = None
+
+    @property
+    def commit_log(self) -> Path:
+        """Return the folder of the commit log files."""
+        return self.commit_log_override or self.root / "commitlog"
+
+    @property
+    def consume_queue(self) -> Path:
+        """Return the folder of the file queues, by default also RocksDB's."""
+        return self.root / "consumequeue"
+
+    @property
+    def consume_queue_rocksdb(self) -> Path:
+        """Return RocksDB's own folder (``useSeparateStorePathForRocksdbCQ``)."""
+        return self.root / "consumequeue_rocksdb"
+
+    @property
+    def consume_queue_ext(self) -> Path:
+        """Return the folder of the extension files of file queues."""
+        return self.root / "consumequeue_ext"
+
+    @property
+    def batch_consume_queue(self) -> Path:
+        """Return the folder of the 46-byte batch queues."""
+        return self.root / "batchconsumequeue"
+
+    @property
+    def index(self) -> Path:
+        """Return the folder of the hash index files."""
+        return self.root / "index"
+
+    @property
+    def checkpoint(self) -> Path:
+        """Return the store checkpoint, 4096 bytes."""
+        return self.root / "checkpoint"
+
+    @property
+    def abort(self) -> Path:
+        """Return the marker that exists while a store is open or after a crash."""
+        return self.root / "abort"
+
+    @property
+    def abort_backup(self) -> Path:
+        """Return the copy of the previous ``abort``, rewritten at every start."""
+        return self.root / "abort.bak"
+
+    @property
+    def lock(self) -> Path:
+        """Return the file whose first byte the opener locks."""
+        return self.root / "lock"
+
+    @property
+    def topics(self) -> Path:
+        """Return the broker's topic table, JSON."""
+        return self.root / "config" / "topics.json"
+
+    @property
+    def compaction_log(self) -> Path:
+        """Return the folder of compacted topics' logs; a folder a topic."""
+        return self.root / "compaction" / "compactionLog"
+
+    @property
+    def epoch_file(self) -> Path:
+        """Return the marker of controller mode (auto-switch HA)."""
+        return self.root / "epochFileCheckpoint"
+
+    @property
+    def own(self) -> Path:
+        """Return this project's own folder below the root."""
+        return self.root / "cqstore"

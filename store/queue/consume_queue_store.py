@@ -1,0 +1,335 @@
+"""ConsumeQueueStore: the promise that every backend keeps to the message store.
+
+One object holds all queues of a store. The message store is its only writer: ``put_batch``,
+``truncate_dirty``, ``clean_expired``, ``delete_topic`` and ``flush`` are called by one thread at a
+time (the dispatcher holds a lock); every reading method may be called by any thread at any time,
+also while a batch is being put. Reading never writes, on disk or off it, save into caches.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import ClassVar, NamedTuple, Protocol, Self
+
+from store.config import StoreConfig
+from store.paths import StorePaths
+from store.queue.estimate import MessageFilter, estimate
+from store.queue.time_search import BoundaryType, search_offset
+from store.queue.units import CqUnit, QueueKey, UnitBatch, UnitBlock
+
+
+class LogView(Protocol):
+    """What a backend may ask of the commit log. Any thread may ask."""
+
+    def min_phy_offset(self) -> int:
+        """Return where the oldest record may lie, bytes; -1 without files."""
+
+    def max_phy_offset(self) -> int:
+        """Return the end of the log, bytes. Before recovery: the end of the last file."""
+
+    def store_timestamp(self, phy_offset: int, size: int) -> int:
+        """Return when the record of ``size`` bytes was stored, ms; -1 if it is not in the log."""
+
+    def file_offset_by_timestamp(self, timestamp: int) -> int:
+        """Return the start of the newest file whose first record was stored by ``timestamp``.
+
+        The log's minimum if there is none.
+        """
+
+
+class CheckpointView(Protocol):
+    """The fields of the store's checkpoint that a backend may start from after a crash."""
+
+    @property
+    def min_timestamp(self) -> int:
+        """Return the time, ms, up to which log and file queues are surely on disk; 0 if unknown."""
+
+    @property
+    def logics_phy_offset(self) -> int:
+        """Return the start of a record up to which all file queues are on disk; 0 if unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStoreContext:
+    """What a backend is opened with."""
+
+    paths: StorePaths
+    config: StoreConfig
+    log: LogView
+    checkpoint: CheckpointView
+    last_exit_ok: bool
+    """False after a crash (``abort`` was there): nothing that was not synced can be trusted."""
+    read_only: bool
+
+
+class QueueType(Enum):
+    """Kinds of queues, by RocketMQ's names."""
+
+    SIMPLE = "SimpleCQ"
+    BATCH = "BatchCQ"
+    ROCKSDB = "RocksDBCQ"
+
+
+class QueueRestart(NamedTuple):
+    """A queue that began anew: its topic had been deleted and was written again.
+
+    ``dropped`` are the queue offsets of the older life that the new one replaced.
+    """
+
+    queue: QueueKey
+    dropped: range
+    phy_offset: int
+    """Where the first record of the new life lies."""
+
+
+class QueueFinding(NamedTuple):
+    """Something wrong in a backend's own files, as ``check`` reports it."""
+
+    problem: str
+    path: str
+    queue: QueueKey | None = None
+    queue_offset: int | None = None
+    position: int | None = None
+    """Bytes inside ``path``."""
+
+
+class ConsumeQueueStore(ABC):
+    """All consume queues of one store on one backend."""
+
+    name: ClassVar[str]
+    """The entry point's name, also what ``--backend`` takes."""
+    lmq_needs_multi_dispatch: ClassVar[bool]
+    """Light queues need ``enableMultiDispatch`` beside ``enableLmq``, as in RocketMQ."""
+
+    def __init__(self, context: QueueStoreContext) -> None:
+        """Keep ``context``; touches no file."""
+        self.context = context
+        self._next_offsets: dict[tuple[str, int], int] = {}
+
+    # ---- finding and opening
+
+    @classmethod
+    @abstractmethod
+    def present(cls, paths: StorePaths) -> bool:
+        """Return whether ``paths`` holds queues of this backend. Changes nothing.
+
+        Raises:
+            RefusedStoreError: it does, twice or in a way that leaves two readings.
+        """
+
+    @abstractmethod
+    def load(self) -> Self:
+        """Open what exists; read-write: create what does not. Returns self.
+
+        On failure everything that was opened is closed again.
+
+        Raises:
+            CorruptionError: a file is of the wrong size or has an impossible name.
+            StoreLockedError: another opener holds the database.
+        """
+
+    @abstractmethod
+    def recover(self) -> None:
+        """Find the real end of every queue that needs it. Read-only: in memory alone.
+
+        After a clean stop the work is bounded (the last files of a queue); units that were never
+        completely written are cut off. Call once, after ``load``, before anything else.
+        """
+
+    @abstractmethod
+    def dispatch_from_phy_offset(self) -> int:
+        """Return the log position from which records may be missing in the queues.
+
+        Every record that ends at or below it is in its queue, durably if the last exit was not
+        clean. 0 if nothing is known. Asked after ``recover`` and before the first ``put_batch``.
+        """
+
+    # ---- writing (one thread at a time)
+
+    @abstractmethod
+    def put_batch(self, batch: UnitBatch) -> list[QueueRestart]:
+        """Store the units of ``batch``, visible to every reader when it returns.
+
+        Ordered: within a queue, units come in log order. Idempotent: a unit that the queue has
+        already is left as it is. A unit at the queue's end is appended; a first unit may have any
+        offset (the units before it have expired). A unit *below* the end whose record lies
+        *behind* that of the queue's last unit begins a new life of the queue: the units from its
+        offset on are dropped, and the restart is returned. Not durable until ``flush``: after a
+        crash the caller replays the log from ``dispatch_from_phy_offset``.
+
+        Raises:
+            QueueGapError: a unit lies beyond the end of a queue that has live units.
+            IllegalMessageError: the topic cannot be stored by this backend.
+            ConsumeQueueError: the backend failed; what of the batch is stored is undefined, and
+                the store must be opened again.
+        """
+
+    @abstractmethod
+    def truncate_dirty(self, phy_offset: int) -> int:
+        """Drop every unit whose record lies at or behind ``phy_offset``, the log's new end.
+
+        Returns how many queues were cut. The caller has flushed nothing in between.
+        """
+
+    @abstractmethod
+    def clean_expired(self, min_phy_offset: int) -> int:
+        """Let go of units whose records lie below ``min_phy_offset``, the log's minimum.
+
+        A queue never loses its next offset. Returns how many files or queues gave something back.
+        """
+
+    @abstractmethod
+    def delete_topic(self, topic: str) -> None:
+        """Remove every queue of exactly ``topic``; durable when it returns. Unknown: no error."""
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Make everything that ``put_batch`` took durable before it returns.
+
+        Raises:
+            ConsumeQueueError: it could not; the store must be opened again.
+        """
+
+    # ---- reading (any thread)
+
+    @abstractmethod
+    def queues(self, topic: str | None = None) -> Iterator[QueueKey]:
+        """Yield every queue (of ``topic``) that was ever written, in no promised order."""
+
+    @abstractmethod
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """Return the queue offset behind the last unit; 0 for an unknown queue."""
+
+    @abstractmethod
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """Return the offset of the first unit whose record is in the log.
+
+        ``max_offset`` if every record has expired; 0 for an unknown queue. Pre-blank units of a
+        file do not count.
+        """
+
+    @abstractmethod
+    def read_units(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> UnitBlock:
+        """Return at most ``max_count`` consecutive units from ``queue_offset`` on.
+
+        Empty with ``BlockStop.END`` at or behind ``max_offset`` or below 0, and for unknown
+        queues. A unit that should exist and does not ends the block with ``BlockStop.HOLE`` and
+        its range; the block is empty if the hole begins at ``queue_offset``. Units of expired
+        records may be returned as long as they are there: ask ``min_offset``.
+        """
+
+    @abstractmethod
+    def unit_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """Return the store time, ms, of the record of one unit; -1 without unit or record."""
+
+    @abstractmethod
+    def total_size_bytes(self) -> int:
+        """Return what the queues take on disk, real bytes (allocated blocks)."""
+
+    @abstractmethod
+    def check_files(self) -> Iterator[QueueFinding]:
+        """Yield what is wrong in the backend's own files: sizes, names, keys, stored minima.
+
+        Units themselves are compared with the log by the caller.
+        """
+
+    def describe(self) -> dict[str, object]:
+        """Return facts for ``info`` (engine, versions, folders), label → value."""
+        return {}
+
+    def queue_type(self, topic: str) -> QueueType:
+        """Return the kind of ``topic``'s queues."""
+        _ = topic
+        return QueueType.SIMPLE
+
+    def resolve_tags_code(self, topic: str, queue_id: int, tags_code: int) -> int | None:
+        """Return the tags code behind an extension address, other codes as they are.
+
+        ``None``: the address leads nowhere.
+        """
+        _ = topic, queue_id
+        return tags_code
+
+    def iterate(self, topic: str, queue_id: int, queue_offset: int) -> Iterator[CqUnit]:
+        """Yield the units from ``queue_offset`` to the end or to the first hole.
+
+        Batch queues begin with the unit that holds ``queue_offset``.
+        """
+        while True:
+            block = self.read_units(topic, queue_id, queue_offset, _ITERATE_UNITS)
+            for unit in block.units():
+                code = self.resolve_tags_code(topic, queue_id, unit.tags_code or 0)
+                yield unit._replace(tags_code=code)
+            queue_offset += block.count
+            if block.count < _ITERATE_UNITS:
+                return
+
+    def offset_by_time(
+        self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType
+    ) -> int:
+        """Return the offset that ``timestamp`` (ms) leads to, always within [min, max].
+
+        LOWER: the first unit stored at or after it, ``max_offset`` if there is none. UPPER: the
+        last unit stored at or before it, ``min_offset`` if there is none. 0 for an empty queue.
+        """
+        return search_offset(
+            self.min_offset(topic, queue_id),
+            self.max_offset(topic, queue_id),
+            timestamp,
+            boundary,
+            lambda offset: self.unit_timestamp(topic, queue_id, offset),
+        )
+
+    def estimate_message_count(
+        self, topic: str, queue_id: int, from_offset: int, to_offset: int, matches: MessageFilter
+    ) -> int:
+        """Estimate how many units of [from_offset, to_offset) ``matches`` lets through.
+
+        The range is first cut to [min, max]. Exact as long as fewer than
+        ``max_consume_queue_scan`` units are scanned and at most ``sample_count_threshold`` match.
+        """
+        start = max(from_offset, self.min_offset(topic, queue_id))
+        end = min(to_offset, self.max_offset(topic, queue_id))
+        if start >= end:
+            return 0
+        config = self.context.config
+        return estimate(
+            self.iterate(topic, queue_id, start),
+            end - start,
+            matches,
+            config.max_consume_queue_scan,
+            config.sample_count_threshold,
+        )
+
+    # ---- offsets for the writer (under the append lock)
+
+    def assign_queue_offset(self, topic: str, queue_id: int) -> int:
+        """Return the offset that the next message of the queue gets."""
+        key = (topic, queue_id)
+        offset = self._next_offsets.get(key)
+        if offset is None:
+            offset = self._next_offsets[key] = self.max_offset(topic, queue_id)
+        return offset
+
+    def increase_queue_offset(self, topic: str, queue_id: int, count: int) -> None:
+        """Take ``count`` offsets, after the log has the record."""
+        self._next_offsets[topic, queue_id] += count
+
+    def forget_queue_offsets(self, topic: str | None = None) -> None:
+        """Drop assigned offsets (of ``topic``), so that they are read from the queues again."""
+        if topic is None:
+            self._next_offsets.clear()
+            return
+        for key in [key for key in self._next_offsets if key[0] == topic]:
+            del self._next_offsets[key]
+
+    @abstractmethod
+    def close(self) -> None:
+        """Flush if read-write, then release everything. A second call does nothing.
+
+        Afterwards every other method raises ``StoreClosedError``.
+        """
+
+
+_ITERATE_UNITS = 1024

@@ -1,0 +1,174 @@
+"""Units: what a consume queue holds, alone, in blocks (out) and in batches (in).
+
+The 28 bytes of ``QueueUnit`` are RocksDB's value; a file queue stores their first 20. Blocks and
+batches stay packed: nobody pays for a Python object a unit who did not ask for it.
+"""
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from struct import Struct
+from typing import Annotated, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.record.layout import Buffer, Layout, Wire
+
+
+class QueueUnit(NamedTuple):
+    """One unit as it is dispatched: where a message lies, what its tag hashes to, when it came."""
+
+    phy_offset: Annotated[int, Wire("q", "byte position of the record in the commit log")]
+    size: Annotated[int, Wire("i", "whole record, bytes")]
+    tags_code: Annotated[int, Wire("q", "hash of the tag, or deliver time in ms since the epoch")]
+    store_timestamp: Annotated[int, Wire("q", "when the log took the record, ms since the epoch")]
+
+
+QUEUE_UNIT = Layout(QueueUnit)
+PACKED_PREFIX = 20
+"""Bytes of a packed unit that both backends have: ``phy_offset``, ``size``, ``tags_code``."""
+
+
+class QueueKey(NamedTuple):
+    """One queue of one topic."""
+
+    topic: str
+    queue_id: int
+
+
+class CqUnit(NamedTuple):
+    """One unit as a reader sees it."""
+
+    queue_offset: int
+    phy_offset: int
+    size: int
+    tags_code: int | None
+    """``None`` where an extension address cannot be resolved; such a unit matches every filter."""
+    batch_num: int = 1
+    """Messages that the record holds; more than one only in batch queues."""
+
+
+class BlockStop(Enum):
+    """Why a block ended."""
+
+    END = "end"
+    """The queue has no further unit."""
+    LIMIT = "limit"
+    """As many units as asked for."""
+    HOLE = "hole"
+    """Units are missing behind the block, see ``UnitBlock.hole``."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnitBlock:
+    """Consecutive units of one queue, packed.
+
+    ``data`` holds ``count`` units of ``stride`` bytes (20, or 28 with store timestamps), the first
+    of them at ``queue_offset``. The buffer is the caller's own: it stays valid after ``close``.
+    """
+
+    queue_offset: int
+    data: Buffer
+    stride: int
+    stop: BlockStop
+    hole: range | None = None
+    """With ``BlockStop.HOLE``: the queue offsets that are missing behind the block."""
+
+    @property
+    def count(self) -> int:
+        """Return how many units the block holds."""
+        return len(self.data) // self.stride
+
+    def rows(self) -> Iterator[tuple[int, int, int]]:
+        """Yield ``(phy_offset, size, tags_code)`` a unit, the cheapest way to walk a block."""
+        return _ROWS[self.stride].iter_unpack(self.data)
+
+    def units(self) -> Iterator[CqUnit]:
+        """Yield the units as records."""
+        for index, row in enumerate(self.rows()):
+            yield CqUnit(self.queue_offset + index, *row)
+
+
+_ROWS = {PACKED_PREFIX: Struct(">qiq"), QUEUE_UNIT.size: Struct(">qiq8x")}
+
+
+class UnitBatch:
+    """Units on their way into the queues, as columns, in dispatch (log) order.
+
+    Unit *i* belongs to ``queues[queue_index[i]]`` at ``queue_offset[i]``; its 28 bytes are
+    ``units[28*i : 28*i + 28]``. ``end_phy_offset`` is the log position up to which everything has
+    been dispatched once the batch is stored, also records that no queue holds. Not thread-safe.
+    """
+
+    __slots__ = ("_index_of", "end_phy_offset", "queue_index", "queue_offset", "queues", "units")
+
+    def __init__(self) -> None:
+        self.queues: list[QueueKey] = []
+        self.queue_index = array("i")
+        self.queue_offset = array("q")
+        self.units = bytearray()
+        self.end_phy_offset = 0
+        self._index_of: dict[tuple[str, int], int] = {}
+
+    def __len__(self) -> int:
+        return len(self.queue_index)
+
+    def add(
+        self,
+        key: tuple[str, int],
+        queue_offset: int,
+        phy_offset: int,
+        size: int,
+        tags_code: int,
+        store_timestamp: int,
+    ) -> None:
+        """Append one unit for queue ``key`` (topic, queue id); does not move ``end_phy_offset``."""
+        index = self._index_of.get(key)
+        if index is None:
+            index = self._index_of[key] = len(self.queues)
+            self.queues.append(QueueKey(*key))
+        self.queue_index.append(index)
+        self.queue_offset.append(queue_offset)
+        self.units += _PACK(phy_offset, size, tags_code, store_timestamp)
+
+    def runs(self) -> "UnitRuns":
+        """Group the units by queue, keeping dispatch order within a queue."""
+        index = np.frombuffer(self.queue_index, np.int32)
+        order = np.argsort(index, kind="stable")
+        index = index[order]
+        offsets = np.frombuffer(self.queue_offset, np.int64)[order]
+        units = np.frombuffer(self.units, np.uint8).reshape(-1, QUEUE_UNIT.size)[order]
+        breaks = np.flatnonzero((np.diff(index) != 0) | (np.diff(offsets) != 1)) + 1
+        starts = [0, *breaks.tolist()] if len(index) else []
+        return UnitRuns(
+            queues=[self.queues[i] for i in index[starts].tolist()],
+            first_offsets=offsets[starts].tolist(),
+            starts=starts,
+            ends=[*starts[1:], len(index)] if len(index) else [],
+            units=units,
+        )
+
+
+_PACK = QUEUE_UNIT.struct.pack
+
+
+@dataclass(frozen=True, slots=True)
+class UnitRuns:
+    """The units of a batch, grouped: run *r* is rows ``starts[r]:ends[r]`` of ``units``.
+
+    A run belongs to ``queues[r]``; its queue offsets count up from ``first_offsets[r]`` without a
+    gap. A queue may have several runs (it began anew within the batch), they follow each other in
+    dispatch order.
+    """
+
+    queues: list[QueueKey]
+    first_offsets: list[int]
+    starts: list[int]
+    ends: list[int]
+    units: NDArray[np.uint8]
+    """Shape (n, 28), C order: packed ``QueueUnit`` rows."""
+
+    def __len__(self) -> int:
+        return len(self.starts)

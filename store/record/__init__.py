@@ -1,0 +1,1 @@
+"""Records: layouts, messages, and the bytes between the two. Knows no files."""

@@ -1,0 +1,1 @@
+"""The message store: put, get, dispatch, recovery, locks, checks."""
