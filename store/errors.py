@@ -9,6 +9,7 @@
     * ReadOnlyStoreError
   * RefusedStoreError
   * IllegalMessageError
+    * PropertiesTooLongError
   * StoreIOError
     * DiskFullError
   * CorruptionError
@@ -90,6 +91,10 @@ class RefusedStoreError(StoreError):
 
 class IllegalMessageError(StoreError):
     """A message or a name cannot be stored as it is."""
+
+
+class PropertiesTooLongError(IllegalMessageError):
+    """The properties do not fit their two-byte length."""
 
 
 class StoreIOError(StoreError):

@@ -1,0 +1,346 @@
+"""CommitLog: every message of the store, appended at one end.
+
+Invariants:
+  I1  A record's first eight bytes (size and magic) are written after the rest of it, so a killed
+      process leaves a whole record or none.
+  I2  Every record leaves at least eight bytes behind itself in its file, for the blank record.
+  I3  Nothing before the end of the log changes any more.
+
+Source: RocketMQ ``CommitLog``, ``DefaultAppendMessageCallback``.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from typing import NamedTuple
+
+from store.config import StoreConfig
+from store.errors import CorruptionError, IllegalMessageError, MagicCodeError
+from store.log.mapped_file import MappedFile
+from store.log.mapped_file_queue import MappedFileQueue
+from store.paths import StorePaths
+from store.record.decoder import StoredMessage, record_span
+from store.record.encoder import EncodedRecord, assemble, with_property_crc
+from store.record.message import SysFlag
+from store.record.record_layout import (
+    BLANK,
+    BLANK_SIZE,
+    HEAD,
+    MAGIC_BLANK,
+    MIN_RECORD_SIZE,
+    BlankRecord,
+    store_timestamp_position,
+)
+from store.record.scan import ScannedRecord, ScanRules, scan_block
+
+_SCAN_BYTES = 1 << 20
+_STAMP = Struct(">q")
+_SYS_FLAG = Struct(">i")
+_SYS_FLAG_AT = HEAD.offset("sys_flag")
+_STAMP_SPAN = store_timestamp_position(SysFlag.BORN_HOST_V6) + _STAMP.size
+"""Bytes that hold the store timestamp of any record; no record is shorter."""
+
+
+class Appended(NamedTuple):
+    """Where and when one record was appended."""
+
+    phy_offset: int
+    size: int
+    store_timestamp: int
+
+
+class CommitLog:
+    """The log of one store.
+
+    One thread appends at a time (the caller holds the append lock); any thread reads what lies
+    below ``max_phy_offset``. Every other method is for opening and closing.
+    """
+
+    def __init__(self, paths: StorePaths, config: StoreConfig, *, read_only: bool) -> None:
+        self.files = MappedFileQueue(
+            paths.commit_log,
+            config.mapped_file_size_commit_log,
+            mapped_max=config.mapped_files_max,
+            read_only=read_only,
+        )
+        self._property_crc = config.enabled_append_prop_crc
+        self._file_size = config.mapped_file_size_commit_log
+        self._current: MappedFile | None = None
+        self._prepared: MappedFile | None = None
+        self._end = 0
+        self._flushed = 0
+        self._unflushed: list[MappedFile] = []  # rolled since the last flush, oldest first
+        self._topics: dict[bytes, str] = {}
+
+    def load(self) -> None:
+        """Take in the files; until ``set_end`` the log counts as full.
+
+        Raises:
+            CorruptionError: a file has a wrong name or size, or one is missing.
+        """
+        self.files.load()
+        self._end = self.files.end_offset()
+
+    # ---- questions (any thread)
+
+    def min_phy_offset(self) -> int:
+        """Return the start of the oldest file, -1 without files."""
+        return self.files.min_offset()
+
+    def max_phy_offset(self) -> int:
+        """Return the end of the log: where the next record goes."""
+        return self._end
+
+    def flushed_phy_offset(self) -> int:
+        """Return up to where the log is surely on disk."""
+        return self._flushed
+
+    def store_timestamp(self, phy_offset: int, size: int) -> int:
+        """Return the store time of the record of ``size`` bytes; -1 if it is not in the log."""
+        low, end = self.files.min_offset(), phy_offset + size
+        if phy_offset < low or end > self._end or size < MIN_RECORD_SIZE:
+            return -1
+        try:
+            head = self.files.select(phy_offset, _STAMP_SPAN)
+        except CorruptionError:  # a unit that points across the end of a file
+            return -1
+        sys_flag = int(_SYS_FLAG.unpack_from(head, _SYS_FLAG_AT)[0])
+        return int(_STAMP.unpack_from(head, store_timestamp_position(sys_flag))[0])
+
+    def file_offset_by_timestamp(self, timestamp: int) -> int:
+        """Return the start of the newest file whose first record was stored by ``timestamp``."""
+        for file in reversed(self.files.files()):
+            first = self.first_record(file)
+            if first is not None and 0 < first.store_timestamp <= timestamp:
+                return file.file_from_offset
+        return max(self.min_phy_offset(), 0)
+
+    def first_record(self, file: MappedFile) -> ScannedRecord | None:
+        """Return the first record of ``file`` if it is a valid one."""
+        try:
+            return next(self.scan(file.file_from_offset, file.file_from_offset + 1), None)
+        except CorruptionError:
+            return None
+
+    # ---- reading (any thread)
+
+    def view(self, phy_offset: int, size: int) -> memoryview:
+        """Return ``size`` bytes as a read-only view; see ``MappedFile.select`` on its life.
+
+        Raises:
+            CorruptionError: the span is not in the log.
+        """
+        return self.files.select(phy_offset, size)
+
+    def message(self, phy_offset: int) -> StoredMessage:
+        """Return the record that starts at ``phy_offset``, over a view of the log.
+
+        Raises:
+            CorruptionError: no whole record starts there (a blank one, the middle of one, the end
+                of the log).
+
+        Source: RocketMQ ``DefaultMessageStore.lookMessageByOffset``.
+        """
+        left = self._file_size - phy_offset % self._file_size
+        size = record_span(self.files.select(phy_offset, BLANK_SIZE), 0, left, phy_offset)
+        if not size:
+            raise MagicCodeError("a blank record holds no message", phy_offset=phy_offset)
+        return StoredMessage(self.files.select(phy_offset, size), phy_offset)
+
+    def scan(
+        self,
+        phy_offset: int,
+        end: int | None = None,
+        rules: ScanRules | None = None,
+        blanks: list[tuple[int, int]] | None = None,
+    ) -> Iterator[ScannedRecord]:
+        """Yield the records that start in [phy_offset, end), checked, in log order.
+
+        ``end`` defaults to the end of the log. ``phy_offset`` must be the start of a record, a
+        file, or a blank record. Blank records are added to ``blanks``: phy offset and bytes to the
+        end of the file.
+
+        Raises:
+            CorruptionError: no valid record where one should start; the error names the place.
+                At the end of a log whose end is not known yet this is the normal way to stop.
+        """
+        rules = rules or ScanRules()
+        end = self._end if end is None else end
+        at = phy_offset
+        while at < end:
+            file = self.files.find(at)
+            if file is None:
+                raise MagicCodeError("no file of the commit log holds this", phy_offset=at)
+            position, left = (
+                at - file.file_from_offset,
+                file.file_from_offset + self._file_size - at,
+            )
+            data = file.read(position, min(left, _SCAN_BYTES, file.wrote_position - position))
+            start = at
+            for record in scan_block(data, at, left, rules, self._topics):
+                if record.phy_offset >= end:
+                    return
+                yield record
+                at = record.phy_offset + record.size
+            if at > start:
+                continue
+            # A blank record, one longer than a block, or none.
+            if left < BLANK_SIZE:
+                raise MagicCodeError("the file ends without a blank record", phy_offset=at)
+            size = record_span(file.read(position, BLANK_SIZE), 0, left, at)
+            if size:
+                yield from scan_block(file.read(position, size), at, left, rules, self._topics)
+            elif blanks is not None:
+                blanks.append((at, left))
+            at += size or left
+
+    # ---- the end of the log (opening)
+
+    def set_end(self, phy_offset: int) -> None:
+        """Make ``phy_offset`` the end in memory; files behind it are left alone."""
+        self._end = self._flushed = phy_offset
+        for file in self.files:
+            over = phy_offset - file.file_from_offset
+            file.wrote_position = file.flushed_position = min(max(over, 0), self._file_size)
+        self._current = self.files.find(phy_offset)
+
+    def truncate(self, phy_offset: int) -> None:
+        """Make ``phy_offset`` the end on disk too: what lies behind it is zeroed and synced.
+
+        Files behind it are deleted. The caller has saved what was worth saving.
+        """
+        self.files.truncate(phy_offset)
+        self.set_end(phy_offset)
+        if self._current is not None:
+            self._current.zero(phy_offset - self._current.file_from_offset)
+
+    # ---- appending (under the append lock)
+
+    def append(self, record: EncodedRecord, queue_offset: int) -> Appended:
+        """Append one record; it is in the log when this returns, on disk after a flush.
+
+        Raises:
+            DiskFullError: no room for the next file; nothing was appended.
+            IllegalMessageError: the record is longer than a file.
+        """
+        size = record.size
+        file = self._writable(size)
+        position = file.wrote_position
+        phy_offset = file.file_from_offset + position
+        timestamp = time.time_ns() // 1_000_000
+        rest = assemble(record, queue_offset, phy_offset, timestamp)
+        if self._property_crc:
+            rest = with_property_crc(record.start, rest)
+        target = file.map()
+        end = position + size
+        target[position + BLANK_SIZE : end] = rest
+        target[position : position + BLANK_SIZE] = record.start  # I1: from here on it is there
+        file.wrote_position = end
+        self._end = phy_offset + size
+        return Appended(phy_offset, size, timestamp)
+
+    def append_list(
+        self, records: Sequence[EncodedRecord], queue_offsets: Sequence[int], *, whole: bool
+    ) -> list[Appended]:
+        """Append several records with one store timestamp, in order.
+
+        Records that fit the current file become visible together: a killed process leaves all of
+        them or none. With ``whole`` all of them go into one file (RocketMQ's client batch).
+
+        Raises:
+        DiskFullError: no room for the next file. Of a list that spans files the part before
+                it is in the log, without its queue offsets: the store must be opened again.
+            IllegalMessageError: a record, or with ``whole`` the list, is longer than a file.
+        """
+        done: list[Appended] = []
+        first = 0
+        total = sum(record.size for record in records) if whole else 0
+        while first < len(records):
+            file = self._writable(total if whole else records[first].size)
+            room = self._file_size - file.wrote_position - BLANK_SIZE
+            last = first
+            while last < len(records) and records[last].size <= room:
+                room -= records[last].size
+                last += 1
+            self._append_run(file, records[first:last], queue_offsets[first:last], done)
+            first = last
+        return done
+
+    def _append_run(
+        self,
+        file: MappedFile,
+        records: Sequence[EncodedRecord],
+        queue_offsets: Sequence[int],
+        done: list[Appended],
+    ) -> None:
+        start = file.wrote_position
+        phy_offset = file.file_from_offset + start
+        timestamp = time.time_ns() // 1_000_000
+        parts: list[bytes] = []
+        for record, queue_offset in zip(records, queue_offsets, strict=True):
+            rest = assemble(record, queue_offset, phy_offset, timestamp)
+            if self._property_crc:
+                rest = with_property_crc(record.start, rest)
+            parts += (record.start, rest)
+            done.append(Appended(phy_offset, record.size, timestamp))
+            phy_offset += record.size
+        data = b"".join(parts)
+        target, end = file.map(), start + len(data)
+        target[start + BLANK_SIZE : end] = data[BLANK_SIZE:]
+        target[start : start + BLANK_SIZE] = data[:BLANK_SIZE]  # I1
+        file.wrote_position = end
+        self._end = phy_offset
+
+    def _writable(self, size: int) -> MappedFile:
+        """Return the file that takes ``size`` bytes, its blocks reserved."""
+        file = self._current
+        if file is None or file.wrote_position + size + BLANK_SIZE > self._file_size:
+            return self._roll(size)
+        if file is not self._prepared:
+            file.reserve()
+            self._prepared = file
+        return file
+
+    def _roll(self, size: int) -> MappedFile:
+        """Start the next file: the new one is made first, then the old one gets its blank."""
+        if size + BLANK_SIZE > self._file_size:
+            raise IllegalMessageError(
+                f"a record of {size} bytes does not fit a file of {self._file_size}"
+            )
+        old = self._current
+        if old is not None and old.wrote_position < self._file_size and old is not self._prepared:
+            old.reserve()
+        new = self.files.append_file(self._end)
+        if old is not None and (left := self._file_size - old.wrote_position):
+            blank = BLANK.pack(BlankRecord(left, MAGIC_BLANK))
+            old.map()[old.wrote_position : old.wrote_position + BLANK_SIZE] = blank
+            old.wrote_position = self._file_size
+        if old is not None:
+            self._end = new.file_from_offset
+            self._unflushed.append(old)  # before _current moves on, see flush
+        self._current = self._prepared = new
+        self.files.make_ahead()
+        return new
+
+    # ---- flush and close
+
+    def flush(self) -> int:
+        """Make the log durable up to where it ended at the call; return that offset.
+
+        One thread at a time. Releases the GIL.
+
+        Raises:
+            StoreIOError: the disk refused; the store must not be written to any more.
+        """
+        end, current = self._end, self._current  # in this order: a roll may come in between
+        while self._unflushed:
+            self._unflushed[0].flush()
+            self._unflushed.pop(0)
+        if current is not None:
+            current.flush()
+        self._flushed = max(self._flushed, end)
+        return end
+
+    def close(self) -> None:
+        """Let the files go; the caller has flushed. Views that are held stay valid."""
+        self.files.close()

@@ -1,0 +1,248 @@
+"""MappedFile: one fixed-size file of the commit log. The only module that imports ``mmap``.
+
+Invariant: no byte is written through a map whose block is not reserved. On a full disk a write
+through a sparse map kills the process (SIGBUS), while the reservation raises ``DiskFullError``.
+"""
+
+import mmap
+import os
+import threading
+from pathlib import Path
+
+from store.errors import CorruptionError, StoreClosedError, TruncatedRecordError, os_errors
+
+NAME_DIGITS = 20
+
+
+class Descriptor:
+    """An open file, closed when the last holder lets it go.
+
+    So a file can be closed while another thread reads it: that read ends well, and the number is
+    never given to another file under a reader's feet.
+    """
+
+    __slots__ = ("number",)
+
+    def __init__(self, path: Path, flags: int) -> None:
+        self.number = os.open(path, flags | os.O_CLOEXEC)
+
+    def __del__(self) -> None:
+        if hasattr(self, "number"):
+            os.close(self.number)
+
+
+def file_name(file_from_offset: int) -> str:
+    """Return a file's name: its start offset as 20 decimal digits."""
+    return f"{file_from_offset:0{NAME_DIGITS}d}"
+
+
+class MappedFile:
+    """A file of ``file_size`` bytes that starts at ``file_from_offset`` of the log.
+
+    Writing is the owner's business (one thread under the append lock); any thread may read. A view
+    that ``select`` gave stays valid as long as it is held, also after ``close``, and keeps the map
+    alive until then: hold it for one request, copy what must live longer.
+    """
+
+    def __init__(self, path: Path, file_size: int, *, read_only: bool) -> None:
+        """Describe an existing file; nothing is opened yet."""
+        self.path = path
+        self.file_size = file_size
+        self.file_from_offset = int(path.name)
+        self.wrote_position = file_size  # until recovery says better (spec trap T7)
+        self.flushed_position = file_size
+        self._read_only = read_only
+        self._map: mmap.mmap | None = None
+        self._open: Descriptor | None = None
+        self._closed = False
+        self._lock = threading.Lock()  # guards the making of _open and _map
+
+    @classmethod
+    def create(cls, folder: Path, file_from_offset: int, file_size: int) -> "MappedFile":
+        """Make a new file with every block reserved and its name on disk.
+
+        Raises:
+            DiskFullError: the blocks cannot be reserved; no file is left behind.
+            StoreIOError: any other refusal, also that the file exists.
+        """
+        path = folder / file_name(file_from_offset)
+        with os_errors("create a commit log file", path):
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            try:
+                os.posix_fallocate(fd, 0, file_size)
+                os.fsync(fd)
+                sync_folder(folder)
+            except OSError:
+                path.unlink()
+                raise
+            finally:
+                os.close(fd)
+        made = cls(path, file_size, read_only=False)
+        made.wrote_position = made.flushed_position = 0
+        return made
+
+    def reserve(self) -> None:
+        """Reserve the blocks from ``wrote_position`` on, before the first write to an old file.
+
+        Raises:
+            DiskFullError: there is no room for them.
+        """
+        with os_errors("reserve the blocks of a commit log file", self.path):
+            left = self.file_size - self.wrote_position
+            if left:
+                os.posix_fallocate(self._descriptor().number, self.wrote_position, left)
+
+    def map(self) -> mmap.mmap:
+        """Return the map, made on first use.
+
+        Raises:
+            StoreClosedError: after ``close``.
+            CorruptionError: the file is shorter than it was when the store was opened.
+        """
+        found = self._map
+        if found is not None:
+            return found
+        file = self._descriptor()
+        access = mmap.ACCESS_READ if self._read_only else mmap.ACCESS_WRITE
+        with self._lock, os_errors("map a commit log file", self.path):
+            if self._map is None:
+                try:
+                    self._map = mmap.mmap(file.number, self.file_size, access=access)
+                except ValueError as exc:  # mmap's word for a map longer than the file
+                    raise CorruptionError(
+                        "the file has shrunk", path=self.path, expected=f"{self.file_size} bytes",
+                        got=f"{self.path.stat().st_size} bytes",
+                    ) from exc  # fmt: skip
+            return self._map
+
+    def unmap(self) -> None:
+        """Let the map go; views that are held keep it alive."""
+        self._map = None
+
+    @property
+    def is_mapped(self) -> bool:
+        """Return whether a map is held."""
+        return self._map is not None
+
+    def select(self, position: int, size: int) -> memoryview:
+        """Return ``size`` bytes from ``position`` as a read-only view of the map, without a copy.
+
+        Raises:
+            TruncatedRecordError: the span runs past what was written.
+            StoreClosedError: after ``close``.
+
+        Source: RocketMQ ``MappedFile.selectMappedBuffer``.
+        """
+        self._check_span(position, size)
+        return memoryview(self.map())[position : position + size].toreadonly()
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return ``size`` bytes from ``position`` as a copy, read without the map.
+
+        A page that is not in memory is fetched without the GIL, unlike through a map.
+
+        Raises:
+            TruncatedRecordError: the span runs past what was written, or the file has shrunk.
+        """
+        self._check_span(position, size)
+        with os_errors("read a commit log file", self.path):
+            file = self._descriptor()
+            data = os.pread(file.number, size, position)
+        if len(data) != size:
+            raise TruncatedRecordError(
+                "the file has shrunk", path=self.path, position=position,
+                expected=f"{size} bytes", got=f"{len(data)} bytes",
+            )  # fmt: skip
+        return data
+
+    def data_spans(self, position: int) -> list[tuple[int, int]]:
+        """Return the spans behind ``position`` that may hold bytes other than zero.
+
+        Holes of a sparse file are left out without reading them.
+        """
+        file, spans, at = self._descriptor(), [], position
+        with os_errors("look for data in a commit log file", self.path):
+            while at < self.file_size:
+                try:
+                    start = os.lseek(file.number, at, os.SEEK_DATA)
+                except OSError:  # ENXIO: only a hole is left
+                    break
+                end = min(os.lseek(file.number, start, os.SEEK_HOLE), self.file_size)
+                spans.append((start, end))
+                at = end
+        return spans
+
+    def zero(self, position: int) -> None:
+        """Overwrite everything from ``position`` on with zeros, durably.
+
+        Raises:
+            StoreIOError: it could not be written.
+        """
+        with os_errors("zero the tail of a commit log file", self.path):
+            file = self._descriptor()
+            for start, end in self.data_spans(position):
+                for at in range(start, end, _ZERO_CHUNK):
+                    os.pwrite(file.number, bytes(min(_ZERO_CHUNK, end - at)), at)
+            os.fdatasync(file.number)
+
+    def flush(self) -> int:
+        """Make what was written durable; return the flushed position. Releases the GIL.
+
+        Raises:
+            StoreIOError: the disk refused; what is durable is unknown.
+        """
+        wrote = self.wrote_position
+        if wrote > self.flushed_position:
+            with os_errors("flush a commit log file", self.path):
+                os.fdatasync(self._descriptor().number)
+            self.flushed_position = wrote
+        return self.flushed_position
+
+    def close(self) -> None:
+        """Let everything go. Views that are held stay valid."""
+        with self._lock:
+            self._closed = True
+            self._map = None
+            self._open = None
+
+    def destroy(self) -> None:
+        """Close and delete the file.
+
+        Raises:
+            StoreIOError: it cannot be deleted.
+        """
+        self.close()
+        with os_errors("delete a commit log file", self.path):
+            self.path.unlink()
+
+    def _check_span(self, position: int, size: int) -> None:
+        if position < 0 or size < 0 or position + size > self.wrote_position:
+            raise TruncatedRecordError(
+                "a read runs past what was written", path=self.path, position=position,
+                expected=f"at most {self.wrote_position} bytes", got=f"{position + size}",
+            )  # fmt: skip
+
+    def _descriptor(self) -> Descriptor:
+        found = self._open
+        if found is not None:
+            return found
+        with self._lock:
+            if self._closed:
+                raise StoreClosedError("the commit log file is closed", path=self.path)
+            if self._open is None:
+                mode = os.O_RDONLY if self._read_only else os.O_RDWR
+                with os_errors("open a commit log file", self.path):
+                    self._open = Descriptor(self.path, mode)
+            return self._open
+
+
+_ZERO_CHUNK = 1 << 20
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in ``folder`` durable."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,217 @@
+"""MappedFileQueue: the files of the commit log in a row under one offset.
+
+Source: RocketMQ ``MappedFileQueue``, ``AllocateMappedFileService``.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+
+from store.errors import CorruptionError, StoreError, TruncatedRecordError, os_errors
+from store.log.mapped_file import NAME_DIGITS, MappedFile, file_name, sync_folder
+
+
+class MappedFileQueue:
+    """Files of one size whose names are their start offsets, without a gap between them.
+
+    At most ``mapped_max`` files are mapped at once; the one that was used longest ago loses its
+    map. Reading is for any thread, everything else for the thread under the append lock.
+    """
+
+    def __init__(self, folder: Path, file_size: int, *, mapped_max: int, read_only: bool) -> None:
+        self.folder = folder
+        self.file_size = file_size
+        self._read_only = read_only
+        self._mapped_max = mapped_max
+        self._files: dict[int, MappedFile] = {}  # by start offset, in order
+        self._mapped: OrderedDict[int, MappedFile] = OrderedDict()
+        self._mapped_lock = threading.Lock()  # guards _mapped
+        self._ahead: _AheadOfTime | None = None
+
+    def load(self) -> None:
+        """Take in the files of the folder. Writes nothing.
+
+        A zero-length last file, as a crash while it was made leaves it, is passed over.
+
+        Raises:
+            CorruptionError: a name is not an offset, a size is not ``file_size``, or a file of the
+                row is missing.
+        """
+        if not self.folder.is_dir():
+            return
+        with os_errors("list the commit log", self.folder):
+            paths = sorted(path for path in self.folder.iterdir() if path.is_file())
+        for path in paths:
+            if len(path.name) != NAME_DIGITS or not path.name.isdecimal():
+                raise CorruptionError("a commit log file's name is not an offset", path=path)
+            length = path.stat().st_size
+            if length == 0 and path == paths[-1]:
+                continue
+            self._check_place(path, length)
+            file = MappedFile(path, self.file_size, read_only=self._read_only)
+            self._files[file.file_from_offset] = file
+
+    def _check_place(self, path: Path, length: int) -> None:
+        if length != self.file_size:
+            raise CorruptionError(
+                "a commit log file has the wrong size", path=path,
+                expected=f"{self.file_size} bytes", got=f"{length} bytes",
+            )  # fmt: skip
+        start, end = int(path.name), self.end_offset()
+        if start % self.file_size or (self._files and start != end):
+            expected = f"start {end}" if self._files else f"a multiple of {self.file_size}"
+            raise CorruptionError(
+                "a commit log file is missing before this one", path=path,
+                expected=expected, got=f"start {start}",
+            )  # fmt: skip
+
+    # ---- reading
+
+    def files(self) -> list[MappedFile]:
+        """Return the files, oldest first."""
+        return list(self._files.values())
+
+    def min_offset(self) -> int:
+        """Return the start of the first file, -1 without files."""
+        return next(iter(self._files), -1)
+
+    def end_offset(self) -> int:
+        """Return the end of the last file as if it were full, 0 without files."""
+        return next(reversed(self._files)) + self.file_size if self._files else 0
+
+    def find(self, offset: int) -> MappedFile | None:
+        """Return the file that holds ``offset``."""
+        return self._files.get(offset - offset % self.file_size)
+
+    def select(self, offset: int, size: int) -> memoryview:
+        """Return a view of ``size`` bytes at ``offset``, see ``MappedFile.select``.
+
+        Raises:
+            TruncatedRecordError: not in the log, or across the end of a file.
+        """
+        file = self._existing(offset)
+        if not file.is_mapped:
+            self._make_room(file)
+        return file.select(offset - file.file_from_offset, size)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return a copy of ``size`` bytes at ``offset``, see ``MappedFile.read``."""
+        file = self._existing(offset)
+        return file.read(offset - file.file_from_offset, size)
+
+    def _existing(self, offset: int) -> MappedFile:
+        file = self._files.get(offset - offset % self.file_size)
+        if file is None:
+            raise TruncatedRecordError(
+                "no commit log file holds this offset", path=self.folder, phy_offset=offset,
+                expected=f"{self.min_offset()} to {self.end_offset()}", got=offset,
+            )  # fmt: skip
+        return file
+
+    def _make_room(self, file: MappedFile) -> None:
+        with self._mapped_lock:
+            self._mapped[file.file_from_offset] = file
+            self._mapped.move_to_end(file.file_from_offset)
+            while len(self._mapped) > self._mapped_max:
+                _, oldest = self._mapped.popitem(last=False)
+                oldest.unmap()
+
+    # ---- writing
+
+    def append_file(self, start: int | None = None) -> MappedFile:
+        """Return a new file behind the last one (at ``start`` if there is none).
+
+        Takes the one that was made ahead, if it was.
+
+        Raises:
+            DiskFullError: there is no room for it; the queue is as it was.
+        """
+        offset = self.end_offset() if self._files else (start or 0)
+        file = self._ahead.take(offset) if self._ahead else None
+        if file is None:
+            with os_errors("make the folder of the commit log", self.folder):
+                self.folder.mkdir(parents=True, exist_ok=True)
+                empty = self.folder / file_name(offset)
+                if empty.exists() and empty.stat().st_size == 0:
+                    empty.unlink()  # passed over by load: a crash while it was made
+            file = MappedFile.create(self.folder, offset, self.file_size)
+        self._files[offset] = file
+        self._make_room(file)
+        return file
+
+    def make_ahead(self) -> None:
+        """Have a background thread make the file that ``append_file`` will want next."""
+        if self._ahead is None:
+            self._ahead = _AheadOfTime(self.folder, self.file_size)
+        self._ahead.request(self.end_offset())
+
+    def truncate(self, offset: int) -> None:
+        """Make ``offset`` the end: later files are deleted, its file's positions set to it."""
+        for start, file in reversed(list(self._files.items())):
+            if start > offset or (start == offset and len(self._files) > 1):
+                file.destroy()
+                del self._files[start]
+                self._mapped.pop(start, None)
+            elif start + self.file_size > offset:
+                file.wrote_position = file.flushed_position = offset - start
+        if self.folder.is_dir():
+            with os_errors("sync the folder of the commit log", self.folder):
+                sync_folder(self.folder)
+
+    def close(self) -> None:
+        """Close every file; the one made ahead and not used is deleted."""
+        if self._ahead is not None:
+            self._ahead.close()
+        for file in self._files.values():
+            file.close()
+
+    def __iter__(self) -> Iterator[MappedFile]:
+        return iter(self.files())
+
+
+class _AheadOfTime:
+    """Makes one file ahead in a thread of its own, so that a roll does not wait for it.
+
+    A failure is forgotten here: the append then makes the file itself and meets the same fault.
+    """
+
+    def __init__(self, folder: Path, file_size: int) -> None:
+        self._folder = folder
+        self._file_size = file_size
+        self._thread: threading.Thread | None = None
+        self._made: MappedFile | None = None
+        self._offset = -1
+
+    def request(self, offset: int) -> None:
+        if offset != self._offset:
+            self._offset = offset
+            self._thread = threading.Thread(
+                target=self._make, args=(offset,), name="cqstore-allocate", daemon=True
+            )
+            self._thread.start()
+
+    def _make(self, offset: int) -> None:
+        try:
+            self._made = MappedFile.create(self._folder, offset, self._file_size)
+        except StoreError:
+            self._made = None
+
+    def take(self, offset: int) -> MappedFile | None:
+        self._join()
+        made, self._made = self._made, None
+        if made is not None and made.file_from_offset != offset:
+            made.destroy()
+            return None
+        return made
+
+    def close(self) -> None:
+        self._join()
+        if self._made is not None:
+            self._made.destroy()
+            self._made = None
+
+    def _join(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None

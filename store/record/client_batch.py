@@ -1,0 +1,82 @@
+"""Client batches: several messages of one queue in one body, unpacked by the store at put.
+
+Source: RocketMQ ``MessageDecoder.encodeMessages``, ``MessageExtEncoder.encode(MessageExtBatch)``.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple
+
+from store.errors import IllegalMessageError
+from store.record.layout import Layout, Wire
+from store.record.message import Message
+from store.record.properties import decode_properties, encode_properties
+
+
+class ClientBatchHead(NamedTuple):
+    """Head of one message of a client batch; body, properties length and properties follow."""
+
+    total_size: Annotated[int, Wire("i", "this message with head and properties, bytes")]
+    magic_code: Annotated[int, Wire("i", "0, not used")]
+    body_crc: Annotated[int, Wire("i", "0, not used")]
+    flag: Annotated[int, Wire("i", "the application's own")]
+    body_size: Annotated[int, Wire("i", "bytes of the body that follows")]
+
+
+CLIENT_BATCH_HEAD = Layout(ClientBatchHead)
+_LENGTH = 2
+
+
+def encode_client_batch(messages: Sequence[Message]) -> bytes:
+    """Return the batch body that holds flag, body and properties of ``messages``."""
+    parts: list[bytes] = []
+    for message in messages:
+        properties = encode_properties(message.properties)
+        size = CLIENT_BATCH_HEAD.size + len(message.body) + _LENGTH + len(properties)
+        head = ClientBatchHead(size, 0, 0, message.flag, len(message.body))
+        parts += [
+            CLIENT_BATCH_HEAD.pack(head),
+            message.body,
+            len(properties).to_bytes(_LENGTH, "big"),
+            properties,
+        ]
+    return b"".join(parts)
+
+
+def decode_client_batch(batch: Message) -> list[Message]:
+    """Return the messages of ``batch``, with its topic, queue, flags and hosts.
+
+    As in RocketMQ 5.5.1 a message has its own properties only, not the batch's.
+
+    Raises:
+        IllegalMessageError: the lengths in the body do not add up.
+    """
+    messages: list[Message] = []
+    body, at = batch.body, 0
+    while at < len(body):
+        if at + CLIENT_BATCH_HEAD.size > len(body):
+            raise IllegalMessageError(f"the batch ends inside a head at byte {at}")
+        head = CLIENT_BATCH_HEAD.unpack_from(body, at)
+        body_at = at + CLIENT_BATCH_HEAD.size
+        body_end = body_at + head.body_size
+        end = at + head.total_size
+        if head.body_size < 0 or body_end + _LENGTH > end or end > len(body):
+            raise IllegalMessageError(f"the lengths of the message at byte {at} do not add up")
+        properties_end = body_end + _LENGTH + int.from_bytes(body[body_end : body_end + _LENGTH])
+        if properties_end != end:
+            raise IllegalMessageError(f"the lengths of the message at byte {at} do not add up")
+        messages.append(
+            Message(
+                topic=batch.topic,
+                body=body[body_at:body_end],
+                queue_id=batch.queue_id,
+                properties=decode_properties(body[body_end + _LENGTH : end]),
+                flag=head.flag,
+                sys_flag=batch.sys_flag,
+                born_timestamp=batch.born_timestamp,
+                born_host=batch.born_host,
+                store_host=batch.store_host,
+                reconsume_times=batch.reconsume_times,
+            )
+        )
+        at = end
+    return messages

@@ -1,0 +1,80 @@
+"""Bodies, compressed and back, by the type bits of ``sys_flag``.
+
+Source: RocketMQ ``CompressionType``, ``CompressorFactory``.
+"""
+
+import zlib
+
+import lz4.frame
+import zstandard
+
+from store.errors import CorruptionError, UnsupportedFormatError
+from store.record.message import COMPRESSION_SHIFT, CompressionType, SysFlag
+
+_MAX_BODY = 256 << 20
+"""A body of 4 MiB does not grow past this; a bomb stops here."""
+
+
+def decompress(body: bytes, sys_flag: int, phy_offset: int | None = None) -> bytes:
+    """Return ``body`` decompressed.
+
+    Raises:
+        UnsupportedFormatError: an unknown compression type.
+        CorruptionError: the stream is damaged or does not end.
+    """
+    number = (sys_flag & SysFlag.COMPRESSION_TYPE) >> COMPRESSION_SHIFT
+    try:
+        kind = CompressionType(number)
+    except ValueError as exc:
+        raise UnsupportedFormatError(
+            f"unknown compression type {number}", phy_offset=phy_offset
+        ) from exc
+    try:
+        return _DECOMPRESS[kind](body)
+    except (zlib.error, RuntimeError, EOFError, zstandard.ZstdError, ValueError) as exc:
+        raise CorruptionError(
+            f"the {kind.name} body cannot be decompressed: {exc}", phy_offset=phy_offset
+        ) from exc
+
+
+def compress(body: bytes, kind: CompressionType, level: int = 5) -> tuple[bytes, int]:
+    """Return the compressed body and the ``sys_flag`` bits that say so."""
+    bits = SysFlag.COMPRESSED | kind << COMPRESSION_SHIFT
+    if kind is CompressionType.LZ4:
+        packed: bytes = lz4.frame.compress(body, compression_level=level)
+        return packed, int(bits)
+    if kind is CompressionType.ZSTD:
+        return zstandard.ZstdCompressor(level=level).compress(body), int(bits)
+    return zlib.compress(body, level), int(bits)
+
+
+def _zlib(body: bytes) -> bytes:
+    stream = zlib.decompressobj()
+    plain = stream.decompress(body, _MAX_BODY)
+    if not stream.eof:
+        raise ValueError("the stream does not end")
+    return plain
+
+
+def _lz4(body: bytes) -> bytes:
+    stream = lz4.frame.LZ4FrameDecompressor()
+    plain: bytes = stream.decompress(body, _MAX_BODY)
+    if not stream.eof:
+        raise ValueError("the frame does not end")
+    return plain
+
+
+def _zstd(body: bytes) -> bytes:
+    stream = zstandard.ZstdDecompressor(max_window_size=_MAX_BODY).decompressobj()
+    plain = stream.decompress(body)
+    if not stream.eof:
+        raise ValueError("the frame does not end")
+    return plain
+
+
+_DECOMPRESS = {
+    CompressionType.UNNAMED: _zlib,
+    CompressionType.ZLIB: _zlib,
+    CompressionType.LZ4: _lz4,
+    CompressionType.ZSTD: _zstd,
+}

@@ -1,0 +1,220 @@
+"""MessageEncoder: a message to the bytes of its record, but for what only the append knows.
+
+Everything is encoded outside the append lock; queue offset, phy offset and store timestamp are
+filled in under it, by ``assemble``.
+
+Source: RocketMQ ``MessageExtEncoder``, ``DefaultAppendMessageCallback``.
+"""
+
+import time
+import zlib
+from collections.abc import Callable
+from struct import Struct, error
+from typing import NamedTuple
+
+from store.config import StoreConfig
+from store.errors import IllegalMessageError, PropertiesTooLongError
+from store.record.message import TRANSACTION_MASK, Message, MessageProperty, SysFlag
+from store.record.properties import (
+    CRC_PROPERTY_SIZE,
+    crc_property,
+    encode_properties,
+    tags_code_of,
+)
+from store.record.record_layout import (
+    CRC_MASK,
+    FIXED_V4,
+    HOST_V6_SIZE,
+    MAGIC_V1,
+    MAGIC_V2,
+    TAIL,
+)
+
+MAX_PROPERTIES = 0x7FFF
+RECORD_ALLOWANCE = 65536
+"""Bytes that a whole record may have beyond ``max_message_size``."""
+MAX_V1_TOPIC_CHARS = 127
+MAX_TOPIC_BYTES = 255
+
+_START = Struct(">ii")  # total size, magic: written last, see CommitLog.append
+_PREFIX = Struct(">iii")  # body CRC, queue id, flag
+_OFFSETS = Struct(">qq")  # queue offset, phy offset
+_MIDDLE = Struct(">iq")  # sys flag, born timestamp
+_STAMP = Struct(">q")
+
+
+class EncodedRecord(NamedTuple):
+    """A record in the pieces between the fields that the append fills in."""
+
+    size: int
+    start: bytes
+    """Total size and magic code: 8 bytes."""
+    prefix: bytes
+    """Up to the queue offset."""
+    middle: bytes
+    """From the sys flag to the store timestamp."""
+    tail: bytes
+    """From the store host to the end."""
+    topic: str
+    queue_id: int
+    tags_code: int
+    sys_flag: int
+    properties: dict[str, str]
+
+
+_new = tuple.__new__
+
+
+class MessageEncoder:
+    """Encodes messages under one configuration. Any thread may use it.
+
+    ``topic_bytes`` says which names the queues can hold; it is asked once a topic and raises
+    ``IllegalMessageError`` for others.
+    """
+
+    def __init__(self, config: StoreConfig, check_topic: Callable[[str], None]) -> None:
+        self._max_body = config.max_message_size
+        self._max_record = config.max_message_size + RECORD_ALLOWANCE
+        self._auto_version = config.auto_message_version_on_topic_len
+        self._append_crc = config.enabled_append_prop_crc
+        self._check_topic = check_topic
+        self._topics: dict[str, tuple[int, bytes]] = {}  # topic → magic, length and name
+        self._tags: dict[str | None, int] = {None: 0}
+
+    def encode(self, message: Message) -> EncodedRecord:
+        """Return ``message`` encoded, checked as RocketMQ checks it, in its order.
+
+        Raises:
+            PropertiesTooLongError: more than 32,767 bytes of properties.
+            IllegalMessageError: topic, body, record or a number too large for its field.
+        """
+        magic, topic = self._topics.get(message.topic) or self._learn_topic(message.topic)
+        properties = message.properties
+        encoded = self._encode_properties(properties)
+        body = message.body
+        if len(body) > self._max_body:
+            raise IllegalMessageError(f"body of {len(body)} bytes, at most {self._max_body}")
+        size = FIXED_V4.size + len(body) + len(topic) + 2 + len(encoded)
+        sys_flag = message.sys_flag
+        born, stored = message.born_host.wire, message.store_host.wire
+        if sys_flag & _V6_BITS or len(born) + len(stored) != _TWO_V4:
+            sys_flag = _host_bits(sys_flag, len(born), len(stored))
+            size += len(born) + len(stored) - _TWO_V4
+        if size > self._max_record:
+            raise IllegalMessageError(f"record of {size} bytes, at most {self._max_record}")
+        try:
+            return _new(
+                EncodedRecord,
+                (
+                    size,
+                    _START.pack(size, magic),
+                    _PREFIX.pack(zlib.crc32(body) & CRC_MASK, message.queue_id, message.flag),
+                    _MIDDLE.pack(sys_flag, message.born_timestamp or time.time_ns() // 1_000_000)
+                    + born,
+                    b"".join(
+                        (
+                            stored,
+                            _TAIL_PACK(
+                                message.reconsume_times,
+                                message.prepared_transaction_offset,
+                                len(body),
+                            ),
+                            body,
+                            topic,
+                            len(encoded).to_bytes(2, "big"),
+                            encoded,
+                        )
+                    ),
+                    message.topic,
+                    message.queue_id,
+                    self._tags_code(properties.get("TAGS")),
+                    sys_flag,
+                    properties,
+                ),
+            )
+        except error as exc:
+            raise IllegalMessageError(f"a number does not fit its field: {exc}") from exc
+
+    def _encode_properties(self, properties: dict[str, str]) -> bytes:
+        if self._append_crc and MessageProperty.CRC32 in properties:
+            properties = {k: v for k, v in properties.items() if k != MessageProperty.CRC32}
+        encoded = encode_properties(properties)
+        if self._append_crc:
+            encoded += bytes(CRC_PROPERTY_SIZE)
+        if len(encoded) > MAX_PROPERTIES:
+            raise PropertiesTooLongError(
+                f"properties of {len(encoded)} bytes, at most {MAX_PROPERTIES}"
+            )
+        return encoded
+
+    def _learn_topic(self, topic: str) -> tuple[int, bytes]:
+        self._check_topic(topic)
+        try:
+            name = topic.encode()
+        except UnicodeEncodeError as exc:
+            raise IllegalMessageError(f"the topic is not valid Unicode: {topic!r}") from exc
+        if len(name) > MAX_TOPIC_BYTES:
+            raise IllegalMessageError(f"topic of {len(name)} bytes, at most {MAX_TOPIC_BYTES}")
+        utf16_units = len(topic.encode("utf-16-be")) // 2  # as Java counts characters
+        if self._auto_version and utf16_units > MAX_V1_TOPIC_CHARS:
+            learnt = MAGIC_V2, len(name).to_bytes(2, "big") + name
+        elif len(name) > MAX_V1_TOPIC_CHARS:
+            raise IllegalMessageError(f"topic of {len(name)} bytes, a V1 record holds 127")
+        else:
+            learnt = MAGIC_V1, len(name).to_bytes(1, "big") + name
+        if len(self._topics) >= _REMEMBERED:
+            self._topics.clear()
+        self._topics[topic] = learnt
+        return learnt
+
+    def _tags_code(self, tags: str | None) -> int:
+        code = self._tags.get(tags)
+        if code is None:
+            if len(self._tags) >= _REMEMBERED:
+                self._tags = {None: 0}
+            code = self._tags[tags] = tags_code_of(tags)
+        return code
+
+
+_REMEMBERED = 100_000
+_TAIL_PACK = TAIL.struct.pack
+_TWO_V4 = 16
+_V6_BITS = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
+
+
+def _host_bits(sys_flag: int, born_size: int, stored_size: int) -> int:
+    """Set the host bits from the hosts, whatever the caller had set."""
+    sys_flag &= ~_V6_BITS
+    if born_size == HOST_V6_SIZE:
+        sys_flag |= int(SysFlag.BORN_HOST_V6)
+    if stored_size == HOST_V6_SIZE:
+        sys_flag |= int(SysFlag.STORE_HOST_V6)
+    return sys_flag
+
+
+def is_queued(sys_flag: int) -> bool:
+    """Return whether a record takes part in its queue: not PREPARED, not ROLLBACK."""
+    return sys_flag & TRANSACTION_MASK in {0, int(SysFlag.TRANSACTION_COMMIT)}
+
+
+def assemble(record: EncodedRecord, queue_offset: int, phy_offset: int, timestamp: int) -> bytes:
+    """Return the bytes of ``record`` behind its first eight."""
+    return b"".join(
+        (
+            record.prefix,
+            _OFFSETS.pack(queue_offset, phy_offset),
+            record.middle,
+            _STAMP.pack(timestamp),
+            record.tail,
+        )
+    )
+
+
+def with_property_crc(start: bytes, rest: bytes) -> bytes:
+    """Return ``rest`` (all but the 8 bytes ``start``) with its last 20 bytes filled in.
+
+    The checksum covers the whole record but the property itself; its ten digits stand with the
+    least significant first (spec trap T1).
+    """
+    crc = zlib.crc32(rest[:-CRC_PROPERTY_SIZE], zlib.crc32(start)) & CRC_MASK
+    return rest[:-CRC_PROPERTY_SIZE] + crc_property(crc)

@@ -1,0 +1,138 @@
+"""Messages: as a producer puts them and as the log holds them, with their flags and hosts."""
+
+import ipaddress
+from dataclasses import dataclass, field
+from enum import IntEnum, IntFlag
+from functools import lru_cache
+from struct import Struct
+
+from store.errors import IllegalMessageError
+
+
+class SysFlag(IntFlag):
+    """Bits of a record's ``sys_flag``. On disk: do not renumber."""
+
+    COMPRESSED = 0x001
+    MULTI_TAGS = 0x002
+    TRANSACTION_PREPARED = 0x004
+    TRANSACTION_COMMIT = 0x008
+    TRANSACTION_ROLLBACK = 0x00C
+    BORN_HOST_V6 = 0x010
+    STORE_HOST_V6 = 0x020
+    NEED_UNWRAP = 0x040
+    INNER_BATCH = 0x080
+    COMPRESSION_TYPE = 0x700
+
+
+TRANSACTION_MASK = 0x00C
+COMPRESSION_SHIFT = 8
+
+
+class CompressionType(IntEnum):
+    """Bits 8 to 10 of ``sys_flag``. On disk: do not renumber."""
+
+    UNNAMED = 0  # old producers: zlib
+    LZ4 = 1
+    ZSTD = 2
+    ZLIB = 3
+
+
+class MessageProperty:
+    """Names of the properties that the store itself reads or writes."""
+
+    KEYS = "KEYS"
+    TAGS = "TAGS"
+    WAIT = "WAIT"
+    DELAY = "DELAY"
+    REAL_TOPIC = "REAL_TOPIC"
+    REAL_QID = "REAL_QID"
+    UNIQ_KEY = "UNIQ_KEY"
+    INNER_NUM = "INNER_NUM"
+    INNER_BASE = "INNER_BASE"
+    INNER_MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
+    INNER_MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
+    CRC32 = "__CRC32#"
+
+
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+RETRY_PREFIX = "%RETRY%"
+LMQ_PREFIX = "%LMQ%"
+SYSTEM_PREFIX = "rmq_sys_"
+
+_PORT = Struct(">i")
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """An address and port, kept as its 8 (IPv4) or 20 (IPv6) bytes on disk."""
+
+    wire: bytes
+
+    @classmethod
+    def of(cls, address: str, port: int) -> "Host":
+        """Build a host from text. An IPv4-mapped IPv6 address becomes IPv4, as in Java.
+
+        Raises:
+            IllegalMessageError: not an address, or a port outside 0 to 65535.
+        """
+        return _host(address, port)
+
+    @property
+    def is_v6(self) -> bool:
+        """Return whether the address has 16 bytes."""
+        return len(self.wire) == _V6_SIZE
+
+    @property
+    def address(self) -> str:
+        """Return the address as text."""
+        return str(ipaddress.ip_address(self.wire[:-4]))
+
+    @property
+    def port(self) -> int:
+        """Return the port; from disk it may be any 32-bit number."""
+        port: int = _PORT.unpack(self.wire[-4:])[0]
+        return port
+
+    def __str__(self) -> str:
+        return f"[{self.address}]:{self.port}" if self.is_v6 else f"{self.address}:{self.port}"
+
+
+_V6_SIZE = 16 + 4
+_MAX_PORT = 65535
+
+
+@lru_cache(maxsize=4096)
+def _host(address: str, port: int) -> Host:
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError as exc:
+        raise IllegalMessageError(f"not an IP address: {address!r}") from exc
+    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
+        parsed = parsed.ipv4_mapped
+    if not 0 <= port <= _MAX_PORT:
+        raise IllegalMessageError(f"port {port} is not between 0 and {_MAX_PORT}")
+    return Host(parsed.packed + _PORT.pack(port))
+
+
+LOOPBACK = _host("127.0.0.1", 0)
+
+
+@dataclass(slots=True)
+class Message:
+    """A message to be put.
+
+    ``body`` is stored as it is (compress it first and set ``sys_flag``); timestamps are ms since
+    the epoch, ``born_timestamp`` 0 means now. Tags, keys and the like are ``properties``.
+    """
+
+    topic: str
+    body: bytes
+    queue_id: int = 0
+    properties: dict[str, str] = field(default_factory=dict)
+    flag: int = 0
+    sys_flag: int = 0
+    born_timestamp: int = 0
+    born_host: Host = LOOPBACK
+    store_host: Host = LOOPBACK
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0

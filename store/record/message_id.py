@@ -1,0 +1,32 @@
+"""The offset message id: store host, port and phy offset as upper-case hex.
+
+Source: RocketMQ ``MessageDecoder.createMessageId`` and ``decodeMessageId``.
+"""
+
+from struct import Struct
+
+from store.errors import IllegalMessageError
+from store.record.message import Host
+
+_PHY = Struct(">q")
+_SIZES = {2 * (4 + 4 + 8), 2 * (16 + 4 + 8)}
+
+
+def encode_message_id(store_host: Host, phy_offset: int) -> str:
+    """Return the 32 (IPv4) or 56 (IPv6) hex digits."""
+    return (store_host.wire + _PHY.pack(phy_offset)).hex().upper()
+
+
+def decode_message_id(message_id: str) -> tuple[Host, int]:
+    """Return store host and phy offset.
+
+    Raises:
+        IllegalMessageError: not 32 or 56 hex digits.
+    """
+    try:
+        data = bytes.fromhex(message_id)
+    except ValueError as exc:
+        raise IllegalMessageError(f"a message id is hex digits, not {message_id!r}") from exc
+    if len(message_id) not in _SIZES:
+        raise IllegalMessageError(f"a message id has 32 or 56 digits, this one {len(message_id)}")
+    return Host(data[: -_PHY.size]), int(_PHY.unpack(data[-_PHY.size :])[0])

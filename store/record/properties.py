@@ -1,0 +1,113 @@
+r"""The properties string of a record: ``name 01 value 02``, again and again.
+
+Source: RocketMQ ``MessageDecoder.messageProperties2String`` and ``string2messageProperties``.
+"""
+
+from typing import NamedTuple
+
+from store.errors import IllegalMessageError
+from store.record.java_hash import java_hash
+from store.record.message import MessageProperty
+
+NAME_END = "\x01"
+VALUE_END = "\x02"
+_NAME_END = b"\x01"
+_VALUE_END = b"\x02"
+
+
+def encode_properties(properties: dict[str, str]) -> bytes:
+    """Return the stored form of ``properties``, in their order.
+
+    Raises:
+        IllegalMessageError: a name or value holds a separator or is no valid Unicode.
+    """
+    if not properties:
+        return b""
+    text = "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
+    if text.count(NAME_END) != len(properties) or text.count(VALUE_END) != len(properties):
+        raise IllegalMessageError("a property holds the separator 0x01 or 0x02")
+    try:
+        return text.encode()
+    except UnicodeEncodeError as exc:
+        raise IllegalMessageError(f"a property is not valid Unicode: {exc.reason}") from exc
+
+
+def decode_properties(data: bytes) -> dict[str, str]:
+    """Return the properties in ``data``.
+
+    What RocketMQ's parser drops is dropped here: segments without a name, without a separator or
+    with an empty value. A name that comes twice keeps its last value.
+    """
+    properties: dict[str, str] = {}
+    for segment in data.decode("utf-8", errors="replace").split(VALUE_END):
+        name, separator, value = segment.partition(NAME_END)
+        if separator and name and value:
+            properties[name] = value
+    return properties
+
+
+def tags_code_of(tags: str | None) -> int:
+    """Return the hash of the whole tags text, 0 without tags; multiple tags are hashed as one."""
+    return java_hash(tags) if tags else 0
+
+
+def crc_property(crc: int) -> bytes:
+    """Return the CRC property: its ten digits stand with the least significant first (T1)."""
+    return _CRC_NAME + str(crc)[::-1].ljust(_CRC_DIGITS, "0").encode() + _VALUE_END
+
+
+_CRC_NAME = MessageProperty.CRC32.encode() + _NAME_END
+_CRC_DIGITS = 10
+CRC_PROPERTY_SIZE = len(_CRC_NAME) + _CRC_DIGITS + 1
+
+
+class DispatchProperties(NamedTuple):
+    """The few properties that dispatching a record needs."""
+
+    tags_code: int
+    uniq_key: str | None
+    keys: str | None
+    delay: str | None
+    multi_dispatch: str | None
+    multi_queue_offset: str | None
+    inner_num: str | None
+    inner_base: str | None
+
+
+_NAMES = (
+    MessageProperty.UNIQ_KEY,
+    MessageProperty.KEYS,
+    MessageProperty.DELAY,
+    MessageProperty.INNER_MULTI_DISPATCH,
+    MessageProperty.INNER_MULTI_QUEUE_OFFSET,
+    MessageProperty.INNER_NUM,
+    MessageProperty.INNER_BASE,
+)
+_NONE = DispatchProperties(0, None, None, None, None, None, None, None)
+_CACHED_BYTES = 256
+_CACHED_ENTRIES = 8192
+_cache: dict[bytes, DispatchProperties] = {}  # idempotent entries: a race only parses twice
+
+
+def dispatch_properties(data: bytes) -> DispatchProperties:
+    """Return what dispatch needs of the properties ``data``.
+
+    Producers repeat themselves, so short strings are remembered; the memory is bounded.
+    """
+    if not data:
+        return _NONE
+    found = _cache.get(data)
+    if found is None:
+        found = dispatch_properties_of(decode_properties(data))
+        if len(data) <= _CACHED_BYTES and found.uniq_key is None and found.keys is None:
+            if len(_cache) >= _CACHED_ENTRIES:
+                _cache.clear()
+            _cache[data] = found
+    return found
+
+
+def dispatch_properties_of(properties: dict[str, str]) -> DispatchProperties:
+    """Return the same from parsed properties."""
+    get = properties.get
+    tags_code = tags_code_of(get(MessageProperty.TAGS))
+    return DispatchProperties(tags_code, *[get(name) for name in _NAMES])

@@ -1,0 +1,100 @@
+"""The commit log record: its fixed runs, each declared once, and the order they come in.
+
+A record is HEAD, born host, store timestamp, store host, TAIL, body, topic length, topic,
+properties length, properties. A host has 8 bytes, or 20 if its bit in ``sys_flag`` says IPv6. The
+topic length has one byte (V1) or two (V2).
+
+Source: RocketMQ ``MessageExtEncoder``, ``MessageDecoder``, ``CommitLog.checkMessageAndReturnSize``.
+"""
+
+from struct import Struct
+from typing import Annotated, NamedTuple
+
+from store.record.layout import Layout, Wire
+from store.record.message import SysFlag
+
+MAGIC_V1 = -626843481
+"""0xDAA320A7"""
+MAGIC_V2 = -626843477
+"""0xDAA320AB: the topic length has two bytes"""
+MAGIC_BLANK = -875286124
+"""0xCBD43194: nothing follows in this file"""
+BLANK_SIZE = 4 + 4
+"""Bytes of a blank record, and what every record must leave free behind itself in its file."""
+CRC_MASK = 0x7FFFFFFF
+"""Checksums are stored without their sign bit."""
+
+
+class RecordHead(NamedTuple):
+    """The first run of a record."""
+
+    total_size: Annotated[int, Wire("i", "whole record, bytes")]
+    magic_code: Annotated[int, Wire("i", "0xDAA320A7 (V1), 0xDAA320AB (V2)")]
+    body_crc: Annotated[int, Wire("i", "CRC-32 of the stored body, sign bit cleared")]
+    queue_id: Annotated[int, Wire("i", "queue of the topic")]
+    flag: Annotated[int, Wire("i", "the application's own")]
+    queue_offset: Annotated[int, Wire("q", "units from the start of the queue; 0 if not queued")]
+    phy_offset: Annotated[int, Wire("q", "own start, bytes from the start of the log")]
+    sys_flag: Annotated[int, Wire("i", "compression, transaction, host and batch bits")]
+    born_timestamp: Annotated[int, Wire("q", "when the producer made it, ms since the epoch")]
+
+
+class RecordStored(NamedTuple):
+    """The run between the two hosts."""
+
+    store_timestamp: Annotated[int, Wire("q", "when the log took it, ms since the epoch")]
+
+
+class RecordTail(NamedTuple):
+    """The run between the store host and the body."""
+
+    reconsume_times: Annotated[int, Wire("i", "how often it was consumed again")]
+    prepared_transaction_offset: Annotated[int, Wire("q", "phy offset of its half message")]
+    body_size: Annotated[int, Wire("i", "bytes of the body that follows")]
+
+
+class BlankRecord(NamedTuple):
+    """Ends a file: no record follows in it."""
+
+    total_size: Annotated[int, Wire("i", "bytes from here to the end of the file")]
+    magic_code: Annotated[int, Wire("i", "0xCBD43194")]
+
+
+HEAD = Layout(RecordHead)
+STORED = Layout(RecordStored)
+TAIL = Layout(RecordTail)
+BLANK = Layout(BlankRecord)
+HOST_V4_SIZE = 4 + 4
+HOST_V6_SIZE = 16 + 4
+QUEUE_OFFSET_POSITION = HEAD.offset("queue_offset")
+
+FIXED_V4 = Struct(
+    ">"
+    + "".join(
+        layout.struct.format.lstrip(">") + host
+        for layout, host in ((HEAD, "8s"), (STORED, "8s"), (TAIL, ""))
+    )
+)
+"""All fixed runs of a record with two IPv4 hosts, which nearly every record has: 88 bytes."""
+
+MIN_RECORD_SIZE = FIXED_V4.size + 1 + 2
+
+
+def born_host_size(sys_flag: int) -> int:
+    """Return the bytes of the born host."""
+    return HOST_V6_SIZE if sys_flag & SysFlag.BORN_HOST_V6 else HOST_V4_SIZE
+
+
+def store_host_size(sys_flag: int) -> int:
+    """Return the bytes of the store host."""
+    return HOST_V6_SIZE if sys_flag & SysFlag.STORE_HOST_V6 else HOST_V4_SIZE
+
+
+def store_timestamp_position(sys_flag: int) -> int:
+    """Return where the store timestamp lies, bytes from the start of the record."""
+    return HEAD.size + born_host_size(sys_flag)
+
+
+def body_position(sys_flag: int) -> int:
+    """Return where the body lies, bytes from the start of the record."""
+    return store_timestamp_position(sys_flag) + STORED.size + store_host_size(sys_flag) + TAIL.size
