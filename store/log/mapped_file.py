@@ -145,6 +145,14 @@ class MappedFile:
             TruncatedRecordError: the span runs past what was written, or the file has shrunk.
         """
         self._check_span(position, size)
+        return self.read_raw(position, size)
+
+    def read_raw(self, position: int, size: int) -> bytes:
+        """Return ``size`` bytes from ``position``, also behind what was written (for recovery).
+
+        Raises:
+            TruncatedRecordError: the file has shrunk.
+        """
         with os_errors("read a commit log file", self.path):
             file = self._descriptor()
             data = os.pread(file.number, size, position)

@@ -99,7 +99,7 @@ class ConsumeQueueStore(ABC):
 
     name: ClassVar[str]
     """The entry point's name, also what ``--backend`` takes."""
-    lmq_needs_multi_dispatch: ClassVar[bool]
+    lmq_needs_multi_dispatch: bool = False
     """Light queues need ``enableMultiDispatch`` beside ``enableLmq``, as in RocketMQ."""
 
     def __init__(self, context: QueueStoreContext) -> None:
@@ -144,6 +144,14 @@ class ConsumeQueueStore(ABC):
         Every record that ends at or below it is in its queue, durably if the last exit was not
         clean. 0 if nothing is known. Asked after ``recover`` and before the first ``put_batch``.
         """
+
+    def check_topic(self, topic: str) -> None:
+        """Refuse a topic whose queues this backend could not hold; asked before the log takes it.
+
+        Raises:
+            IllegalMessageError: a reserved name, one too long for a key, one that is a path.
+        """
+        _ = topic
 
     # ---- writing (one thread at a time)
 

@@ -1,0 +1,43 @@
+"""Delay levels: what stands in the queue of ``SCHEDULE_TOPIC_XXXX`` in place of a tag's hash.
+
+Source: RocketMQ ``CommitLog.checkMessageAndReturnSize``,
+``DefaultMessageStore.computeDeliverTimestamp``.
+"""
+
+from store.errors import StoreConfigError
+
+_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_UNKNOWN_LEVEL_MS = 1_000
+
+
+class DelayLevels:
+    """The table of ``messageDelayLevel``, counted from 1."""
+
+    def __init__(self, text: str) -> None:
+        """Parse ``text``, for example ``1s 5s 2h``.
+
+        Raises:
+            StoreConfigError: a level is not a number with s, m, h or d.
+        """
+        self._delays_ms: list[int] = []
+        for level in text.split():
+            number, unit = level[:-1], _UNIT_MS.get(level[-1])
+            if unit is None or not number.isdecimal():
+                raise StoreConfigError(f"messageDelayLevel: {level!r} is no time such as 30m")
+            self._delays_ms.append(int(number) * unit)
+
+    @property
+    def max_level(self) -> int:
+        """Return the highest level."""
+        return len(self._delays_ms)
+
+    def tags_code(self, delay: str, store_timestamp: int, tags_code: int) -> int:
+        """Return when a message of level ``delay`` is due, ms; ``tags_code`` for no level."""
+        try:
+            level = min(int(delay), self.max_level)
+        except ValueError:
+            return tags_code
+        if level <= 0:
+            return tags_code
+        known = level <= len(self._delays_ms)
+        return store_timestamp + (self._delays_ms[level - 1] if known else _UNKNOWN_LEVEL_MS)

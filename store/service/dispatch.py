@@ -1,0 +1,262 @@
+"""Dispatcher: from the log to the queues and the index, by two feeds.
+
+*Hot*: an append hands its unit on in memory; the units wait in a batch until it is full, a reader
+asks, or the flush thread comes round, so nothing is read back from the log and no thread competes
+with the writer. *Replay*: recovery scans the log. Both end in ``ConsumeQueueStore.put_batch``.
+
+Source: RocketMQ ``DefaultMessageStore.ReputMessageService``,
+``CommitLogDispatcherBuildConsumeQueue``, ``MultiDispatchUtils``.
+"""
+
+import threading
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from typing import NamedTuple
+
+from store.config import StoreConfig
+from store.errors import CorruptionError
+from store.index.index_service import IndexService
+from store.log.commit_log import Appended
+from store.queue.consume_queue_store import ConsumeQueueStore, QueueRestart, QueueType
+from store.queue.units import UnitBatch
+from store.record.encoder import EncodedRecord, is_queued
+from store.record.message import (
+    LMQ_PREFIX,
+    RETRY_PREFIX,
+    SCHEDULE_TOPIC,
+    SYSTEM_PREFIX,
+    TRANSACTION_MASK,
+    SysFlag,
+)
+from store.record.properties import (
+    DispatchProperties,
+    dispatch_properties,
+    dispatch_properties_of,
+)
+from store.record.scan import ScannedRecord
+from store.service.delay import DelayLevels
+
+REPLAY_UNITS = 1 << 18
+"""Units that a replay collects before it hands them on: large, so that queues get runs."""
+_NO_QUEUE_PROPERTIES = frozenset({"TAGS", "WAIT"})
+
+
+class IndexKeys(NamedTuple):
+    """What the index is told of one record."""
+
+    topic: str
+    uniq_key: str | None
+    keys: str | None
+    phy_offset: int
+    store_timestamp: int
+
+
+class Dispatcher:
+    """Feeds the queues and the index of one store.
+
+    ``append_lock`` is the store's: ``hot`` is called under it. ``drain`` may be called by any
+    thread without it. Locks are taken in this order: ``_drain_lock``, then ``append_lock``.
+    """
+
+    def __init__(
+        self,
+        queues: ConsumeQueueStore,
+        index: IndexService | None,
+        config: StoreConfig,
+        append_lock: AbstractContextManager[object],
+    ) -> None:
+        self._queues = queues
+        self._index = index
+        self._append_lock = append_lock
+        self._drain_lock = threading.Lock()  # one batch at a time, in log order
+        self._delays = DelayLevels(config.message_delay_level)
+        self._replays_lmq = config.replays_lmq and not (
+            queues.lmq_needs_multi_dispatch
+            and not config.enable_multi_dispatch
+            and "enable_multi_dispatch" in config.model_fields_set
+        )
+        self.pending = UnitBatch()
+        self._pending_keys: list[IndexKeys] = []
+        self.dispatched_phy_offset = 0
+        """Up to where the queues hold the log."""
+
+    # ---- hot feed
+
+    def hot(self, record: EncodedRecord, queue_offset: int, appended: Appended) -> None:
+        """Take over one appended record; the caller holds the append lock."""
+        phy_offset, size, timestamp = appended
+        pending = self.pending
+        if record.properties.keys() <= _NO_QUEUE_PROPERTIES and record.topic != SCHEDULE_TOPIC:
+            if is_queued(record.sys_flag):
+                pending.add(
+                    (record.topic, record.queue_id), queue_offset,
+                    phy_offset, size, record.tags_code, timestamp,
+                )  # fmt: skip
+        else:
+            properties = dispatch_properties_of(record.properties)
+            self._add(
+                pending, record.topic, record.queue_id, queue_offset,
+                phy_offset, size, timestamp, record.sys_flag, properties,
+            )  # fmt: skip
+            self._note_keys(self._pending_keys, record.topic, record.sys_flag, properties, appended)
+        pending.end_phy_offset = phy_offset + size
+
+    def drain(self) -> None:
+        """Hand everything that waits on to the queues; when it returns readers see it.
+
+        Raises:
+            ConsumeQueueError: the backend failed; the store must be opened again.
+        """
+        with self._drain_lock:
+            with self._append_lock:
+                batch, self.pending = self.pending, UnitBatch()
+                keys, self._pending_keys = self._pending_keys, []
+            if batch.end_phy_offset:
+                self._store(batch, keys)
+
+    # ---- replay feed
+
+    def replay(
+        self, records: Iterable[ScannedRecord], queues_from: int, index_from: int | None
+    ) -> "ReplayResult":
+        """Dispatch scanned records, to the queues those that start at or behind ``queues_from``.
+
+        At or behind, not behind: RocketMQ's ``>`` loses a record (spec trap T16). To the index
+        go those from ``index_from`` on, none if it is ``None``. Whatever was read before a
+        ``CorruptionError`` of ``records`` is stored; the error is returned, not raised, for it is
+        how the scan of a torn log ends.
+        """
+        result = ReplayResult()
+        batch, keys = UnitBatch(), list[IndexKeys]()
+        try:
+            for record in records:
+                result.note(record)
+                self._replay_one(record, batch, keys, queues_from, index_from)
+                if len(batch) >= REPLAY_UNITS:
+                    result.take(batch, self._store(batch, keys))
+                    batch, keys = UnitBatch(), []
+        except CorruptionError as exc:
+            result.fault = exc
+        if batch.end_phy_offset or keys:
+            result.take(batch, self._store(batch, keys))
+        return result
+
+    def _replay_one(
+        self,
+        record: ScannedRecord,
+        batch: UnitBatch,
+        keys: list[IndexKeys],
+        queues_from: int,
+        index_from: int | None,
+    ) -> None:
+        phy_offset, size, topic, queue_id, queue_offset, sys_flag, timestamp, data = record
+        properties = dispatch_properties(data)
+        if phy_offset >= queues_from:
+            self._add(
+                batch, topic, queue_id, queue_offset, phy_offset, size, timestamp, sys_flag,
+                properties,
+            )  # fmt: skip
+            batch.end_phy_offset = phy_offset + size
+        if index_from is not None and phy_offset >= index_from:
+            appended = Appended(phy_offset, size, timestamp)
+            self._note_keys(keys, topic, sys_flag, properties, appended)
+
+    # ---- both
+
+    def _add(
+        self,
+        batch: UnitBatch,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        phy_offset: int,
+        size: int,
+        timestamp: int,
+        sys_flag: int,
+        properties: DispatchProperties,
+    ) -> None:
+        """Add the units of one record: its own queue's, and those of its light queues."""
+        if not is_queued(sys_flag):
+            return
+        tags_code = properties.tags_code
+        if topic == SCHEDULE_TOPIC and properties.delay is not None:
+            tags_code = self._delays.tags_code(properties.delay, timestamp, tags_code)
+        if properties.inner_base is None or self._queues.queue_type(topic) is not QueueType.BATCH:
+            batch.add((topic, queue_id), queue_offset, phy_offset, size, tags_code, timestamp)
+        if properties.multi_dispatch and properties.multi_queue_offset and self._replays_lmq:
+            for name, offset in light_queues(topic, properties):
+                batch.add((name, 0), offset, phy_offset, size, tags_code, timestamp)
+
+    def _note_keys(
+        self,
+        keys: list[IndexKeys],
+        topic: str,
+        sys_flag: int,
+        properties: DispatchProperties,
+        appended: Appended,
+    ) -> None:
+        if self._index is None or sys_flag & TRANSACTION_MASK == SysFlag.TRANSACTION_ROLLBACK:
+            return
+        if properties.uniq_key or properties.keys:
+            phy_offset, _, timestamp = appended
+            keys.append(
+                IndexKeys(topic, properties.uniq_key, properties.keys, phy_offset, timestamp)
+            )
+
+    def _store(self, batch: UnitBatch, keys: list[IndexKeys]) -> list[QueueRestart]:
+        restarts: list[QueueRestart] = []
+        if batch.end_phy_offset:
+            restarts = self._queues.put_batch(batch)
+            self.dispatched_phy_offset = max(self.dispatched_phy_offset, batch.end_phy_offset)
+        if self._index is not None:
+            for entry in keys:
+                self._index.put(*entry)
+        return restarts
+
+
+class ReplayResult:
+    """What a replay met and did."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.units = 0
+        self.first_phy_offset = -1
+        self.last: ScannedRecord | None = None
+        self.restarts: list[QueueRestart] = []
+        self.fault: CorruptionError | None = None
+
+    def note(self, record: ScannedRecord) -> None:
+        """Count one scanned record."""
+        if not self.records:
+            self.first_phy_offset = record.phy_offset
+        self.records += 1
+        self.last = record
+
+    def take(self, batch: UnitBatch, restarts: list[QueueRestart]) -> None:
+        """Count one stored batch."""
+        self.units += len(batch)
+        self.restarts += restarts
+
+
+def allows_light_queues(topic: str) -> bool:
+    """Return whether messages of ``topic`` may go to light queues."""
+    return topic != SCHEDULE_TOPIC and not topic.startswith((RETRY_PREFIX, SYSTEM_PREFIX))
+
+
+def light_queues(topic: str, properties: DispatchProperties) -> list[tuple[str, int]]:
+    """Return the light queues of a record with its offset in each.
+
+    As in RocketMQ nothing is dispatched when names and offsets differ in number; a name that is
+    no light queue's, or an offset that is no number, is passed over (RocketMQ stumbles: T29).
+    """
+    if not allows_light_queues(topic):
+        return []
+    names = (properties.multi_dispatch or "").split(",")
+    offsets = (properties.multi_queue_offset or "").split(",")
+    if len(names) != len(offsets):
+        return []
+    return [
+        (name, int(offset))
+        for name, offset in zip(names, offsets, strict=True)
+        if name.startswith(LMQ_PREFIX) and offset.isascii() and offset.isdecimal()
+    ]

@@ -1,0 +1,206 @@
+"""Puller: pulls from a queue, with RocketMQ's statuses and next-offset rules.
+
+One contract on every backend, RocketMQ's on files: a pull never passes a multiple of the queue
+file's units, and a filter may pass over up to ``max_filter_message_size / 20`` units.
+
+Source: RocketMQ ``DefaultMessageStore.getMessage``, ``ExpressionMessageFilter``.
+"""
+
+import os
+
+from store.config import CQ_UNIT_SIZE, StoreConfig
+from store.errors import CorruptionError
+from store.log.commit_log import CommitLog
+from store.queue.consume_queue_store import ConsumeQueueStore, QueueType
+from store.queue.units import BlockStop, CqUnit
+from store.record.decoder import StoredMessage
+from store.record.java_hash import java_hash
+from store.record.message import MessageProperty
+from store.service.results import GetMessageResult, GetMessageStatus
+
+MAX_PULL_BYTES = 128 << 20
+_MIN_PULL_BYTES = 100
+_ALL = "*"
+_INT32 = 1 << 32
+_INT31 = 1 << 31
+
+
+class TagFilter:
+    """A subscription by tags: ``*``, or ``TagA || TagB``.
+
+    The hash in the queue is asked first; a record whose hash matches is read, and its real tag
+    compared (RocketMQ leaves that to the client). SQL92 is not supported.
+    """
+
+    def __init__(self, expression: str = _ALL) -> None:
+        self.tags = {tag.strip() for tag in expression.split("||")} - {""}
+        self._everything = not self.tags or self.tags == {_ALL}
+        self._codes = {java_hash(tag) for tag in self.tags}
+
+    def may_match(self, tags_code: int | None) -> bool:
+        """Return whether a unit's tags code lets it through; unknown codes do."""
+        if self._everything or tags_code is None:
+            return True
+        return (tags_code + _INT31) % _INT32 - _INT31 in self._codes  # Java's cast to int
+
+    def matches(self, message: StoredMessage) -> bool:
+        """Return whether the record's own tag is one of the filter's."""
+        if self._everything:
+            return True
+        return message.properties.get(MessageProperty.TAGS) in self.tags
+
+    @property
+    def everything(self) -> bool:
+        """Return whether nothing is filtered."""
+        return self._everything
+
+
+class Puller:
+    """Pulls from the queues of one store. Any thread."""
+
+    def __init__(self, config: StoreConfig, log: CommitLog, queues: ConsumeQueueStore) -> None:
+        self._config = config
+        self._log = log
+        self._queues = queues
+        self._units_per_file = config.units_per_file
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        self._in_memory = memory * config.access_message_in_memory_max_ratio // 100
+
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_msgs: int,
+        tags: TagFilter | None,
+        max_total_bytes: int = MAX_PULL_BYTES,
+    ) -> GetMessageResult:
+        """Pull at most ``max_msgs`` messages, see ``MessageStore.get_message``."""
+        queues = self._queues
+        max_offset = queues.max_offset(topic, queue_id)
+        min_offset = queues.min_offset(topic, queue_id)
+        if max_offset == 0:
+            return _empty(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, min_offset, max_offset)
+        if offset < min_offset:
+            return _empty(GetMessageStatus.OFFSET_TOO_SMALL, min_offset, min_offset, max_offset)
+        if offset == max_offset:
+            return _empty(GetMessageStatus.OFFSET_OVERFLOW_ONE, offset, min_offset, max_offset)
+        if offset > max_offset:
+            status = GetMessageStatus.OFFSET_OVERFLOW_BADLY
+            return _empty(status, max_offset, min_offset, max_offset)
+        scan = -(
+            -max(self._config.max_filter_message_size, max_msgs * CQ_UNIT_SIZE) // CQ_UNIT_SIZE
+        )
+        scan = min(scan, max_offset - offset)
+        scan = min(scan, self._units_per_file - offset % self._units_per_file)
+        most = max(_MIN_PULL_BYTES, min(max_total_bytes, MAX_PULL_BYTES))
+        pull = _Pull(self, offset, max_msgs, most, tags)
+        pull.result.min_offset, pull.result.max_offset = min_offset, max_offset
+        if queues.queue_type(topic) is QueueType.BATCH:
+            for unit in queues.iterate(topic, queue_id, offset):
+                if unit.queue_offset - offset >= scan or not pull.take_unit(unit):
+                    break
+            return pull.result
+        return self._walk_blocks(pull, topic, queue_id, offset, offset + scan)
+
+    def _walk_blocks(
+        self, pull: "_Pull", topic: str, queue_id: int, offset: int, end: int
+    ) -> GetMessageResult:
+        """Walk [offset, end) block by block: a first block as large as the answer may be."""
+        step = pull.max_msgs if pull.max_msgs > 0 else 1
+        resolve = self._queues.resolve_tags_code if self._config.enable_consume_queue_ext else None
+        while offset < end:
+            block = self._queues.read_units(topic, queue_id, offset, min(step, end - offset))
+            for phy_offset, size, code in block.rows():
+                tags_code = resolve(topic, queue_id, code) if resolve else code
+                if not pull.take(offset, phy_offset, size, tags_code, 1):
+                    return pull.result
+                offset += 1
+            if block.stop is BlockStop.HOLE and offset < end:
+                if not pull.result.records:
+                    pull.result.status = GetMessageStatus.OFFSET_FOUND_NULL
+                    pull.result.hole = block.hole
+                    pull.result.next_begin_offset = block.hole.stop if block.hole else offset
+                return pull.result
+            if not block.count:
+                return pull.result
+            step = _FILTERED_STEP
+        return pull.result
+
+    @property
+    def log(self) -> CommitLog:
+        """Return the log that records are read from."""
+        return self._log
+
+    def transfer_limits(self, phy_offset: int) -> tuple[int, int]:
+        """Return bytes and count that one pull may return, by where its record lies."""
+        config = self._config
+        if self._log.max_phy_offset() - phy_offset <= self._in_memory:
+            return (
+                config.max_transfer_bytes_on_message_in_memory,
+                config.max_transfer_count_on_message_in_memory,
+            )
+        return (
+            config.max_transfer_bytes_on_message_in_disk,
+            config.max_transfer_count_on_message_in_disk,
+        )
+
+
+_FILTERED_STEP = 800
+
+
+class _Pull:
+    """One pull under way; every unit is offered to it in order."""
+
+    def __init__(
+        self, puller: Puller, offset: int, max_msgs: int, max_bytes: int, tags: TagFilter | None
+    ) -> None:
+        self._puller = puller
+        self._log = puller.log
+        self._tags = tags if tags is not None and not tags.everything else None
+        self.max_msgs = max_msgs
+        self._max_bytes = max_bytes
+        self._count = 0
+        self.result = GetMessageResult(GetMessageStatus.NO_MATCHED_MESSAGE, offset, 0, 0)
+
+    def take_unit(self, unit: CqUnit) -> bool:
+        """Offer a unit record; see ``take``."""
+        return self.take(
+            unit.queue_offset, unit.phy_offset, unit.size, unit.tags_code, unit.batch_num
+        )
+
+    def take(
+        self, queue_offset: int, phy_offset: int, size: int, tags_code: int | None, messages: int
+    ) -> bool:
+        """Take or pass over one unit; False: the answer is complete without it."""
+        result = self.result
+        if result.records and self._full(phy_offset, size, messages):
+            return False
+        result.next_begin_offset = queue_offset + messages
+        if self._tags is not None and not self._tags.may_match(tags_code):
+            return True
+        try:
+            record = self._log.view(phy_offset, size)
+        except CorruptionError:  # its file has gone meanwhile, or the unit points nowhere
+            if not result.records:
+                result.status = GetMessageStatus.MESSAGE_WAS_REMOVING
+            return True
+        if self._tags is not None and not self._tags.matches(StoredMessage(record)):
+            return True
+        result.records.append(record)
+        result.queue_offsets.append(queue_offset)
+        result.total_bytes += size
+        result.status = GetMessageStatus.FOUND
+        self._count += messages
+        return True
+
+    def _full(self, phy_offset: int, size: int, messages: int) -> bool:
+        total = self.result.total_bytes + size
+        if self._count + messages > self.max_msgs or total > self._max_bytes:
+            return True
+        most_bytes, most_count = self._puller.transfer_limits(phy_offset)
+        return total > most_bytes or self._count >= most_count
+
+
+def _empty(status: GetMessageStatus, following: int, low: int, high: int) -> GetMessageResult:
+    return GetMessageResult(status, following, low, high)

@@ -1,0 +1,314 @@
+"""Putter: the checks before a put, and the put.
+
+check → encode outside the lock → append lock → assign offsets → copy into the map → hand the unit
+on → release → flush as configured.
+
+Source: RocketMQ ``HookUtils.checkBeforePutMessage``, ``CommitLog.asyncPutMessage``,
+``DefaultMessageStore.putMessages``, ``MultiDispatch``.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+
+from store.config import FlushDiskType, StoreConfig
+from store.errors import (
+    DiskFullError,
+    IllegalMessageError,
+    PropertiesTooLongError,
+    StoreError,
+)
+from store.log.commit_log import CommitLog
+from store.queue.consume_queue_store import ConsumeQueueStore, QueueType
+from store.record.client_batch import decode_client_batch
+from store.record.encoder import EncodedRecord, MessageEncoder, is_queued
+from store.record.message import (
+    LMQ_PREFIX,
+    RETRY_PREFIX,
+    TRANSACTION_MASK,
+    Message,
+    MessageProperty,
+    SysFlag,
+)
+from store.service.dispatch import Dispatcher, allows_light_queues
+from store.service.flush import FlushService
+from store.service.results import PutMessageResult, PutMessageStatus
+
+_LOG = logging.getLogger(__name__)
+_MAX_TOPIC_BYTES = 127
+_MAX_QUEUE_ID = 0x7FFFFFFF
+_OK = PutMessageStatus.PUT_OK
+_new = tuple.__new__
+
+
+class Putter:
+    """Puts messages into one store. Any number of threads may call; appends are one at a time.
+
+    ``failed`` is told when an append left the store in a state that only reopening mends.
+    """
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        log: CommitLog,
+        queues: ConsumeQueueStore,
+        dispatcher: Dispatcher,
+        flush: FlushService,
+        append_lock: AbstractContextManager[object],
+        failed: Callable[[StoreError], None],
+    ) -> None:
+        self._config = config
+        self._log = log
+        self._queues = queues
+        self._dispatcher = dispatcher
+        self._flush = flush
+        self._lock = append_lock
+        self._failed = failed
+        self._encoder = MessageEncoder(config, self._check_topic)
+        self._sync = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        self._slice = config.dispatch_slice
+
+    # ---- one message
+
+    def put(self, message: Message) -> PutMessageResult:
+        """Put one message, see ``MessageStore.put_message``."""
+        properties = message.properties
+        try:
+            if MessageProperty.INNER_MULTI_DISPATCH in properties and self._goes_to_light(message):
+                return self._put_light(message)
+            if message.sys_flag & SysFlag.INNER_BATCH or MessageProperty.INNER_NUM in properties:
+                _refuse_inner_batch(message)
+            record = self._encoder.encode(message)
+        except IllegalMessageError as exc:
+            return _refused(exc)
+        topic, queue_id = message.topic, message.queue_id
+        queued = is_queued(record.sys_flag)
+        queues, dispatcher = self._queues, self._dispatcher
+        try:
+            with self._lock:
+                queue_offset = queues.assign_queue_offset(topic, queue_id) if queued else 0
+                appended = self._log.append(record, queue_offset)
+                if queued:
+                    queues.increase_queue_offset(topic, queue_id, 1)
+                dispatcher.hot(record, queue_offset, appended)
+        except (DiskFullError, IllegalMessageError) as exc:
+            return _refused(exc)
+        except StoreError as exc:
+            self._failed(exc)
+            raise
+        result = _new(PutMessageResult, (_OK, appended, queue_offset, message.store_host, ""))
+        if self._sync or len(dispatcher.pending) >= self._slice:
+            return self._settle([result], wait=_waits(properties))[0]
+        return result
+
+    # ---- several messages
+
+    def put_list(self, messages: Sequence[Message]) -> list[PutMessageResult]:
+        """Put a list under one lock, see ``MessageStore.put_messages``."""
+        results: list[PutMessageResult | None] = [None] * len(messages)
+        places: list[int] = []
+        records: list[EncodedRecord] = []
+        for place, message in enumerate(messages):
+            properties = message.properties
+            if (
+                MessageProperty.INNER_MULTI_DISPATCH in properties
+                or message.sys_flag & SysFlag.INNER_BATCH
+                or MessageProperty.INNER_NUM in properties
+            ):  # rare, and encoded under the lock: what came before it goes first
+                self._append_all(messages, records, places, results, whole=False)
+                records, places = [], []
+                results[place] = self.put(message)
+                continue
+            try:
+                records.append(self._encoder.encode(message))
+                places.append(place)
+            except IllegalMessageError as exc:
+                results[place] = _refused(exc)
+        self._append_all(messages, records, places, results, whole=False)
+        done = [result for result in results if result is not None]
+        return self._settle(done, wait=any(_waits(message.properties) for message in messages))
+
+    def put_client_batch(self, batch: Message) -> list[PutMessageResult]:
+        """Put a client batch, all of it or nothing, see ``MessageStore.put_client_batch``."""
+        try:
+            _check_client_batch(batch, self._config.max_message_size)
+            messages = decode_client_batch(batch)
+            records = [self._encoder.encode(message) for message in messages]
+        except IllegalMessageError as exc:
+            return [_refused(exc)]
+        results: list[PutMessageResult | None] = [None] * len(messages)
+        self._append_all(messages, records, range(len(messages)), results, whole=True)
+        done = [result for result in results if result is not None]
+        return self._settle(done, wait=_waits(batch.properties))
+
+    def _append_all(
+        self,
+        messages: Sequence[Message],
+        records: Sequence[EncodedRecord],
+        places: Sequence[int],
+        results: list[PutMessageResult | None],
+        *,
+        whole: bool,
+    ) -> None:
+        """Append ``records`` under one lock; ``results[places[i]]`` is the outcome of record i."""
+        if not records:
+            return
+        queues, hot = self._queues, self._dispatcher.hot
+        offsets: list[int] = []
+        counts: dict[tuple[str, int], int] = {}
+        try:
+            with self._lock:
+                for record in records:
+                    if not is_queued(record.sys_flag):
+                        offsets.append(0)
+                        continue
+                    key = (record.topic, record.queue_id)
+                    ahead = counts.get(key, 0)
+                    offsets.append(queues.assign_queue_offset(*key) + ahead)
+                    counts[key] = ahead + 1
+                appended = self._log.append_list(records, offsets, whole=whole)
+                for key, count in counts.items():
+                    queues.increase_queue_offset(*key, count)
+                for record, offset, done in zip(records, offsets, appended, strict=True):
+                    hot(record, offset, done)
+        except IllegalMessageError as exc:
+            for place in places:
+                results[place] = _refused(exc)
+            return
+        except StoreError as exc:
+            self._failed(exc)
+            raise
+        for place, offset, done in zip(places, offsets, appended, strict=True):
+            host = messages[place].store_host
+            results[place] = _new(PutMessageResult, (_OK, done, offset, host, ""))
+
+    # ---- light queues
+
+    def _goes_to_light(self, message: Message) -> bool:
+        config = self._config
+        enabled = config.enable_lmq and (
+            config.enable_multi_dispatch or not self._queues.lmq_needs_multi_dispatch
+        )
+        names = message.properties[MessageProperty.INNER_MULTI_DISPATCH]
+        return bool(enabled and names.strip() and allows_light_queues(message.topic))
+
+    def _put_light(self, message: Message) -> PutMessageResult:
+        """Put a message into its own queue and into its light queues.
+
+        Their offsets are among the properties, so it is encoded under the lock. A list that
+        RocketMQ could not take apart again (spec trap T29) is refused.
+        """
+        names = message.properties[MessageProperty.INNER_MULTI_DISPATCH].split(",")
+        for name in names:
+            if not name.startswith(LMQ_PREFIX):
+                raise IllegalMessageError(f"{name!r} in INNER_MULTI_DISPATCH is no light queue")
+            self._queues.check_topic(name)
+        if len(set(names)) != len(names):
+            raise IllegalMessageError("INNER_MULTI_DISPATCH names a light queue twice")
+        queues, topic, queue_id = self._queues, message.topic, message.queue_id
+        try:
+            with self._lock:
+                light = [str(queues.assign_queue_offset(name, 0)) for name in names]
+                properties = dict(message.properties)
+                properties[MessageProperty.INNER_MULTI_QUEUE_OFFSET] = ",".join(light)
+                record = self._encoder.encode(_with_properties(message, properties))
+                _check_light_size(record.size, self._config.max_message_size)
+                queued = is_queued(record.sys_flag)
+                queue_offset = queues.assign_queue_offset(topic, queue_id) if queued else 0
+                appended = self._log.append(record, queue_offset)
+                if queued:
+                    queues.increase_queue_offset(topic, queue_id, 1)
+                for name in names:
+                    queues.increase_queue_offset(name, 0, 1)
+                self._dispatcher.hot(record, queue_offset, appended)
+        except PropertiesTooLongError as exc:  # RocketMQ's status for this step
+            return PutMessageResult(PutMessageStatus.MESSAGE_ILLEGAL, reason=exc.reason)
+        except (DiskFullError, IllegalMessageError) as exc:
+            return _refused(exc)
+        except StoreError as exc:
+            self._failed(exc)
+            raise
+        result = PutMessageResult(_OK, appended, queue_offset, message.store_host)
+        return self._settle([result], wait=_waits(message.properties))[0]
+
+    # ---- before and after
+
+    def _check_topic(self, topic: str) -> None:
+        """Refuse a topic that the log or the queues cannot hold; asked once a topic."""
+        if not topic:
+            raise IllegalMessageError("the topic is empty")
+        size = len(topic.encode("utf-8", "surrogatepass"))
+        if size > _MAX_TOPIC_BYTES and not topic.startswith(RETRY_PREFIX):
+            raise IllegalMessageError(f"topic of {size} bytes, at most {_MAX_TOPIC_BYTES}")
+        if self._queues.queue_type(topic) is QueueType.BATCH:
+            raise IllegalMessageError(f"{topic!r} is a BatchCQ topic: it is read, not written")
+        self._queues.check_topic(topic)
+
+    def _settle(self, results: list[PutMessageResult], *, wait: bool) -> list[PutMessageResult]:
+        """Flush and dispatch as configured, after the lock is free."""
+        end = max((r.phy_offset + r.appended.size for r in results if r.appended), default=0)
+        if self._sync and wait and end:
+            try:
+                in_time = self._flush.wait_for(end, self._config.sync_flush_timeout)
+            except StoreError as exc:
+                self._failed(exc)
+                raise
+            if not in_time:
+                late = PutMessageStatus.FLUSH_DISK_TIMEOUT
+                results = [r._replace(status=late) if r.appended else r for r in results]
+        if len(self._dispatcher.pending) >= self._slice:
+            try:
+                self._dispatcher.drain()
+            except StoreError as exc:
+                self._failed(exc)
+                raise
+        return results
+
+
+def _refused(exc: StoreError) -> PutMessageResult:
+    if isinstance(exc, PropertiesTooLongError):
+        status = PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
+    elif isinstance(exc, DiskFullError):
+        status = PutMessageStatus.CREATE_MAPPED_FILE_FAILED
+        _LOG.error("put refused: %s", exc)
+    else:
+        status = PutMessageStatus.MESSAGE_ILLEGAL
+    return PutMessageResult(status, reason=str(exc))
+
+
+def _waits(properties: dict[str, str]) -> bool:
+    value = properties.get(MessageProperty.WAIT)
+    return value is None or value.lower() == "true"
+
+
+def _refuse_inner_batch(message: Message) -> None:
+    """Inner batches go to BatchCQ topics only, and those are not written yet."""
+    if message.sys_flag & SysFlag.INNER_BATCH:
+        raise IllegalMessageError(f"an inner batch, but {message.topic!r} is no BatchCQ topic")
+    raise IllegalMessageError("INNER_NUM without the inner batch flag")
+
+
+def _check_light_size(size: int, most: int) -> None:
+    """A record for light queues has no allowance beyond the message size."""
+    if size > most:
+        raise IllegalMessageError(f"record of {size} bytes for light queues, at most {most}")
+
+
+def _check_client_batch(batch: Message, max_size: int) -> None:
+    if len(batch.body) > max_size:
+        raise IllegalMessageError(f"batch of {len(batch.body)} bytes, at most {max_size}")
+    if batch.sys_flag & (TRANSACTION_MASK | SysFlag.INNER_BATCH):
+        raise IllegalMessageError("a client batch takes no transactions and no inner batches")
+    delay = batch.properties.get(MessageProperty.DELAY, "0")
+    if delay.isdecimal() and int(delay) > 0:
+        raise IllegalMessageError("a client batch cannot be delayed")
+    if not batch.body:
+        raise IllegalMessageError("the batch is empty")
+
+
+def _with_properties(message: Message, properties: dict[str, str]) -> Message:
+    return Message(
+        message.topic, message.body, message.queue_id, properties, message.flag,
+        message.sys_flag, message.born_timestamp, message.born_host, message.store_host,
+        message.reconsume_times, message.prepared_transaction_offset,
+    )  # fmt: skip

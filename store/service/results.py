@@ -1,0 +1,86 @@
+"""Outcomes of put and get: values, not exceptions, named as RocketMQ names them."""
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import NamedTuple
+
+from store.log.commit_log import Appended
+from store.record.decoder import StoredMessage
+from store.record.message import Host
+from store.record.message_id import encode_message_id
+
+
+class PutMessageStatus(Enum):
+    """What became of a put. The message is stored with ``PUT_OK`` and the ``FLUSH_…`` ones."""
+
+    PUT_OK = auto()
+    FLUSH_DISK_TIMEOUT = auto()
+    SERVICE_NOT_AVAILABLE = auto()
+    CREATE_MAPPED_FILE_FAILED = auto()
+    MESSAGE_ILLEGAL = auto()
+    PROPERTIES_SIZE_EXCEEDED = auto()
+    UNKNOWN_ERROR = auto()
+
+
+class PutMessageResult(NamedTuple):
+    """The outcome of putting one message; without ``appended`` nothing was stored."""
+
+    status: PutMessageStatus
+    appended: Appended | None = None
+    queue_offset: int = -1
+    store_host: Host | None = None
+    reason: str = ""
+    """Why the message was refused, one sentence."""
+
+    @property
+    def ok(self) -> bool:
+        """Return whether the message is stored (a late flush does not undo that)."""
+        return self.appended is not None
+
+    @property
+    def phy_offset(self) -> int:
+        """Return where the record lies in the log; -1 if it was not stored."""
+        return self.appended.phy_offset if self.appended else -1
+
+    @property
+    def message_id(self) -> str:
+        """Return the offset message id, empty if nothing was stored."""
+        if self.appended is None or self.store_host is None:
+            return ""
+        return encode_message_id(self.store_host, self.appended.phy_offset)
+
+
+class GetMessageStatus(Enum):
+    """What a pull found."""
+
+    FOUND = auto()
+    NO_MATCHED_MESSAGE = auto()
+    MESSAGE_WAS_REMOVING = auto()
+    OFFSET_FOUND_NULL = auto()
+    OFFSET_OVERFLOW_BADLY = auto()
+    OFFSET_OVERFLOW_ONE = auto()
+    OFFSET_TOO_SMALL = auto()
+    NO_MESSAGE_IN_QUEUE = auto()
+
+
+@dataclass(slots=True)
+class GetMessageResult:
+    """What one pull returned.
+
+    ``records`` are views of the log (see ``MappedFile.select``: hold them for one request), in
+    queue order; ``queue_offsets`` are theirs. Ask again at ``next_begin_offset``.
+    """
+
+    status: GetMessageStatus
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    records: list[memoryview] = field(default_factory=list)
+    queue_offsets: list[int] = field(default_factory=list)
+    total_bytes: int = 0
+    hole: range | None = None
+    """With ``OFFSET_FOUND_NULL``: the units of the queue that are missing."""
+
+    def messages(self) -> list[StoredMessage]:
+        """Return the records decoded; body and properties still lazily."""
+        return [StoredMessage(record) for record in self.records]

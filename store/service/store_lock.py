@@ -1,0 +1,104 @@
+"""The files ``lock`` and ``abort``: one opener at a time, and whether the last one closed well.
+
+The lock is POSIX's on the first byte, as RocketMQ takes it. Such a lock does not keep the same
+process out, and closing *any* descriptor of the file drops it; so a registry guards this process,
+and only the holder ever opens the file for good.
+
+Source: RocketMQ ``DefaultMessageStore.start``, ``createTempFile``.
+"""
+
+import fcntl
+import os
+import struct
+import threading
+from pathlib import Path
+
+from store.errors import StoreLockedError, os_errors
+from store.log.mapped_file import sync_folder
+from store.paths import StorePaths
+
+_CONTENT = b"lock"
+_FLOCK = struct.Struct("hhqqi")  # struct flock of Linux on 64 bits, native alignment
+_held: set[tuple[int, int]] = set()
+_held_lock = threading.Lock()  # guards _held
+
+
+class StoreLock:
+    """Exclusive use of one store root, from construction to ``release``.
+
+    Raises:
+        StoreLockedError: this or another process has the store open; the pid is named if known.
+        StoreIOError: the root or the file cannot be made.
+    """
+
+    def __init__(self, paths: StorePaths) -> None:
+        with os_errors("make the folder of the store", paths.root):
+            paths.root.mkdir(parents=True, exist_ok=True)
+            status = paths.root.stat()
+        self._key = (status.st_dev, status.st_ino)
+        with _held_lock:
+            if self._key in _held:
+                raise StoreLockedError("this process has the store open already", path=paths.root)
+            self._fd = _lock(paths.lock)
+            _held.add(self._key)
+
+    def release(self) -> None:
+        """Let the store go. A second call does nothing."""
+        with _held_lock:
+            if self._fd >= 0:
+                os.close(self._fd)
+                self._fd = -1
+                _held.discard(self._key)
+
+
+def _lock(path: Path) -> int:
+    with os_errors("open the lock file", path):
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+    except OSError as exc:
+        holder = _holder(fd)
+        os.close(fd)
+        who = f"process {holder}" if holder else "another process"
+        raise StoreLockedError(f"{who} has the store open", path=path) from exc
+    try:
+        with os_errors("write the lock file", path):
+            if os.pread(fd, len(_CONTENT) + 1, 0) != _CONTENT:
+                os.pwrite(fd, _CONTENT, 0)
+                os.fsync(fd)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _holder(fd: int) -> int:
+    """Return the pid that holds the lock, 0 if it cannot be told (another machine, say)."""
+    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+    try:
+        answer = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, asked))
+    except OSError:
+        return 0
+    return int(answer[4]) if answer[0] != fcntl.F_UNLCK else 0
+
+
+def mark_open(paths: StorePaths) -> None:
+    """Write ``abort``, durably: until ``mark_closed`` the store counts as crashed.
+
+    The previous content goes to ``abort.bak``, empty after a clean stop.
+    """
+    with os_errors("write the abort marker", paths.abort):
+        previous = paths.abort.read_bytes() if paths.abort.exists() else b""
+        paths.abort_backup.write_bytes(previous)
+        with paths.abort.open("wb") as file:
+            file.write(str(os.getpid()).encode())
+            file.flush()
+            os.fsync(file.fileno())
+        sync_folder(paths.root)
+
+
+def mark_closed(paths: StorePaths) -> None:
+    """Remove ``abort``, durably: everything is on disk."""
+    with os_errors("remove the abort marker", paths.abort):
+        paths.abort.unlink(missing_ok=True)
+        sync_folder(paths.root)
