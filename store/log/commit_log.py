@@ -11,6 +11,7 @@ Source: RocketMQ ``CommitLog``, ``DefaultAppendMessageCallback``.
 
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
 
@@ -18,7 +19,6 @@ from store.config import StoreConfig
 from store.errors import CorruptionError, IllegalMessageError, MagicCodeError
 from store.log.mapped_file import MappedFile
 from store.log.mapped_file_queue import MappedFileQueue
-from store.paths import StorePaths
 from store.record.decoder import StoredMessage, record_span
 from store.record.encoder import EncodedRecord, assemble, with_property_crc
 from store.record.message import SysFlag
@@ -56,9 +56,10 @@ class CommitLog:
     below ``max_phy_offset``. Every other method is for opening and closing.
     """
 
-    def __init__(self, paths: StorePaths, config: StoreConfig, *, read_only: bool) -> None:
+    def __init__(self, folders: Sequence[Path], config: StoreConfig, *, read_only: bool) -> None:
+        """Describe the log in ``folders``, of which only the first is written to."""
         self.files = MappedFileQueue(
-            paths.commit_log,
+            folders,
             config.mapped_file_size_commit_log,
             mapped_max=config.mapped_files_max,
             read_only=read_only,

@@ -5,7 +5,7 @@ Source: RocketMQ ``MappedFileQueue``, ``AllocateMappedFileService``.
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from store.errors import CorruptionError, StoreError, TruncatedRecordError, os_errors
@@ -19,8 +19,12 @@ class MappedFileQueue:
     map. Reading is for any thread, everything else for the thread under the append lock.
     """
 
-    def __init__(self, folder: Path, file_size: int, *, mapped_max: int, read_only: bool) -> None:
-        self.folder = folder
+    def __init__(
+        self, folders: Sequence[Path], file_size: int, *, mapped_max: int, read_only: bool
+    ) -> None:
+        """Describe the files in ``folders``; new ones go to the first."""
+        self.folder = folders[0]
+        self._folders = folders
         self.file_size = file_size
         self._read_only = read_only
         self._mapped_max = mapped_max
@@ -30,7 +34,7 @@ class MappedFileQueue:
         self._ahead: _AheadOfTime | None = None
 
     def load(self) -> None:
-        """Take in the files of the folder. Writes nothing.
+        """Take in the files of all folders, in order of their names. Writes nothing.
 
         A zero-length last file, as a crash while it was made leaves it, is passed over.
 
@@ -38,10 +42,12 @@ class MappedFileQueue:
             CorruptionError: a name is not an offset, a size is not ``file_size``, or a file of the
                 row is missing.
         """
-        if not self.folder.is_dir():
-            return
-        with os_errors("list the commit log", self.folder):
-            paths = sorted(path for path in self.folder.iterdir() if path.is_file())
+        paths: list[Path] = []
+        for folder in self._folders:
+            if folder.is_dir():
+                with os_errors("list the commit log", folder):
+                    paths += [path for path in folder.iterdir() if path.is_file()]
+        paths.sort(key=lambda path: path.name)
         for path in paths:
             if len(path.name) != NAME_DIGITS or not path.name.isdecimal():
                 raise CorruptionError("a commit log file's name is not an offset", path=path)

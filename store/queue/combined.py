@@ -31,6 +31,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         self.stores = list(stores)
         self._read = self.stores[0]
         self.lmq_needs_multi_dispatch = self._read.lmq_needs_multi_dispatch
+        self.counts_in_checkpoint = any(store.counts_in_checkpoint for store in stores)
 
     @classmethod
     def present(cls, paths: StorePaths) -> bool:

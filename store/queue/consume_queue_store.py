@@ -99,6 +99,8 @@ class ConsumeQueueStore(ABC):
 
     name: ClassVar[str]
     """The entry point's name, also what ``--backend`` takes."""
+    counts_in_checkpoint: bool = False
+    """The store checkpoint's ``logics`` fields speak of this backend, as of RocketMQ's files."""
     lmq_needs_multi_dispatch: bool = False
     """Light queues need ``enableMultiDispatch`` beside ``enableLmq``, as in RocketMQ."""
 

@@ -9,8 +9,8 @@ Source: RocketMQ ``DefaultMessageStore.ReputMessageService``,
 """
 
 import threading
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
 from store.config import StoreConfig
@@ -77,8 +77,11 @@ class Dispatcher:
         )
         self.pending = UnitBatch()
         self._pending_keys: list[IndexKeys] = []
-        self.dispatched_phy_offset = 0
-        """Up to where the queues hold the log."""
+        self._pending_last: Appended | None = None
+        self.last_dispatched: Appended | None = None
+        """The last record of the log that queues and index have."""
+        self.before_store: Callable[[], object] | None = None
+        """Called before units become visible: makes the log durable under ``SYNC_FLUSH``."""
 
     # ---- hot feed
 
@@ -100,6 +103,17 @@ class Dispatcher:
             )  # fmt: skip
             self._note_keys(self._pending_keys, record.topic, record.sys_flag, properties, appended)
         pending.end_phy_offset = phy_offset + size
+        self._pending_last = appended
+
+    def note_last(self, phy_offset: int, size: int, store_timestamp: int) -> None:
+        """Take over the last record that recovery met."""
+        self.last_dispatched = Appended(phy_offset, size, store_timestamp)
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Keep batches out of the queues while the block runs, as ``flush`` of a backend asks."""
+        with self._drain_lock:
+            yield
 
     def drain(self) -> None:
         """Hand everything that waits on to the queues; when it returns readers see it.
@@ -111,8 +125,12 @@ class Dispatcher:
             with self._append_lock:
                 batch, self.pending = self.pending, UnitBatch()
                 keys, self._pending_keys = self._pending_keys, []
+                last = self._pending_last
             if batch.end_phy_offset:
+                if self.before_store is not None:
+                    self.before_store()
                 self._store(batch, keys)
+                self.last_dispatched = last
 
     # ---- replay feed
 
@@ -207,7 +225,6 @@ class Dispatcher:
         restarts: list[QueueRestart] = []
         if batch.end_phy_offset:
             restarts = self._queues.put_batch(batch)
-            self.dispatched_phy_offset = max(self.dispatched_phy_offset, batch.end_phy_offset)
         if self._index is not None:
             for entry in keys:
                 self._index.put(*entry)

@@ -1,0 +1,224 @@
+"""The full check of a store: every record, every unit, every file. Changes nothing.
+
+Damage is reported and stepped over, so that one bad record does not hide the next.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from store.errors import CorruptionError, StoreError
+from store.queue.consume_queue_store import ConsumeQueueStore, QueueType
+from store.queue.units import BlockStop, QueueKey
+from store.record.decoder import StoredMessage
+from store.record.encoder import is_queued
+from store.record.message import LMQ_PREFIX, SCHEDULE_TOPIC
+from store.record.properties import dispatch_properties
+from store.record.scan import ScannedRecord, ScanRules
+from store.service.delay import DelayLevels
+from store.service.dispatch import light_queues
+from store.service.log_end import data_behind, valid_record_behind
+
+if TYPE_CHECKING:
+    from store.service.message_store import MessageStore
+
+_UNITS = 4096
+_IGNORED_TICKS = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that the check found.
+
+    ``damage`` is wrong; without it the finding is worth knowing and may be right.
+    """
+
+    problem: str
+    damage: bool = True
+    path: str = ""
+    phy_offset: int | None = None
+    position: int | None = None
+    queue: QueueKey | None = None
+    queue_offset: int | None = None
+
+
+@dataclass(slots=True)
+class _Life:
+    """The records of a queue that the log holds since the queue last began."""
+
+    first: int
+    last: int
+    count: int = 1
+
+
+class StoreCheck:
+    """One check of an open store."""
+
+    def __init__(self, store: "MessageStore", progress: Callable[[int], None] | None) -> None:
+        self._store = store
+        self._log = store.commit_log
+        self._queues: ConsumeQueueStore = store.queues
+        self._delays = DelayLevels(store.config.message_delay_level)
+        self._progress = progress or (lambda _: None)
+        self._lives: dict[tuple[str, int], _Life] = {}
+        self.records = 0
+        self.units = 0
+
+    def run(self) -> Iterator[Finding]:
+        """Yield everything that is found: the log first, then queues, files and index."""
+        yield from self._check_log()
+        for finding in self._queues.check_files():
+            yield Finding(
+                finding.problem,
+                path=finding.path,
+                position=finding.position,
+                queue=finding.queue,
+                queue_offset=finding.queue_offset,
+            )
+        seen: set[QueueKey] = set()
+        for key in self._queues.queues():
+            seen.add(key)
+            yield from self._check_queue(key)
+        for topic, queue_id in sorted(self._lives.keys() - seen):
+            yield Finding(
+                "the log has records of this queue, but there is no such queue: its topic was "
+                "deleted, or it was never dispatched",
+                damage=False,
+                queue=QueueKey(topic, queue_id),
+            )
+        if self._store.index is not None:
+            for odd in self._store.index.check(self._log.max_phy_offset()):
+                yield Finding(str(odd.problem), path=str(odd.path), phy_offset=odd.phy_offset)
+
+    # ---- the log
+
+    def _check_log(self) -> Iterator[Finding]:
+        config = self._store.config
+        rules = ScanRules(check_crc=True, property_crc=config.force_verify_prop_crc)
+        at: int | None = max(self._log.min_phy_offset(), 0)
+        end = self._log.max_phy_offset()
+        while at is not None and at < end:
+            try:
+                for record in self._log.scan(at, end, rules):
+                    self._note(record)
+                break
+            except CorruptionError as exc:
+                bad = at if exc.phy_offset is None else exc.phy_offset
+                yield Finding(str(exc), path=str(self._log.files.folder), phy_offset=bad)
+                at = valid_record_behind(self._log, bad)
+        for file, first, last in data_behind(self._log, end):
+            yield Finding(
+                f"{last - first} bytes lie behind the end of the log",
+                damage=False,
+                path=str(file.path),
+                position=first,
+                phy_offset=file.file_from_offset + first,
+            )
+
+    def _note(self, record: ScannedRecord) -> None:
+        self.records += 1
+        if self.records % _IGNORED_TICKS == 0:
+            self._progress(record.phy_offset)
+        if not is_queued(record.sys_flag):
+            return
+        properties = dispatch_properties(record.properties)
+        self._note_place((record.topic, record.queue_id), record.queue_offset)
+        if properties.multi_dispatch:
+            for name, offset in light_queues(record.topic, properties):
+                self._note_place((name, 0), offset)
+
+    def _note_place(self, key: tuple[str, int], offset: int) -> None:
+        life = self._lives.get(key)
+        if life is None or offset <= life.last:
+            self._lives[key] = _Life(offset, offset)
+        else:
+            life.last = offset
+            life.count += 1
+
+    # ---- the queues
+
+    def _check_queue(self, key: QueueKey) -> Iterator[Finding]:
+        topic, queue_id = key
+        try:
+            low, high = self._queues.min_offset(*key), self._queues.max_offset(*key)
+            if self._queues.queue_type(topic) is QueueType.BATCH:
+                yield from self._check_batch_queue(key, low)
+                return
+            yield from self._compare_with_log(key, low, high)
+            at, previous = low, -1
+            while at < high:
+                block = self._queues.read_units(topic, queue_id, at, min(_UNITS, high - at))
+                for phy_offset, size, tags_code in block.rows():
+                    if phy_offset <= previous:
+                        yield self._unit("the unit's record lies before its predecessor's", key, at)
+                    previous = phy_offset
+                    yield from self._check_unit(key, at, phy_offset, size, tags_code)
+                    at += 1
+                if block.stop is BlockStop.HOLE and block.hole is not None:
+                    missing = f"units {block.hole.start} to {block.hole.stop - 1} are missing"
+                    yield self._unit(missing, key, at)
+                    at = block.hole.stop
+                elif not block.count:
+                    yield self._unit(f"the queue ends before its maximum {high}", key, at)
+                    break
+        except StoreError as exc:
+            yield Finding(str(exc), queue=key)
+
+    def _compare_with_log(self, key: QueueKey, low: int, high: int) -> Iterator[Finding]:
+        life = self._lives.get((key.topic, key.queue_id))
+        if life is None:
+            return
+        if life.last >= high:
+            problem = f"records {max(high, life.first)} to {life.last} of the log have no unit"
+            yield self._unit(problem, key, high)
+        if life.first < low:
+            problem = f"records {life.first} to {low - 1} of the log lie before the queue's minimum"
+            yield self._unit(problem, key, low)
+
+    def _check_batch_queue(self, key: QueueKey, low: int) -> Iterator[Finding]:
+        following = low
+        for unit in self._queues.iterate(key.topic, key.queue_id, low):
+            if unit.queue_offset != following:
+                yield self._unit(f"expected unit {following}", key, unit.queue_offset)
+            following = unit.queue_offset + unit.batch_num
+            yield from self._check_unit(
+                key, unit.queue_offset, unit.phy_offset, unit.size, unit.tags_code or 0, batch=True
+            )
+
+    def _check_unit(
+        self, key: QueueKey, offset: int, phy_offset: int, size: int, tags_code: int,
+        *, batch: bool = False,
+    ) -> Iterator[Finding]:  # fmt: skip
+        self.units += 1
+        if self.units % _IGNORED_TICKS == 0:
+            self._progress(phy_offset)
+        try:
+            message = StoredMessage(self._log.view(phy_offset, size), phy_offset)
+        except CorruptionError as exc:
+            yield self._unit(f"the unit points to no message: {exc}", key, offset, phy_offset)
+            return
+        code = self._queues.resolve_tags_code(key.topic, key.queue_id, tags_code)
+        for problem in self._differences(key, offset, message, code, batch=batch):
+            yield self._unit(problem, key, offset, phy_offset)
+
+    def _differences(
+        self, key: QueueKey, offset: int, message: StoredMessage, code: int | None, *, batch: bool
+    ) -> Iterator[str]:
+        properties = dispatch_properties(message.properties_bytes)
+        place: tuple[str, int, int] = (message.topic, message.queue_id, message.queue_offset)
+        if key.topic.startswith(LMQ_PREFIX) and key.topic != message.topic:
+            places = [(name, 0, at) for name, at in light_queues(message.topic, properties)]
+            if (*key, offset) not in places:
+                yield f"the unit points to a message of {place}, not of this light queue"
+        elif place[:2] != tuple(key) or (not batch and place[2] != offset):
+            yield f"the unit points to the message of {place}"
+        expected = properties.tags_code
+        if message.topic == SCHEDULE_TOPIC and properties.delay is not None:
+            expected = self._delays.tags_code(properties.delay, message.store_timestamp, expected)
+        if code is not None and code != expected:
+            yield f"tags code {code}, but the message's is {expected}"
+
+    def _unit(
+        self, problem: str, key: QueueKey, offset: int, phy_offset: int | None = None
+    ) -> Finding:
+        return Finding(problem, queue=key, queue_offset=offset, phy_offset=phy_offset)

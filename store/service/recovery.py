@@ -1,0 +1,207 @@
+"""Recovery: from what a stopped or crashed writer left to a store that is whole.
+
+After a clean stop the log's end is proven and the rest trusted; after a crash the log is scanned
+from where the queues may lack something. Records that the queues or the index lack are dispatched,
+queues that are ahead of the log are cut back, a torn tail is saved and cut. All of it can be done
+again at any time with the same outcome.
+
+Source: RocketMQ ``CommitLog.recoverNormally``, ``recoverAbnormally``; spec 7.6, 7.7, 19.3.
+"""
+
+import logging
+from dataclasses import dataclass, field
+
+from store.config import StoreConfig
+from store.errors import CorruptionError, RefusedStoreError, StoreConfigError
+from store.index.index_service import IndexService
+from store.log.checkpoint import StoreCheckpoint
+from store.log.commit_log import CommitLog
+from store.paths import StorePaths
+from store.queue.consume_queue_store import ConsumeQueueStore, QueueRestart
+from store.record.scan import ScannedRecord, ScanRules
+from store.service.dispatch import Dispatcher, ReplayResult
+from store.service.log_end import (
+    SavedTail,
+    data_behind,
+    save_tail,
+    scan_start,
+    valid_record_behind,
+)
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What opening a store found and did."""
+
+    last_exit_ok: bool
+    read_only: bool
+    start_phy_offset: int = 0
+    """Where the scan began, bytes from the start of the log."""
+    end_phy_offset: int = 0
+    """The end of the log."""
+    scanned_records: int = 0
+    scanned_bytes: int = 0
+    dispatched_units: int = 0
+    dropped_bytes: int = 0
+    """Bytes behind the end, up to the last one that was not zero."""
+    first_bad: CorruptionError | None = None
+    """Why the log ends where it does, if anything lies behind its end."""
+    saved: list[SavedTail] = field(default_factory=list)
+    queues_cut: int = 0
+    index_files_cut: int = 0
+    restarts: list[QueueRestart] = field(default_factory=list)
+    """Queues of which the log holds an older life; the last one won."""
+
+    @property
+    def needed(self) -> bool:
+        """Return whether there was anything to recover."""
+        return bool(
+            not self.last_exit_ok
+            or self.dispatched_units
+            or self.dropped_bytes
+            or self.queues_cut
+            or self.index_files_cut
+        )
+
+
+class Recovery:
+    """One recovery of one store; ``run`` once, after everything has been loaded."""
+
+    def __init__(
+        self,
+        paths: StorePaths,
+        config: StoreConfig,
+        log: CommitLog,
+        queues: ConsumeQueueStore,
+        index: IndexService | None,
+        checkpoint: StoreCheckpoint,
+        report: RecoveryReport,
+    ) -> None:
+        self._paths = paths
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._checkpoint = checkpoint
+        self._report = report
+        self._rules = ScanRules(config.check_crc_on_recover, config.force_verify_prop_crc)
+        self.last: ScannedRecord | None = None
+        """The last record that was scanned."""
+
+    # ---- read-only
+
+    def find_end(self) -> RecoveryReport:
+        """Find the end of the log in memory; the queues are taken as they are."""
+        report, log = self._report, self._log
+        if report.last_exit_ok:
+            wanted = self._queues.dispatch_from_phy_offset()
+        else:
+            wanted = log.files.end_offset()
+        start = self._start(wanted)
+        result = ReplayResult()
+        try:
+            for record in log.scan(start, rules=self._rules):
+                result.note(record)
+        except CorruptionError as exc:
+            result.fault = exc
+        end = self._end_of(start, result)
+        behind = data_behind(log, end)
+        report.dropped_bytes = sum(last - first for _, first, last in behind)
+        report.first_bad = result.fault if behind else None
+        log.set_end(end)
+        return report
+
+    # ---- read-write
+
+    def run(self, dispatcher: Dispatcher, cut_at: int | None) -> RecoveryReport:
+        """Recover on disk.
+
+        Raises:
+            RefusedStoreError: valid records lie behind damage, and ``cut_at`` is not that place.
+                Records before it may have been dispatched, nothing else was changed.
+            StoreConfigError: ``cut_at`` is not where the log is damaged.
+            QueueGapError: the log and a queue contradict each other.
+        """
+        report, log = self._report, self._log
+        queues_from = self._queues.dispatch_from_phy_offset()
+        index_from = self._index.resume_phy_offset() if self._index else None
+        wanted = queues_from if index_from is None else min(queues_from, index_from)
+        start = self._start(wanted)
+        result = dispatcher.replay(log.scan(start, rules=self._rules), queues_from, index_from)
+        end = self._end_of(start, result)
+        report.dispatched_units = result.units
+        report.restarts = result.restarts
+        self._refuse_damage(end, queues_from, result.fault, cut_at)
+        behind = data_behind(log, end)
+        if behind:
+            report.dropped_bytes = sum(last - first for _, first, last in behind)
+            report.first_bad = result.fault
+            report.saved = save_tail(log, end, self._paths.own / "cut")
+            _LOG.warning("%d bytes behind the end of the log are cut", report.dropped_bytes)
+        report.queues_cut = self._queues.truncate_dirty(end)
+        log.truncate(end)
+        self._mend_index(dispatcher, end)
+        if not report.last_exit_ok:
+            self._queues.flush()
+        return report
+
+    def _start(self, wanted: int) -> int:
+        start = scan_start(
+            self._log,
+            wanted,
+            self._checkpoint.fields.confirm_phy_offset,
+            self._rules,
+            trust_wanted=self._report.last_exit_ok,
+        )
+        self._report.start_phy_offset = start
+        return start
+
+    def _end_of(self, start: int, result: ReplayResult) -> int:
+        """Return where the log ends by a scan from ``start``, and note the scan."""
+        report, self.last = self._report, result.last
+        fault = result.fault
+        end = self._log.max_phy_offset()
+        if fault is not None and fault.phy_offset is not None:
+            end = fault.phy_offset
+        report.scanned_records = result.records
+        report.scanned_bytes = max(end - start, 0)
+        report.end_phy_offset = end
+        return end
+
+    def _refuse_damage(
+        self, end: int, queues_from: int, fault: CorruptionError | None, cut_at: int | None
+    ) -> None:
+        """Refuse to cut where valid records lie behind, unless told to.
+
+        A writer that stopped cleanly at this very end has itself left them there: RocketMQ cuts a
+        log without erasing what it cut off.
+        """
+        stopped_here = self._report.last_exit_ok and queues_from == end
+        survivor = None if stopped_here else valid_record_behind(self._log, end)
+        if survivor is None:
+            if cut_at is not None and cut_at != end:
+                raise StoreConfigError(
+                    f"the log is not damaged at {cut_at}: it ends at {end}",
+                    path=self._paths.commit_log,
+                )
+            return
+        if cut_at != end:
+            raise RefusedStoreError(
+                f"the log is damaged ({fault.reason if fault else 'no record'}) and a valid record "
+                f"lies behind, at {survivor}: to lose that and all that follows, cut at {end}",
+                path=self._paths.commit_log,
+                phy_offset=end,
+            )
+
+    def _mend_index(self, dispatcher: Dispatcher, end: int) -> None:
+        """Remove index files that point behind the end, and index again what that lost."""
+        if self._index is None:
+            return
+        self._report.index_files_cut = self._index.truncate_dirty(end)
+        if self._report.index_files_cut:
+            again = self._index.resume_phy_offset() or 0
+            start = scan_start(self._log, again, again, self._rules, trust_wanted=False)
+            result = dispatcher.replay(self._log.scan(start, end, self._rules), end, again)
+            if result.fault is not None:
+                raise result.fault
