@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import ClassVar, NamedTuple, Protocol, Self
 
 from store.config import StoreConfig
@@ -119,6 +120,15 @@ class ConsumeQueueStore(ABC):
         Raises:
             RefusedStoreError: it does, twice or in a way that leaves two readings.
         """
+
+    @classmethod
+    def dump_file(cls, path: Path) -> Iterator[dict[str, object]] | None:
+        """Return the rows of one bare file, ``None`` if it is no file of this backend's.
+
+        The folders around it say what it is.
+        """
+        _ = path
+        return None
 
     @abstractmethod
     def load(self) -> Self:

@@ -126,7 +126,7 @@ class MessageStore:
         lock = None if read_only else StoreLock(layout.paths)
         try:
             store = cls(layout, config, names, lock)
-            store._load(cut_at)  # noqa: SLF001 - the second half of construction
+            store._load(cut_at)
         except BaseException:
             if lock is not None:
                 lock.release()

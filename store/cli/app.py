@@ -1,0 +1,81 @@
+"""The application: its verbs, those of upper layers, and how an error ends it.
+
+Exit codes: 0 fine, 1 damage or difference found, 2 wrong use or refused.
+"""
+
+import sys
+from importlib.metadata import entry_points, version
+from typing import Annotated
+
+import typer
+
+from store.cli import check, dump, get, info, offset, put, recover, topics
+from store.errors import CorruptionError, StoreError
+
+COMMANDS_GROUP = "cqstore.commands"
+EXIT_DAMAGE = 1
+EXIT_REFUSED = 2
+
+app = typer.Typer(
+    name="cqstore",
+    help="Open, check, read, search and append to message stores of Apache RocketMQ.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _print_version(*, value: bool) -> None:
+    if value:
+        typer.echo(f"cqstore {version('cqstore')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    *,
+    show_version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """Open, check, read, search and append to message stores of Apache RocketMQ."""
+
+
+for name, verb in (
+    ("info", info.info),
+    ("check", check.check),
+    ("dump", dump.dump),
+    ("get", get.get),
+    ("put", put.put),
+    ("topics", topics.topics),
+    ("offset", offset.offset),
+    ("recover", recover.recover),
+):
+    app.command(name)(verb)
+
+
+def _add_commands_of_upper_layers() -> None:
+    for entry in entry_points(group=COMMANDS_GROUP):
+        app.add_typer(entry.load(), name=entry.name)
+
+
+def main() -> None:
+    """Run the command line; a fault is one sentence on standard error and an exit code."""
+    _add_commands_of_upper_layers()
+    try:
+        app()
+    except CorruptionError as exc:
+        _stop(exc, EXIT_DAMAGE)
+    except StoreError as exc:
+        _stop(exc, EXIT_REFUSED)
+    except BrokenPipeError:  # the reader of our output has gone, as `head` does
+        sys.stderr.close()
+        sys.exit(EXIT_DAMAGE)
+
+
+def _stop(exc: StoreError, code: int) -> None:
+    print(f"cqstore: {exc}", file=sys.stderr)
+    sys.exit(code)

@@ -1,0 +1,82 @@
+"""Rows of one bare file: commit log, queue, batch queue, queue extension, index, checkpoint."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from store.cli.output import Row
+from store.cli.rows import message_row
+from store.config import StoreConfig
+from store.errors import CorruptionError, UnsupportedFormatError, os_errors
+from store.index.index_service import open_index_file
+from store.log.checkpoint import StoreCheckpoint
+from store.log.mapped_file import NAME_DIGITS
+from store.queue.backends import backend, backend_names
+from store.record.decoder import StoredMessage, record_span
+from store.record.record_layout import BLANK_SIZE
+
+_INDEX_DIGITS = 17
+
+
+def file_rows(path: Path, config: StoreConfig) -> Iterator[Row]:
+    """Yield the content of ``path``; its name and folders say what it is.
+
+    Raises:
+        UnsupportedFormatError: it is no file of a store.
+        CorruptionError: it is one, and damaged.
+    """
+    if path.name == "checkpoint":
+        yield dict(StoreCheckpoint(path).fields._asdict())
+        return
+    if path.name.isdecimal() and len(path.name) == _INDEX_DIGITS:
+        yield from _index_rows(path, config)
+        return
+    if path.name.isdecimal() and len(path.name) == NAME_DIGITS:
+        for name in backend_names():
+            found = backend(name).dump_file(path)
+            if found is not None:
+                yield from found
+                return
+        yield from _log_rows(path)
+        return
+    raise UnsupportedFormatError(
+        "no file of a store: neither checkpoint, nor named by an offset or a time", path=path
+    )
+
+
+def _index_rows(path: Path, config: StoreConfig) -> Iterator[Row]:
+    given = config.model_fields_set
+    file = open_index_file(
+        path,
+        config.max_hash_slot_num if "max_hash_slot_num" in given else None,
+        config.max_index_num if "max_index_num" in given else None,
+    )
+    try:
+        for number, entry in enumerate(file.entries(), 1):
+            yield {"entry": number, **entry._asdict()}
+    finally:
+        file.close()
+
+
+def _log_rows(path: Path) -> Iterator[Row]:
+    with os_errors("read a commit log file", path):
+        size = path.stat().st_size
+        file = path.open("rb")
+    with file:
+        at, base = 0, int(path.name)
+        while at + BLANK_SIZE <= size:
+            file.seek(at)
+            head = file.read(BLANK_SIZE)
+            if not any(head):
+                return
+            try:
+                span = record_span(head, 0, size - at, base + at)
+                if not span:
+                    yield {"phy": base + at, "blank": size - at}
+                    return
+                yield message_row(StoredMessage(head + file.read(span - BLANK_SIZE), base + at))
+            except CorruptionError as exc:
+                raise type(exc)(
+                    exc.reason, path=path, phy_offset=base + at, position=at,
+                    expected=exc.expected, got=exc.got,
+                ) from exc  # fmt: skip
+            at += span

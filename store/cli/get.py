@@ -1,0 +1,93 @@
+"""``cqstore get``: messages by queue offset, by id, or by key."""
+
+from collections.abc import Iterable, Iterator
+from typing import Annotated
+
+import typer
+
+from store.cli.options import Backend, CommitLogFolder, ConfigFile, Dir, Format, note, open_store
+from store.cli.output import OutputFormat, Row, body_fields, output
+from store.cli.rows import host_text
+from store.record.decoder import StoredMessage
+from store.service.message_store import MessageStore
+from store.service.puller import TagFilter
+from store.service.results import GetMessageStatus
+
+
+def get(
+    root: Dir,
+    topic: Annotated[str | None, typer.Option(metavar="T", help="The topic.")] = None,
+    queue_id: Annotated[int, typer.Option(metavar="Q", help="The queue.")] = 0,
+    offset: Annotated[
+        int | None, typer.Option(metavar="N", help="First queue offset; default: the minimum.")
+    ] = None,
+    count: Annotated[int, typer.Option(metavar="M", min=1, help="At most so many.")] = 32,
+    tags: Annotated[str, typer.Option(metavar="EXPR", help="'*', or 'TagA || TagB'.")] = "*",
+    key: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Messages of the topic with this key.")
+    ] = None,
+    message_id: Annotated[
+        str | None, typer.Option(metavar="ID", help="The message with this id.")
+    ] = None,
+    config: ConfigFile = None,
+    backend: Backend = None,
+    commit_log: CommitLogFolder = None,
+    kind: Format = OutputFormat.JSONL,
+) -> None:
+    """Print messages with their bodies (text, or Base64 where it is none). Changes nothing.
+
+    Where the messages end is said on standard error.
+    """
+    if (topic is None) == (message_id is None):
+        raise typer.BadParameter("give --topic (with --offset or --key), or --message-id")
+    with open_store(root, config, backend, commit_log) as store:
+        found: Iterable[tuple[int, StoredMessage]]
+        if message_id is not None:
+            message = store.message_by_id(message_id)
+            found = [(message.queue_offset, message)]
+        elif key is not None:
+            found = [
+                (message.queue_offset, message)
+                for message in store.query_message(topic or "", key, count)
+            ]
+        else:
+            found = _pull(store, topic or "", queue_id, offset, count, TagFilter(tags))
+        output(kind).rows(_row(queue_offset, message) for queue_offset, message in found)
+
+
+def _pull(
+    store: MessageStore, topic: str, queue_id: int, offset: int | None, count: int, tags: TagFilter
+) -> Iterator[tuple[int, StoredMessage]]:
+    """Pull until ``count`` messages have come or the queue ends."""
+    at = store.min_offset(topic, queue_id) if offset is None else offset
+    left = count
+    while left > 0:
+        result = store.get_message("cqstore", topic, queue_id, at, left, tags)
+        yield from zip(result.queue_offsets, result.messages(), strict=True)
+        left -= len(result.records)
+        going_on = (GetMessageStatus.FOUND, GetMessageStatus.NO_MATCHED_MESSAGE)
+        if result.status not in going_on or result.next_begin_offset >= result.max_offset:
+            hole = f", units {result.hole.start} to {result.hole.stop - 1} are missing"
+            note(
+                f"{result.status.name}{hole if result.hole else ''}: next offset "
+                f"{result.next_begin_offset}, min {result.min_offset}, max {result.max_offset}"
+            )
+            return
+        at = result.next_begin_offset
+
+
+def _row(queue_offset: int, message: StoredMessage) -> Row:
+    return {
+        "topic": message.topic,
+        "queueId": message.queue_id,
+        "queueOffset": queue_offset,
+        "phy": message.phy_offset,
+        "msgId": message.message_id,
+        "storeTimestamp": message.store_timestamp,
+        "bornTimestamp": message.head.born_timestamp,
+        "bornHost": host_text(message.born_host),
+        "flag": message.head.flag,
+        "sysFlag": message.sys_flag,
+        "properties": message.properties,
+        **body_fields(message.body),
+    }

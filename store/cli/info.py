@@ -1,0 +1,52 @@
+"""``cqstore info``: what a directory holds, and what is odd about it."""
+
+from collections.abc import Iterator
+from itertools import islice
+
+from store.cli.options import Backend, CommitLogFolder, ConfigFile, Dir, Format, open_store
+from store.cli.output import OutputFormat, output, progress
+from store.service.message_store import MessageStore
+
+_COUNTED_QUEUES = 1_000_000
+
+
+def info(
+    root: Dir,
+    config: ConfigFile = None,
+    backend: Backend = None,
+    commit_log: CommitLogFolder = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """Show layout, backend, engine, versions, sizes, offsets and oddities. Changes nothing."""
+    with progress("reading"), open_store(root, config, backend, commit_log) as store:
+        output(kind).record(dict(_facts(store)))
+
+
+def _facts(store: MessageStore) -> Iterator[tuple[str, object]]:
+    log, layout, config = store.commit_log, store.layout, store.config
+    yield "root", str(store.paths.root)
+    yield "queues in", ", ".join(layout.backends) or "no backend"
+    yield "read from", store.queues.name
+    yield "last exit", "clean" if store.last_exit_ok else "not clean: recovery is needed"
+    yield "commit log files", len(log.files.files())
+    yield "commit log file size, bytes", config.mapped_file_size_commit_log
+    yield "min phy offset", log.min_phy_offset()
+    yield "max phy offset", log.max_phy_offset()
+    keys = list(islice(store.queue_keys(), _COUNTED_QUEUES))
+    more = "+" if len(keys) == _COUNTED_QUEUES else ""
+    yield "topics", f"{len({key.topic for key in keys})}{more}"
+    yield "queues", f"{len(keys)}{more}"
+    yield "queues on disk, bytes", store.queues.total_size_bytes()
+    yield from store.queues.describe().items()
+    if store.index is not None:
+        yield "index files", len(store.index.files)
+    for name, value in store.checkpoint.fields._asdict().items():
+        yield f"checkpoint {name}", value
+    odd = [f"read-only here: {reason}" for reason in layout.refusals]
+    if layout.combined:
+        odd.append("two backends hold queues (double write)")
+    if store.report.dropped_bytes:
+        odd.append(f"{store.report.dropped_bytes} bytes lie behind the end of the log")
+    if store.report.first_bad is not None:
+        odd.append(str(store.report.first_bad))
+    yield "odd", "; ".join(odd) or "nothing"

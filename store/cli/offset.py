@@ -1,0 +1,54 @@
+"""``cqstore offset``: the queue offset that a time leads to."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from store.cli.options import Backend, CommitLogFolder, ConfigFile, Dir, Format, open_store
+from store.cli.output import OutputFormat, output
+from store.queue.time_search import BoundaryType
+
+
+def offset(
+    root: Dir,
+    topic: Annotated[str, typer.Option(metavar="T", help="The topic.")],
+    time: Annotated[
+        str, typer.Option(metavar="TIME", help="ms since the epoch, or ISO 8601 (UTC if bare).")
+    ],
+    queue_id: Annotated[int, typer.Option(metavar="Q", help="The queue.")] = 0,
+    boundary: Annotated[
+        BoundaryType, typer.Option(help="lower: at or after the time; upper: at or before it.")
+    ] = BoundaryType.LOWER,
+    config: ConfigFile = None,
+    backend: Backend = None,
+    commit_log: CommitLogFolder = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """Search a queue by store time. Changes nothing."""
+    timestamp = _milliseconds(time)
+    with open_store(root, config, backend, commit_log) as store:
+        found = store.offset_by_time(topic, queue_id, timestamp, boundary)
+        output(kind).record(
+            {
+                "topic": topic,
+                "queueId": queue_id,
+                "timestamp": timestamp,
+                "boundary": boundary.value,
+                "offset": found,
+                "min": store.min_offset(topic, queue_id),
+                "max": store.max_offset(topic, queue_id),
+            }
+        )
+
+
+def _milliseconds(text: str) -> int:
+    if text.lstrip("-").isdecimal():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as exc:
+        raise typer.BadParameter(f"{text!r} is neither ms nor ISO 8601") from exc
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return int(moment.timestamp() * 1000)

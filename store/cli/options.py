@@ -1,0 +1,58 @@
+"""Options that several verbs share, and the opening of a store by them."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from store.cli.output import OutputFormat
+from store.config import StoreConfig, read_broker_conf
+from store.service.message_store import MessageStore
+
+Dir = Annotated[Path, typer.Argument(metavar="DIR", help="Root of the store (storePathRootDir).")]
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="BROKER_CONF", help="The broker's configuration file."),
+]
+Backend = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Backend to read of a combined store, or of a new one."),
+]
+CommitLogFolder = Annotated[
+    Path | None,
+    typer.Option("--commitlog", metavar="PATH", help="Folder of a commit log that lies elsewhere."),
+]
+Format = Annotated[OutputFormat, typer.Option("--output", help="How to print.")]
+
+
+def read_config(path: Path | None) -> StoreConfig:
+    """Return the configuration in ``path``; settings that are not ours are named on stderr."""
+    if path is None:
+        return StoreConfig()
+    config, unknown = read_broker_conf(path)
+    if unknown:
+        note(f"{path}: no setting of cqstore's: {', '.join(sorted(unknown))}")
+    return config
+
+
+def open_store(
+    root: Path,
+    config: Path | None,
+    backend: str | None,
+    commit_log: Path | None,
+    *,
+    read_only: bool = True,
+) -> MessageStore:
+    """Open the store as the options say; say on stderr if it needs recovery."""
+    store = MessageStore.open(
+        root, read_config(config), read_only=read_only, backend=backend, commit_log=commit_log
+    )
+    if read_only and store.report.needed:
+        note(f"{root}: this store needs recovery and is shown as it lies (cqstore recover)")
+    return store
+
+
+def note(text: str) -> None:
+    """Print one line for the operator, on stderr."""
+    print(f"cqstore: {text}", file=sys.stderr)

@@ -1,0 +1,148 @@
+"""Output: a verb hands over rows, the output prints them as table, JSON or JSON lines."""
+
+import base64
+import json
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from enum import StrEnum
+
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+Row = Mapping[str, object]
+_PAGE = 1000
+
+
+class OutputFormat(StrEnum):
+    """What ``--output`` takes."""
+
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
+
+
+class Output(ABC):
+    """Prints rows on standard output."""
+
+    @abstractmethod
+    def rows(self, rows: Iterable[Row]) -> int:
+        """Print ``rows`` as they come; return how many there were."""
+
+    @abstractmethod
+    def record(self, record: Row) -> None:
+        """Print one record by itself."""
+
+
+class JsonLinesOutput(Output):
+    """One JSON object a line."""
+
+    def rows(self, rows: Iterable[Row]) -> int:
+        """Print a line a row."""
+        count = 0
+        for row in rows:
+            sys.stdout.write(to_json(row) + "\n")
+            count += 1
+        return count
+
+    def record(self, record: Row) -> None:
+        """Print one line."""
+        self.rows([record])
+
+
+class JsonOutput(Output):
+    """One JSON document: an array of objects, or an object."""
+
+    def rows(self, rows: Iterable[Row]) -> int:
+        """Print an array, an element a line."""
+        count = 0
+        sys.stdout.write("[")
+        for row in rows:
+            sys.stdout.write((",\n" if count else "\n") + to_json(row))
+            count += 1
+        sys.stdout.write("\n]\n" if count else "]\n")
+        return count
+
+    def record(self, record: Row) -> None:
+        """Print an object."""
+        sys.stdout.write(json.dumps(record, ensure_ascii=False, indent=2, default=_plain) + "\n")
+
+
+class TableOutput(Output):
+    """A table for people; a long one comes in several pieces, so that it never waits for its end."""
+
+    def __init__(self) -> None:
+        self._console = Console(soft_wrap=not sys.stdout.isatty())
+
+    def rows(self, rows: Iterable[Row]) -> int:
+        """Print tables of at most a thousand rows."""
+        count = 0
+        table: Table | None = None
+        for row in rows:
+            if table is None:
+                table = Table(*row.keys(), box=None, header_style="bold", pad_edge=False)
+            table.add_row(*[_cell(value) for value in row.values()])
+            count += 1
+            if count % _PAGE == 0:
+                self._console.print(table)
+                table = None
+        if table is not None:
+            self._console.print(table)
+        return count
+
+    def record(self, record: Row) -> None:
+        """Print label and value, a line each."""
+        table = Table(box=None, show_header=False, pad_edge=False)
+        for label, value in record.items():
+            table.add_row(f"[bold]{label}[/bold]", _cell(value))
+        self._console.print(table)
+
+
+_OUTPUTS: dict[OutputFormat, type[Output]] = {
+    OutputFormat.TABLE: TableOutput,
+    OutputFormat.JSON: JsonOutput,
+    OutputFormat.JSONL: JsonLinesOutput,
+}
+
+
+def output(kind: OutputFormat) -> Output:
+    """Return the output of ``kind``."""
+    return _OUTPUTS[kind]()
+
+
+def to_json(row: Row) -> str:
+    """Return one row as compact JSON."""
+    return json.dumps(row, ensure_ascii=False, separators=(",", ":"), default=_plain)
+
+
+def body_fields(body: bytes) -> dict[str, object]:
+    """Return a body as text where it is UTF-8, else as Base64."""
+    try:
+        return {"body": body.decode()}
+    except UnicodeDecodeError:
+        return {"bodyBase64": base64.b64encode(body).decode()}
+
+
+@contextmanager
+def progress(label: str) -> Iterator[Callable[[int], None]]:
+    """Show that work goes on, on stderr and only on a terminal."""
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task(label, total=None)
+        yield lambda phy_offset: bar.update(task, description=f"{label}: phy offset {phy_offset:,}")
+
+
+def _plain(value: object) -> object:
+    return str(value)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, dict | list):
+        value = json.dumps(value, ensure_ascii=False, default=_plain)
+    text = "" if value is None else str(value)
+    return text.replace("[", r"\[")

@@ -1,0 +1,43 @@
+"""``cqstore topics``: topics and queues with their offsets."""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+from store.cli.options import Backend, CommitLogFolder, ConfigFile, Dir, Format, open_store
+from store.cli.output import OutputFormat, Row, output
+from store.service.message_store import MessageStore
+
+
+def topics(
+    root: Dir,
+    prefix: Annotated[str, typer.Option(metavar="TEXT", help="Only topics that begin so.")] = "",
+    limit: Annotated[int, typer.Option(metavar="N", min=0, help="At most so many; 0: all.")] = 0,
+    config: ConfigFile = None,
+    backend: Backend = None,
+    commit_log: CommitLogFolder = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """List every queue with its type, minimum, maximum and messages. Changes nothing."""
+    with open_store(root, config, backend, commit_log) as store:
+        output(kind).rows(_rows(store, prefix, limit))
+
+
+def _rows(store: MessageStore, prefix: str, limit: int) -> Iterator[Row]:
+    shown = 0
+    for topic, queue_id in store.queue_keys():
+        if not topic.startswith(prefix):
+            continue
+        if limit and shown == limit:
+            return
+        shown += 1
+        low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
+        yield {
+            "topic": topic,
+            "queueId": queue_id,
+            "type": store.queues.queue_type(topic).value,
+            "min": low,
+            "max": high,
+            "messages": high - low,
+        }
