@@ -67,9 +67,10 @@ def _pull(
         left -= len(result.records)
         going_on = (GetMessageStatus.FOUND, GetMessageStatus.NO_MATCHED_MESSAGE)
         if result.status not in going_on or result.next_begin_offset >= result.max_offset:
-            hole = f", units {result.hole.start} to {result.hole.stop - 1} are missing"
+            hole = result.hole
+            missing = f", units {hole.start} to {hole.stop - 1} are missing" if hole else ""
             note(
-                f"{result.status.name}{hole if result.hole else ''}: next offset "
+                f"{result.status.name}{missing}: next offset "
                 f"{result.next_begin_offset}, min {result.min_offset}, max {result.max_offset}"
             )
             return

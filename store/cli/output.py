@@ -71,7 +71,7 @@ class JsonOutput(Output):
 
 
 class TableOutput(Output):
-    """A table for people; a long one comes in several pieces, so that it never waits for its end."""
+    """A table for people; a long one comes in pieces, so that it need not wait for its end."""
 
     def __init__(self) -> None:
         self._console = Console(soft_wrap=not sys.stdout.isatty())

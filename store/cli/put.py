@@ -43,7 +43,7 @@ def put(
     """
     if topic is not None:
         given = dict(_pair(text) for text in properties or [])
-        lines = iter([{"topic": topic, "queueId": queue_id, "body": body, "tags": tags,
+        lines: Iterator[dict[str, object]] = iter([{"topic": topic, "queueId": queue_id, "body": body, "tags": tags,
                        "keys": keys, "properties": given}])  # fmt: skip
     else:
         lines = _lines()

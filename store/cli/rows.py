@@ -41,7 +41,7 @@ def message_row(message: StoredMessage) -> dict[str, object]:
 
 
 def queue_row(queues: ConsumeQueueStore, key: QueueKey) -> dict[str, object]:
-    """Return one queue with every unit from its minimum to its maximum; ``None`` where one lacks."""
+    """Return one queue with its units from minimum to maximum; ``None`` where one is missing."""
     topic, queue_id = key
     low, high = queues.min_offset(*key), queues.max_offset(*key)
     return {

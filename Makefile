@@ -1,0 +1,45 @@
+# Every target sets up what it needs; `make help` lists them.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo check test test-long interop bench format clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 12
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+demo: $(READY) ## write 100,000 messages over 1,000 queues through both backends, reopen, compare
+	$(BIN)/python -m bench.demo
+
+check: $(READY) ## formatting, lint, types, layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: $(READY) ## the tests, but for interop and the long runs
+	$(BIN)/pytest -m "not interop and not long"
+
+test-long: $(READY) ## the long runs: random operations, crashes, damage
+	$(BIN)/pytest -m long
+
+interop: $(READY) ## Apache RocketMQ opens our stores and we open its (Java 17, Maven)
+	$(BIN)/pytest tests/interop -m interop
+
+bench: $(READY) ## every workload beside its raw baseline
+	$(BIN)/python -m bench
+
+format: $(READY) ## format and mend what can be mended
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean: ## remove what was made here
+	rm -rf $(VENV) build *.egg-info tests/interop/target
