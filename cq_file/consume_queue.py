@@ -1,0 +1,319 @@
+"""FileConsumeQueue: the units of one topic and queue id.
+
+Row *n* of the files (20 bytes at logic offset 20·n) is the unit with queue offset *n*. Below
+``first_offset`` there are pre-blanks or nothing; from ``max_offset`` on there are zeros. What a
+reader sees changes in this order: append writes, then raises ``max_offset``; a cut lowers
+``max_offset``, raises ``generation``, then writes zeros.
+
+Source: RocketMQ ``ConsumeQueue``.
+"""
+
+import os
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cq_file.layout import FILE_UNIT, FILE_UNITS, NO_UNIT, PRE_BLANK, is_unit
+from cq_file.queue_files import FileAccess, QueueFiles
+from cq_file.recovery import NO_PHY, find_end
+from store.errors import QueueGapError, os_errors
+from store.queue.units import BlockStop, UnitBlock
+
+_UNIT = FILE_UNIT.size
+_PHY_SIZE = 8
+_NEVER = (-1, 0, 0)
+
+
+class FileConsumeQueue(QueueFiles):
+    """One queue. One thread writes, any thread reads."""
+
+    __slots__ = (
+        "_known_min",
+        "_tail_path",
+        "_tail_position",
+        "end_phy",
+        "first_offset",
+        "last_phy",
+        "max_offset",
+    )
+
+    def __init__(self, access: FileAccess, folder: str, starts: list[int]) -> None:
+        super().__init__(access, folder, starts)
+        self.first_offset = 0
+        self.max_offset = 0
+        self.last_phy = NO_PHY
+        """Phy offset of the last unit's record, ``NO_PHY`` without units."""
+        self.end_phy = NO_PHY
+        self._known_min = _NEVER  # generation, log minimum, min offset: one tuple, so never torn
+        self._tail_path: str | None = None  # where the next unit goes; None: not known, or no file
+        self._tail_position = 0
+
+    # ---- opening
+
+    def recover(
+        self, *, trusted: bool, safe_phy_offset: int, max_phy_offset: int, read_only: bool
+    ) -> bool:
+        """Find the end; read-write: leave nothing behind it. Return whether a hole was found.
+
+        Raises:
+            StoreIOError: the disk refused.
+        """
+        with os_errors("recover a queue", Path(self.folder)):
+            end = find_end(
+                self,
+                trusted=trusted,
+                safe_phy_offset=safe_phy_offset,
+                max_phy_offset=max_phy_offset,
+            )
+            self.first_offset, self.max_offset = end.first_offset, end.max_offset
+            self.last_phy, self.end_phy = end.last_phy, end.end_phy
+            # A file of nothing but zeros behind the end goes, too: RocketMQ would count its first
+            # row as a unit (``ConsumeQueue.truncateDirtyLogicFiles``).
+            if not read_only and (end.dirty or self.end >= end.max_offset * _UNIT + self._size):
+                self.cut(end.max_offset * _UNIT)
+        return end.has_hole
+
+    @property
+    def _size(self) -> int:
+        return self.access.mapped_file_size
+
+    # ---- reading (any thread)
+
+    def read_block(self, queue_offset: int, max_count: int) -> UnitBlock:
+        """Return units from ``queue_offset`` on, see ``ConsumeQueueStore.read_units``."""
+        return self.stable(lambda: self._read_block(queue_offset, max_count))
+
+    def _read_block(self, queue_offset: int, max_count: int) -> UnitBlock:
+        end = self.max_offset
+        first = self.first_offset
+        if queue_offset >= end or queue_offset < 0 or max_count <= 0:
+            stop = BlockStop.LIMIT if max_count <= 0 else BlockStop.END
+            return UnitBlock(queue_offset, b"", _UNIT, stop)
+        if queue_offset < first:
+            hole = range(queue_offset, first)
+            return UnitBlock(queue_offset, b"", _UNIT, BlockStop.HOLE, hole)
+        count = min(max_count, end - queue_offset)
+        data = self.read(queue_offset * _UNIT, count * _UNIT)
+        # Twenty zeros in a row cannot be parts of two units: every size has a byte that is not.
+        if len(data) != count * _UNIT or NO_UNIT in data:
+            return self._block_to_hole(queue_offset, data, count, end)
+        stop = BlockStop.LIMIT if count == max_count else BlockStop.END
+        return UnitBlock(queue_offset, data, _UNIT, stop)
+
+    def _block_to_hole(self, queue_offset: int, data: bytes, count: int, end: int) -> UnitBlock:
+        rows = np.frombuffer(data, FILE_UNITS)
+        bad = np.flatnonzero(~is_unit(rows["phy_offset"], rows["size"]))
+        kept = int(bad[0]) if len(bad) else len(rows)
+        if kept == count:  # a unit of record 0 whose tags are zero can look like a missing one
+            return UnitBlock(queue_offset, data, _UNIT, BlockStop.LIMIT)
+        hole = range(queue_offset + kept, self._next_unit(queue_offset + kept, end))
+        return UnitBlock(queue_offset, data[: kept * _UNIT], _UNIT, BlockStop.HOLE, hole)
+
+    def _next_unit(self, queue_offset: int, end: int) -> int:
+        """Return the first offset from ``queue_offset`` on that has a unit, ``end`` without."""
+        per_file = self._size // _UNIT
+        while queue_offset < end:
+            room = per_file - queue_offset % per_file
+            data = self.read(queue_offset * _UNIT, min(room, end - queue_offset) * _UNIT)
+            rows = np.frombuffer(data, FILE_UNITS)
+            good = np.flatnonzero(is_unit(rows["phy_offset"], rows["size"]))
+            if len(good):
+                return queue_offset + int(good[0])
+            queue_offset += room
+        return end
+
+    def unit_at(self, queue_offset: int) -> tuple[int, int] | None:
+        """Return phy offset and size of one unit, ``None`` where there is none."""
+        if not self.first_offset <= queue_offset < self.max_offset:
+            return None
+        data = self.stable(lambda: self.read(queue_offset * _UNIT, _UNIT))
+        if len(data) != _UNIT:
+            return None
+        unit = FILE_UNIT.unpack_from(data)
+        return (unit.phy_offset, unit.size) if unit.size > 0 and unit.phy_offset >= 0 else None
+
+    def min_offset(self, min_phy_offset: int) -> int:
+        """Return the offset of the first unit whose record is in a log that starts there."""
+        known = self._known_min
+        if known[0] == self.generation and known[1] == min_phy_offset:
+            return known[2]
+        return self.stable(lambda: self._find_min(min_phy_offset))
+
+    def _find_min(self, min_phy_offset: int) -> int:
+        generation = self.generation
+        found = self.first_at_or_behind(min_phy_offset)
+        self._known_min = (generation, min_phy_offset, found)
+        return found
+
+    def first_at_or_behind(self, phy_offset: int) -> int:
+        """Return the first offset whose record lies at or behind ``phy_offset``, or the end."""
+        low, high = self.first_offset, self.max_offset
+        if low < high and self._phy_at(low) >= phy_offset:
+            return low
+        while low < high:
+            middle = (low + high) // 2
+            if self._phy_at(middle) < phy_offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _phy_at(self, queue_offset: int) -> int:
+        data = self.read(queue_offset * _UNIT, _PHY_SIZE)
+        return int.from_bytes(data, "big", signed=True) if data else NO_PHY
+
+    # ---- writing (one thread)
+
+    def put(
+        self,
+        queue_offset: int,
+        data: bytes,
+        phys: NDArray[np.int64],
+        end_phy: int,
+        min_phy_offset: int,
+    ) -> range | None:
+        """Store units from ``queue_offset`` on, as ``ConsumeQueueStore.put_batch`` says.
+
+        Args:
+            queue_offset: where the first unit belongs.
+            data: the units, 20 bytes each.
+            phys: their phy offsets, rising; shape (n,).
+            end_phy: end of the last unit's record.
+            min_phy_offset: the log's minimum; units below it have expired.
+
+        Returns:
+            The offsets that a new life of the queue replaced, ``None`` if none began.
+
+        Raises:
+            QueueGapError: units are missing before ``queue_offset``.
+            StoreIOError: the disk refused; the queue must be opened again.
+        """
+        repeats = int(np.searchsorted(phys, self.last_phy, side="right"))
+        if repeats == len(phys):
+            return None
+        queue_offset += repeats
+        data = data[repeats * _UNIT :]
+        last_phy = int(phys[-1])
+        dropped = None
+        if queue_offset == self.max_offset:
+            self.append(data, last_phy, end_phy)
+            return None
+        if self.last_phy == NO_PHY:
+            self._begin(queue_offset, data, last_phy, end_phy)
+        elif queue_offset > self.max_offset:
+            if self.last_phy >= min_phy_offset:
+                raise self._gap(queue_offset, int(phys[repeats]))
+            self._begin(queue_offset, data, last_phy, end_phy)
+        else:
+            dropped = range(max(queue_offset, self.first_offset), self.max_offset)
+            if queue_offset <= self.first_offset:
+                self._begin(queue_offset, data, last_phy, end_phy)
+            else:
+                self.truncate(queue_offset)
+                self.append(data, last_phy, end_phy)
+        return dropped
+
+    def append(self, data: bytes, last_phy: int, end_phy: int) -> None:
+        """Store the units that follow the last one; the fast path of ``put``.
+
+        Raises:
+            StoreIOError: the disk refused; the queue must be opened again.
+        """
+        path = self._tail_path
+        position = self._tail_position
+        access = self.access
+        size = len(data)
+        if path is None or position + size > access.mapped_file_size:
+            self._append_across(data)
+        else:
+            access.unsynced.files.add(path)
+            descriptor = access.cache.get(path)
+            try:
+                written = os.pwrite(descriptor.fd, data, position)
+            except OSError:
+                written = 0  # tried once more below, which reports it
+            if written != size:
+                self.write_file(path, position + written, data[written:])
+            self._tail_position = position + size
+        self.last_phy = last_phy
+        self.end_phy = end_phy
+        self.max_offset += size // _UNIT
+
+    def _append_across(self, data: bytes) -> None:
+        end = self.max_offset * _UNIT
+        self.write(end, data)
+        end += len(data)
+        start = self.file_at(end)
+        self._tail_path = None if start is None else self.path(start)
+        self._tail_position = 0 if start is None else end - start
+
+    def _begin(self, queue_offset: int, data: bytes, last_phy: int, end_phy: int) -> None:
+        """Forget what the queue holds and let it begin at ``queue_offset``, behind pre-blanks."""
+        self.clear()
+        blanks = queue_offset % (self._size // _UNIT)
+        self.write((queue_offset - blanks) * _UNIT, PRE_BLANK * blanks + data)
+        self.last_phy, self.end_phy = last_phy, end_phy
+        self.first_offset = queue_offset
+        self.generation += 1  # a reader may have taken the old first offset for the new one
+        self.max_offset = queue_offset + len(data) // _UNIT
+
+    def clear(self) -> None:
+        """Remove every file; the queue is as if it had never been written."""
+        self.max_offset = 0
+        self.generation += 1
+        self.cut(0)
+        self._forget_tail()
+        self.first_offset = 0
+        self.last_phy = self.end_phy = NO_PHY
+
+    def truncate(self, queue_offset: int, *, read_only: bool = False) -> None:
+        """Drop the units from ``queue_offset`` on, which lies within the queue.
+
+        A queue that loses its last unit keeps its next offset.
+        """
+        self.max_offset = queue_offset
+        self.generation += 1
+        last = self.unit_at(queue_offset - 1)
+        self.last_phy = last[0] if last else NO_PHY
+        self.end_phy = sum(last) if last else NO_PHY
+        self._forget_tail()
+        if not read_only:
+            self.cut(queue_offset * _UNIT)
+
+    def truncate_dirty(self, phy_offset: int, *, read_only: bool) -> bool:
+        """Drop units of records at or behind ``phy_offset``; return whether there were any."""
+        if self.last_phy < phy_offset:
+            return False
+        self.truncate(self.first_at_or_behind(phy_offset), read_only=read_only)
+        return True
+
+    def clean_expired(self, min_phy_offset: int) -> int:
+        """Remove leading files whose last record lies below; return how many went.
+
+        The last file always stays, so the queue keeps its next offset.
+        """
+        count = 0
+        for start in self.starts[:-1]:
+            if self._phy_at((start + self._size) // _UNIT - 1) >= min_phy_offset:
+                break
+            count += 1
+        if count:
+            self.first_offset = self.starts[count] // _UNIT
+            self.generation += 1
+            self.remove_leading(count)
+        return count
+
+    def _forget_tail(self) -> None:
+        self._tail_path = None
+        self._tail_position = 0
+
+    def _gap(self, queue_offset: int, phy_offset: int) -> QueueGapError:
+        topic, queue_id = self.folder.rsplit("/", 2)[1:]
+        return QueueGapError(
+            f"units of queue {queue_id} of topic {topic} are missing before the one that comes",
+            path=Path(self.folder),
+            phy_offset=phy_offset,
+            expected=f"queue offset {self.max_offset}",
+            got=f"queue offset {queue_offset}",
+        )

@@ -1,0 +1,127 @@
+"""An LRU of open queue files, since a million queues must not need a million descriptors.
+
+Whoever got a ``Descriptor`` may use its number as long as it holds the object: eviction only drops
+the cache's own reference, and the number is closed with the last one. So nothing is pinned, and no
+lock is taken for a file that is open already.
+"""
+
+import errno
+import os
+import resource
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+
+from store.errors import StoreClosedError, os_errors
+
+_RESERVE = 256
+"""Descriptors left to the log, the index, RocksDB and the program around the store."""
+_LEAST = 8
+_NO_DESCRIPTOR_LEFT = {errno.EMFILE, errno.ENFILE}
+
+
+def descriptor_limit(wanted: int) -> int:
+    """Return how many descriptors may be kept open: ``wanted``, or what the process may have.
+
+    The process's soft limit less a reserve (half of it, where it is small) is never passed.
+    """
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return max(wanted, _LEAST)
+    return max(min(wanted, soft - min(_RESERVE, soft // 2)), _LEAST)
+
+
+class Descriptor:
+    """An open file; closed when nobody holds the object any more."""
+
+    __slots__ = ("fd",)
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def __del__(self, _close: Callable[[int], None] = os.close) -> None:
+        _close(self.fd)
+
+
+class DescriptorCache:
+    """Open files by path, the least recently used one is let go first. Thread-safe."""
+
+    def __init__(self, limit: int, *, read_only: bool) -> None:
+        self.limit = limit
+        self._flags = os.O_RDONLY if read_only else os.O_RDWR
+        self._entries: OrderedDict[str, Descriptor] = OrderedDict()
+        self._lock = threading.Lock()  # guards opening, forgetting and closing; not the look-up
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, path: str) -> Descriptor:
+        """Return the open file at ``path``. Keep the object, not its number, while using it.
+
+        Raises:
+            FileNotFoundError: there is no such file; callers know whether that is a fault.
+            StoreIOError: it cannot be opened.
+            StoreClosedError: after ``close``.
+        """
+        entries = self._entries
+        try:
+            descriptor = entries[path]
+            entries.move_to_end(path)
+        except KeyError:  # not open, or evicted by another thread between the two lines
+            return self._open(path, self._flags)
+        return descriptor
+
+    def create(self, path: str, size: int) -> Descriptor:
+        """Open the file at ``path``, made if need be, with a length of ``size`` bytes (sparse).
+
+        Raises:
+            FileNotFoundError: its folder is missing.
+            StoreIOError: it cannot be made.
+        """
+        descriptor = self._open(path, self._flags | os.O_CREAT)
+        with os_errors("size a queue file", Path(path)):
+            os.ftruncate(descriptor.fd, size)
+        return descriptor
+
+    def forget(self, path: str) -> None:
+        """Let go of the file at ``path``. Call it after ``path`` was unlinked.
+
+        Opening and entering are one step under the lock: a reader that opened the old file before
+        the unlink has entered it by now, and none can open it later.
+        """
+        with self._lock:
+            self._entries.pop(path, None)
+
+    def close(self) -> None:
+        """Let go of everything; files in use close when their users are done."""
+        with self._lock:
+            self._closed = True
+            self._entries.clear()
+
+    def _open(self, path: str, flags: int) -> Descriptor:
+        with self._lock:
+            if self._closed:
+                raise StoreClosedError("the queue store is closed")
+            known = self._entries.get(path)
+            if known is not None:
+                return known
+            while len(self._entries) >= self.limit:
+                self._entries.popitem(last=False)
+            descriptor = self._entries[path] = Descriptor(self._open_file(path, flags))
+            return descriptor
+
+    def _open_file(self, path: str, flags: int) -> int:
+        while True:
+            try:
+                return os.open(path, flags, 0o644)
+            except FileNotFoundError:
+                raise
+            except OSError as exc:
+                if exc.errno not in _NO_DESCRIPTOR_LEFT or not self._entries:
+                    with os_errors("open a queue file", Path(path)):
+                        raise
+                # Others in the process took what the limit left: do with half of what we have.
+                for _ in range((len(self._entries) + 1) // 2):
+                    self._entries.popitem(last=False)

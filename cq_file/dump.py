@@ -1,0 +1,61 @@
+"""Rows of one bare file of the backend, for ``cqstore dump FILE``."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from cq_file.layout import (
+    BATCH_UNIT,
+    EXT_UNIT_HEAD,
+    FILE_UNIT,
+    PRE_BLANK_UNIT,
+    parse_file_name,
+)
+from store.errors import os_errors
+
+Row = dict[str, object]
+
+
+def rows_of_file(path: Path) -> Iterator[Row] | None:
+    """Return the rows of ``path``, ``None`` if the folders above it are not the backend's."""
+    start = parse_file_name(path.name)
+    parents = [parent.name for parent in path.absolute().parents]
+    kind = parents[2] if len(parents) > 2 else ""  # noqa: PLR2004 - KIND/TOPIC/QUEUEID/FILE
+    if start is None or kind not in _KINDS:
+        return None
+    with os_errors("read a queue file", path):
+        data = path.read_bytes()
+    return _KINDS[kind](data, start)
+
+
+def _units(data: bytes, start: int) -> Iterator[Row]:
+    first = start // FILE_UNIT.size
+    whole = len(data) - len(data) % FILE_UNIT.size
+    for index, unit in enumerate(FILE_UNIT.iter_unpack(data[:whole])):
+        if unit == PRE_BLANK_UNIT:
+            yield {"queueOffset": first + index, "preBlank": True}
+        elif any(unit):
+            yield {"queueOffset": first + index, **unit._asdict()}
+
+
+def _batch_units(data: bytes, start: int) -> Iterator[Row]:
+    whole = len(data) - len(data) % BATCH_UNIT.size
+    for index, unit in enumerate(BATCH_UNIT.iter_unpack(data[:whole])):
+        if any(unit):
+            yield {"logicOffset": start + index * BATCH_UNIT.size, **unit._asdict()}
+
+
+def _ext_units(data: bytes, start: int) -> Iterator[Row]:
+    at = 0
+    while at + EXT_UNIT_HEAD.size <= len(data):
+        head = EXT_UNIT_HEAD.unpack_from(data, at)
+        if head.size < EXT_UNIT_HEAD.size:
+            return
+        yield {"logicOffset": start + at, **head._asdict()}
+        at += head.size
+
+
+_KINDS = {
+    "consumequeue": _units,
+    "batchconsumequeue": _batch_units,
+    "consumequeue_ext": _ext_units,
+}

@@ -1,0 +1,104 @@
+"""Records of the file backend, and how a place in a queue becomes a file and a position.
+
+Owned on disk: ``consumequeue/TOPIC/QUEUEID/N`` (``FileUnit``), ``batchconsumequeue/...``
+(``BatchUnit``) and ``consumequeue_ext/...`` (``ExtUnitHead`` and its bit map). A file is named by
+its first byte's logic offset (bytes from the start of the queue), 20 digits; all files of a kind
+have one size, which is a whole number of units, so no unit crosses a file.
+"""
+
+import re
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.record.layout import Annotated, Layout, NamedTuple, Wire
+
+
+class FileUnit(NamedTuple):
+    """One unit of a simple queue: where a message lies and what its tag hashes to."""
+
+    phy_offset: Annotated[int, Wire("q", "byte position of the record in the commit log")]
+    size: Annotated[int, Wire("i", "whole record, bytes")]
+    tags_code: Annotated[
+        int, Wire("q", "hash of the tag, deliver time in ms, or an extension address")
+    ]
+
+
+class BatchUnit(NamedTuple):
+    """One unit of a batch queue: a record that holds ``batch_size`` messages."""
+
+    phy_offset: Annotated[int, Wire("q", "byte position of the record in the commit log")]
+    size: Annotated[int, Wire("i", "whole record, bytes")]
+    tags_code: Annotated[int, Wire("q", "hash of the tag")]
+    store_timestamp: Annotated[int, Wire("q", "when the log took the record, ms since the epoch")]
+    msg_base_offset: Annotated[int, Wire("q", "queue offset of the first message of the record")]
+    batch_size: Annotated[int, Wire("h", "messages in the record")]
+    compacted_offset: Annotated[int, Wire("i", "unused, -1")]
+    reserved: Annotated[int, Wire("i", "0")]
+
+
+class ExtUnitHead(NamedTuple):
+    """The fixed part of an extension unit; ``bit_map_size`` bytes follow."""
+
+    size: Annotated[int, Wire("h", "whole extension unit, bytes; -1 fills up a file")]
+    tags_code: Annotated[int, Wire("q", "hash of the tag")]
+    store_timestamp: Annotated[int, Wire("q", "when the log took the record, ms since the epoch")]
+    bit_map_size: Annotated[int, Wire("h", "bytes of the filter bit map behind this head")]
+
+
+FILE_UNIT = Layout(FileUnit)
+BATCH_UNIT = Layout(BatchUnit)
+EXT_UNIT_HEAD = Layout(ExtUnitHead)
+
+PRE_BLANK_UNIT = FileUnit(0, 0x7FFFFFFF, 0)
+PRE_BLANK = FILE_UNIT.pack(PRE_BLANK_UNIT)
+"""Fills a first file up to the queue's first unit. It looks valid but is no unit."""
+NO_UNIT = bytes(FILE_UNIT.size)
+"""What a file holds where nothing was written."""
+
+EXT_ADDRESS_MAX = -(1 << 31) - 1
+"""Tags codes up to this one, below every 32-bit hash, are addresses of extension units."""
+EXT_ADDRESS_BASE = -(1 << 63)
+"""The address of byte 0 of the extension files."""
+
+_NUMPY_TYPES = {"h": ">i2", "i": ">i4", "q": ">i8"}
+_FILE_NAME = re.compile(r"[0-9]{20}", re.ASCII)
+_QUEUE_ID = re.compile(r"0|-?[1-9][0-9]{0,9}", re.ASCII)
+_LONG_MAX = (1 << 63) - 1
+_INT_MIN, _INT_MAX = -(1 << 31), (1 << 31) - 1
+
+
+def column_type(layout: Layout[Any]) -> np.dtype[np.void]:
+    """Return the packed numpy type of a record, one field a column."""
+    return np.dtype([(name, _NUMPY_TYPES[wire.code]) for name, wire in layout.wires])
+
+
+FILE_UNITS = column_type(FILE_UNIT)
+BATCH_UNITS = column_type(BATCH_UNIT)
+
+
+def is_unit(phy_offset: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Tell which rows may be units or pre-blanks; zeros and garbage are not."""
+    return (phy_offset >= 0) & (size > 0)
+
+
+def file_name(file_from_offset: int) -> str:
+    """Return the name of the file that starts at a logic offset."""
+    return f"{file_from_offset:020d}"
+
+
+def parse_file_name(name: str) -> int | None:
+    """Return where a file starts, or ``None`` if ``name`` is not such a name."""
+    if not _FILE_NAME.fullmatch(name):
+        return None
+    start = int(name)
+    return start if start <= _LONG_MAX else None
+
+
+def parse_queue_id(name: str) -> int | None:
+    """Return the queue id of a folder, or ``None`` if ``name`` is not one (Java's ``int``)."""
+    if not _QUEUE_ID.fullmatch(name):
+        return None
+    queue_id = int(name)
+    return queue_id if _INT_MIN <= queue_id <= _INT_MAX else None
