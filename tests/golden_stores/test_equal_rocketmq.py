@@ -61,9 +61,9 @@ def test_a_store_in_which_rocketmq_loses_units_comes_out_whole(golden: Golden, n
     dump = load_dump(name)
     with MessageStore.open(golden(name)) as store:
         found = {
-            (row["topic"], row["queueId"], unit[0]): unit[1:3]
-            for row in (queue_row(store.queues, key) for key in store.queue_keys())
-            for unit in row["units"]
+            (key.topic, key.queue_id, unit.queue_offset): [unit.phy_offset, unit.size]
+            for key in store.queue_keys()
+            for unit in store.queues.iterate(*key, 0)
         }
     expected = {
         (message["topic"], message["queueId"], message["queueOffset"]): [

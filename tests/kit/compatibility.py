@@ -1,4 +1,4 @@
-"""The table of deliberate differences in docs/compatibility.md, as the golden comparison reads it."""
+"""The table of deliberate differences, as the golden comparison reads it."""
 
 import re
 from pathlib import Path

@@ -45,10 +45,10 @@ def _queues(packed: Dump) -> list[Dump]:
     rows: list[list[Any]] = [
         list(row) for row in zip(*map(_column, packed["columns"]), strict=True)
     ]
-    units: list[list[Any] | None] = []
     nulls, following = set(packed["nulls"]), iter(rows)
-    for index in range(len(rows) + len(nulls)):
-        units.append(None if index in nulls else next(following))
+    units: list[list[Any] | None] = [
+        None if index in nulls else next(following) for index in range(len(rows) + len(nulls))
+    ]
     for index, count in packed["batch"]:
         unit = units[index]
         assert unit is not None

@@ -1,0 +1,45 @@
+"""The tables of docs/format.md, made from the layouts: ``python -m tests.kit.format_page``."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from cq_file.layout import BATCH_UNIT, EXT_UNIT_HEAD, FILE_UNIT
+from store.index.layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
+from store.log.checkpoint import CHECKPOINT
+from store.queue.units import QUEUE_UNIT
+from store.record.client_batch import CLIENT_BATCH_HEAD
+from store.record.layout import Layout
+from store.record.record_layout import BLANK, HEAD, STORED, TAIL
+
+PAGE = Path(__file__).parents[2] / "docs" / "format.md"
+LAYOUTS: dict[str, Layout[Any]] = {
+    "HEAD": HEAD,
+    "STORED": STORED,
+    "TAIL": TAIL,
+    "BLANK": BLANK,
+    "CLIENT_BATCH_HEAD": CLIENT_BATCH_HEAD,
+    "QUEUE_UNIT": QUEUE_UNIT,
+    "FILE_UNIT": FILE_UNIT,
+    "BATCH_UNIT": BATCH_UNIT,
+    "EXT_UNIT_HEAD": EXT_UNIT_HEAD,
+    "INDEX_SLOT": INDEX_SLOT,
+    "INDEX_HEADER": INDEX_HEADER,
+    "INDEX_ENTRY": INDEX_ENTRY,
+    "CHECKPOINT": CHECKPOINT,
+}
+_BLOCK = re.compile(r"(<!-- layout: (\w+) -->\n).*?(\n<!-- end -->)", re.DOTALL)
+
+
+def rendered(text: str) -> str:
+    """Return ``text`` with every table made anew."""
+    return _BLOCK.sub(lambda m: m[1] + LAYOUTS[m[2]].table() + m[3], text)
+
+
+def named(text: str) -> list[str]:
+    """Return the names of the layouts that ``text`` shows."""
+    return [match[2] for match in _BLOCK.finditer(text)]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(rendered(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

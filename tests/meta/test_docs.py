@@ -1,0 +1,43 @@
+"""The pages and the code say the same."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.kit.format_page import LAYOUTS, PAGE, named, rendered
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_layout_is_on_the_format_page_as_it_is_declared() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert sorted(named(text)) == sorted(LAYOUTS)
+    assert rendered(text) == text
+
+
+def test_the_example_of_the_readme_runs_and_prints_what_it_says(tmp_path: Path) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) == 1
+    code, printed = blocks[0]
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == (printed, "")
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")) + [ROOT / "README.md"])
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", text)
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_what_compatibility_names_as_proof_exists() -> None:
+    text = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
+    places = set(re.findall(r"`(tests/[\w/.]+)`", text))
+    assert places
+    assert [place for place in sorted(places) if not (ROOT / place).exists()] == []
