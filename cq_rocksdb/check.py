@@ -1,0 +1,181 @@
+"""What is wrong in a database by itself: one pass over each family, bounded memory.
+
+Units are not compared with the log's records here; the log is asked only where it begins and ends,
+since expired units may be there or not (RocketMQ drops them when it happens to compact).
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from cq_rocksdb.engine import Family, RocksEngine
+from cq_rocksdb.keys import (
+    CHECKPOINT_ENTRY,
+    CHECKPOINT_KEY,
+    KIND_MIN,
+    OFFSET_ENTRY,
+    OffsetEntry,
+    max_key,
+    parse_offset_key,
+    parse_unit_key,
+    queue_prefix,
+)
+from cq_rocksdb.offset_table import OffsetTable
+from cq_rocksdb.unit_table import UnitTable
+from store.errors import CorruptionError
+from store.queue.consume_queue_store import LogView, QueueFinding
+from store.queue.units import QUEUE_UNIT, QueueKey, QueueUnit
+
+_SCAN_UNITS = 4_096
+_END_OF_KEYS = b"\xff" * 8
+_EXPIRED = -1
+
+
+def check_database(
+    engine: RocksEngine, offsets: OffsetTable, units: UnitTable, log: LogView, folder: Path
+) -> Iterator[QueueFinding]:
+    """Yield findings, first of the ``offset`` family, then of the units, each in key order."""
+    yield from _Entries(offsets, units, log, str(folder)).findings()
+    yield from _Units(engine, log.min_phy_offset(), str(folder)).findings()
+
+
+class _Entries:
+    """The ``offset`` family against the units that its entries name."""
+
+    def __init__(self, offsets: OffsetTable, units: UnitTable, log: LogView, path: str) -> None:
+        self._offsets = offsets
+        self._units = units
+        self._log = log
+        self._path = path
+
+    def findings(self) -> Iterator[QueueFinding]:
+        min_phy_offset = self._log.min_phy_offset()
+        for key, value in self._offsets.raw_entries():
+            if key == CHECKPOINT_KEY:
+                yield from self._checkpoint(value)
+                continue
+            try:
+                name = parse_offset_key(key)
+            except CorruptionError as exc:
+                yield QueueFinding(exc.reason, self._path)
+                continue
+            if len(value) != OFFSET_ENTRY.size:
+                problem = f"the {name.kind.decode()} entry has {len(value)} bytes instead of 16"
+                yield QueueFinding(problem, self._path, name.queue)
+                continue
+            entry = OFFSET_ENTRY.unpack_from(value)
+            if entry.phy_offset < min_phy_offset or entry.queue_offset < 0:
+                continue  # of an expired record, or made up
+            check = self._min if name.kind == KIND_MIN else self._max
+            yield from check(name.queue, entry, min_phy_offset)
+
+    def _checkpoint(self, value: bytes) -> Iterator[QueueFinding]:
+        if len(value) != CHECKPOINT_ENTRY.size:
+            problem = f"the checkpoint entry has {len(value)} bytes instead of 8"
+            yield QueueFinding(problem, self._path)
+            return
+        checkpoint, end = CHECKPOINT_ENTRY.unpack_from(value).phy_offset, self._log.max_phy_offset()
+        if checkpoint > end:
+            problem = f"the checkpoint entry {checkpoint} lies behind the log's end {end}"
+            yield QueueFinding(problem, self._path)
+
+    def _max(
+        self, queue: QueueKey, entry: OffsetEntry, min_phy_offset: int
+    ) -> Iterator[QueueFinding]:
+        prefix = queue_prefix(*queue)
+        unit = self._units.get(prefix, entry.queue_offset)
+        if unit is None:
+            before = self._units.at_or_before(prefix, entry.queue_offset)
+            first = before.queue_offset + 1 if before is not None else 0
+            made_up = before is None and entry.phy_offset in {0, min_phy_offset}
+            if not made_up:  # else a queue that RocketMQ initialised to an offset
+                problem = f"units {first} to {entry.queue_offset} are missing before the max entry"
+                yield QueueFinding(problem, self._path, queue, first)
+        elif unit.phy_offset != entry.phy_offset:
+            problem = (
+                f"the max entry says phy_offset {entry.phy_offset}, its unit {unit.phy_offset}"
+            )
+            yield QueueFinding(problem, self._path, queue, entry.queue_offset)
+
+    def _min(
+        self, queue: QueueKey, entry: OffsetEntry, min_phy_offset: int
+    ) -> Iterator[QueueFinding]:
+        prefix = queue_prefix(*queue)
+        last = self._offsets.state(*queue).last.queue_offset
+        found = self._units.first_in_log(prefix, 0, last, min_phy_offset)
+        if found is not None and found.queue_offset < entry.queue_offset:
+            problem = (
+                f"the min entry hides units: it says {entry.queue_offset}, "
+                f"the first unit in the log is {found.queue_offset}"
+            )
+            yield QueueFinding(problem, self._path, queue, entry.queue_offset)
+        elif found is not None and found.queue_offset > entry.queue_offset:
+            problem = f"units {entry.queue_offset} to {found.queue_offset - 1} are missing"
+            yield QueueFinding(problem, self._path, queue, entry.queue_offset)
+
+
+class _Units:
+    """The ``default`` family: keys, sizes, holes, order, and what no ``max`` entry covers."""
+
+    def __init__(self, engine: RocksEngine, min_phy_offset: int, path: str) -> None:
+        self._engine = engine
+        self._min_phy_offset = min_phy_offset
+        self._path = path
+        self._prefix = b""
+        self._queue: QueueKey
+        self._last_offset = -1
+        self._next_offset: int | None = None
+        self._phy_offset = _EXPIRED
+        self._behind = False
+
+    def findings(self) -> Iterator[QueueFinding]:
+        start = b""
+        while True:
+            rows = self._engine.scan(Family.DEFAULT, start, _END_OF_KEYS, _SCAN_UNITS)
+            for key, value in rows:
+                yield from self._row(key, value)
+            if len(rows) < _SCAN_UNITS:
+                return
+            start = rows[-1][0] + b"\0"
+
+    def _row(self, key: bytes, value: bytes) -> Iterator[QueueFinding]:
+        try:
+            queue, queue_offset = parse_unit_key(key)
+        except CorruptionError as exc:
+            yield QueueFinding(exc.reason, self._path)
+            return
+        if key[: -len(b"\0" * 8)] != self._prefix:
+            yield from self._begin(key[:-8], queue)
+        if len(value) != QUEUE_UNIT.size:
+            problem = f"the unit has {len(value)} bytes instead of {QUEUE_UNIT.size}"
+            yield QueueFinding(problem, self._path, queue, queue_offset)
+        if len(value) >= QUEUE_UNIT.size:
+            yield from self._unit(queue_offset, QUEUE_UNIT.unpack_from(value))
+
+    def _begin(self, prefix: bytes, queue: QueueKey) -> Iterator[QueueFinding]:
+        self._prefix, self._queue = prefix, queue
+        self._next_offset, self._phy_offset, self._behind = None, _EXPIRED, False
+        value = self._engine.get(Family.OFFSET, max_key(prefix))
+        if value is None or len(value) != OFFSET_ENTRY.size:
+            self._last_offset = -1
+            self._behind = True
+            yield QueueFinding("the queue has units and no max entry", self._path, queue)
+        else:
+            self._last_offset = OFFSET_ENTRY.unpack_from(value).queue_offset
+
+    def _unit(self, queue_offset: int, unit: QueueUnit) -> Iterator[QueueFinding]:
+        if queue_offset > self._last_offset:
+            if not self._behind:
+                self._behind = True
+                problem = f"units lie behind the max entry {self._last_offset}; nobody sees them"
+                yield QueueFinding(problem, self._path, self._queue, queue_offset)
+            return
+        before, wanted = self._phy_offset, self._next_offset
+        self._phy_offset, self._next_offset = unit.phy_offset, queue_offset + 1
+        if wanted is None or before < self._min_phy_offset:
+            return
+        if queue_offset != wanted:
+            problem = f"units {wanted} to {queue_offset - 1} are missing"
+            yield QueueFinding(problem, self._path, self._queue, wanted)
+        if unit.phy_offset <= before:
+            problem = f"phy_offset {unit.phy_offset} does not lie behind the one before, {before}"
+            yield QueueFinding(problem, self._path, self._queue, queue_offset)

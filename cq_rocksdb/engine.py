@@ -1,0 +1,157 @@
+"""RocksEngine: everything that this package asks of a RocksDB.
+
+The seam between the queues and a RocksDB library: columns and buffers in, buffers out, so that a
+compiled engine needs no other shape. An engine knows the two families, that a unit's key ends in
+eight bytes of queue offset, and that its value has 28 bytes; what they mean is not its business.
+Writing SST files and taking them in is left out until something needs it, and so are snapshots:
+every call sees the database as of its own start, and no caller needs two calls to agree.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cq_rocksdb.keys import UNIT_PLACE
+from store.queue.units import QUEUE_UNIT, BlockStop
+
+
+class Family(Enum):
+    """The column families, by their names on disk (do not change)."""
+
+    DEFAULT = "default"
+    OFFSET = "offset"
+
+
+@dataclass(slots=True)
+class EngineBatch:
+    """One atomic write. Applied in this order: ``delete_ranges``, ``deletes``, units, ``puts``.
+
+    Unit *i* has the key ``prefixes[prefix_index[i]]`` + big-endian ``queue_offset[i]`` in family
+    ``default`` and the value ``units[i]``. Any order is right; key order is the fastest.
+    """
+
+    prefixes: Sequence[bytes] = ()
+    prefix_index: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    queue_offset: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    units: NDArray[np.uint8] = field(
+        default_factory=lambda: np.empty((0, QUEUE_UNIT.size), np.uint8)
+    )
+    """Shape (n, 28), C order."""
+    delete_ranges: list[tuple[Family, bytes, bytes]] = field(default_factory=list)
+    """Family, first key, first key behind."""
+    deletes: list[tuple[Family, bytes]] = field(default_factory=list)
+    puts: list[tuple[bytes, bytes]] = field(default_factory=list)
+    """Key and value, family ``offset``."""
+
+
+def unit_columns(batch: EngineBatch) -> Iterator[tuple[list[bytes], list[bytes]]]:
+    """Yield keys and values of the units of ``batch``, a pair of lists for each length of key.
+
+    Keys of one length are rows of one array: building them is no work a unit in Python.
+    """
+    if not len(batch.prefix_index):
+        return
+    lengths = np.fromiter(map(len, batch.prefixes), np.int64, len(batch.prefixes))
+    unit_lengths = lengths[batch.prefix_index]
+    for length in np.unique(unit_lengths).tolist():
+        same = np.flatnonzero(lengths == length)
+        table = np.frombuffer(b"".join([batch.prefixes[i] for i in same.tolist()]), np.uint8)
+        row_of = np.zeros(len(lengths), np.int64)
+        row_of[same] = np.arange(len(same))
+        rows = slice(None) if len(same) == len(lengths) else unit_lengths == length
+        keys = np.empty((len(batch.prefix_index[rows]), length + UNIT_PLACE.size), np.uint8)
+        keys[:, :length] = table.reshape(-1, length)[row_of[batch.prefix_index[rows]]]
+        places = batch.queue_offset[rows].astype(">i8")
+        keys[:, length:] = places.view(np.uint8).reshape(-1, UNIT_PLACE.size)
+        yield _row_bytes(keys), _row_bytes(np.ascontiguousarray(batch.units[rows]))
+
+
+def _row_bytes(table: NDArray[np.uint8]) -> list[bytes]:
+    rows: list[bytes] = table.view(f"V{table.shape[1]}").ravel().tolist()
+    return rows
+
+
+class UnitScan(NamedTuple):
+    """Consecutive units, packed in 28 bytes each, and why there are no more of them."""
+
+    data: bytes
+    stop: BlockStop
+    next_offset: int
+    """With ``HOLE``: the offset of the next unit that exists; else the one behind the last unit."""
+
+
+class LiveFile(NamedTuple):
+    """One table file of the database."""
+
+    name: str
+    size_bytes: int
+    level: int
+    entries: int
+
+
+class RocksEngine(Protocol):
+    """An open RocksDB with the families ``default`` and ``offset``.
+
+    Any thread may call any method; writes come from one thread at a time. Writes go round the WAL:
+    they are durable after ``flush``. Every method raises ``RocksDBError`` with RocksDB's status if
+    RocksDB refuses, and ``StoreClosedError`` after ``close``.
+    """
+
+    def write(self, batch: EngineBatch) -> None:
+        """Apply ``batch``, all of it or nothing; readers see it when this returns."""
+
+    def get(self, family: Family, key: bytes) -> bytes | None:
+        """Return the value of ``key``, ``None`` if there is none."""
+
+    def multi_get(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the value, or ``None``, of each key, in the order of ``keys``."""
+
+    def scan_units(self, prefix: bytes, queue_offset: int, count: int) -> UnitScan:
+        """Return at most ``count`` (one or more) consecutive units of a queue from an offset on.
+
+        ``LIMIT``: all of them; ``HOLE``: a unit is missing and another one follows; ``END``: no
+        further unit of the queue exists.
+
+        Raises:
+            CorruptionError: a value is shorter than a unit.
+        """
+
+    def first_unit(self, prefix: bytes, queue_offset: int) -> tuple[int, bytes] | None:
+        """Return offset and value of the first unit of a queue at or behind ``queue_offset``."""
+
+    def last_unit(self, prefix: bytes, queue_offset: int) -> tuple[int, bytes] | None:
+        """Return offset and value of the last unit of a queue at or before ``queue_offset``."""
+
+    def scan(
+        self, family: Family, start: bytes, end: bytes, limit: int
+    ) -> list[tuple[bytes, bytes]]:
+        r"""Return at most ``limit`` entries of ``start <= key < end``, in key order.
+
+        Fewer than ``limit``: there are no more. Nothing is held open behind the call; go on
+        from the last key + ``b"\\0"``.
+        """
+
+    def flush(self) -> None:
+        """Make all writes durable, so that at no moment an offset entry is without its units."""
+
+    def compact(self, family: Family) -> None:
+        """Compact a whole family."""
+
+    def property_value(self, family: Family, name: str) -> str | None:
+        """Return one of RocksDB's properties, such as ``rocksdb.estimate-num-keys``."""
+
+    def live_files(self) -> list[LiveFile]:
+        """Return the table files of both families."""
+
+    def versions(self) -> dict[str, str]:
+        """Return what is at work, label → version."""
+
+    def close(self, *, flush: bool = True) -> None:
+        """Wait for running calls, refuse new ones, flush if asked for, release everything.
+
+        Everything is released also if the flush fails. A second call does nothing.
+        """

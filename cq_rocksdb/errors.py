@@ -1,0 +1,53 @@
+"""Faults of RocksDB as errors of the store's tree; the status kind is kept.
+
+* ConsumeQueueError (``store.errors``)
+  * RocksDBError
+"""
+
+from enum import Enum
+from pathlib import Path
+
+from store.errors import ConsumeQueueError
+
+
+class RocksDBStatus(Enum):
+    """Kinds of RocksDB statuses; the value is how RocksDB's own text of the status begins."""
+
+    CORRUPTION = "Corruption"
+    NO_SPACE = "IO error: No space left on device"
+    IO_ERROR = "IO error"
+    INVALID_ARGUMENT = "Invalid argument"
+    NOT_SUPPORTED = "Not implemented"
+    NOT_FOUND = "NotFound"
+    BUSY = "Resource busy"
+    ABORTED = "Operation aborted"
+    TIMED_OUT = "Operation timed out"
+    SHUTDOWN_IN_PROGRESS = "Shutdown in progress"
+    INCOMPLETE = "Result incomplete"
+    TRY_AGAIN = "Operation failed. Try again"
+    OTHER = ""
+
+    @classmethod
+    def of(cls, text: str) -> "RocksDBStatus":
+        """Return the kind of a status by its text, ``OTHER`` if no kind begins like it."""
+        return next(kind for kind in cls if text.startswith(kind.value))
+
+
+class RocksDBError(ConsumeQueueError):
+    """RocksDB refused an operation.
+
+    ``status`` says how: the caller opens the store again after ``IO_ERROR`` and ``NO_SPACE``, and
+    repairs or rebuilds the queues from the log after ``CORRUPTION``.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        status: RocksDBStatus = RocksDBStatus.OTHER,
+        path: Path | None = None,
+        phy_offset: int | None = None,
+        position: int | None = None,
+    ) -> None:
+        super().__init__(reason, path=path, phy_offset=phy_offset, position=position)
+        self.status = status

@@ -1,0 +1,215 @@
+"""Keys and values of the two column families, each layout declared once.
+
+``default`` holds the units, ``offset`` the first and last unit of every queue and the checkpoint
+entry. The topic's length comes first in every key, so keys sort by topic length, topic, queue id,
+queue offset; big-endian numbers sort right only because they are never negative.
+
+Source: RocketMQ ``RocksDBConsumeQueueTable``, ``RocksDBConsumeQueueOffsetTable``.
+"""
+
+from struct import error as struct_error
+from typing import Annotated, NamedTuple
+
+from store.errors import CorruptionError, IllegalMessageError
+from store.queue.units import QueueKey
+from store.record.layout import Layout, Wire
+
+CTRL_1 = 1
+CTRL_2 = b"\x02"
+"""One above the separator: ends the range of everything behind a separator."""
+MAX_TOPIC_BYTES = 281
+"""RocketMQ builds its keys in 300 bytes; a longer topic would block its dispatch for ever."""
+CHECKPOINT_TOPIC = "CHECKPOINT_TOPIC"
+KIND_MAX = b"max"
+KIND_MIN = b"min"
+
+
+class KeyHead(NamedTuple):
+    """How every key begins; the topic's UTF-8 follows."""
+
+    topic_bytes: Annotated[int, Wire("i", "length of the topic's UTF-8, bytes")]
+    ctrl: Annotated[int, Wire("b", "0x01")]
+
+
+class QueueTail(NamedTuple):
+    """How a unit's key goes on behind the topic; the queue offset follows."""
+
+    ctrl_queue: Annotated[int, Wire("b", "0x01")]
+    queue_id: Annotated[int, Wire("i", "queue id")]
+    ctrl_offset: Annotated[int, Wire("b", "0x01")]
+
+
+class UnitPlace(NamedTuple):
+    """How a unit's key ends."""
+
+    queue_offset: Annotated[int, Wire("q", "units from the start of the queue")]
+
+
+class OffsetTail(NamedTuple):
+    """How a key of the ``offset`` family ends, behind the topic."""
+
+    ctrl_kind: Annotated[int, Wire("b", "0x01")]
+    kind: Annotated[bytes, Wire("3s", "ASCII `max` or `min`")]
+    ctrl_queue: Annotated[int, Wire("b", "0x01")]
+    queue_id: Annotated[int, Wire("i", "queue id")]
+
+
+class OffsetEntry(NamedTuple):
+    """Value of a ``max`` (last unit) or ``min`` (first unit) entry, both inclusive."""
+
+    phy_offset: Annotated[int, Wire("q", "start of the unit's record, bytes; may be made up")]
+    queue_offset: Annotated[int, Wire("q", "queue offset of the unit; -1 in `max`: no unit")]
+
+
+class CheckpointEntry(NamedTuple):
+    """Value of the checkpoint entry, the only one of eight bytes in its family."""
+
+    phy_offset: Annotated[int, Wire("q", "end of the last dispatched record, bytes")]
+
+
+KEY_HEAD = Layout(KeyHead)
+QUEUE_TAIL = Layout(QueueTail)
+UNIT_PLACE = Layout(UnitPlace)
+OFFSET_TAIL = Layout(OffsetTail)
+OFFSET_ENTRY = Layout(OffsetEntry)
+CHECKPOINT_ENTRY = Layout(CheckpointEntry)
+
+
+class OffsetKey(NamedTuple):
+    """A parsed key of the ``offset`` family."""
+
+    topic: str
+    kind: bytes
+    queue_id: int
+
+    @property
+    def queue(self) -> QueueKey:
+        """Return the queue the entry belongs to."""
+        return QueueKey(self.topic, self.queue_id)
+
+
+def topic_head(topic: str) -> bytes:
+    """Return how every key of ``topic`` begins, up to the separator behind it.
+
+    Raises:
+        IllegalMessageError: the name has no UTF-8 form.
+    """
+    try:
+        name = topic.encode()
+    except UnicodeEncodeError as exc:
+        raise IllegalMessageError(f"the topic {topic!r} has no UTF-8 form") from exc
+    return KEY_HEAD.pack(KeyHead(len(name), CTRL_1)) + name
+
+
+def check_topic(topic: str) -> None:
+    """Refuse a topic that no key may hold.
+
+    Raises:
+        IllegalMessageError: the topic is reserved, too long, or has no UTF-8 form.
+    """
+    size = len(topic_head(topic)) - KEY_HEAD.size
+    if size > MAX_TOPIC_BYTES:
+        raise IllegalMessageError(
+            f"the topic {topic[:40]!r}... has {size} bytes; RocksDB queues take {MAX_TOPIC_BYTES}"
+        )
+    if topic == CHECKPOINT_TOPIC:
+        raise IllegalMessageError(f"the topic {topic} is reserved for the checkpoint entry")
+
+
+def queue_prefix(topic: str, queue_id: int) -> bytes:
+    """Return the key of a unit without its last eight bytes, the queue offset.
+
+    Raises:
+        IllegalMessageError: the topic has no UTF-8 form, or the id does not fit four bytes.
+    """
+    return topic_head(topic) + _queue_tail(queue_id)
+
+
+def unit_key(prefix: bytes, queue_offset: int) -> bytes:
+    """Return the key of one unit of the queue with ``prefix``; the offset is not negative."""
+    return prefix + _PLACE(queue_offset)
+
+
+def prefix_end(prefix: bytes) -> bytes:
+    """Return the first key behind all units of the queue with ``prefix``."""
+    return prefix[:-1] + CTRL_2
+
+
+def max_key(prefix: bytes) -> bytes:
+    """Return the key of the ``max`` entry of the queue whose units begin with ``prefix``."""
+    return _offset_key(prefix, KIND_MAX)
+
+
+def min_key(prefix: bytes) -> bytes:
+    """Return the key of the ``min`` entry of the queue whose units begin with ``prefix``."""
+    return _offset_key(prefix, KIND_MIN)
+
+
+def topic_range(topic: str) -> tuple[bytes, bytes]:
+    """Return the range, in either family, of everything that exactly ``topic`` has."""
+    head = topic_head(topic)
+    return head + _CTRL, head + CTRL_2
+
+
+def max_entries_range(topic: str) -> tuple[bytes, bytes]:
+    """Return the range of the ``max`` entries of ``topic``, in order of queue ids."""
+    start = topic_head(topic) + _CTRL + KIND_MAX
+    return start + _CTRL, start + CTRL_2
+
+
+def parse_unit_key(key: bytes) -> tuple[QueueKey, int]:
+    """Return queue and queue offset of a key of the ``default`` family.
+
+    Raises:
+        CorruptionError: the key is none.
+    """
+    topic = _topic_of(key, QUEUE_TAIL.size + UNIT_PLACE.size)
+    tail = QUEUE_TAIL.unpack_from(key, len(key) - QUEUE_TAIL.size - UNIT_PLACE.size)
+    place = UNIT_PLACE.unpack_from(key, len(key) - UNIT_PLACE.size)
+    if (tail.ctrl_queue, tail.ctrl_offset) != (CTRL_1, CTRL_1):
+        raise CorruptionError(f"the separators of unit key {key.hex()} are wrong")
+    return QueueKey(topic, tail.queue_id), place.queue_offset
+
+
+def parse_offset_key(key: bytes) -> OffsetKey:
+    """Return what a key of the ``offset`` family names.
+
+    Raises:
+        CorruptionError: the key is none.
+    """
+    topic = _topic_of(key, OFFSET_TAIL.size)
+    tail = OFFSET_TAIL.unpack_from(key, len(key) - OFFSET_TAIL.size)
+    good = (tail.ctrl_kind, tail.ctrl_queue) == (CTRL_1, CTRL_1)
+    if not good or tail.kind not in {KIND_MAX, KIND_MIN}:
+        raise CorruptionError(f"offset key {key.hex()} is neither a max nor a min entry")
+    return OffsetKey(topic, tail.kind, tail.queue_id)
+
+
+def _topic_of(key: bytes, tail_bytes: int) -> str:
+    if len(key) < KEY_HEAD.size + tail_bytes:
+        raise CorruptionError(f"key {key.hex()} is too short")
+    head = KEY_HEAD.unpack_from(key)
+    if head.ctrl != CTRL_1 or KEY_HEAD.size + head.topic_bytes + tail_bytes != len(key):
+        raise CorruptionError(f"key {key.hex()} has another length than its topic says")
+    try:
+        return key[KEY_HEAD.size : KEY_HEAD.size + head.topic_bytes].decode()
+    except UnicodeDecodeError as exc:
+        raise CorruptionError(f"the topic of key {key.hex()} is not UTF-8") from exc
+
+
+def _queue_tail(queue_id: int) -> bytes:
+    try:
+        return QUEUE_TAIL.pack(QueueTail(CTRL_1, queue_id, CTRL_1))
+    except struct_error as exc:
+        raise IllegalMessageError(f"the queue id {queue_id} does not fit four bytes") from exc
+
+
+def _offset_key(prefix: bytes, kind: bytes) -> bytes:
+    tail = QUEUE_TAIL.unpack_from(prefix, len(prefix) - QUEUE_TAIL.size)
+    entry = OffsetTail(CTRL_1, kind, CTRL_1, tail.queue_id)
+    return prefix[: -QUEUE_TAIL.size] + OFFSET_TAIL.pack(entry)
+
+
+_PLACE = UNIT_PLACE.struct.pack
+_CTRL = bytes([CTRL_1])
+CHECKPOINT_KEY = max_key(queue_prefix(CHECKPOINT_TOPIC, 0))

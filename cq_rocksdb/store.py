@@ -1,0 +1,340 @@
+"""RocksDBConsumeQueueStore: all queues of a store in one RocksDB.
+
+The database lies in ``consumequeue`` (maybe beside file queues) or in ``consumequeue_rocksdb``.
+Invariant: units, the ``max`` entries that end them and the checkpoint entry are written in one
+batch and flushed units first, so that on disk no entry speaks of units that are not there, and
+everything behind the checkpoint entry is replayed from the log.
+
+Source: RocketMQ ``RocksDBConsumeQueueStore``.
+"""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar, Self
+
+from cq_rocksdb.batch_plan import BatchPlan
+from cq_rocksdb.check import check_database
+from cq_rocksdb.cut import clean_expired, truncate_dirty
+from cq_rocksdb.engine import EngineBatch, Family, RocksEngine
+from cq_rocksdb.keys import (
+    CHECKPOINT_ENTRY,
+    CHECKPOINT_KEY,
+    CheckpointEntry,
+    OffsetEntry,
+    check_topic,
+    topic_range,
+)
+from cq_rocksdb.offset_table import OffsetTable, QueueState
+from cq_rocksdb.options import database_options
+from cq_rocksdb.rocksdict_engine import DATABASE_FILE, RocksdictEngine
+from cq_rocksdb.unit_table import UnitTable
+from store.errors import (
+    ReadOnlyStoreError,
+    RefusedStoreError,
+    StoreClosedError,
+    StoreFailedError,
+    StoreStateError,
+    os_errors,
+)
+from store.paths import StorePaths
+from store.queue.consume_queue_store import (
+    ConsumeQueueStore,
+    QueueFinding,
+    QueueRestart,
+    QueueStoreContext,
+    QueueType,
+)
+from store.queue.units import QueueKey, UnitBatch, UnitBlock
+
+_LOG = logging.getLogger(__name__)
+_BLOCK_BYTES = 512
+"""Unit of ``st_blocks``."""
+
+
+def database_folder(paths: StorePaths) -> Path | None:
+    """Return the folder that holds the database, ``None`` without one.
+
+    Raises:
+        RefusedStoreError: both folders hold one, and nothing tells which one is served.
+    """
+    folders = (paths.consume_queue, paths.consume_queue_rocksdb)
+    found = [folder for folder in folders if (folder / "CURRENT").is_file()]
+    if len(found) > 1:
+        raise RefusedStoreError(
+            f"there are two RocksDB queue databases, {found[0]} and {found[1]}; move one away",
+            path=paths.root,
+        )
+    return found[0] if found else None
+
+
+class RocksDBConsumeQueueStore(ConsumeQueueStore):
+    """The promise of ``ConsumeQueueStore`` on RocksDB."""
+
+    name: ClassVar[str] = "rocksdb"
+
+    def __init__(self, context: QueueStoreContext) -> None:
+        super().__init__(context)
+        self.folder = context.paths.consume_queue
+        self._engine: RocksEngine | None = None
+        self._closed = False
+        self._failed = False
+        self._offsets: OffsetTable
+        self._units: UnitTable
+
+    # ---- finding and opening
+
+    @classmethod
+    def present(cls, paths: StorePaths) -> bool:
+        """Return whether a database is there."""
+        return database_folder(paths) is not None
+
+    def load(self) -> Self:
+        """Open the database; a read-only open without one has empty queues."""
+        context = self.context
+        separate = context.config.use_separate_store_path_for_rocksdb_cq
+        new = context.paths.consume_queue_rocksdb if separate else context.paths.consume_queue
+        self.folder = database_folder(context.paths) or new
+        self._engine = RocksdictEngine(
+            self.folder,
+            database_options(context.config.rocksdb_memory_bytes),
+            context.paths.own / "rocksdb-log",
+            read_only=context.read_only,
+        )
+        self._offsets = OffsetTable(self._engine)
+        self._units = UnitTable(self._engine)
+        _LOG.info("opened the RocksDB queues in %s", self.folder)
+        return self
+
+    def recover(self) -> None:
+        """Nothing is to be found out: the database has recovered itself while it was opened."""
+        self._open_engine()
+
+    def dispatch_from_phy_offset(self) -> int:
+        """Return the checkpoint entry, which was flushed together with what it covers."""
+        self._open_engine()
+        return self._offsets.checkpoint()
+
+    def check_topic(self, topic: str) -> None:
+        """Refuse the checkpoint entry's own topic, and names too long for RocketMQ's keys."""
+        check_topic(topic)
+
+    # ---- writing
+
+    def put_batch(self, batch: UnitBatch) -> list[QueueRestart]:
+        """Write the batch with its ``max`` entries and the checkpoint entry at once.
+
+        The checkpoint entry never goes back (RocketMQ's does, while it replays).
+        """
+        self._writable_engine()
+        for queue in batch.queues:
+            check_topic(queue.topic)
+        runs = batch.runs()
+        plan = BatchPlan(self._units, self.context.log.min_phy_offset)
+        write = plan.plan(runs, self._offsets.states(runs.queues))
+        checkpoint = max(self._offsets.checkpoint(), batch.end_phy_offset)
+        if checkpoint == self._offsets.checkpoint() and not (len(write.units) or plan.restarts):
+            return []
+        write.puts.append(_checkpoint_put(checkpoint))
+        self._write(write)
+        self._offsets.update(plan.states())
+        self._offsets.checkpoint_written(checkpoint)
+        return plan.restarts
+
+    def truncate_dirty(self, phy_offset: int) -> int:
+        """Cut every queue, set the checkpoint entry back to ``phy_offset``, flush.
+
+        After a clean stop nothing is searched unless the checkpoint entry lies behind
+        ``phy_offset``; after a crash the ``max`` entries are all read.
+        """
+        self._writable_engine()
+        checkpoint = self._offsets.checkpoint()
+        if checkpoint <= phy_offset and self.context.last_exit_ok:
+            return 0
+        cut = 0
+        for write in truncate_dirty(self._offsets, self._units, phy_offset):
+            cut += len(write.puts)
+            self._write(write)
+        checkpoint = min(checkpoint, phy_offset)
+        self._write(EngineBatch(puts=[_checkpoint_put(checkpoint)]))
+        self._offsets.checkpoint_written(checkpoint)
+        self._offsets.forget_all()
+        self.flush()
+        return cut
+
+    def clean_expired(self, min_phy_offset: int) -> int:
+        """Delete expired units by ranges, set the ``min`` entries, leave the ``max`` entries.
+
+        Reads every ``max`` entry; flushed, so that the ranges do not stay in a memtable, where
+        every seek would pay for them.
+        """
+        self._writable_engine()
+        cleaned = 0
+        for write in clean_expired(self._offsets, self._units, min_phy_offset):
+            cleaned += len(write.delete_ranges)
+            self._write(write)
+        if cleaned:
+            self.flush()
+        return cleaned
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete one range in each family, then flush."""
+        self._writable_engine()
+        start, end = topic_range(topic)
+        ranges = [(family, start, end) for family in Family]
+        self._write(EngineBatch(delete_ranges=ranges))
+        self._offsets.forget(topic)
+        self.flush()
+
+    def flush(self) -> None:
+        """Flush both families, units first."""
+        engine = self._writable_engine()
+        try:
+            engine.flush()
+        except StoreStateError:
+            raise
+        except BaseException:
+            self._failed = True
+            raise
+
+    def _write(self, write: EngineBatch) -> None:
+        engine = self._writable_engine()
+        try:
+            engine.write(write)
+        except StoreStateError:
+            raise
+        except BaseException:
+            self._failed = True
+            raise
+
+    # ---- reading
+
+    def queues(self, topic: str | None = None) -> Iterator[QueueKey]:
+        """Yield the queues that have a ``max`` entry, in key order."""
+        self._open_engine()
+        for queue, _ in self._offsets.last_units(topic):
+            yield queue
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """Ask the cache, else the ``max`` entry."""
+        return self._state(topic, queue_id).max_offset
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """Ask the cache, else the ``min`` entry, else search; only the cache is corrected.
+
+        The ``min`` entry holds as long as its record does. RocketMQ counts units that are missing
+        as too small and writes what it found; here they are stepped over, and nothing is written.
+        """
+        state = self._state(topic, queue_id)
+        last = state.last
+        if last.queue_offset < 0:
+            return 0
+        min_phy_offset = self.context.log.min_phy_offset()
+        if last.phy_offset < min_phy_offset:
+            return last.queue_offset + 1
+        first = state.first
+        if first is None or first.phy_offset < min_phy_offset:
+            first = self._find_first(state, min_phy_offset)
+            if first is None:
+                return last.queue_offset + 1
+        return min(first.queue_offset, state.last.queue_offset + 1)
+
+    def _find_first(self, state: QueueState, min_phy_offset: int) -> OffsetEntry | None:
+        known = state.first or self._offsets.stored_min(state)
+        if known is None or known.phy_offset < min_phy_offset:
+            low = known.queue_offset if known is not None else 0
+            last = state.last.queue_offset
+            found = self._units.first_in_log(state.prefix, max(low, 0), last, min_phy_offset)
+            known = found.entry if found is not None else None
+        state.first = known
+        return known
+
+    def read_units(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> UnitBlock:
+        """Read with one seek; keys are looked at only if something is missing."""
+        state = self._state(topic, queue_id)
+        return self._units.block(state.prefix, queue_offset, state.max_offset, max_count)
+
+    def unit_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """Return the timestamp of the unit itself; the log is asked only for its ends."""
+        state = self._state(topic, queue_id)
+        if not 0 <= queue_offset < state.max_offset:
+            return -1
+        unit = self._units.get(state.prefix, queue_offset)
+        log = self.context.log
+        if unit is None or not log.min_phy_offset() <= unit.phy_offset < log.max_phy_offset():
+            return -1
+        return unit.store_timestamp
+
+    def queue_type(self, topic: str) -> QueueType:
+        """Every queue is RocksDB's."""
+        _ = topic
+        return QueueType.ROCKSDB
+
+    def total_size_bytes(self) -> int:
+        """Return the blocks of the database's own files; file queues beside it do not count."""
+        self._open_engine()
+        total = 0
+        if self.folder.is_dir():
+            with os_errors("measure", self.folder):
+                for file in self.folder.iterdir():
+                    if DATABASE_FILE.fullmatch(file.name) and file.is_file():
+                        total += file.stat().st_blocks * _BLOCK_BYTES
+        return total
+
+    def check_files(self) -> Iterator[QueueFinding]:
+        """Yield impossible keys and values, entries that do not fit their units, and holes."""
+        engine = self._open_engine()
+        yield from check_database(engine, self._offsets, self._units, self.context.log, self.folder)
+
+    def describe(self) -> dict[str, object]:
+        """Return engine, versions, folder and sizes."""
+        engine = self._open_engine()
+        estimates = {
+            f"{family.value} keys (estimate)": engine.property_value(
+                family, "rocksdb.estimate-num-keys"
+            )
+            for family in Family
+        }
+        return {
+            "engine": "rocksdict",
+            **engine.versions(),
+            "folder": str(self.folder),
+            "table files": len(engine.live_files()),
+            "table bytes": sum(file.size_bytes for file in engine.live_files()),
+            "checkpoint": self._offsets.checkpoint(),
+            **estimates,
+        }
+
+    def close(self) -> None:
+        """Wait for running calls, flush if read-write, release the database."""
+        self._closed = True
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.close(flush=not self._failed)
+
+    # ---- inside
+
+    def _state(self, topic: str, queue_id: int) -> QueueState:
+        if self._closed:
+            raise StoreClosedError("the queues have been closed", path=self.folder)
+        return self._offsets.state(topic, queue_id)
+
+    def _open_engine(self) -> RocksEngine:
+        engine = self._engine
+        if self._closed or engine is None:
+            raise StoreClosedError("the queues are not open", path=self.folder)
+        return engine
+
+    def _writable_engine(self) -> RocksEngine:
+        engine = self._open_engine()
+        if self.context.read_only:
+            raise ReadOnlyStoreError("the queues are open read-only", path=self.folder)
+        if self._failed:
+            raise StoreFailedError(
+                "an earlier write failed: open the store again", path=self.folder
+            )
+        return engine
+
+
+def _checkpoint_put(phy_offset: int) -> tuple[bytes, bytes]:
+    return CHECKPOINT_KEY, CHECKPOINT_ENTRY.pack(CheckpointEntry(phy_offset))
