@@ -4,8 +4,9 @@ rocksdict raises bare ``Exception`` with RocksDB's status text; ``_CallGate`` tu
 project's errors and lets ``close`` wait for running calls. A read-only open goes through a private
 folder of links, since rocksdict writes a file of its own into whatever folder it opens.
 
-Invariant: nothing that rocksdict gave out (iterators, family handles) outlives the call or the
-engine, because any of it would keep the database's LOCK after ``close``.
+Invariants: nothing that rocksdict gave out (iterators, family handles) outlives the call or the
+engine, because any of it would keep the database's LOCK after ``close``; and no iterator outlives
+its ``ReadOptions``, because it reads the upper bound in their memory.
 """
 
 import re
@@ -43,7 +44,7 @@ from rocksdict import (
 
 from cq_rocksdb.engine import EngineBatch, Family, LiveFile, UnitScan, unit_columns
 from cq_rocksdb.errors import RocksDBError, RocksDBStatus
-from cq_rocksdb.keys import UNIT_PLACE, prefix_end, unit_key
+from cq_rocksdb.keys import UNIT_PLACE, unit_key
 from cq_rocksdb.options import Compression, DatabaseOptions, FamilyOptions
 from store.errors import (
     CorruptionError,
@@ -249,9 +250,9 @@ class RocksdictEngine:
         # items 17, multi-get 36.)
         bound = ReadOptions()
         bound.set_iterate_upper_bound(unit_key(prefix, end))
+        start = unit_key(prefix, queue_offset)
         with self._gate:
-            found = self._default.values(from_key=unit_key(prefix, queue_offset), read_opt=bound)
-            data = b"".join(found)
+            data = b"".join(self._default.values(from_key=start, read_opt=bound))
         if len(data) == count * QUEUE_UNIT.size:
             return UnitScan(data, BlockStop.LIMIT, end)
         return self._scan_carefully(prefix, queue_offset, count)
@@ -261,7 +262,7 @@ class RocksdictEngine:
         data = bytearray()
         wanted = queue_offset
         with self._gate:
-            units = self._queue_iterator(prefix)
+            units = self._default.iter()
             units.seek(unit_key(prefix, queue_offset))
             while wanted < queue_offset + count:
                 unit = _unit_at(units, prefix, step=units.next)
@@ -277,7 +278,7 @@ class RocksdictEngine:
     def first_unit(self, prefix: bytes, queue_offset: int) -> tuple[int, bytes] | None:
         """Seek forward."""
         with self._gate:
-            units = self._queue_iterator(prefix)
+            units = self._default.iter()
             units.seek(unit_key(prefix, queue_offset))
             return _unit_at(units, prefix, step=units.next)
 
@@ -296,11 +297,12 @@ class RocksdictEngine:
         bound.set_iterate_upper_bound(end)
         database = self._families[family]
         with self._gate:
-            found = islice(database.items(from_key=start, read_opt=bound), limit)
-            rows: list[tuple[bytes, bytes]] = list(found)  # type: ignore[arg-type] # raw mode
+            rows: list[tuple[bytes, bytes]] = list(
+                islice(database.items(from_key=start, read_opt=bound), limit)  # type: ignore[arg-type] # raw mode
+            )
             if len(rows) < limit:
                 # Such iterators end at an unreadable block as if it were the end of the data.
-                rest = database.iter(bound)
+                rest = database.iter()
                 rest.seek(rows[-1][0] + b"\0" if rows else start)
                 rest.status()
         return rows
@@ -346,11 +348,6 @@ class RocksdictEngine:
 
     def _handle(self, family: Family) -> ColumnFamily | None:
         return self._offset_handle if family is Family.OFFSET else None
-
-    def _queue_iterator(self, prefix: bytes) -> RdictIter:
-        bound = ReadOptions()
-        bound.set_iterate_upper_bound(prefix_end(prefix))
-        return self._default.iter(bound)
 
 
 def _unit_at(units: RdictIter, prefix: bytes, step: Callable[[], None]) -> tuple[int, bytes] | None:
