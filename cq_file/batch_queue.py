@@ -1,100 +1,194 @@
-"""Batch queues: 46-byte units whose records hold several messages each. Read, never written.
+"""BatchConsumeQueue: a queue whose units stand for records of several messages; read, never put.
+
+A unit (46 bytes) says the queue offset of its record's first message and how many there are, so
+units are found by bisection, not by their place. Recovery cuts such queues like others: they may
+not lead behind the log's end.
 
 Source: RocketMQ ``BatchConsumeQueue``.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cq_file.layout import BATCH_UNIT, BATCH_UNITS, file_name, parse_file_name
-from store.errors import CorruptionError, os_errors
+from cq_file.layout import BATCH_UNIT, BATCH_UNITS, BatchUnit
+from cq_file.queue_files import FileAccess, QueueFiles
+from cq_file.recovery import NO_PHY, SCANNED_FILES
+from store.errors import os_errors
+from store.queue.time_search import BoundaryType
 from store.queue.units import CqUnit
 
+_UNIT = BATCH_UNIT.size
+_BLOCK_UNITS = 512
 
-class BatchConsumeQueue:
-    """One batch queue, read whole when it is first asked."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._rows: NDArray[np.void] | None = None
+class BatchConsumeQueue(QueueFiles):
+    """One batch queue. ``_first`` and ``_end`` count units, everything public counts messages."""
 
-    def rows(self) -> NDArray[np.void]:
-        """Return the valid units in order, as rows of ``BATCH_UNITS``.
+    __slots__ = ("_end", "_first", "end_phy", "last_phy", "max_offset")
+
+    def __init__(self, access: FileAccess, folder: str, starts: list[int]) -> None:
+        super().__init__(access, folder, starts)
+        self._first = starts[0] // _UNIT if starts else 0
+        self._end = self._first
+        self.max_offset = 0
+        self.last_phy = NO_PHY
+        self.end_phy = NO_PHY
+
+    def recover(self, *, read_only: bool) -> None:
+        """Scan the last files up to the first row that is no unit; read-write: cut the rest.
 
         Raises:
-            CorruptionError: a file is not a whole number of units, or files do not adjoin.
+            StoreIOError: the disk refused.
         """
-        if self._rows is None:
-            self._rows = self._load()
-        return self._rows
-
-    def _load(self) -> NDArray[np.void]:
-        parts: list[NDArray[np.void]] = []
-        with os_errors("read a batch queue", self.folder):
-            found = {parse_file_name(path.name): path for path in self.folder.iterdir()}
-            starts = sorted(start for start in found if start is not None)
-            following = starts[0] if starts else 0
-            for start in starts:
-                data = found[start].read_bytes()
-                if len(data) % BATCH_UNIT.size or start != following:
-                    raise CorruptionError(
-                        "a batch queue file has an impossible size or place", path=found[start],
-                        expected=f"{file_name(following)}, a multiple of {BATCH_UNIT.size} bytes",
-                        got=f"{len(data)} bytes",
-                    )  # fmt: skip
-                following = start + len(data)
-                rows = np.frombuffer(data, BATCH_UNITS)
-                good = (
-                    (rows["phy_offset"] >= 0)
-                    & (rows["size"] > 0)
-                    & (rows["msg_base_offset"] >= 0)
-                    & (rows["batch_size"] > 0)
-                )
-                bad = np.flatnonzero(~good)
-                parts.append(rows[: int(bad[0])] if len(bad) else rows)
-                if len(bad):
+        with os_errors("recover a batch queue", Path(self.folder)):
+            for index in range(max(len(self.starts) - SCANNED_FILES, 0), -1, -1):
+                if not self.starts:
                     break
-        return np.concatenate(parts) if parts else np.zeros(0, BATCH_UNITS)
+                begin = self.starts[index] // _UNIT
+                self._end = self._scan(begin)
+                if self._end > begin:
+                    break
+            self._set_last()
+            extra = self.end >= self._end * _UNIT + self.access.mapped_file_size
+            if not read_only and (extra or next(self.data_behind(self._end * _UNIT), None)):
+                self.cut(self._end * _UNIT)
 
-    def max_offset(self) -> int:
-        """Return the offset behind the last message."""
-        rows = self.rows()
-        if not len(rows):
-            return 0
-        return int(rows[-1]["msg_base_offset"]) + int(rows[-1]["batch_size"])
+    def _scan(self, index: int) -> int:
+        previous = NO_PHY
+        while True:
+            rows = np.frombuffer(self.read(index * _UNIT, _BLOCK_UNITS * _UNIT), BATCH_UNITS)
+            phy = rows["phy_offset"].astype(np.int64)
+            good = (phy > np.concatenate(([previous], phy[:-1]))) & (rows["size"] > 0)
+            good &= (rows["msg_base_offset"] >= 0) & (rows["batch_size"] > 0)
+            count = len(rows) if good.all() else int(np.argmin(good))
+            index += count
+            if count < _BLOCK_UNITS:
+                return index
+            previous = int(phy[-1])
 
-    def min_offset(self, log_min: int) -> int:
-        """Return the offset of the first message whose record is in the log."""
-        rows = self.rows()
-        at = int(np.searchsorted(rows["phy_offset"].astype(np.int64), log_min))
-        return int(rows[at]["msg_base_offset"]) if at < len(rows) else self.max_offset()
+    def _set_last(self) -> None:
+        if self._end == self._first:
+            self.max_offset, self.last_phy, self.end_phy = 0, NO_PHY, NO_PHY
+            return
+        unit = self._unit(self._end - 1)
+        self.last_phy, self.end_phy = unit.phy_offset, unit.phy_offset + unit.size
+        self.max_offset = unit.msg_base_offset + unit.batch_size
 
-    def last_end(self) -> int:
-        """Return where the last unit's record ends in the log; 0 without units."""
-        rows = self.rows()
-        return int(rows[-1]["phy_offset"]) + int(rows[-1]["size"]) if len(rows) else 0
+    def _unit(self, index: int) -> BatchUnit:
+        data = self.read(index * _UNIT, _UNIT)
+        return BATCH_UNIT.unpack_from(data) if len(data) == _UNIT else BatchUnit(*[0] * 8)
+
+    # ---- reading (any thread)
+
+    def min_offset(self, min_phy_offset: int) -> int:
+        """Return the first message of the first record that is in a log starting there."""
+        return self.stable(lambda: self._min_offset(min_phy_offset))
+
+    def _min_offset(self, min_phy_offset: int) -> int:
+        index = self._bisect("phy_offset", min_phy_offset, self._first, self._end)
+        return self.max_offset if index == self._end else self._unit(index).msg_base_offset
 
     def iterate(self, queue_offset: int) -> Iterator[CqUnit]:
-        """Yield units, first the one that holds ``queue_offset``."""
-        rows = self.rows()
-        bases = rows["msg_base_offset"].astype(np.int64)
-        at = max(int(np.searchsorted(bases, queue_offset, side="right")) - 1, 0)
-        for row in rows[at:]:
-            unit = CqUnit(
-                int(row["msg_base_offset"]), int(row["phy_offset"]), int(row["size"]),
-                int(row["tags_code"]), int(row["batch_size"]),
-            )  # fmt: skip
-            if unit.queue_offset + unit.batch_num > queue_offset:
-                yield unit
+        """Yield the units from the one that holds ``queue_offset`` on."""
+        index, end = self.stable(lambda: self._index_of(queue_offset))
+        while index < end:
+            count = min(_BLOCK_UNITS, end - index)
+            data = self.stable(partial(self.read, index * _UNIT, count * _UNIT))
+            for unit in BATCH_UNIT.iter_unpack(data):
+                yield CqUnit(
+                    unit.msg_base_offset,
+                    unit.phy_offset,
+                    unit.size,
+                    unit.tags_code,
+                    unit.batch_size,
+                )
+            index = index + count if len(data) == count * _UNIT else end
 
-    def timestamp(self, queue_offset: int) -> int:
-        """Return the store time of the record that holds ``queue_offset``, -1 without one."""
-        rows = self.rows()
-        bases = rows["msg_base_offset"].astype(np.int64)
-        at = int(np.searchsorted(bases, queue_offset, side="right")) - 1
-        if at < 0 or queue_offset >= self.max_offset():
-            return -1
-        return int(rows[at]["store_timestamp"])
+    def unit_timestamp(self, queue_offset: int) -> int:
+        """Return the store time of the unit that holds ``queue_offset``, ms; -1 without one."""
+
+        def look() -> int:
+            index, end = self._index_of(queue_offset)
+            return self._unit(index).store_timestamp if index < end else -1
+
+        return self.stable(look)
+
+    def _index_of(self, queue_offset: int) -> tuple[int, int]:
+        """Return which unit holds ``queue_offset``, and the end; the end twice if none does."""
+        end = self._end
+        if not 0 <= queue_offset < self.max_offset:
+            return end, end
+        index = self._bisect("msg_base_offset", queue_offset + 1, self._first, end) - 1
+        return (index, end) if index >= self._first else (end, end)
+
+    def _bisect(self, field: str, value: int, low: int, high: int) -> int:
+        """Return the first unit in [low, high) whose ``field`` is at least ``value``."""
+        while low < high:
+            middle = (low + high) // 2
+            if getattr(self._unit(middle), field) < value:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def offset_by_time(self, timestamp: int, boundary: BoundaryType, min_phy_offset: int) -> int:
+        """Return the first message of the unit that ``timestamp`` leads to, as RocketMQ does.
+
+        The newest file that begins by then decides. At or after its last unit, that one answers;
+        before, the first unit from ``timestamp`` on, for UPPER the last of those that have exactly
+        that time. Never below the minimum; without such a file, the minimum.
+        """
+
+        def look() -> int:
+            low, high = self._file_by_time(timestamp)
+            least = self._min_offset(min_phy_offset)
+            if low >= high:
+                return least
+            if timestamp >= self._unit(high - 1).store_timestamp:
+                index = high - 1
+            else:
+                index = self._bisect("store_timestamp", timestamp, low, high)
+                behind = self._bisect("store_timestamp", timestamp + 1, low, high)
+                if boundary is BoundaryType.UPPER and behind > index:
+                    index = behind - 1
+            return max(self._unit(index).msg_base_offset, least)
+
+        return self.stable(look)
+
+    def _file_by_time(self, timestamp: int) -> tuple[int, int]:
+        size = self.access.mapped_file_size
+        for start in reversed(self.starts):
+            low, high = start // _UNIT, min((start + size) // _UNIT, self._end)
+            if low < high and self._unit(low).store_timestamp <= timestamp:
+                return low, high
+        return 0, 0
+
+    # ---- cutting (one thread)
+
+    def truncate_dirty(self, phy_offset: int, *, read_only: bool) -> bool:
+        """Drop units of records at or behind ``phy_offset``; return whether there were any."""
+        if self.last_phy < phy_offset:
+            return False
+        self._end = self._bisect("phy_offset", phy_offset, self._first, self._end)
+        self.generation += 1
+        self._set_last()
+        if not read_only:
+            self.cut(self._end * _UNIT)
+        return True
+
+    def clean_expired(self, min_phy_offset: int) -> int:
+        """Remove leading files whose last record lies below; the last file always stays."""
+        count = 0
+        for start in self.starts[:-1]:
+            last = (start + self.access.mapped_file_size) // _UNIT - 1
+            if self._unit(last).phy_offset >= min_phy_offset:
+                break
+            count += 1
+        if count:
+            self._first = self.starts[count] // _UNIT
+            self.generation += 1
+            self.remove_leading(count)
+        return count

@@ -1,65 +1,136 @@
-"""What is wrong in the files of queues, apart from the units themselves."""
+"""What is wrong in the files of queues, told without the log and without changing a byte.
 
-import os
-from collections.abc import Iterator
-from itertools import pairwise
+Names and lengths come from the folders as they are now; ends and gaps from the queues as they
+were recovered. Whether a unit leads to its message is for the caller to compare.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+import numpy as np
+
 from cq_file.batch_queue import BatchConsumeQueue
-from cq_file.consume_queue import UNIT_SIZE, FileConsumeQueue
-from cq_file.layout import file_name, parse_file_name
-from store.errors import StoreError
+from cq_file.consume_queue import FileConsumeQueue
+from cq_file.layout import EXT_ADDRESS_MAX, FILE_UNIT, parse_file_name, parse_queue_id
+from cq_file.listing import entries
+from cq_file.queue_files import QueueFiles
+from cq_file.recovery import NO_PHY, read_rows
+from store.paths import StorePaths
 from store.queue.consume_queue_store import QueueFinding
 from store.queue.units import QueueKey
 
-
-def check_queue(key: QueueKey, queue: FileConsumeQueue, file_bytes: int) -> Iterator[QueueFinding]:
-    """Yield odd names, sizes, gaps between files, and bytes behind the end."""
-    sound = True
-    with os.scandir(queue.folder) as entries:
-        for entry in sorted(entries, key=lambda entry: entry.name):
-            start = parse_file_name(entry.name)
-            size = entry.stat().st_size
-            if start is None or start % file_bytes:
-                yield QueueFinding("the name is not a queue file's", entry.path, key)
-            elif size not in {file_bytes, 0}:
-                sound = False
-                problem = f"the file has {size} bytes, not {file_bytes}"
-                yield QueueFinding(problem, entry.path, key)
-    if not sound:
-        return
-    try:
-        queue.open()
-    except StoreError as exc:
-        yield QueueFinding(str(exc), queue.folder, key)
-        return
-    files = queue.files()
-    for before, after in pairwise(files):
-        if after != before + file_bytes:
-            path = f"{queue.folder}/{file_name(after)}"
-            yield QueueFinding("the file before this one is missing", path, key, after // UNIT_SIZE)
-    yield from _bytes_behind(key, queue, file_bytes)
+_UNIT = FILE_UNIT.size
+_SCAN_UNITS = 8192
+_ROCKSDB_MARK = "CURRENT"
+Resolve = Callable[[str, int, int], int | None]
 
 
-def _bytes_behind(
-    key: QueueKey, queue: FileConsumeQueue, file_bytes: int
+def check_queue_files(
+    paths: StorePaths,
+    topics: Mapping[str, Mapping[int, FileConsumeQueue]],
+    batch_topics: Mapping[str, Mapping[int, BatchConsumeQueue]],
+    mapped_file_size: int,
+    resolve: Resolve,
 ) -> Iterator[QueueFinding]:
-    at = queue.end * UNIT_SIZE
-    for start in queue.files():
-        position = max(at - start, 0)
-        if position >= file_bytes:
+    """Yield every finding, queue by queue.
+
+    Raises:
+        StoreIOError: a folder or file cannot be read.
+    """
+    yield from _check_names(paths.consume_queue, mapped_file_size)
+    batch_size = next(
+        (queue.access.mapped_file_size for ids in batch_topics.values() for queue in ids.values()),
+        None,
+    )
+    yield from _check_names(paths.batch_consume_queue, batch_size)
+    for topic, ids in list(topics.items()):
+        if topic in batch_topics:
+            yield QueueFinding(
+                "the topic has simple and batch queues", str(paths.consume_queue / topic)
+            )
+        for queue_id, queue in list(ids.items()):
+            yield from _check_queue(QueueKey(topic, queue_id), queue, resolve)
+    for topic, batch_ids in list(batch_topics.items()):
+        for queue_id, batch_queue in list(batch_ids.items()):
+            yield from _check_gaps(QueueKey(topic, queue_id), batch_queue)
+
+
+def _check_names(folder: Path, mapped_file_size: int | None) -> Iterator[QueueFinding]:
+    found = entries(str(folder))
+    with_rocksdb = any(entry.name == _ROCKSDB_MARK for entry in found)
+    for topic in found:
+        if not topic.is_dir():
+            if not with_rocksdb:
+                yield QueueFinding("a file lies among the folders of topics", topic.path)
             continue
-        path = f"{queue.folder}/{file_name(start)}"
-        data = Path(path).read_bytes()[position:]
-        if data.count(0) != len(data):
-            first = position + len(data) - len(data.lstrip(b"\0"))
-            problem = "bytes lie behind the end of the queue"
-            yield QueueFinding(problem, path, key, queue.end, first)
+        for queue in entries(topic.path):
+            queue_id = parse_queue_id(queue.name)
+            if queue_id is None or not queue.is_dir():
+                yield QueueFinding("the name is not that of a queue", queue.path)
+                continue
+            key = QueueKey(topic.name, queue_id)
+            for file in entries(queue.path):
+                if parse_file_name(file.name) is None or not file.is_file():
+                    yield QueueFinding("the name is not that of a queue file", file.path, key)
+                elif file.stat().st_size != mapped_file_size:
+                    size = file.stat().st_size
+                    yield QueueFinding(
+                        f"the queue file has {size} bytes instead of {mapped_file_size}",
+                        file.path,
+                        key,
+                    )
 
 
-def check_batch_queue(key: QueueKey, batch: BatchConsumeQueue) -> Iterator[QueueFinding]:
-    """Yield a batch queue that cannot be read."""
-    try:
-        batch.rows()
-    except StoreError as exc:
-        yield QueueFinding(str(exc), str(batch.folder), key)
+def _check_gaps(key: QueueKey, queue: QueueFiles) -> Iterator[QueueFinding]:
+    size = queue.access.mapped_file_size
+    for before, behind in zip(queue.starts, queue.starts[1:], strict=False):
+        if behind != before + size:
+            yield QueueFinding(
+                f"files are missing between the one at {before} and this one",
+                queue.path(behind),
+                key,
+                behind // _UNIT if size % _UNIT == 0 else None,
+            )
+
+
+def _check_queue(
+    key: QueueKey, queue: FileConsumeQueue, resolve: Resolve
+) -> Iterator[QueueFinding]:
+    yield from _check_gaps(key, queue)
+    end = queue.max_offset
+    if queue.starts and queue.last_phy == NO_PHY and queue.first_offset > 0:
+        yield QueueFinding("the queue has pre-blanks or zeros but no unit", queue.folder, key, end)
+    for logic_offset, data in queue.data_behind(end * _UNIT):
+        skip = next(index for index, byte in enumerate(data) if byte)
+        start = queue.file_at(logic_offset) or 0
+        yield QueueFinding(
+            "something lies behind the end of the queue",
+            queue.path(start),
+            key,
+            (logic_offset + skip) // _UNIT,
+            logic_offset + skip - start,
+        )
+        break  # the first byte tells enough
+    yield from _check_addresses(key, queue, resolve)
+
+
+def _check_addresses(
+    key: QueueKey, queue: FileConsumeQueue, resolve: Resolve
+) -> Iterator[QueueFinding]:
+    offset, end = queue.first_offset, queue.max_offset
+    while offset < end:
+        rows = read_rows(queue, offset, min(_SCAN_UNITS, end - offset))
+        for index in np.flatnonzero(rows["tags_code"] <= EXT_ADDRESS_MAX).tolist():
+            address = int(rows["tags_code"][index])
+            if resolve(*key, address) is not None:
+                continue
+            at = (offset + index) * _UNIT
+            start = queue.file_at(at) or 0
+            yield QueueFinding(
+                "the address of an extension unit leads nowhere",
+                queue.path(start),
+                key,
+                offset + index,
+                at - start,
+            )
+        offset += len(rows) or queue.access.mapped_file_size // _UNIT  # a missing file: pass it

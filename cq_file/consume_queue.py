@@ -105,8 +105,6 @@ class FileConsumeQueue(QueueFiles):
         rows = np.frombuffer(data, FILE_UNITS)
         bad = np.flatnonzero(~is_unit(rows["phy_offset"], rows["size"]))
         kept = int(bad[0]) if len(bad) else len(rows)
-        if kept == count:  # a unit of record 0 whose tags are zero can look like a missing one
-            return UnitBlock(queue_offset, data, _UNIT, BlockStop.LIMIT)
         hole = range(queue_offset + kept, self._next_unit(queue_offset + kept, end))
         return UnitBlock(queue_offset, data[: kept * _UNIT], _UNIT, BlockStop.HOLE, hole)
 
@@ -228,8 +226,8 @@ class FileConsumeQueue(QueueFiles):
             self._append_across(data)
         else:
             access.unsynced.files.add(path)
-            descriptor = access.cache.get(path)
             try:
+                descriptor = access.cache.get(path)
                 written = os.pwrite(descriptor.fd, data, position)
             except OSError:
                 written = 0  # tried once more below, which reports it
@@ -274,12 +272,15 @@ class FileConsumeQueue(QueueFiles):
         """
         self.max_offset = queue_offset
         self.generation += 1
-        last = self.unit_at(queue_offset - 1)
+        last = None
+        while last is None and queue_offset > self.first_offset:  # once, but for holes
+            queue_offset -= 1
+            last = self.unit_at(queue_offset)
         self.last_phy = last[0] if last else NO_PHY
         self.end_phy = sum(last) if last else NO_PHY
         self._forget_tail()
         if not read_only:
-            self.cut(queue_offset * _UNIT)
+            self.cut(self.max_offset * _UNIT)
 
     def truncate_dirty(self, phy_offset: int, *, read_only: bool) -> bool:
         """Drop units of records at or behind ``phy_offset``; return whether there were any."""

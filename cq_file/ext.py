@@ -1,46 +1,38 @@
-"""Queue extension files: where a unit's tags code is an address, the code lies there.
+"""ExtFiles: the extension units of one queue, found by the address in a unit's tags code.
 
-Read, never written: a plain tags code is as good in a queue that has such files.
+Owned on disk: ``consumequeue_ext/TOPIC/QUEUEID/N``. They are read, never written; a unit of ours
+carries its tags code itself, which every reader takes as it is.
 
 Source: RocketMQ ``ConsumeQueueExt``.
 """
 
-import os
-from pathlib import Path
-
-from cq_file.descriptor_cache import DescriptorCache
-from cq_file.layout import EXT_ADDRESS_BASE, EXT_ADDRESS_MAX, EXT_UNIT_HEAD, file_name
-from store.errors import StoreIOError, os_errors
+from cq_file.layout import EXT_ADDRESS_BASE, EXT_ADDRESS_MAX, EXT_UNIT_HEAD, ExtUnitHead
+from cq_file.queue_files import QueueFiles
 
 
-def is_address(tags_code: int) -> bool:
-    """Return whether a unit's tags code is an address of its extension."""
+def is_ext_address(tags_code: int) -> bool:
+    """Tell an address of an extension unit from a tags code or deliver time."""
     return tags_code <= EXT_ADDRESS_MAX
 
 
-class ConsumeQueueExt:
-    """The extension files of one queue."""
+class ExtFiles(QueueFiles):
+    """The extension files of one queue. Any thread may read."""
 
-    def __init__(self, folder: Path, cache: DescriptorCache, file_bytes: int) -> None:
-        self._folder = folder
-        self._cache = cache
-        self._file_bytes = file_bytes
+    __slots__ = ()
 
-    def tags_code(self, address: int) -> int | None:
-        """Return the tags code at ``address``, ``None`` if no unit lies there."""
-        offset = address - EXT_ADDRESS_BASE
-        start = offset - offset % self._file_bytes
-        path = self._folder / file_name(start)
-        if not path.exists():
+    def resolve(self, address: int) -> ExtUnitHead | None:
+        """Return the extension unit at ``address``, ``None`` if it leads nowhere.
+
+        Raises:
+            StoreIOError: the disk refused.
+        """
+        return self.stable(lambda: self._resolve(address - EXT_ADDRESS_BASE))
+
+    def _resolve(self, logic_offset: int) -> ExtUnitHead | None:
+        start = self.file_at(logic_offset)
+        room = 0 if start is None else start + self.access.mapped_file_size - logic_offset
+        if room < EXT_UNIT_HEAD.size:
             return None
-        try:
-            with os_errors("read a queue extension file", path):
-                descriptor = self._cache.get(str(path))
-                data = os.pread(descriptor.fd, EXT_UNIT_HEAD.size, offset - start)
-        except StoreIOError:
-            return None
-        if len(data) < EXT_UNIT_HEAD.size:
-            return None
-        head = EXT_UNIT_HEAD.unpack_from(data)
-        whole = head.size == EXT_UNIT_HEAD.size + head.bit_map_size
-        return head.tags_code if whole and head.bit_map_size >= 0 else None
+        head = EXT_UNIT_HEAD.unpack_from(self.read(logic_offset, EXT_UNIT_HEAD.size))
+        whole = EXT_UNIT_HEAD.size + head.bit_map_size
+        return head if head.bit_map_size >= 0 and head.size == whole <= room else None

@@ -1,11 +1,13 @@
-"""FileConsumeQueueStore: all queues of a store in files.
+"""FileConsumeQueueStore: all file queues of one store.
 
-Reads and writes go through an LRU of descriptors, not through maps: more queues than descriptors
-are slower, never lost.
+Owns ``consumequeue/TOPIC/QUEUEID`` (read and written) and the batch queues and extension files
+beside it (read, cut, removed). Topics are kept as topic → queue id → queue; a reader takes a
+queue object and asks it, without a lock, see ``queue_files``.
 
 Source: RocketMQ ``ConsumeQueueStore``.
 """
 
+import logging
 import os
 import shutil
 from collections.abc import Iterator
@@ -15,18 +17,22 @@ from typing import Self
 import numpy as np
 
 from cq_file.batch_queue import BatchConsumeQueue
-from cq_file.check import check_batch_queue, check_queue
-from cq_file.consume_queue import UNIT_SIZE, FileConsumeQueue
+from cq_file.check import check_queue_files
+from cq_file.consume_queue import FileConsumeQueue
 from cq_file.descriptor_cache import DescriptorCache, descriptor_limit
 from cq_file.dump import rows_of_file
-from cq_file.ext import ConsumeQueueExt, is_address
+from cq_file.ext import ExtFiles, is_ext_address
 from cq_file.file_sync import UnsyncedFiles, sync_folder
-from cq_file.layout import FILE_UNIT, FileUnit, parse_file_name, parse_queue_id
+from cq_file.layout import FILE_UNIT
+from cq_file.listing import entries, queue_folders
+from cq_file.opening import open_queues
+from cq_file.queue_files import FileAccess
 from store.errors import (
-    ConsumeQueueError,
     IllegalMessageError,
-    QueueGapError,
+    ReadOnlyStoreError,
     StoreClosedError,
+    StoreFailedError,
+    StoreIOError,
     UnsupportedFormatError,
     os_errors,
 )
@@ -38,21 +44,31 @@ from store.queue.consume_queue_store import (
     QueueStoreContext,
     QueueType,
 )
+from store.queue.time_search import BoundaryType
 from store.queue.units import (
     PACKED_PREFIX,
+    QUEUE_UNIT,
     BlockStop,
     CqUnit,
     QueueKey,
     UnitBatch,
     UnitBlock,
-    UnitRuns,
 )
 
-_MAX_NAME_BYTES = 255
+_log = logging.getLogger(__name__)
+_UNIT = FILE_UNIT.size
+_NAME_MAX = 255
+"""Bytes of the longest folder name that common file systems take."""
+_BLOCK_UNITS = 1024
+_STAT_BLOCK = 512
+_Queue = FileConsumeQueue | BatchConsumeQueue
 
 
 class FileConsumeQueueStore(ConsumeQueueStore):
-    """All file queues of one store."""
+    """All consume queues in files.
+
+    After a failed write or flush every further write raises ``StoreFailedError``.
+    """
 
     name = "file"
     lmq_needs_multi_dispatch = True
@@ -60,26 +76,31 @@ class FileConsumeQueueStore(ConsumeQueueStore):
 
     def __init__(self, context: QueueStoreContext) -> None:
         super().__init__(context)
-        self._root = context.paths.consume_queue
-        self._batch_root = context.paths.batch_consume_queue
-        self._cache = DescriptorCache(
-            descriptor_limit(context.config.queue_files_max), read_only=context.read_only
-        )
+        self._folder = str(context.paths.consume_queue)
+        self._topics: dict[str, dict[int, FileConsumeQueue]] = {}
+        self._batch_topics: dict[str, dict[int, BatchConsumeQueue]] = {}
+        self._ext: dict[tuple[str, int], ExtFiles] = {}
         self._unsynced = UnsyncedFiles()
-        self._queues: dict[tuple[str, int], FileConsumeQueue] = {}
-        self._batches: dict[tuple[str, int], BatchConsumeQueue] = {}
-        self._batch_topics: set[str] = set()
-        self._file_bytes = context.config.units_per_file * UNIT_SIZE
-        self._ext_bytes = context.config.mapped_file_size_consume_queue_ext
+        limit = descriptor_limit(context.config.queue_files_max)
+        self._cache = DescriptorCache(limit, read_only=context.read_only)
+        self._access = FileAccess(
+            context.config.units_per_file * _UNIT, self._cache, self._unsynced
+        )
+        self._loaded = False
         self._closed = False
+        self._failed = False
 
     # ---- finding and opening
 
     @classmethod
     def present(cls, paths: StorePaths) -> bool:
-        """Return whether there is any queue folder."""
-        roots = (paths.consume_queue, paths.batch_consume_queue)
-        return any(next(_queue_folders(root), None) is not None for root in roots)
+        """Return whether there is a folder of a simple or batch queue with a file in it."""
+        return any(
+            entry.is_file()
+            for folder in (paths.consume_queue, paths.batch_consume_queue)
+            for queue in queue_folders(folder)
+            for entry in entries(queue.path)
+        )
 
     @classmethod
     def dump_file(cls, path: Path) -> Iterator[dict[str, object]] | None:
@@ -87,303 +108,374 @@ class FileConsumeQueueStore(ConsumeQueueStore):
         return rows_of_file(path)
 
     def load(self) -> Self:
-        """List the queues; what a queue holds is found when it is first used."""
-        given = self.context.config.model_fields_set
-        if "mapped_file_size_consume_queue" not in given:
-            self._file_bytes = _found_size(self._root) or self._file_bytes
-        if "mapped_file_size_consume_queue_ext" not in given:
-            self._ext_bytes = _found_size(self.context.paths.consume_queue_ext) or self._ext_bytes
-        for topic, queue_id, folder in _queue_folders(self._root):
-            self._queues[topic, queue_id] = self._make_queue(folder)
-        for topic, queue_id, folder in _queue_folders(self._batch_root):
-            self._batches[topic, queue_id] = BatchConsumeQueue(Path(folder))
-            self._batch_topics.add(topic)
+        """List every queue and find the files' sizes; no file is opened."""
+        opened = open_queues(self.context, self._cache, self._unsynced)
+        self._access = opened.access
+        self._topics, self._batch_topics = opened.topics, opened.batch_topics
+        self._ext = opened.ext
+        self._loaded = True
         return self
 
-    def _make_queue(self, folder: str) -> FileConsumeQueue:
-        return FileConsumeQueue(
-            folder,
-            self._file_bytes,
-            self._cache,
-            self._unsynced,
-            trust_tail=self.context.last_exit_ok,
-            writable=not self.context.read_only,
-        )
-
     def recover(self) -> None:
-        """Look into every queue after a crash; after a clean stop each is looked into when used."""
-        if not self.context.last_exit_ok:
-            for queue in self._queues.values():
-                queue.open()
+        """Find the end of every queue; nothing is written when read-only."""
+        self._check_open()
+        context = self.context
+        max_phy_offset = context.log.max_phy_offset()
+        safe = max_phy_offset if context.last_exit_ok else self._safe_phy_offset()
+        for queue in self._simple_queues():
+            if queue.recover(
+                trusted=context.last_exit_ok,
+                safe_phy_offset=safe,
+                max_phy_offset=max_phy_offset,
+                read_only=context.read_only,
+            ):
+                _log.warning("units are missing inside the queue %s", queue.folder)
+        for batch_queue in self._batch_queues():
+            batch_queue.recover(read_only=context.read_only)
+
+    def _safe_phy_offset(self) -> int:
+        """Return the log position up to which units were on disk before a crash."""
+        checkpoint = self.context.checkpoint
+        if checkpoint.logics_phy_offset > 0:
+            return checkpoint.logics_phy_offset
+        if checkpoint.min_timestamp > 0:
+            return max(self.context.log.file_offset_by_timestamp(checkpoint.min_timestamp), 0)
+        return 0
 
     def dispatch_from_phy_offset(self) -> int:
-        """Return where the newest unit's record ends, or what the checkpoint vouches for.
+        """Return the end of the last record in any queue; after a crash what is surely on disk."""
+        self._check_open()
+        ends = [queue.end_phy for queue in self._simple_queues()]
+        ends += [queue.end_phy for queue in self._batch_queues()]
+        newest = max(ends, default=0)
+        if newest <= 0:
+            return 0  # no unit at all: whatever a checkpoint says was about queues that are gone
+        return newest if self.context.last_exit_ok else self._safe_phy_offset()
 
-        The latter after a crash: then a queue may lack pages in its middle, so the units
-        that are there prove nothing about others.
-        """
-        if not self.context.last_exit_ok:
-            checkpoint = self.context.checkpoint
-            if checkpoint.logics_phy_offset > 0:
-                return checkpoint.logics_phy_offset
-            if checkpoint.min_timestamp > 0:
-                return self.context.log.file_offset_by_timestamp(checkpoint.min_timestamp)
-            return 0
-        newest = max((batch.last_end() for batch in self._batches.values()), default=0)
-        for queue in self._queues.values():
-            last = queue.open().last
-            if last.phy_offset >= 0:
-                newest = max(newest, last.phy_offset + last.size)
-        return newest
+    # ---- writing (one thread at a time)
 
     def check_topic(self, topic: str) -> None:
-        """Refuse names that are paths, or longer than a folder's name may be."""
-        if topic in {"", ".", ".."} or "/" in topic or "\0" in topic:
-            raise IllegalMessageError(f"the topic {topic!r} is a path, not a folder's name")
-        size = len(topic.encode("utf-8", "surrogatepass"))
-        if size > _MAX_NAME_BYTES:
-            raise IllegalMessageError(f"topic of {size} bytes, a folder's name has at most 255")
-
-    # ---- writing
+        """Refuse names that are no folder names, and names that a file has taken."""
+        if not topic or topic in {".", ".."} or "/" in topic or "\0" in topic:
+            raise IllegalMessageError(f"the topic {topic!r} cannot be the name of a folder")
+        try:
+            length = len(os.fsencode(topic))
+        except UnicodeEncodeError as exc:
+            raise IllegalMessageError(f"the topic {topic!r} is not valid text") from exc
+        if length > _NAME_MAX:
+            raise IllegalMessageError(
+                f"the topic's name has {length} bytes, a folder's may have {_NAME_MAX}"
+            )
+        if topic not in self._topics and Path(self._folder, topic).is_file():
+            raise IllegalMessageError(
+                f"the topic {topic!r} has the name of a file in the queues' folder"
+            )
 
     def put_batch(self, batch: UnitBatch) -> list[QueueRestart]:
-        """Append the units of each queue with one write a file."""
-        self._alive()
-        for topic, _ in batch.queues:
-            self.check_topic(topic)
-            if topic in self._batch_topics:
-                raise UnsupportedFormatError(f"{topic!r} is a BatchCQ topic: it is not written")
-        runs = batch.runs()
-        if not len(runs):
+        """Write each run of units with one call for each file it lies in."""
+        self._check_writable()
+        if not len(batch):
             return []
-        return self._put_runs(runs)
+        self._check_queues(batch.queues)
+        try:
+            return self._put_runs(batch)
+        except StoreIOError:
+            self._failed = True
+            raise
 
-    def _put_runs(self, runs: UnitRuns) -> list[QueueRestart]:
+    def _check_queues(self, keys: list[QueueKey]) -> None:
+        topics, batch_topics = self._topics, self._batch_topics
+        for topic, _ in keys:
+            if batch_topics and topic in batch_topics:
+                raise UnsupportedFormatError(
+                    f"topic {topic!r} has batch queues, which are only read"
+                )
+            if topic not in topics:
+                self.check_topic(topic)
+
+    def _put_runs(self, batch: UnitBatch) -> list[QueueRestart]:
+        runs = batch.runs()
+        data = np.ascontiguousarray(runs.units[:, :PACKED_PREFIX]).tobytes()
+        columns = runs.units.view(_BATCH_COLUMNS)[:, 0]
+        phys = columns["phy_offset"].astype(np.int64)
+        ends = phys + columns["size"]
+        starts = np.asarray(runs.starts)
+        lasts = np.asarray(runs.ends) - 1
         restarts: list[QueueRestart] = []
-        packed = np.ascontiguousarray(runs.units[:, :PACKED_PREFIX]).data.cast("B")
-        column = np.ascontiguousarray(runs.units[:, :8]).view(">i8").ravel().astype(np.int64)
-        first_phys = column[runs.starts].tolist()
-        queues = self._queues
-        for key, offset, start, end, first_phy in zip(
-            runs.queues, runs.first_offsets, runs.starts, runs.ends, first_phys, strict=True
+        topics = self._topics
+        min_phy_offset = self.context.log.min_phy_offset()
+        for key, offset, start, end, first_phy, last_phy, end_phy in zip(
+            runs.queues,
+            runs.first_offsets,
+            runs.starts,
+            runs.ends,
+            phys[starts].tolist(),
+            phys[lasts].tolist(),
+            ends[lasts].tolist(),
+            strict=True,
         ):
-            queue = queues.get(key)
-            if queue is None:
-                folder = f"{self._root}/{key.topic}/{key.queue_id}"
-                queue = self._make_queue(folder).open()
-                queues[key.topic, key.queue_id] = queue
-            else:
-                queue.open()
-            newest = queue.last.phy_offset
-            if first_phy <= newest:  # the queue has these already
-                known = int(np.searchsorted(column[start:end], newest, side="right"))
-                start += known  # noqa: PLW2901 - the rest of the run is what is put
-                offset += known  # noqa: PLW2901
-                if start == end:
-                    continue
-            if offset != queue.end:
-                restart = self._begin_anew(key, queue, offset, int(column[start]))
-                if restart is not None:
-                    restarts.append(restart)
-            last = FileUnit._make(_unpack(packed, (end - 1) * PACKED_PREFIX))
-            queue.append(packed[start * PACKED_PREFIX : end * PACKED_PREFIX], last)
+            try:
+                queue = topics[key[0]][key[1]]
+            except KeyError:
+                queue = self._new_queue(key)
+            if offset == queue.max_offset and first_phy > queue.last_phy:
+                queue.append(data[start * _UNIT : end * _UNIT], last_phy, end_phy)
+            elif last_phy > queue.last_phy:
+                part = data[start * _UNIT : end * _UNIT]
+                dropped = queue.put(offset, part, phys[start:end], end_phy, min_phy_offset)
+                if dropped is not None:
+                    restarts.append(QueueRestart(key, dropped, first_phy))
         return restarts
 
-    def _begin_anew(
-        self, key: QueueKey, queue: FileConsumeQueue, offset: int, phy_offset: int
-    ) -> QueueRestart | None:
-        """Prepare the queue for a unit that is not at its end."""
-        if queue.last.phy_offset < 0:
-            queue.clear()
-            queue.begin_at(offset)
-            return None
-        if offset > queue.end:
-            if queue.last.phy_offset >= self.context.log.min_phy_offset():
-                raise QueueGapError(
-                    f"units are missing in queue {key.queue_id} of topic {key.topic!r}",
-                    path=Path(queue.folder), phy_offset=phy_offset,
-                    expected=f"queue offset {queue.end}", got=f"queue offset {offset}",
-                )  # fmt: skip
-            queue.clear()  # every record of its units has expired
-            queue.begin_at(offset)
-            return None
-        dropped = queue.truncate(offset)
-        if queue.last.phy_offset < 0:
-            queue.begin_at(offset)
-        return QueueRestart(key, dropped, phy_offset)
+    def _new_queue(self, key: QueueKey) -> FileConsumeQueue:
+        folder = f"{self._folder}/{key.topic}/{key.queue_id}"
+        queue = FileConsumeQueue(self._access, folder, [])
+        self._topics.setdefault(key.topic, {})[key.queue_id] = queue
+        return queue
 
     def truncate_dirty(self, phy_offset: int) -> int:
-        """Cut every queue that knows of records behind the log's end."""
-        self._alive()
-        cut = 0
-        for queue in self._queues.values():
-            queue.open()
-            if queue.last.phy_offset >= phy_offset:
-                queue.truncate(queue.first_at_or_behind(phy_offset))
-                cut += 1
-        return cut
+        """Drop units behind the log's end. Read-only: in memory alone."""
+        self._check_open()
+        read_only = self.context.read_only
+        if not read_only:
+            self._check_writable()
+        queues: list[_Queue] = [*self._simple_queues(), *self._batch_queues()]
+        try:
+            return sum(queue.truncate_dirty(phy_offset, read_only=read_only) for queue in queues)
+        except StoreIOError:
+            self._failed = True
+            raise
 
     def clean_expired(self, min_phy_offset: int) -> int:
-        """Delete leading files; the last file of a queue stays and keeps its next offset."""
-        self._alive()
-        return sum(queue.open().delete_expired(min_phy_offset) for queue in self._queues.values())
+        """Remove leading files of which no record is left; return how many."""
+        self._check_writable()
+        queues: list[_Queue] = [*self._simple_queues(), *self._batch_queues()]
+        try:
+            return sum(queue.clean_expired(min_phy_offset) for queue in queues)
+        except StoreIOError:
+            self._failed = True
+            raise
 
     def delete_topic(self, topic: str) -> None:
-        """Remove the topic's folders."""
-        self._alive()
-        self.check_topic(topic)
-        for key in [key for key in self._queues if key[0] == topic]:
-            self._queues.pop(key).open().clear()
-        for root in (self._root, self.context.paths.consume_queue_ext):
-            folder = root / topic
-            if folder.is_dir():
-                with os_errors("delete the folder of a topic", folder):
-                    shutil.rmtree(folder)
-                self._unsynced.forget_folder(str(folder))
-                sync_folder(str(root))
+        """Remove the topic's folders of queues, batch queues and extension files."""
+        self._check_writable()
+        try:
+            self.check_topic(topic)
+        except IllegalMessageError:
+            return  # no queue can have that name, and as a path it leads elsewhere
+        simple = self._topics.pop(topic, {})
+        batch = self._batch_topics.pop(topic, {})
+        ext = [key for key in self._ext if key[0] == topic]
+        removed = [*simple.values(), *batch.values(), *[self._ext.pop(key) for key in ext]]
+        paths = self.context.paths
+        try:
+            for parent in (paths.consume_queue, paths.batch_consume_queue, paths.consume_queue_ext):
+                self._remove_folder(parent / topic)
+        except StoreIOError:
+            self._failed = True
+            raise
+        for queue in removed:
+            queue.generation += 1
+            for start in queue.starts:
+                self._cache.forget(queue.path(start))
+        self.forget_queue_offsets(topic)
+
+    def _remove_folder(self, folder: Path) -> None:
+        if not folder.is_dir():
+            return
+        with os_errors("remove the folder of a topic", folder):
+            shutil.rmtree(folder)
+        self._unsynced.forget_folder(str(folder))
+        sync_folder(str(folder.parent))
 
     def flush(self) -> None:
-        """Sync every file that changed, then the folders."""
-        self._alive()
+        """Sync what changed: each file, or the whole file system where there are many."""
+        self._check_open()
+        if self.context.read_only:
+            return
+        self._check_writable()
         try:
             self._unsynced.sync(self._cache)
-        except FileNotFoundError as exc:
-            raise ConsumeQueueError(f"a queue file has vanished: {exc.filename}") from exc
+        except StoreIOError:
+            self._failed = True
+            raise
 
-    # ---- reading
+    # ---- reading (any thread)
 
     def queues(self, topic: str | None = None) -> Iterator[QueueKey]:
-        """Yield simple queues, then batch queues."""
-        self._alive()
-        for key in [*self._queues, *self._batches]:
-            if topic is None or key[0] == topic:
-                yield QueueKey(*key)
+        """Yield every queue that has a folder, simple and batch."""
+        self._check_open()
+        names = [*self._topics, *self._batch_topics] if topic is None else [topic]
+        return (
+            QueueKey(name, queue_id)
+            for name in names
+            for queue_id in [*self._topics.get(name, ()), *self._batch_topics.get(name, ())]
+        )
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """Return the end of the queue."""
-        queue = self._find(topic, queue_id)
-        if queue is not None:
-            return queue.end
-        batch = self._batches.get((topic, queue_id))
-        return batch.max_offset() if batch else 0
+        """Return the queue offset behind the last unit, of batch queues the last message."""
+        queue = self._queue(topic, queue_id)
+        return queue.max_offset if queue is not None else 0
 
     def min_offset(self, topic: str, queue_id: int) -> int:
-        """Return the first live unit; searched again when the log's minimum has moved."""
-        log_min = self.context.log.min_phy_offset()
-        queue = self._find(topic, queue_id)
-        if queue is not None:
-            return queue.min_offset(log_min)
-        batch = self._batches.get((topic, queue_id))
-        return batch.min_offset(log_min) if batch else 0
+        """Return the offset of the first unit whose record is in the log."""
+        queue = self._queue(topic, queue_id)
+        return queue.min_offset(self.context.log.min_phy_offset()) if queue is not None else 0
 
     def read_units(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> UnitBlock:
-        """Read units of 20 bytes, across files."""
-        queue = self._find(topic, queue_id)
-        if queue is not None:
-            return queue.block(queue_offset, max_count)
-        if (topic, queue_id) in self._batches:
-            raise UnsupportedFormatError("a batch queue has no units of one message: iterate it")
-        return UnitBlock(queue_offset, b"", UNIT_SIZE, BlockStop.END)
+        """Return units from the files, without a copy in between.
+
+        Raises:
+            UnsupportedFormatError: a batch queue, whose units do not lie by offset.
+        """
+        queue = self._queue(topic, queue_id)
+        if queue is None:
+            return UnitBlock(queue_offset, b"", PACKED_PREFIX, BlockStop.END)
+        if isinstance(queue, BatchConsumeQueue):
+            raise UnsupportedFormatError(f"topic {topic!r} has batch queues: iterate over them")
+        return queue.read_block(queue_offset, max_count)
 
     def unit_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Ask the log: a file unit has no time."""
-        queue = self._find(topic, queue_id)
-        if queue is None:
-            batch = self._batches.get((topic, queue_id))
-            return batch.timestamp(queue_offset) if batch else -1
-        if not queue.first <= queue_offset < queue.end:
-            return -1
-        unit = queue.unit(queue_offset)
-        return self.context.log.store_timestamp(unit.phy_offset, unit.size)
+        """Return the store time from the log, of a batch queue from its unit."""
+        queue = self._queue(topic, queue_id)
+        if isinstance(queue, BatchConsumeQueue):
+            return queue.unit_timestamp(queue_offset)
+        unit = queue.unit_at(queue_offset) if queue is not None else None
+        return self.context.log.store_timestamp(*unit) if unit is not None else -1
 
-    def iterate(self, topic: str, queue_id: int, queue_offset: int) -> Iterator[CqUnit]:
-        """Yield units, of batch queues too."""
-        batch = self._batches.get((topic, queue_id))
-        if batch is not None and (topic, queue_id) not in self._queues:
-            return batch.iterate(queue_offset)
-        return super().iterate(topic, queue_id, queue_offset)
+    def offset_by_time(
+        self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType
+    ) -> int:
+        """Search by time; batch queues answer with RocketMQ's rule for them."""
+        queue = self._queue(topic, queue_id)
+        if isinstance(queue, BatchConsumeQueue):
+            least = self.context.log.min_phy_offset()
+            return queue.offset_by_time(timestamp, boundary, least)
+        return super().offset_by_time(topic, queue_id, timestamp, boundary)
 
     def queue_type(self, topic: str) -> QueueType:
-        """Return BATCH for topics below ``batchconsumequeue``."""
+        """Return ``BATCH`` if the topic has a folder of batch queues."""
+        self._check_open()
         return QueueType.BATCH if topic in self._batch_topics else QueueType.SIMPLE
 
     def resolve_tags_code(self, topic: str, queue_id: int, tags_code: int) -> int | None:
-        """Follow an extension address."""
-        if not is_address(tags_code):
+        """Return the tags code of the extension unit at an address, other codes as they are."""
+        if not is_ext_address(tags_code):
             return tags_code
-        folder = self.context.paths.consume_queue_ext / topic / str(queue_id)
-        return ConsumeQueueExt(folder, self._cache, self._ext_bytes).tags_code(tags_code)
+        self._check_open()
+        files = self._ext.get((topic, queue_id))
+        head = files.resolve(tags_code) if files is not None else None
+        return head.tags_code if head is not None else None
+
+    def iterate(self, topic: str, queue_id: int, queue_offset: int) -> Iterator[CqUnit]:
+        """Yield units with their tags codes resolved, of batch queues with their counts."""
+        queue = self._queue(topic, queue_id)
+        if queue is None:
+            return iter(())
+        if isinstance(queue, BatchConsumeQueue):
+            return queue.iterate(queue_offset)
+        return self._iterate(queue, QueueKey(topic, queue_id), queue_offset)
+
+    def _iterate(self, queue: FileConsumeQueue, key: QueueKey, offset: int) -> Iterator[CqUnit]:
+        while True:
+            self._check_open()
+            block = queue.read_block(offset, _BLOCK_UNITS)
+            for index, (phy_offset, size, code) in enumerate(block.rows(), offset):
+                tags_code = self.resolve_tags_code(*key, code) if is_ext_address(code) else code
+                yield CqUnit(index, phy_offset, size, tags_code)
+            offset += block.count
+            if block.stop is not BlockStop.LIMIT:
+                return
 
     def total_size_bytes(self) -> int:
-        """Return allocated bytes of all files of the backend."""
+        """Return the allocated blocks of queue, batch queue and extension files."""
+        self._check_open()
         paths = self.context.paths
         total = 0
-        for root in (self._root, self._batch_root, paths.consume_queue_ext):
-            for _, _, folder in _queue_folders(root):
-                with os.scandir(folder) as entries:
-                    total += sum(entry.stat().st_blocks * 512 for entry in entries)
+        for folder in (paths.consume_queue, paths.batch_consume_queue, paths.consume_queue_ext):
+            for queue in queue_folders(folder):
+                for entry in entries(queue.path):
+                    total += _allocated_bytes(entry)
         return total
 
     def check_files(self) -> Iterator[QueueFinding]:
-        """Yield odd files of every queue."""
-        self._alive()
-        for (topic, queue_id), queue in list(self._queues.items()):
-            yield from check_queue(QueueKey(topic, queue_id), queue, self._file_bytes)
-        for (topic, queue_id), batch in list(self._batches.items()):
-            yield from check_batch_queue(QueueKey(topic, queue_id), batch)
+        """Yield odd names and sizes, gaps, what lies behind the ends, and lost addresses."""
+        self._check_open()
+        return check_queue_files(
+            self.context.paths, self._topics, self._batch_topics, self._access.mapped_file_size,
+            self.resolve_tags_code,
+        )  # fmt: skip
 
     def describe(self) -> dict[str, object]:
-        """Return the size of queue files and what the descriptors are bounded by."""
-        return {
-            "queue file size, bytes": self._file_bytes,
-            "queue files open at once": self._cache.limit,
+        """Return the size of the files and how many there are."""
+        self._check_open()
+        simple, batch = self._simple_queues(), self._batch_queues()
+        facts: dict[str, object] = {
+            "queue file size": self._access.mapped_file_size,
+            "queues": len(simple),
+            "queue files": sum(len(queue.starts) for queue in simple),
+            "descriptor limit": self._cache.limit,
         }
+        if batch:
+            facts["batch queues"] = len(batch)
+        if self._ext:
+            facts["queues with extension files"] = len(self._ext)
+        return facts
 
     def close(self) -> None:
-        """Flush, then let all descriptors go."""
+        """Flush if read-write and nothing failed, then let go of every file."""
         if self._closed:
             return
         try:
-            if not self.context.read_only:
-                self.flush()
+            if self._loaded and not self.context.read_only and not self._failed:
+                self._unsynced.sync(self._cache)
         finally:
             self._closed = True
             self._cache.close()
+            self.forget_queue_offsets()
 
-    def _find(self, topic: str, queue_id: int) -> FileConsumeQueue | None:
+    # ---- small parts
+
+    def _queue(self, topic: str, queue_id: int) -> _Queue | None:
         if self._closed:
-            raise StoreClosedError("the queue store is closed", path=self._root)
-        queue = self._queues.get((topic, queue_id))
-        return None if queue is None else queue.open()
+            raise StoreClosedError("the queue store is closed")
+        queues = self._topics.get(topic)
+        if queues is not None and queue_id in queues:
+            return queues.get(queue_id)
+        if self._batch_topics:
+            return self._batch_topics.get(topic, {}).get(queue_id)
+        return None
 
-    def _alive(self) -> None:
+    def _simple_queues(self) -> list[FileConsumeQueue]:
+        return [queue for queues in [*self._topics.values()] for queue in [*queues.values()]]
+
+    def _batch_queues(self) -> list[BatchConsumeQueue]:
+        return [queue for queues in [*self._batch_topics.values()] for queue in [*queues.values()]]
+
+    def _check_open(self) -> None:
         if self._closed:
-            raise StoreClosedError("the queue store is closed", path=self._root)
+            raise StoreClosedError("the queue store is closed")
+
+    def _check_writable(self) -> None:
+        self._check_open()
+        if self.context.read_only:
+            raise ReadOnlyStoreError("the queues were opened read-only")
+        if self._failed:
+            raise StoreFailedError("an earlier write of the queues failed: open the store again")
 
 
-_unpack = FILE_UNIT.struct.unpack_from
+_BATCH_COLUMNS = np.dtype(
+    {
+        "names": ["phy_offset", "size"],
+        "formats": [">i8", ">i4"],
+        "offsets": [QUEUE_UNIT.offset("phy_offset"), QUEUE_UNIT.offset("size")],
+        "itemsize": QUEUE_UNIT.size,
+    }
+)
 
 
-def _queue_folders(root: Path) -> Iterator[tuple[str, int, str]]:
-    """Yield topic, queue id and folder of every queue below ``root``, and nothing else there."""
-    if not root.is_dir():
-        return
-    with os_errors("list the queues", root), os.scandir(root) as topics:
-        for topic in topics:
-            if not topic.is_dir():
-                continue
-            with os.scandir(topic.path) as queues:
-                for queue in queues:
-                    queue_id = parse_queue_id(queue.name)
-                    if queue_id is not None and queue.is_dir():
-                        yield topic.name, queue_id, queue.path
-
-
-def _found_size(root: Path) -> int | None:
-    """Return the size of the first file found below ``root``."""
-    for _, _, folder in _queue_folders(root):
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if parse_file_name(entry.name) is not None and (size := entry.stat().st_size):
-                    return size
-    return None
+def _allocated_bytes(entry: "os.DirEntry[str]") -> int:
+    try:
+        return entry.stat().st_blocks * _STAT_BLOCK if entry.is_file() else 0
+    except FileNotFoundError:
+        return 0  # removed between the listing and here

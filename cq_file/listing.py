@@ -1,0 +1,157 @@
+"""What lies in a folder of queues (``FOLDER/TOPIC/QUEUEID/N``), by names and lengths alone.
+
+Names that are no queue ids or no file offsets are passed over here; ``check`` reports them.
+
+Source: RocketMQ ``AbstractConsumeQueueStore.loadConsumeQueues``, ``MappedFileQueue.load``.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from cq_file.layout import parse_file_name, parse_queue_id
+from store.errors import CorruptionError, os_errors
+
+
+class QueueFolder(NamedTuple):
+    """The folder of one queue."""
+
+    topic: str
+    queue_id: int
+    path: str
+
+
+class SizeCount(NamedTuple):
+    """How many files have one length, and one of them."""
+
+    files: int
+    example: str
+
+
+@dataclass(slots=True)
+class Listing:
+    """Every queue below one folder."""
+
+    queues: dict[QueueFolder, list[int]] = field(default_factory=dict)
+    """Starts of the queue's files, rising."""
+    topics: set[str] = field(default_factory=set)
+    """Topics that have a folder, also those without a queue."""
+    sizes: dict[int, SizeCount] = field(default_factory=dict)
+    """File length → the files that have it."""
+    empty_last: list[str] = field(default_factory=list)
+    """Last files of queues that were made but never sized."""
+
+
+def queue_folders(folder: Path) -> Iterator[QueueFolder]:
+    """Yield the folders of queues below ``folder``, none if it does not exist.
+
+    Raises:
+        StoreIOError: a folder cannot be listed.
+    """
+    for topic in sub_folders(str(folder)):
+        for queue in sub_folders(topic.path):
+            queue_id = parse_queue_id(queue.name)
+            if queue_id is not None:
+                yield QueueFolder(topic.name, queue_id, queue.path)
+
+
+def sub_folders(folder: str) -> list["os.DirEntry[str]"]:
+    """Return the folders in ``folder``, by name."""
+    return [entry for entry in entries(folder) if entry.is_dir()]
+
+
+def entries(folder: str) -> list["os.DirEntry[str]"]:
+    """Return what is in ``folder``, by name; nothing if it does not exist.
+
+    Raises:
+        StoreIOError: it cannot be listed.
+    """
+    with os_errors("list a queue folder", Path(folder)):
+        try:
+            with os.scandir(folder) as found:
+                return sorted(found, key=lambda entry: entry.name)
+        except FileNotFoundError:
+            return []
+
+
+def list_queues(folder: Path) -> Listing:
+    """List every queue and file below ``folder``.
+
+    Raises:
+        CorruptionError: a file without a byte is not the last one of its queue.
+        StoreIOError: a folder cannot be listed.
+    """
+    listing = Listing(topics={entry.name for entry in sub_folders(str(folder))})
+    for queue in queue_folders(folder):
+        listing.queues[queue] = _list_files(queue, listing)
+    return listing
+
+
+def _list_files(queue: QueueFolder, listing: Listing) -> list[int]:
+    starts: list[int] = []
+    empty: str | None = None
+    for entry in entries(queue.path):
+        start = parse_file_name(entry.name)
+        if start is None or not entry.is_file():
+            continue
+        if empty is not None:
+            raise CorruptionError(
+                "a queue file that is not the last one has no byte", path=Path(empty)
+            )
+        with os_errors("look at a queue file", Path(entry.path)):
+            size = entry.stat().st_size
+        if size == 0:
+            empty = entry.path
+            continue
+        starts.append(start)
+        known = listing.sizes.get(size)
+        listing.sizes[size] = SizeCount(
+            known.files + 1 if known else 1, known.example if known else entry.path
+        )
+    if empty is not None:
+        listing.empty_last.append(empty)
+    return starts
+
+
+def one_file_size(listing: Listing, configured: int, unit: int, *, explicit: bool) -> int:
+    """Return the size that all files of ``listing`` have, ``configured`` without files.
+
+    Args:
+        listing: the files.
+        configured: what the settings say, bytes.
+        unit: bytes of a unit, of which every file holds a whole number; 1 for any size.
+        explicit: the setting was given and has to fit the files.
+
+    Raises:
+        CorruptionError: a file differs from what was given or, without, from most of the others;
+            or a file's name does not fit its size.
+    """
+    sizes = listing.sizes
+    if not sizes:
+        return configured
+    expected = configured if explicit else max(sizes, key=lambda size: sizes[size].files)
+    for size, files in sizes.items():
+        if size != expected:
+            raise CorruptionError(
+                "a queue file has the wrong size", path=Path(files.example), expected=expected,
+                got=size,
+            )  # fmt: skip
+    if expected % unit:
+        raise CorruptionError(
+            "queue files do not hold whole units",
+            path=Path(sizes[expected].example),
+            expected=f"a multiple of {unit} bytes",
+            got=expected,
+        )
+    for queue, starts in listing.queues.items():
+        for start in starts:
+            if start % expected:
+                raise CorruptionError(
+                    "a queue file has an impossible name",
+                    path=Path(queue.path, f"{start:020d}"),
+                    expected=f"a multiple of {expected}",
+                    got=start,
+                )
+    return expected

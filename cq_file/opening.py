@@ -1,0 +1,88 @@
+"""Which queues a store has, and how large their files are; opens no file.
+
+Source: RocketMQ ``ConsumeQueueStore.load``.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from cq_file.batch_queue import BatchConsumeQueue
+from cq_file.consume_queue import FileConsumeQueue
+from cq_file.descriptor_cache import DescriptorCache
+from cq_file.ext import ExtFiles
+from cq_file.file_sync import UnsyncedFiles
+from cq_file.layout import BATCH_UNIT, FILE_UNIT
+from cq_file.listing import Listing, list_queues, one_file_size
+from cq_file.queue_files import FileAccess
+from store.config import StoreConfig
+from store.errors import os_errors
+from store.queue.consume_queue_store import QueueStoreContext
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedQueues:
+    """Every queue of a store, by topic and queue id."""
+
+    access: FileAccess
+    """What simple queues share, those yet to be made too."""
+    topics: dict[str, dict[int, FileConsumeQueue]]
+    batch_topics: dict[str, dict[int, BatchConsumeQueue]]
+    ext: dict[tuple[str, int], ExtFiles]
+
+
+def open_queues(
+    context: QueueStoreContext, cache: DescriptorCache, unsynced: UnsyncedFiles
+) -> OpenedQueues:
+    """List the queues. Read-write: make their folder, remove files that were never sized.
+
+    Raises:
+        CorruptionError: a file is of the wrong size or has an impossible name.
+        StoreIOError: a folder cannot be listed or made.
+    """
+    paths, config = context.paths, context.config
+    given = config.model_fields_set
+    simple, batch = list_queues(paths.consume_queue), list_queues(paths.batch_consume_queue)
+    ext = list_queues(paths.consume_queue_ext)
+
+    def access(listing: Listing, configured: int, unit: int, setting: str) -> FileAccess:
+        size = one_file_size(listing, configured, unit, explicit=setting in given)
+        return FileAccess(size, cache, unsynced)
+
+    unit = FILE_UNIT.size
+    simple_access = access(
+        simple, config.units_per_file * unit, unit, "mapped_file_size_consume_queue"
+    )
+    batch_access = access(
+        batch,
+        _whole_batch_units(config),
+        BATCH_UNIT.size,
+        "mapper_file_size_batch_consume_queue",
+    )
+    ext_size = config.mapped_file_size_consume_queue_ext
+    ext_access = access(ext, ext_size, 1, "mapped_file_size_consume_queue_ext")
+    if not context.read_only:
+        _tidy(paths.consume_queue, [*simple.empty_last, *batch.empty_last], unsynced)
+    opened = OpenedQueues(simple_access, {}, {topic: {} for topic in batch.topics}, {})
+    for (topic, queue_id, path), starts in simple.queues.items():
+        queue = FileConsumeQueue(simple_access, path, starts)
+        opened.topics.setdefault(topic, {})[queue_id] = queue
+    for (topic, queue_id, path), starts in batch.queues.items():
+        opened.batch_topics[topic][queue_id] = BatchConsumeQueue(batch_access, path, starts)
+    for (topic, queue_id, path), starts in ext.queues.items():
+        opened.ext[topic, queue_id] = ExtFiles(ext_access, path, starts)
+    return opened
+
+
+def _tidy(folder: Path, empty_files: list[str], unsynced: UnsyncedFiles) -> None:
+    if not folder.is_dir():
+        with os_errors("make the folder of the queues", folder):
+            folder.mkdir(parents=True)
+        unsynced.folders.add(str(folder.parent))
+    for path in empty_files:
+        with os_errors("remove an empty queue file", Path(path)):
+            Path(path).unlink()
+
+
+def _whole_batch_units(config: StoreConfig) -> int:
+    units = -(-config.mapper_file_size_batch_consume_queue // BATCH_UNIT.size)
+    return units * BATCH_UNIT.size

@@ -1,0 +1,246 @@
+"""QueueFiles: files of one size in a row under one logic offset, the disk side of one queue.
+
+Bytes are moved by ``pread`` and ``pwrite`` on descriptors of a shared cache, never through maps.
+One thread writes; any thread reads. Invariant: whoever changes or removes bytes that a reader may
+have been promised raises ``generation`` *before* it touches them, so that a reader that finds the
+same generation after its read as before has read what it was promised.
+"""
+
+import errno
+import os
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from cq_file.descriptor_cache import DescriptorCache
+from cq_file.file_sync import UnsyncedFiles
+from cq_file.layout import file_name
+from store.errors import TruncatedRecordError, os_errors
+
+T = TypeVar("T")
+_CHUNK = 1 << 16
+_PAGE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class FileAccess:
+    """What all queues of one kind share."""
+
+    mapped_file_size: int
+    """Bytes of each file, a whole number of units."""
+    cache: DescriptorCache
+    unsynced: UnsyncedFiles
+
+
+class QueueFiles:
+    """The files of one queue in ``folder``, by rising start.
+
+    ``starts`` are the files' logic offsets; the list is replaced, never changed, so a reader may
+    keep one. Neighbours may have a gap where a file was lost.
+    """
+
+    __slots__ = ("access", "folder", "generation", "starts")
+
+    def __init__(self, access: FileAccess, folder: str, starts: list[int]) -> None:
+        self.access = access
+        self.folder = folder
+        self.starts = starts
+        self.generation = 0
+
+    @property
+    def end(self) -> int:
+        """Return the logic offset behind the last file; 0 without files."""
+        return self.starts[-1] + self.access.mapped_file_size if self.starts else 0
+
+    def path(self, start: int) -> str:
+        """Return the path of the file that starts at ``start``."""
+        return f"{self.folder}/{file_name(start)}"
+
+    def file_at(self, logic_offset: int) -> int | None:
+        """Return the start of the file that holds ``logic_offset``, ``None`` without one."""
+        starts = self.starts
+        index = bisect_right(starts, logic_offset) - 1
+        if index < 0 or logic_offset >= starts[index] + self.access.mapped_file_size:
+            return None
+        return starts[index]
+
+    # ---- reading (any thread)
+
+    def read(self, logic_offset: int, length: int) -> bytes:
+        """Return ``length`` bytes, fewer where the next file is missing.
+
+        Raises:
+            FileNotFoundError: a file has gone meanwhile; see ``stable``.
+            TruncatedRecordError: a file is shorter than it has to be.
+            StoreIOError: the disk refused.
+        """
+        size = self.access.mapped_file_size
+        start = self.file_at(logic_offset)
+        if start is None:
+            return b""
+        position = logic_offset - start
+        if position + length <= size:  # the usual case: one file
+            return self._read_file(start, position, length)
+        parts = []
+        while length > 0 and start is not None:
+            count = min(length, size - position)
+            parts.append(self._read_file(start, position, count))
+            logic_offset += count
+            length -= count
+            start, position = self.file_at(logic_offset), 0
+        return b"".join(parts)
+
+    def _read_file(self, start: int, position: int, length: int) -> bytes:
+        path = self.path(start)
+        # The object is kept in a local while its number is in use, see descriptor_cache.
+        descriptor = self.access.cache.get(path)
+        try:
+            data = os.pread(descriptor.fd, length, position)
+        except OSError:
+            with os_errors("read a queue file", Path(path)):
+                raise
+        if len(data) != length:
+            raise TruncatedRecordError(
+                "the queue file ends too early",
+                path=Path(path),
+                position=position,
+                expected=length,
+                got=len(data),
+            )
+        return data
+
+    def stable(self, read: Callable[[], T]) -> T:
+        """Return what ``read`` returns, called again while the writer cut or dropped files.
+
+        Raises:
+            StoreIOError: a file is missing although nobody here removed it.
+        """
+        while True:
+            generation = self.generation
+            try:
+                result = read()
+            except FileNotFoundError:
+                if generation == self.generation:
+                    with os_errors("read a queue", Path(self.folder)):
+                        raise
+                continue
+            if generation == self.generation:
+                return result
+
+    def data_behind(self, logic_offset: int) -> Iterator[tuple[int, bytes]]:
+        """Yield ``(logic offset, bytes)`` of each chunk from there on that is not all zero."""
+        size = self.access.mapped_file_size
+        for start in self.starts:
+            position = max(logic_offset - start, 0)
+            path = self.path(start)
+            while position < size:
+                position = self._next_data(path, position)
+                chunk = _PAGE - position % _PAGE if position % _PAGE else _CHUNK
+                count = min(chunk, size - position)
+                if count <= 0:
+                    break
+                data = self._read_file(start, position, count)
+                if data.count(0) != count:
+                    yield start + position, data
+                position += count
+
+    def _next_data(self, path: str, position: int) -> int:
+        """Skip what the file system knows to be a hole; the result is a multiple of a page."""
+        if position % _PAGE:
+            return position  # inside a page that holds data; only whole pages can be holes
+        descriptor = self.access.cache.get(path)
+        try:
+            return max(position, os.lseek(descriptor.fd, position, os.SEEK_DATA))
+        except OSError as exc:
+            if exc.errno == errno.ENXIO:
+                return self.access.mapped_file_size
+            if exc.errno == errno.EINVAL:
+                return position  # the file system knows nothing of holes
+            with os_errors("read a queue file", Path(path)):
+                raise
+
+    # ---- writing (one thread)
+
+    def write(self, logic_offset: int, data: bytes) -> None:
+        """Write ``data``, which may cross files; files behind the last one are made.
+
+        Raises:
+            DiskFullError: no space is left; part of ``data`` may have been written.
+            StoreIOError: the disk refused.
+        """
+        size = self.access.mapped_file_size
+        done = 0
+        while done < len(data):
+            start = logic_offset - logic_offset % size
+            if self.file_at(logic_offset) is None:
+                self._create(start)
+            part = data[done : done + size - (logic_offset - start)]
+            self.write_file(self.path(start), logic_offset - start, part)
+            done += len(part)
+            logic_offset += len(part)
+
+    def write_file(self, path: str, position: int, data: bytes) -> None:
+        """Write ``data`` into one file that exists."""
+        access = self.access
+        access.unsynced.files.add(path)  # before the bytes change, so that no change is missed
+        written = 0
+        try:
+            descriptor = access.cache.get(path)
+            while written < len(data):
+                written += os.pwrite(descriptor.fd, data[written:], position + written)
+        except OSError:
+            with os_errors("write a queue file", Path(path)):
+                raise
+
+    def _create(self, start: int) -> None:
+        path, access = self.path(start), self.access
+        access.unsynced.files.add(path)
+        try:
+            access.cache.create(path, access.mapped_file_size)
+        except FileNotFoundError:
+            self._make_folders()
+            access.cache.create(path, access.mapped_file_size)
+        access.unsynced.folders.add(self.folder)
+        self.starts = sorted([*self.starts, start])
+
+    def _make_folders(self) -> None:
+        missing = []
+        folder = self.folder
+        while not os.path.isdir(folder):  # noqa: PTH112 - paths stay text, there are many of them
+            missing.append(folder)
+            folder = folder.rpartition("/")[0]
+        for folder in reversed(missing):
+            with os_errors("make a queue folder", Path(folder)):
+                Path(folder).mkdir()
+            self.access.unsynced.folders.add(folder.rpartition("/")[0])
+
+    def cut(self, logic_offset: int) -> None:
+        """Leave nothing but zeros from ``logic_offset`` on; callers raise ``generation`` first.
+
+        Files behind it go, from the back, so that an interrupted cut leaves no gap. A first file
+        that starts there stays (in zeros) unless its start is 0: it tells the queue's next offset.
+        """
+        keep = max(bisect_left(self.starts, logic_offset), 1) if logic_offset > 0 else 0
+        for start in reversed(self.starts[keep:]):
+            self.starts = self.starts[:-1]
+            self._remove_file(start)
+        for offset, data in self.data_behind(logic_offset):
+            held_by = self.file_at(offset)
+            if held_by is not None:
+                self.write_file(self.path(held_by), offset - held_by, bytes(len(data)))
+
+    def remove_leading(self, count: int) -> None:
+        """Remove the first ``count`` files; callers raise ``generation`` first."""
+        for start in self.starts[:count]:
+            self.starts = self.starts[1:]
+            self._remove_file(start)
+
+    def _remove_file(self, start: int) -> None:
+        path, access = self.path(start), self.access
+        with os_errors("remove a queue file", Path(path)):
+            Path(path).unlink(missing_ok=True)
+        access.cache.forget(path)
+        access.unsynced.forget(path)
+        access.unsynced.folders.add(self.folder)

@@ -1,0 +1,207 @@
+"""Where a queue really ends, found from its files alone.
+
+A queue's files are zero behind the end, save after a crash: then the newest pages may be missing,
+and anything may lie where something was cut without being zeroed. After a clean stop the end is
+found by bisection and its neighbours are checked; after a crash the last files are scanned. Units
+that were surely on disk (``safe_phy_offset``) are kept even behind a hole: no replay brings them
+back, and the hole shows when it is read.
+
+Source: RocketMQ ``ConsumeQueue.recover``, which stops at the first hole.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cq_file.layout import FILE_UNIT, FILE_UNITS, PRE_BLANK_UNIT, FileUnit, is_unit
+from cq_file.queue_files import QueueFiles
+
+_UNIT = FILE_UNIT.size
+_SCAN_UNITS = 3276
+"""Units read at once, just under 64 KiB."""
+_NEIGHBOURS = 200
+"""Units before the end whose order is checked after a clean stop."""
+SCANNED_FILES = 3
+"""Files from the last one back that a crash may have left incomplete."""
+NO_PHY = -1
+"""Stands for the phy offset of a pre-blank and of no unit at all: below every record's."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueEnd:
+    """What recovery found out about one queue."""
+
+    first_offset: int
+    """Queue offset of the first unit; the end's where there is none."""
+    max_offset: int
+    last_phy: int
+    """Phy offset of the last unit's record, ``NO_PHY`` without units."""
+    end_phy: int
+    """End of that record."""
+    dirty: bool
+    """Something other than zeros lies behind the end."""
+    has_hole: bool
+    """Rows between the units are none: lost, or never written."""
+
+
+def find_end(
+    files: QueueFiles, *, trusted: bool, safe_phy_offset: int, max_phy_offset: int
+) -> QueueEnd:
+    """Return where the queue in ``files`` ends. Changes nothing.
+
+    Args:
+        files: the queue's files.
+        trusted: the store was stopped cleanly.
+        safe_phy_offset: units of records below it were on disk, later ones are dispatched again.
+        max_phy_offset: the end of the log, which no unit can reach beyond.
+
+    Raises:
+        FileNotFoundError: a file has gone since it was listed.
+        StoreIOError: the disk refused.
+    """
+    end = _bisect_end(files) if trusted else None
+    if end is None:
+        end = _scan_end(files)
+    strict = end
+    dirty = _is_dirty(files, end)
+    if dirty:
+        last_phy = _last_phy(files, end)
+        end = _extend(files, end, last_phy, min(safe_phy_offset, max_phy_offset))
+        dirty = _is_dirty(files, end)
+    first = find_first(files, end)
+    last = _unit(files, end - 1) if end > first else None
+    return QueueEnd(
+        first_offset=first,
+        max_offset=end,
+        last_phy=last.phy_offset if last else NO_PHY,
+        end_phy=last.phy_offset + last.size if last else NO_PHY,
+        dirty=dirty,
+        has_hole=end > strict,
+    )
+
+
+def find_first(files: QueueFiles, end: int) -> int:
+    """Return the offset of the first unit that is no pre-blank, ``end`` without one."""
+    if not files.starts:
+        return end
+    low = files.starts[0] // _UNIT
+    high = min(end, (files.starts[0] + files.access.mapped_file_size) // _UNIT)
+    if low >= high or _unit(files, low) != PRE_BLANK_UNIT:
+        return low
+    while low < high:  # invariant: below low all are blank, from high on none is
+        middle = (low + high) // 2
+        if _unit(files, middle) == PRE_BLANK_UNIT:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def ordered_phys(units: NDArray[np.void]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return phy offsets (``NO_PHY`` for a pre-blank), and which rows may be units or blanks."""
+    phy = units["phy_offset"].astype(np.int64)
+    size = units["size"].astype(np.int64)
+    valid = is_unit(phy, size)
+    blank = (phy == 0) & (size == PRE_BLANK_UNIT.size) & (units["tags_code"] == 0)
+    phy[blank] = NO_PHY
+    return phy, valid
+
+
+def read_rows(files: QueueFiles, queue_offset: int, count: int) -> NDArray[np.void]:
+    """Return the rows from ``queue_offset`` on, fewer than ``count`` before a missing file."""
+    return np.frombuffer(files.read(queue_offset * _UNIT, count * _UNIT), FILE_UNITS)
+
+
+def first_break(units: NDArray[np.void], previous: int) -> tuple[int, int]:
+    """Find the first row that does not continue a queue whose last phy offset is ``previous``.
+
+    Returns:
+        Its index (the number of rows if all continue it) and the phy offset of the row before.
+    """
+    phy, valid = ordered_phys(units)
+    before = np.concatenate(([previous], phy[:-1]))
+    good = valid & ((phy > before) | ((phy == NO_PHY) & (before == NO_PHY)))
+    count = len(units) if good.all() else int(np.argmin(good))
+    return count, int(phy[count - 1]) if count else previous
+
+
+def _unit(files: QueueFiles, queue_offset: int) -> FileUnit:
+    data = files.read(queue_offset * _UNIT, _UNIT)
+    return FILE_UNIT.unpack_from(data) if len(data) == _UNIT else FileUnit(0, 0, 0)
+
+
+def _continues(unit: FileUnit, phy: int) -> tuple[bool, int]:
+    if unit == PRE_BLANK_UNIT:
+        return phy == NO_PHY, NO_PHY
+    return unit.phy_offset > phy and unit.size > 0, unit.phy_offset
+
+
+def _bisect_end(files: QueueFiles) -> int | None:
+    """Find the end by bisection; ``None`` if the units before it are out of order."""
+    for start in reversed(files.starts):
+        low, high = start // _UNIT, (start + files.access.mapped_file_size) // _UNIT
+        begins, low_phy = _continues(_unit(files, low), NO_PHY)
+        if not begins:
+            continue  # a file made ahead of its first unit
+        while high - low > 1:
+            middle = (low + high) // 2
+            good, phy = _continues(_unit(files, middle), low_phy)
+            if good:
+                low, low_phy = middle, phy
+            else:
+                high = middle
+        window = max(start // _UNIT, high - _NEIGHBOURS)
+        count, _ = first_break(read_rows(files, window, high - window), NO_PHY)
+        return high if window + count == high else None
+    return files.starts[0] // _UNIT if files.starts else 0
+
+
+def _scan_end(files: QueueFiles) -> int:
+    """Find the first row of the last files that continues nothing."""
+    starts = files.starts
+    for index in range(max(len(starts) - SCANNED_FILES, 0), -1, -1):
+        if not starts:
+            break
+        end = _scan_from(files, starts[index] // _UNIT)
+        if end > starts[index] // _UNIT or index == 0:
+            return end
+    return 0
+
+
+def _scan_from(files: QueueFiles, queue_offset: int) -> int:
+    previous = NO_PHY
+    while True:
+        units = read_rows(files, queue_offset, _SCAN_UNITS)
+        count, previous = first_break(units, previous)
+        queue_offset += count
+        if count < _SCAN_UNITS:
+            return queue_offset
+
+
+def _is_dirty(files: QueueFiles, end: int) -> bool:
+    return next(files.data_behind(end * _UNIT), None) is not None
+
+
+def _last_phy(files: QueueFiles, end: int) -> int:
+    if not files.starts or end <= files.starts[0] // _UNIT:
+        return NO_PHY
+    unit = _unit(files, end - 1)
+    return NO_PHY if unit == PRE_BLANK_UNIT else unit.phy_offset
+
+
+def _extend(files: QueueFiles, end: int, last_phy: int, limit: int) -> int:
+    """Return the end behind the last unit from ``end`` on that is in order and below ``limit``."""
+    for start in files.starts:
+        offset = max(end, start // _UNIT)
+        file_end = (start + files.access.mapped_file_size) // _UNIT
+        while offset < file_end:
+            units = read_rows(files, offset, min(_SCAN_UNITS, file_end - offset))
+            phy, valid = ordered_phys(units)
+            phy[~valid | (phy >= limit)] = NO_PHY
+            highest = np.maximum.accumulate(np.concatenate(([last_phy], phy)))
+            alive = np.flatnonzero(phy > highest[:-1])
+            if len(alive):
+                end, last_phy = offset + int(alive[-1]) + 1, int(highest[-1])
+            offset += len(units)
+    return end
