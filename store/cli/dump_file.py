@@ -51,8 +51,8 @@ def _index_rows(path: Path, config: StoreConfig) -> Iterator[Row]:
         config.max_index_num if "max_index_num" in given else None,
     )
     try:
-        for number, entry in enumerate(file.entries(), 1):
-            yield {"entry": number, **entry._asdict()}
+        for row in file.rows():
+            yield dict(row._asdict())
     finally:
         file.close()
 

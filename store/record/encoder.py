@@ -14,12 +14,13 @@ from typing import NamedTuple
 
 from store.config import StoreConfig
 from store.errors import IllegalMessageError, PropertiesTooLongError
-from store.record.message import TRANSACTION_MASK, Message, MessageProperty, SysFlag
+from store.record.message import Message, MessageProperty, SysFlag
 from store.record.properties import (
     CRC_PROPERTY_SIZE,
+    DispatchProperties,
     crc_property,
+    dispatch_properties_of,
     encode_properties,
-    tags_code_of,
 )
 from store.record.record_layout import (
     CRC_MASK,
@@ -59,7 +60,8 @@ class EncodedRecord(NamedTuple):
     queue_id: int
     tags_code: int
     sys_flag: int
-    properties: dict[str, str]
+    dispatch: DispatchProperties | None
+    """What dispatch needs beyond the tags code; ``None`` for a record with nothing of it."""
 
 
 _new = tuple.__new__
@@ -79,7 +81,7 @@ class MessageEncoder:
         self._append_crc = config.enabled_append_prop_crc
         self._check_topic = check_topic
         self._topics: dict[str, tuple[int, bytes]] = {}  # topic → magic, length and name
-        self._tags: dict[str | None, int] = {None: 0}
+        self._properties: dict[tuple[str, str], _Encoded] = {}
 
     def encode(self, message: Message) -> EncodedRecord:
         """Return ``message`` encoded, checked as RocketMQ checks it, in its order.
@@ -90,7 +92,12 @@ class MessageEncoder:
         """
         magic, topic = self._topics.get(message.topic) or self._learn_topic(message.topic)
         properties = message.properties
-        encoded = self._encode_properties(properties)
+        if len(properties) == 1:  # a tag alone, most often; producers repeat themselves
+            (pair,) = properties.items()
+            found = self._properties.get(pair)
+            encoded, tags_code, dispatch = found or self._learn_pair(pair)
+        else:
+            encoded, tags_code, dispatch = self._encode_properties(properties)
         body = message.body
         if len(body) > self._max_body:
             raise IllegalMessageError(f"body of {len(body)} bytes, at most {self._max_body}")
@@ -127,15 +134,15 @@ class MessageEncoder:
                     ),
                     message.topic,
                     message.queue_id,
-                    self._tags_code(properties.get("TAGS")),
+                    tags_code,
                     sys_flag,
-                    properties,
+                    dispatch,
                 ),
             )
         except error as exc:
             raise IllegalMessageError(f"a number does not fit its field: {exc}") from exc
 
-    def _encode_properties(self, properties: dict[str, str]) -> bytes:
+    def _encode_properties(self, properties: dict[str, str]) -> "_Encoded":
         if self._append_crc and MessageProperty.CRC32 in properties:
             properties = {k: v for k, v in properties.items() if k != MessageProperty.CRC32}
         encoded = encode_properties(properties)
@@ -145,7 +152,14 @@ class MessageEncoder:
             raise PropertiesTooLongError(
                 f"properties of {len(encoded)} bytes, at most {MAX_PROPERTIES}"
             )
-        return encoded
+        dispatch = dispatch_properties_of(properties)
+        return encoded, dispatch.tags_code, dispatch if any(dispatch[1:]) else None
+
+    def _learn_pair(self, pair: tuple[str, str]) -> "_Encoded":
+        if len(self._properties) >= _REMEMBERED:
+            self._properties.clear()
+        self._properties[pair] = known = self._encode_properties(dict([pair]))
+        return known
 
     def _learn_topic(self, topic: str) -> tuple[int, bytes]:
         self._check_topic(topic)
@@ -167,18 +181,12 @@ class MessageEncoder:
         self._topics[topic] = learnt
         return learnt
 
-    def _tags_code(self, tags: str | None) -> int:
-        code = self._tags.get(tags)
-        if code is None:
-            if len(self._tags) >= _REMEMBERED:
-                self._tags = {None: 0}
-            code = self._tags[tags] = tags_code_of(tags)
-        return code
 
-
-_REMEMBERED = 100_000
+_Encoded = tuple[bytes, int, DispatchProperties | None]
+_REMEMBERED = 10_000
 _TAIL_PACK = TAIL.struct.pack
 _TWO_V4 = 16
+_UNQUEUED_BIT = 0x4  # of the transaction bits, the one that COMMIT lacks
 _V6_BITS = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 
 
@@ -194,7 +202,7 @@ def _host_bits(sys_flag: int, born_size: int, stored_size: int) -> int:
 
 def is_queued(sys_flag: int) -> bool:
     """Return whether a record takes part in its queue: not PREPARED, not ROLLBACK."""
-    return sys_flag & TRANSACTION_MASK in {0, int(SysFlag.TRANSACTION_COMMIT)}
+    return not sys_flag & _UNQUEUED_BIT
 
 
 def assemble(record: EncodedRecord, queue_offset: int, phy_offset: int, timestamp: int) -> bytes:

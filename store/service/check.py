@@ -88,7 +88,7 @@ class StoreCheck:
             )
         if self._store.index is not None:
             for odd in self._store.index.check(self._log.max_phy_offset()):
-                yield Finding(str(odd.problem), path=str(odd.path), phy_offset=odd.phy_offset)
+                yield Finding(odd.problem, path=odd.path, position=odd.position)
 
     # ---- the log
 

@@ -28,17 +28,15 @@ from store.record.message import (
     TRANSACTION_MASK,
     SysFlag,
 )
-from store.record.properties import (
-    DispatchProperties,
-    dispatch_properties,
-    dispatch_properties_of,
-)
+from store.record.properties import DispatchProperties, dispatch_properties
 from store.record.scan import ScannedRecord
 from store.service.delay import DelayLevels
 
 REPLAY_UNITS = 1 << 18
 """Units that a replay collects before it hands them on: large, so that queues get runs."""
-_NO_QUEUE_PROPERTIES = frozenset({"TAGS", "WAIT"})
+_SLICE_PER_QUEUE = 8
+"""Units a queue that a batch waits for before it goes to the queues: one write for several."""
+_MAX_SLICE = 1 << 16
 
 
 class IndexKeys(NamedTuple):
@@ -76,6 +74,9 @@ class Dispatcher:
             and "enable_multi_dispatch" in config.model_fields_set
         )
         self.pending = UnitBatch()
+        self._slice = config.dispatch_slice
+        self.full_at = config.dispatch_slice
+        """Waiting units at which the writer should ``drain``."""
         self._pending_keys: list[IndexKeys] = []
         self._pending_last: Appended | None = None
         self.last_dispatched: Appended | None = None
@@ -89,14 +90,14 @@ class Dispatcher:
         """Take over one appended record; the caller holds the append lock."""
         phy_offset, size, timestamp = appended
         pending = self.pending
-        if record.properties.keys() <= _NO_QUEUE_PROPERTIES and record.topic != SCHEDULE_TOPIC:
+        properties = record.dispatch
+        if properties is None:
             if is_queued(record.sys_flag):
                 pending.add(
                     (record.topic, record.queue_id), queue_offset,
                     phy_offset, size, record.tags_code, timestamp,
                 )  # fmt: skip
         else:
-            properties = dispatch_properties_of(record.properties)
             self._add(
                 pending, record.topic, record.queue_id, queue_offset,
                 phy_offset, size, timestamp, record.sys_flag, properties,
@@ -131,6 +132,8 @@ class Dispatcher:
                     self.before_store()
                 self._store(batch, keys)
                 self.last_dispatched = last
+                wanted = _SLICE_PER_QUEUE * len(batch.queues)
+                self.full_at = max(self._slice, min(wanted, _MAX_SLICE))
 
     # ---- replay feed
 

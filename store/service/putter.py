@@ -38,6 +38,9 @@ _LOG = logging.getLogger(__name__)
 _MAX_TOPIC_BYTES = 127
 _MAX_QUEUE_ID = 0x7FFFFFFF
 _OK = PutMessageStatus.PUT_OK
+_LIGHT = MessageProperty.INNER_MULTI_DISPATCH
+_INNER_NUM = MessageProperty.INNER_NUM
+_INNER = int(SysFlag.INNER_BATCH)
 _new = tuple.__new__
 
 
@@ -66,7 +69,6 @@ class Putter:
         self._failed = failed
         self._encoder = MessageEncoder(config, self._check_topic)
         self._sync = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
-        self._slice = config.dispatch_slice
 
     # ---- one message
 
@@ -74,9 +76,9 @@ class Putter:
         """Put one message, see ``MessageStore.put_message``."""
         properties = message.properties
         try:
-            if MessageProperty.INNER_MULTI_DISPATCH in properties and self._goes_to_light(message):
+            if _LIGHT in properties and self._goes_to_light(message):
                 return self._put_light(message)
-            if message.sys_flag & SysFlag.INNER_BATCH or MessageProperty.INNER_NUM in properties:
+            if message.sys_flag & _INNER or _INNER_NUM in properties:
                 _refuse_inner_batch(message)
             record = self._encoder.encode(message)
         except IllegalMessageError as exc:
@@ -97,7 +99,7 @@ class Putter:
             self._failed(exc)
             raise
         result = _new(PutMessageResult, (_OK, appended, queue_offset, message.store_host, ""))
-        if self._sync or len(dispatcher.pending) >= self._slice:
+        if self._sync or len(dispatcher.pending) >= dispatcher.full_at:
             return self._settle([result], wait=_waits(properties))[0]
         return result
 
@@ -110,11 +112,8 @@ class Putter:
         records: list[EncodedRecord] = []
         for place, message in enumerate(messages):
             properties = message.properties
-            if (
-                MessageProperty.INNER_MULTI_DISPATCH in properties
-                or message.sys_flag & SysFlag.INNER_BATCH
-                or MessageProperty.INNER_NUM in properties
-            ):  # rare, and encoded under the lock: what came before it goes first
+            if _LIGHT in properties or message.sys_flag & _INNER or _INNER_NUM in properties:
+                # Rare, and encoded under the lock: what came before it goes first.
                 self._append_all(messages, records, places, results, whole=False)
                 records, places = [], []
                 results[place] = self.put(message)
@@ -126,7 +125,8 @@ class Putter:
                 results[place] = _refused(exc)
         self._append_all(messages, records, places, results, whole=False)
         done = [result for result in results if result is not None]
-        return self._settle(done, wait=any(_waits(message.properties) for message in messages))
+        wait = self._sync and any(_waits(message.properties) for message in messages)
+        return self._settle(done, wait=wait)
 
     def put_client_batch(self, batch: Message) -> list[PutMessageResult]:
         """Put a client batch, all of it or nothing, see ``MessageStore.put_client_batch``."""
@@ -246,8 +246,10 @@ class Putter:
 
     def _settle(self, results: list[PutMessageResult], *, wait: bool) -> list[PutMessageResult]:
         """Flush and dispatch as configured, after the lock is free."""
-        end = max((r.phy_offset + r.appended.size for r in results if r.appended), default=0)
-        if self._sync and wait and end:
+        end = 0
+        if self._sync and wait:
+            end = max((r.phy_offset + r.appended.size for r in results if r.appended), default=0)
+        if end:
             try:
                 in_time = self._flush.wait_for(end, self._config.sync_flush_timeout)
             except StoreError as exc:
@@ -256,7 +258,7 @@ class Putter:
             if not in_time:
                 late = PutMessageStatus.FLUSH_DISK_TIMEOUT
                 results = [r._replace(status=late) if r.appended else r for r in results]
-        if len(self._dispatcher.pending) >= self._slice:
+        if len(self._dispatcher.pending) >= self._dispatcher.full_at:
             try:
                 self._dispatcher.drain()
             except StoreError as exc:
@@ -277,6 +279,7 @@ def _refused(exc: StoreError) -> PutMessageResult:
 
 
 def _waits(properties: dict[str, str]) -> bool:
+    """Return whether the producer wants to wait for the disk: yes, unless it says otherwise."""
     value = properties.get(MessageProperty.WAIT)
     return value is None or value.lower() == "true"
 

@@ -1,0 +1,36 @@
+"""``python -m bench [WORD …]``: run the workloads whose names hold a word, print one table."""
+
+import os
+import platform
+import sys
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.workloads import WORKLOADS, Result
+
+
+def main(words: list[str]) -> None:
+    """Run the workloads and print each with its raw baseline and the ratio of the two."""
+    console = Console()
+    console.print(
+        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    )
+    table = Table("workload", "here", "raw baseline", "ratio", "unit")
+    for name, workload in WORKLOADS.items():
+        if words and not any(word in name for word in words):
+            continue
+        console.print(f"… {name}", style="dim")
+        result: Result = workload()
+        table.add_row(
+            name,
+            f"{result.here:,.0f}",
+            f"{result.raw:,.0f}" if result.raw else "",
+            f"{result.here / result.raw:.2f}" if result.raw else "",
+            result.unit,
+        )
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

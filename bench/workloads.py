@@ -1,0 +1,234 @@
+"""The workloads. Each measures itself and its raw baseline in one run, since machines are noisy.
+
+Baselines: *put* a checksum and a copy of the same bytes; *replay* a bare struct scan of the same
+log; *get* a bare read of 32 units of a queue file; *open* an empty store.
+"""
+
+import random
+import shutil
+import struct
+import tempfile
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from store.config import StoreConfig
+from store.queue.time_search import BoundaryType
+from store.record.message import Message
+from store.service.message_store import MessageStore
+
+STRIDE = 7919
+LOG_FILE = 1 << 30
+CONFIG = StoreConfig(mapped_file_size_commit_log=LOG_FILE)
+_HEAD = struct.Struct(">iIiiiqqiq8sq8siqi")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What was reached, and what the machine reaches with nothing in between."""
+
+    here: float
+    raw: float
+    unit: str
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    """Yield a folder that is gone afterwards."""
+    path = Path(tempfile.mkdtemp(prefix="cqstore-bench-"))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path)
+
+
+def fill(root: Path, backend: str, queues: int, count: int, body: int) -> float:
+    """Put ``count`` messages in lists of 32 and close; return seconds until dispatched."""
+    payload = bytes(body)
+    with MessageStore.open(root, CONFIG, backend=backend) as store:
+        started = time.perf_counter()
+        for first in range(0, count, 32):
+            store.put_messages(
+                [_message(number, queues, payload) for number in range(first, first + 32)]
+            )
+        store.max_offset("topic_of_17_chars", 0)
+        return time.perf_counter() - started
+
+
+def _message(number: int, queues: int, payload: bytes) -> Message:
+    return Message("topic_of_17_chars", payload, number * STRIDE % queues, {"TAGS": "TagA"})
+
+
+def put(backend: str, queues: int, body: int, count: int) -> Result:
+    """One message a call, until it is in its queue."""
+    payload = bytes(body)
+    with folder() as root, MessageStore.open(root, CONFIG, backend=backend) as store:
+        started = time.perf_counter()
+        for number in range(count):
+            store.put_message(_message(number, queues, payload))
+        store.max_offset("topic_of_17_chars", 0)
+        seconds = time.perf_counter() - started
+    return Result(count / seconds, count / raw_put(body, count), "messages/s")
+
+
+def put_list(backend: str, queues: int, body: int, count: int) -> Result:
+    """Lists of 32 messages, until they are in their queues."""
+    with folder() as root:
+        seconds = fill(root, backend, queues, count, body)
+    return Result(count / seconds, count / raw_put(body, count), "messages/s")
+
+
+def raw_put(body: int, count: int) -> float:
+    """Return seconds for a checksum and a copy of as many bytes as a record has."""
+    payload, record = bytes(body), bytes(body + 118)
+    target = bytearray(1 << 20)
+    room, at = len(target) - len(record), 0
+    started = time.perf_counter()
+    for _ in range(count):
+        zlib.crc32(payload)
+        target[at : at + len(record)] = record
+        at = at + len(record) if at < room - len(record) else 0
+    return time.perf_counter() - started
+
+
+def replay(backend: str, queues: int, body: int, count: int) -> Result:
+    """Queues rebuilt from the log: the store is opened without them."""
+    with folder() as root:
+        fill(root, backend, queues, count, body)
+        shutil.rmtree(root / "consumequeue")
+        (root / "abort").write_bytes(b"1")
+        (root / "checkpoint").unlink()
+        started = time.perf_counter()
+        store = MessageStore.open(root, CONFIG, backend=backend)
+        seconds = time.perf_counter() - started
+        if store.report.dispatched_units != count:
+            raise RuntimeError(f"{store.report.dispatched_units} units, not {count}")
+        store.close()
+        raw = raw_scan(root / "commitlog" / f"{0:020d}", count)
+    return Result(count / seconds, count / raw, "messages/s")
+
+
+def raw_scan(path: Path, count: int) -> float:
+    """Return seconds to unpack and checksum ``count`` records with nothing around it."""
+    started = time.perf_counter()
+    with path.open("rb") as file:
+        data, at = file.read(count * path_record(path)), 0
+        for _ in range(count):
+            head = _HEAD.unpack_from(data, at)
+            zlib.crc32(data[at + 88 : at + 88 + head[14]])
+            at += head[0]
+    return time.perf_counter() - started
+
+
+def path_record(path: Path) -> int:
+    """Return the size of the first record; all of a bench's are alike but for a few bytes."""
+    with path.open("rb") as file:
+        return int(_HEAD.unpack(file.read(_HEAD.size))[0])
+
+
+def get(backend: str, queues: int, count: int, calls: int) -> Result:
+    """Pulls of 32 messages at random places."""
+    draw = random.Random(1)
+    with folder() as root:
+        fill(root, backend, queues, count, 128)
+        with MessageStore.open(root, CONFIG, read_only=True) as store:
+            last = count // queues - 32
+            places = [(draw.randrange(queues), draw.randrange(last)) for _ in range(calls)]
+            started = time.perf_counter()
+            for queue_id, offset in places:
+                result = store.get_message("g", "topic_of_17_chars", queue_id, offset, 32)
+                if len(result.records) != 32:
+                    raise RuntimeError(result.status.name)
+            seconds = time.perf_counter() - started
+        raw = raw_pull(root / "commitlog" / f"{0:020d}", calls)
+    return Result(calls / seconds, calls / raw, "pulls/s")
+
+
+def raw_pull(path: Path, calls: int) -> float:
+    """Return seconds to read 640 bytes and unpack 32 units, ``calls`` times."""
+    unit = struct.Struct(">qiq")
+    started = time.perf_counter()
+    with path.open("rb", buffering=0) as file:
+        for _ in range(calls):
+            file.seek(0)
+            for _row in unit.iter_unpack(file.read(640)):
+                pass
+    return time.perf_counter() - started
+
+
+def time_search(backend: str, queues: int, count: int, calls: int) -> Result:
+    """Searches for random times in random queues."""
+    draw = random.Random(2)
+    with folder() as root:
+        fill(root, backend, queues, count, 128)
+        with MessageStore.open(root, CONFIG, read_only=True) as store:
+            topic = "topic_of_17_chars"
+            low = store.queues.unit_timestamp(topic, 0, 0)
+            high = store.queues.unit_timestamp(topic, 0, count // queues - 1)
+            asked = [(draw.randrange(queues), draw.randint(low, high)) for _ in range(calls)]
+            started = time.perf_counter()
+            for queue_id, moment in asked:
+                store.offset_by_time(topic, queue_id, moment, BoundaryType.LOWER)
+            seconds = time.perf_counter() - started
+    return Result(calls / seconds, 0, "searches/s")
+
+
+def scan(count: int, body: int) -> Result:
+    """Every record of a log, checked."""
+    with folder() as root:
+        fill(root, "file", 8, count, body)
+        with MessageStore.open(root, CONFIG, read_only=True) as store:
+            started = time.perf_counter()
+            records = sum(1 for _ in store.commit_log.scan(0))
+            seconds = time.perf_counter() - started
+        if records != count:
+            raise RuntimeError(f"{records} records, not {count}")
+        raw = raw_scan(root / "commitlog" / f"{0:020d}", count)
+    return Result(count / seconds, count / raw, "records/s")
+
+
+def open_store(backend: str, queues: int) -> Result:
+    """Opening after a clean stop, in ms, beside opening an empty store."""
+    with folder() as root:
+        fill(root / "full", backend, queues, max(2 * queues, 32), 128)
+        fill(root / "empty", backend, 1, 32, 128)
+        return Result(_open_ms(root / "full"), _open_ms(root / "empty"), "ms")
+
+
+def _open_ms(root: Path) -> float:
+    started = time.perf_counter()
+    store = MessageStore.open(root, CONFIG)
+    milliseconds = (time.perf_counter() - started) * 1000
+    store.close()
+    return milliseconds
+
+
+BACKENDS = ("file", "rocksdb")
+WORKLOADS: dict[str, Callable[[], Result]] = {}
+for _backend in BACKENDS:
+    for _body in (128, 1024):
+        _count = 400_000 if _body == 128 else 200_000
+        WORKLOADS[f"put {_backend} 8 queues {_body} B"] = partial(put, _backend, 8, _body, _count)
+        WORKLOADS[f"put list of 32 {_backend} 8 queues {_body} B"] = partial(
+            put_list, _backend, 8, _body, _count
+        )
+    WORKLOADS[f"put {_backend} 10,000 queues 128 B"] = partial(put, _backend, 10_000, 128, 400_000)
+    WORKLOADS[f"put list of 32 {_backend} 10,000 queues 128 B"] = partial(
+        put_list, _backend, 10_000, 128, 400_000
+    )
+    for _queues in (1_000, 10_000):
+        WORKLOADS[f"replay {_backend} {_queues:,} queues 128 B"] = partial(
+            replay, _backend, _queues, 128, 1_000_000
+        )
+    WORKLOADS[f"get {_backend} 32 of 1,000 queues"] = partial(get, _backend, 1_000, 400_000, 40_000)
+    WORKLOADS[f"time search {_backend} 1,000 queues"] = partial(
+        time_search, _backend, 1_000, 400_000, 20_000
+    )
+    for _queues in (1_000, 10_000):
+        WORKLOADS[f"open {_backend} {_queues:,} queues"] = partial(open_store, _backend, _queues)
+WORKLOADS["scan 128 B"] = partial(scan, 1_000_000, 128)
+WORKLOADS["scan 1024 B"] = partial(scan, 400_000, 1024)
