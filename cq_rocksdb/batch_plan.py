@@ -8,6 +8,7 @@ replay from any position ends in the same state, and may be cut short anywhere.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,7 +59,7 @@ class _Pieces:
 
 @dataclass(slots=True)
 class _Queue:
-    """One queue while its runs are planned."""
+    """One queue while its runs are planned one by one."""
 
     key: QueueKey
     state: QueueState
@@ -70,63 +71,104 @@ class _Queue:
 
 
 class BatchPlan:
-    """Plans one batch; nothing is written before the whole plan stands.
+    """Plans one batch; nothing is written before the whole plan stands."""
 
-    After the write, ``states`` are to be given to the offset table.
-    """
-
-    def __init__(self, units: UnitTable, min_phy_offset: MinPhyOffset) -> None:
+    def __init__(
+        self, runs: UnitRuns, states: list[QueueState], units: UnitTable, log: MinPhyOffset
+    ) -> None:
+        """Take ``runs``, where ``states[r]`` is that of the queue of run *r*."""
+        self._runs = runs
+        self._states = states
         self._units = units
-        self._min_phy_offset = min_phy_offset
+        self._min_phy_offset = log
+        self._phy = _phy_offsets(runs.units)
         self._pieces = _Pieces()
-        self._prefixes: list[bytes] = []
         self._planned: list[_Queue] = []
-        self._phy: NDArray[np.int64] = np.empty(0, np.int64)
         self.write = EngineBatch()
+        self._in_order: list[QueueState] = []
         self.restarts: list[QueueRestart] = []
+        self.queues: list[QueueKey] = []
+        """The queues of the batch, each once, in key order."""
+        self.lasts: list[OffsetEntry] = []
+        """Their ``max`` entries after the write."""
 
-    def plan(self, runs: UnitRuns, states: list[QueueState]) -> EngineBatch:
-        """Return the write for ``runs``; ``states[r]`` is that of the queue of run *r*.
+    def plan(self) -> EngineBatch:
+        """Return the write.
 
         Raises:
             QueueGapError: a unit lies beyond the end of a queue that has live units.
         """
-        self._phy = np.ascontiguousarray(runs.units[:, _PHY]).view(">i8").ravel().astype(np.int64)
-        first_phy = self._phy[runs.starts].tolist()
-        last_phy = self._phy[np.array(runs.ends, np.int64) - 1].tolist() if len(runs) else []
+        runs, states = self._runs, self._states
         prefixes = [state.prefix for state in states]
-        pieces, queue = self._pieces, None
-        for run in sorted(range(len(runs)), key=prefixes.__getitem__):  # stable: dispatch order
-            if queue is None or queue.state.prefix != prefixes[run]:
-                queue = self._begin(runs.queues[run], states[run])
-            first, start, end = runs.first_offsets[run], runs.starts[run], runs.ends[run]
-            phy, offset = queue.last
-            if first == offset + 1 and first_phy[run] > phy:
-                pieces.add(queue.prefix, start, end - start, first)
-                queue.last = OffsetEntry(last_phy[run], first + end - start - 1)
+        order = sorted(range(len(runs)), key=prefixes.__getitem__)  # stable: keeps dispatch order
+        if not self._plan_appends(order):
+            self._plan_runs(order)
+        write = self.write
+        write.prefix_index, write.queue_offset, rows = self._pieces.expand()
+        write.units = runs.units[rows]
+        return write
+
+    def written(self) -> list[QueueState]:
+        """Bring the states of ``queues`` up to date after the write; return them."""
+        renewed = {queue.prefix for queue in self._planned if queue.renewed}
+        for index, last in enumerate(self.lasts):
+            if index in renewed:  # readers may still be filling the old one's `first`
+                self._in_order[index] = QueueState(self.write.prefixes[index], last)
             else:
-                self._place(queue, first, start, end)
-        return self._finish(runs)
+                self._in_order[index].last = last
+        return self._in_order
 
-    def states(self) -> list[tuple[QueueKey, QueueState]]:
-        """Return the queues of the batch with their states after the write."""
-        changed = []
-        for queue in self._planned:
-            state = queue.state
-            if queue.renewed:  # readers may still be filling the old one's `first`
-                state = QueueState(state.prefix, queue.last)
-            state.last = queue.last
-            changed.append((queue.key, state))
-        return changed
+    def _plan_appends(self, order: list[int]) -> bool:
+        """Plan the batch without a step a queue, if every run simply follows in its queue."""
+        runs, states = self._runs, self._states
+        if not order or len(set(states)) < len(states):
+            return False
+        numbers = chain.from_iterable([state.last for state in states])
+        lasts = np.fromiter(numbers, np.int64, 2 * len(states)).reshape(-1, 2)
+        starts, ends = np.array(runs.starts), np.array(runs.ends)
+        first = np.array(runs.first_offsets, np.int64)
+        follows = (first == lasts[:, 1] + 1) & (self._phy[starts] > lasts[:, 0])
+        if not follows.all():
+            return False
+        pieces = self._pieces
+        pieces.prefix = list(range(len(order)))
+        pieces.row = starts[order].tolist()
+        pieces.count = (ends - starts)[order].tolist()
+        pieces.queue_offset = first[order].tolist()
+        last_phy = self._phy[ends - 1][order].tolist()
+        last_offset = (first + ends - starts - 1)[order].tolist()
+        lasts_after = list(map(OffsetEntry._make, zip(last_phy, last_offset, strict=True)))
+        self._take([(runs.queues[run], states[run]) for run in order], lasts_after)
+        return True
 
-    def _begin(self, key: QueueKey, state: QueueState) -> _Queue:
-        queue = _Queue(key, state, len(self._prefixes), len(self._pieces.row), state.last)
-        self._prefixes.append(state.prefix)
-        self._planned.append(queue)
-        return queue
+    def _plan_runs(self, order: list[int]) -> None:
+        """Plan run by run."""
+        runs, states = self._runs, self._states
+        queue = None
+        for run in order:
+            if queue is None or queue.state.prefix != states[run].prefix:
+                state, index = states[run], len(self._planned)
+                queue = _Queue(runs.queues[run], state, index, len(self._pieces.row), state.last)
+                self._planned.append(queue)
+            self._place(queue, runs.first_offsets[run], runs.starts[run], runs.ends[run])
+        planned = self._planned
+        self._take(
+            [(queue.key, queue.state) for queue in planned], [queue.last for queue in planned]
+        )
+
+    def _take(self, queues: list[tuple[QueueKey, QueueState]], lasts: list[OffsetEntry]) -> None:
+        self.queues = [key for key, _ in queues]
+        self._in_order = [state for _, state in queues]
+        self.lasts = lasts
+        self.write.prefixes = [state.prefix for state in self._in_order]
+        self.write.puts = [
+            (state.max_key, _PACK_ENTRY(*last))
+            for state, last in zip(self._in_order, lasts, strict=True)
+            if last is not state.last
+        ]
 
     def _place(self, queue: _Queue, first: int, start: int, end: int) -> None:
-        """Plan a run that is not simply the next one of its queue."""
+        """Plan one run: what of it is a replay, and how the rest goes on from there."""
         phy, offset = queue.last
         replayed = int(np.searchsorted(self._phy[start:end], phy, "right"))
         if replayed:
@@ -151,10 +193,9 @@ class BatchPlan:
                 queue.state.prefix, first + at, first + count, min(_FILL_UNITS, count - at)
             )
             if block.count:
-                there = np.frombuffer(block.data, np.uint8).reshape(-1, QUEUE_UNIT.size)[:, _PHY]
-                stored = np.ascontiguousarray(there).view(">i8").ravel()
+                there = np.frombuffer(block.data, np.uint8).reshape(-1, QUEUE_UNIT.size)
                 rows = slice(start + at, start + at + block.count)
-                wanted[at : at + block.count] = stored < self._phy[rows]
+                wanted[at : at + block.count] = _phy_offsets(there) < self._phy[rows]
             at += block.count
             if block.stop is BlockStop.HOLE and block.hole is not None:
                 at = block.hole.stop - first
@@ -194,14 +235,6 @@ class BatchPlan:
             phy_offset=int(self._phy[start]), expected=offset + 1, got=first,
         )  # fmt: skip
 
-    def _finish(self, runs: UnitRuns) -> EngineBatch:
-        write = self.write
-        write.prefixes = self._prefixes
-        write.prefix_index, write.queue_offset, rows = self._pieces.expand()
-        write.units = runs.units[rows]
-        write.puts = [
-            (queue.state.max_key, _PACK_ENTRY(*queue.last))
-            for queue in self._planned
-            if queue.last is not queue.state.last
-        ]
-        return write
+
+def _phy_offsets(units: NDArray[np.uint8]) -> NDArray[np.int64]:
+    return np.ascontiguousarray(units[:, _PHY]).view(">i8").ravel().astype(np.int64)

@@ -7,6 +7,7 @@ queue offset; big-endian numbers sort right only because they are never negative
 Source: RocketMQ ``RocksDBConsumeQueueTable``, ``RocksDBConsumeQueueOffsetTable``.
 """
 
+from functools import lru_cache
 from struct import error as struct_error
 from typing import Annotated, NamedTuple
 
@@ -101,6 +102,7 @@ def topic_head(topic: str) -> bytes:
     return KEY_HEAD.pack(KeyHead(len(name), CTRL_1)) + name
 
 
+@lru_cache(maxsize=65_536)
 def check_topic(topic: str) -> None:
     """Refuse a topic that no key may hold.
 

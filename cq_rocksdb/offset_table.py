@@ -8,7 +8,7 @@ Source: RocketMQ ``RocksDBConsumeQueueOffsetTable``.
 """
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 
 from cq_rocksdb.engine import Family, RocksEngine
@@ -83,19 +83,20 @@ class OffsetTable:
         states = [QueueState(queue_prefix(*queue), NO_UNIT) for queue in queues]
         with self._lock:  # else an update between read and insertion would be lost
             values = self._engine.multi_get(Family.OFFSET, [state.max_key for state in states])
-            for queue, state, value in zip(queues, states, values, strict=True):
+            for state, value in zip(states, values, strict=True):
                 if value is not None and len(value) == OFFSET_ENTRY.size:
                     last = OFFSET_ENTRY.unpack_from(value)
                     # Without a unit, whatever position the entry names is made up.
                     state.last = last if last.queue_offset >= 0 else NO_UNIT
-                self._insert(queue, state)
+            self._make_room()
+            self._states.update(zip(queues, states, strict=True))
         return states
 
-    def update(self, changed: Iterable[tuple[QueueKey, QueueState]]) -> None:
+    def update(self, queues: list[QueueKey], states: list[QueueState]) -> None:
         """Take states that say what was just written; the writer calls this after the write."""
         with self._lock:
-            for queue, state in changed:
-                self._insert(queue, state)
+            self._make_room()
+            self._states.update(zip(queues, states, strict=True))
 
     def forget(self, topic: str) -> None:
         """Drop what is known of the queues of ``topic``, after they were deleted."""
@@ -108,11 +109,10 @@ class OffsetTable:
         with self._lock:
             self._states.clear()
 
-    def _insert(self, queue: QueueKey, state: QueueState) -> None:
+    def _make_room(self) -> None:
         if len(self._states) >= CACHED_QUEUES:
             for key in list(islice(self._states, CACHED_QUEUES // 4)):  # the oldest
                 del self._states[key]
-        self._states[queue] = state
 
     def stored_min(self, state: QueueState) -> OffsetEntry | None:
         """Read the ``min`` entry of a queue."""

@@ -127,17 +127,18 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         The checkpoint entry never goes back (RocketMQ's does, while it replays).
         """
         self._writable_engine()
-        for queue in batch.queues:
-            check_topic(queue.topic)
+        for topic in {queue.topic for queue in batch.queues}:
+            check_topic(topic)
         runs = batch.runs()
-        plan = BatchPlan(self._units, self.context.log.min_phy_offset)
-        write = plan.plan(runs, self._offsets.states(runs.queues))
+        states = self._offsets.states(runs.queues)
+        plan = BatchPlan(runs, states, self._units, self.context.log.min_phy_offset)
+        write = plan.plan()
         checkpoint = max(self._offsets.checkpoint(), batch.end_phy_offset)
         if checkpoint == self._offsets.checkpoint() and not (len(write.units) or plan.restarts):
             return []
         write.puts.append(_checkpoint_put(checkpoint))
         self._write(write)
-        self._offsets.update(plan.states())
+        self._offsets.update(plan.queues, plan.written())
         self._offsets.checkpoint_written(checkpoint)
         return plan.restarts
 
