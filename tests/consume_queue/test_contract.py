@@ -1,0 +1,273 @@
+"""What the docstrings of ``ConsumeQueueStore`` promise, on every backend."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from store.errors import QueueGapError, StoreClosedError
+from store.queue.backends import backend_names
+from store.queue.time_search import BoundaryType
+from store.queue.units import BlockStop, QueueKey, UnitBatch
+from tests.kit.queue_drive import QueueDrive
+from tests.kit.tree import tree_digest
+
+
+@pytest.fixture(params=backend_names())
+def drive(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[QueueDrive]:
+    """A drive over an empty store; at the end its files must be sound."""
+    driven = QueueDrive(request.param, tmp_path / "store")
+    yield driven
+    try:
+        assert list(driven.store.check_files()) == []
+    except StoreClosedError:
+        return
+    driven.store.close()
+
+
+def test_an_unknown_queue_is_empty(drive: QueueDrive) -> None:
+    assert drive.offsets("nothing", 3) == (0, 0)
+    block = drive.read("nothing", 3, 0, 10)
+    assert (block.count, block.stop) == (0, BlockStop.END)
+    assert drive.store.unit_timestamp("nothing", 3, 0) == -1
+    assert drive.store.offset_by_time("nothing", 3, 5, BoundaryType.LOWER) == 0
+    assert list(drive.store.queues()) == []
+
+
+def test_units_come_back_in_order_and_across_files(drive: QueueDrive) -> None:
+    drive.put("topic", 2, 0, 25)
+    block = drive.read("topic", 2, 3, 15)
+    assert block.stop is BlockStop.LIMIT
+    assert [unit.queue_offset for unit in block.units()] == list(range(3, 18))
+    assert list(block.rows()) == [(offset * 100, 100, offset * 7) for offset in range(3, 18)]
+    assert drive.read("topic", 2, 20, 100).stop is BlockStop.END
+    assert drive.offsets("topic", 2) == (0, 25)
+
+
+@pytest.mark.parametrize(("offset", "count"), [(-1, 0), (0, 5), (24, 1), (25, 0), (26, 0)])
+def test_offsets_outside_give_empty_blocks(drive: QueueDrive, offset: int, count: int) -> None:
+    drive.put("topic", 0, 0, 25)
+    assert drive.read("topic", 0, offset, 5).count == count
+
+
+def test_topics_that_begin_alike_are_kept_apart(drive: QueueDrive) -> None:
+    topics = ["a", "aa", "ab", "b", "max", "min", "主题", "a" * 127]
+    for place, topic in enumerate(topics):
+        drive.put(topic, place, 0, place + 1)
+    drive.put("a", 2147483647, 0, 3)
+    found = {key: drive.store.max_offset(*key) for key in drive.store.queues()}
+    expected = {QueueKey(topic, place): place + 1 for place, topic in enumerate(topics)}
+    assert found == expected | {QueueKey("a", 2147483647): 3}
+    assert set(drive.store.queues("a")) == {QueueKey("a", 0), QueueKey("a", 2147483647)}
+
+
+def test_a_batch_that_comes_twice_changes_nothing(drive: QueueDrive) -> None:
+    batch = drive.batch("topic", 0, 0, 12)
+    assert drive.store.put_batch(batch) == []
+    before = drive.phys("topic")
+    assert drive.store.put_batch(batch) == []
+    assert drive.phys("topic") == before
+    assert drive.offsets("topic") == (0, 12)
+
+
+def test_a_batch_that_overlaps_adds_what_is_new(drive: QueueDrive) -> None:
+    batch = drive.batch("topic", 0, 0, 12)
+    half = UnitBatch()
+    for number in range(6):
+        half.add(("topic", 0), number, number * 100, 100, number * 7, 1000 + 10 * number)
+    drive.store.put_batch(half)
+    drive.store.put_batch(batch)
+    assert drive.phys("topic") == [number * 100 for number in range(12)]
+
+
+def test_a_queue_may_begin_anywhere(drive: QueueDrive) -> None:
+    drive.put("late", 0, 108, 5)
+    assert drive.offsets("late") == (108, 113)
+    assert drive.phys("late", 0, 108) == [0, 100, 200, 300, 400]
+    drive.reopen()
+    assert drive.offsets("late") == (108, 113)
+    drive.put("late", 0, 113, 2)
+    assert drive.phys("late", 0, 110) == [200, 300, 400, 500, 600]
+
+
+def test_a_gap_is_an_error_and_nothing_is_stored(drive: QueueDrive) -> None:
+    drive.put("topic", 0, 0, 3)
+    with pytest.raises(QueueGapError) as caught:
+        drive.put("topic", 0, 5, 1)
+    assert "3" in str(caught.value)
+    assert "5" in str(caught.value)
+    assert drive.offsets("topic") == (0, 3)
+
+
+def test_behind_expired_units_a_gap_is_a_new_beginning(drive: QueueDrive) -> None:
+    drive.put("topic", 0, 0, 3)
+    drive.expire(3)
+    drive.put("topic", 0, 7, 2)
+    assert drive.offsets("topic") == (7, 9)
+    assert drive.phys("topic", 0, 7) == [300, 400]
+
+
+def test_a_topic_written_again_begins_a_new_life(drive: QueueDrive) -> None:
+    drive.put("topic", 0, 0, 10)
+    restarts = drive.put("topic", 0, 0, 2)
+    assert [(r.queue, r.dropped, r.phy_offset) for r in restarts] == [
+        (QueueKey("topic", 0), range(10), 1000)
+    ]
+    assert drive.offsets("topic") == (0, 2)
+    assert drive.phys("topic") == [1000, 1100]
+    drive.put("topic", 0, 2, 9)
+    drive.reopen()
+    assert drive.phys("topic") == [1000 + 100 * number for number in range(11)]
+
+
+def test_both_lives_in_one_batch_leave_the_second(drive: QueueDrive) -> None:
+    first, second = drive.batch("topic", 0, 0, 10), drive.batch("topic", 0, 0, 2)
+    both = UnitBatch()
+    for batch in (first, second):
+        for number in range(len(batch)):
+            phy_offset = int.from_bytes(batch.units[28 * number : 28 * number + 8])
+            both.add(("topic", 0), batch.queue_offset[number], phy_offset, 100, 0, 5000)
+    drive.store.put_batch(both)
+    assert drive.offsets("topic") == (0, 2)
+    assert drive.phys("topic") == [1000, 1100]
+
+
+def test_replaying_an_older_life_changes_nothing(drive: QueueDrive) -> None:
+    older, newer = drive.batch("topic", 0, 0, 10), drive.batch("topic", 0, 0, 2)
+    drive.store.put_batch(older)
+    drive.store.put_batch(newer)
+    drive.store.put_batch(older)
+    drive.store.put_batch(newer)
+    assert drive.phys("topic") == [1000, 1100]
+    assert drive.offsets("topic") == (0, 2)
+
+
+def test_the_minimum_follows_the_log_without_a_write(drive: QueueDrive) -> None:
+    drive.put("topic", 0, 0, 35)
+    drive.store.flush()
+    drive.reopen(read_only=True)
+    before = tree_digest(drive.root)
+    for gone in (0, 1, 17, 34):
+        drive.expire(gone)
+        assert drive.offsets("topic") == (gone, 35)
+    assert tree_digest(drive.root) == before
+
+
+def test_a_wholly_expired_queue_keeps_its_next_offset(drive: QueueDrive) -> None:
+    drive.put("topic", 0, 0, 35)
+    drive.put("other", 0, 0, 1)
+    drive.expire(35)
+    drive.store.clean_expired(drive.log.low)
+    assert drive.offsets("topic") == (35, 35)
+    drive.reopen()
+    assert drive.offsets("topic") == (35, 35)
+    drive.put("topic", 0, 35, 1)
+    assert drive.offsets("topic") == (35, 36)
+
+
+def test_cleaning_takes_expired_units_and_no_others(drive: QueueDrive) -> None:
+    drive.put("topic", 0, 0, 35)
+    drive.expire(22)
+    drive.store.clean_expired(drive.log.low)
+    assert drive.offsets("topic") == (22, 35)
+    assert drive.phys("topic", 0, 22) == [100 * number for number in range(22, 35)]
+    drive.reopen()
+    assert drive.offsets("topic") == (22, 35)
+    assert drive.phys("topic", 0, 22) == [100 * number for number in range(22, 35)]
+
+
+@pytest.mark.parametrize("kept", [0, 1, 9, 10, 11, 24, 25])
+def test_truncation_drops_what_lies_behind(drive: QueueDrive, kept: int) -> None:
+    drive.put("topic", 0, 0, 25)
+    assert drive.store.truncate_dirty(kept * 100) == (1 if kept < 25 else 0)
+    assert drive.phys("topic") == [100 * number for number in range(kept)]
+    assert drive.store.max_offset("topic", 0) == kept
+    drive.store.forget_queue_offsets()
+    assert drive.store.assign_queue_offset("topic", 0) == kept
+    drive.reopen()
+    assert drive.store.max_offset("topic", 0) == kept
+    drive.log.stamps = drive.log.stamps[:kept]
+    drive.put("topic", 0, kept, 3)
+    assert drive.phys("topic") == [100 * number for number in range(kept + 3)]
+
+
+def test_deleting_a_topic_takes_exactly_that_topic(drive: QueueDrive) -> None:
+    for topic in ("gone", "gone2", "gon"):
+        for queue_id in (0, 1, 65536):
+            drive.put(topic, queue_id, 0, 3)
+    drive.store.delete_topic("gone")
+    drive.store.delete_topic("never was")
+    left = {key.topic for key in drive.store.queues()}
+    assert left == {"gone2", "gon"}
+    assert drive.offsets("gone", 1) == (0, 0)
+    drive.reopen()
+    assert {key.topic for key in drive.store.queues()} == left
+    drive.put("gone", 1, 0, 2)
+    assert drive.offsets("gone", 1) == (0, 2)
+    assert drive.read("gone", 1, 0, 9).count == 2
+
+
+def test_everything_is_there_after_a_reopening(drive: QueueDrive) -> None:
+    for queue_id in range(5):
+        drive.put("topic", queue_id, 0, 11 * queue_id + 1)
+    expected = {key: drive.phys(*key) for key in drive.store.queues()}
+    end = drive.log.max_phy_offset()
+    drive.reopen()
+    assert {key: drive.phys(*key) for key in drive.store.queues()} == expected
+    assert drive.store.dispatch_from_phy_offset() == end
+
+
+@pytest.mark.parametrize("boundary", list(BoundaryType))
+def test_searches_by_time_answer_within_the_queue(
+    drive: QueueDrive, boundary: BoundaryType
+) -> None:
+    for offset, stamp in enumerate([100, 100, 200, 200, 200, 300, 400]):
+        drive.put("topic", 0, offset, 1, stamp)
+    drive.expire(1)
+    lower = {0: 1, 100: 1, 101: 2, 200: 2, 250: 5, 400: 6, 401: 7, 10**15: 7}
+    upper = {0: 1, 100: 1, 101: 1, 200: 4, 250: 4, 400: 6, 401: 6, 10**15: 6}
+    expected = lower if boundary is BoundaryType.LOWER else upper
+    for stamp, offset in expected.items():
+        assert drive.store.offset_by_time("topic", 0, stamp, boundary) == offset, stamp
+
+
+def test_an_estimate_is_cut_to_the_queue_and_exact_when_small(drive: QueueDrive) -> None:
+    drive.put("topic", 0, 0, 35)
+    drive.expire(5)
+    store = drive.store
+    assert store.estimate_message_count("topic", 0, -100, 1000, lambda _: True) == 30
+    even = store.estimate_message_count("topic", 0, 0, 35, lambda code: (code or 0) % 14 == 0)
+    assert even == len([number for number in range(5, 35) if number % 2 == 0])
+    assert store.estimate_message_count("topic", 0, 0, 3, lambda _: True) == 0
+
+
+def test_offsets_are_assigned_behind_the_queue(drive: QueueDrive) -> None:
+    drive.put("topic", 0, 0, 4)
+    store = drive.store
+    assert store.assign_queue_offset("topic", 0) == 4
+    store.increase_queue_offset("topic", 0, 3)
+    assert store.assign_queue_offset("topic", 0) == 7
+    assert store.max_offset("topic", 0) == 4
+    store.forget_queue_offsets("topic")
+    assert store.assign_queue_offset("topic", 0) == 4
+
+
+def test_an_empty_batch_is_no_error(drive: QueueDrive) -> None:
+    batch = UnitBatch()
+    batch.end_phy_offset = drive.log.append(1000) + 100  # a record that no queue holds
+    assert drive.store.put_batch(batch) == []
+    assert list(drive.store.queues()) == []
+
+
+def test_a_closed_store_answers_nothing(drive: QueueDrive) -> None:
+    drive.put("topic", 0, 0, 4)
+    drive.store.close()
+    drive.store.close()
+    for call in (
+        lambda: drive.store.max_offset("topic", 0),
+        lambda: drive.store.read_units("topic", 0, 0, 1),
+        lambda: drive.store.put_batch(drive.batch("topic", 0, 4)),
+        drive.store.flush,
+    ):
+        with pytest.raises(StoreClosedError):
+            call()

@@ -1,0 +1,72 @@
+"""Verbs over one backend, so that a contract test is a few lines."""
+
+from pathlib import Path
+
+from store.config import StoreConfig
+from store.paths import StorePaths
+from store.queue.backends import backend
+from store.queue.consume_queue_store import ConsumeQueueStore, QueueRestart, QueueStoreContext
+from store.queue.units import UnitBatch, UnitBlock
+from tests.kit.model import RECORD_SIZE, NoCheckpoint, PlainLog, batch_of
+
+UNITS_PER_FILE = 10
+CONFIG = StoreConfig(
+    mapped_file_size_consume_queue=20 * UNITS_PER_FILE, rocksdb_memory_bytes=16 << 20
+)
+
+
+class QueueDrive:
+    """One queue store with a log that is only facts."""
+
+    def __init__(self, name: str, root: Path, log: PlainLog | None = None) -> None:
+        self.name = name
+        self.root = root
+        self.log = log or PlainLog()
+        self.store = self._open()
+
+    def _open(self, *, read_only: bool = False) -> ConsumeQueueStore:
+        context = QueueStoreContext(
+            StorePaths(self.root),
+            CONFIG,
+            self.log,
+            NoCheckpoint(),
+            last_exit_ok=True,
+            read_only=read_only,
+        )
+        store = backend(self.name)(context).load()
+        store.recover()
+        return store
+
+    def reopen(self, *, read_only: bool = False) -> None:
+        self.store.close()
+        self.store = self._open(read_only=read_only)
+
+    def put(
+        self, topic: str, queue_id: int, first: int, count: int = 1, stamp: int | None = None
+    ) -> list[QueueRestart]:
+        """Append records to the log and their units to a queue."""
+        return self.store.put_batch(self.batch(topic, queue_id, first, count, stamp))
+
+    def batch(
+        self, topic: str, queue_id: int, first: int, count: int = 1, stamp: int | None = None
+    ) -> UnitBatch:
+        """Append records to the log; return the batch of their units."""
+        rows = []
+        for offset in range(first, first + count):
+            now = stamp if stamp is not None else 1000 + 10 * len(self.log.stamps)
+            phy_offset = self.log.append(now)
+            rows.append(((topic, queue_id), offset, (phy_offset, RECORD_SIZE, offset * 7)))
+        return batch_of(self.log, rows)
+
+    def expire(self, records: int) -> None:
+        """Move the log's minimum behind so many records."""
+        self.log.low = records * RECORD_SIZE
+
+    def offsets(self, topic: str, queue_id: int = 0) -> tuple[int, int]:
+        return self.store.min_offset(topic, queue_id), self.store.max_offset(topic, queue_id)
+
+    def read(self, topic: str, queue_id: int, offset: int, count: int) -> UnitBlock:
+        return self.store.read_units(topic, queue_id, offset, count)
+
+    def phys(self, topic: str, queue_id: int = 0, offset: int = 0, count: int = 1000) -> list[int]:
+        return [row[0] for row in self.read(topic, queue_id, offset, count).rows()]
