@@ -124,7 +124,7 @@ class StoreConfig(BaseModel):
 
     mapped_files_max: int = Field(64, ge=2)
     """Commit log files mapped at once."""
-    queue_files_max: int = Field(4_096, ge=16)
+    queue_files_max: int = Field(16_384, ge=16)
     """Descriptors that the file backend keeps open at once."""
     dispatch_slice: int = Field(4_096, ge=1)
     """Units that the writer collects before it hands them to the queues."""

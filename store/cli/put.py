@@ -43,8 +43,9 @@ def put(
     """
     if topic is not None:
         given = dict(_pair(text) for text in properties or [])
-        lines: Iterator[dict[str, object]] = iter([{"topic": topic, "queueId": queue_id, "body": body, "tags": tags,
-                       "keys": keys, "properties": given}])  # fmt: skip
+        one: dict[str, object] = {"topic": topic, "queueId": queue_id, "body": body}
+        one |= {"tags": tags, "keys": keys, "properties": given}
+        lines = iter([one])
     else:
         lines = _lines()
     refused = 0
