@@ -1,0 +1,79 @@
+"""RocksDB queues on their own: opened over nothing but a root, and verbs that make batches."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cq_rocksdb.engine import EngineBatch, Family, RocksEngine
+from cq_rocksdb.keys import queue_prefix, unit_key
+from cq_rocksdb.store import RocksDBConsumeQueueStore
+from store.config import StoreConfig
+from store.paths import StorePaths
+from store.queue.consume_queue_store import QueueRestart, QueueStoreContext
+from store.queue.units import UnitBatch
+from tests.kit.file_queues import NoCheckpoint, NoLog
+
+RECORD_BYTES = 100
+"""Every record of these tests; unit *n* of the log lies at ``n * RECORD_BYTES``."""
+
+
+@dataclass
+class RocksDBQueues:
+    """Opens queues below ``root`` as often as a test likes."""
+
+    root: Path
+    log: NoLog = field(default_factory=NoLog)
+
+    def open(
+        self, *, read_only: bool = False, last_exit_ok: bool = True, **settings: Any
+    ) -> RocksDBConsumeQueueStore:
+        config = StoreConfig.from_mapping({"rocksdb_memory_bytes": 16 << 20, **settings})
+        context = QueueStoreContext(
+            StorePaths(self.root), config, self.log, NoCheckpoint(), last_exit_ok, read_only
+        )
+        store = RocksDBConsumeQueueStore(context).load()
+        store.recover()
+        return store
+
+
+def put(
+    store: RocksDBConsumeQueueStore,
+    topic: str,
+    queue_id: int,
+    offsets: range,
+    phy: int,
+    *,
+    end: int | None = None,
+) -> list[QueueRestart]:
+    """Put units for ``offsets``, their records one behind the other from ``phy`` on."""
+    batch = UnitBatch()
+    for place, offset in enumerate(offsets):
+        add(batch, topic, queue_id, offset, phy + place * RECORD_BYTES)
+    batch.end_phy_offset = phy + len(offsets) * RECORD_BYTES if end is None else end
+    return store.put_batch(batch)
+
+
+def add(batch: UnitBatch, topic: str, queue_id: int, offset: int, phy: int) -> None:
+    """Add one unit whose tags code and timestamp follow from its place in the log."""
+    batch.add((topic, queue_id), offset, phy, RECORD_BYTES, -phy, phy + 7)
+    batch.end_phy_offset = max(batch.end_phy_offset, phy + RECORD_BYTES)
+
+
+def phys(store: RocksDBConsumeQueueStore, topic: str, queue_id: int) -> list[int]:
+    """Return the log positions of all units from the minimum on, up to the first hole."""
+    start = store.min_offset(topic, queue_id)
+    return [unit.phy_offset for unit in store.iterate(topic, queue_id, start)]
+
+
+def engine_of(store: RocksDBConsumeQueueStore) -> RocksEngine:
+    """Return the engine below an open store, to damage or look at what it holds."""
+    engine = store._engine
+    assert engine is not None
+    return engine
+
+
+def lose(store: RocksDBConsumeQueueStore, topic: str, queue_id: int, offsets: range) -> None:
+    """Take units out of the database behind the store's back."""
+    prefix = queue_prefix(topic, queue_id)
+    bounds = unit_key(prefix, offsets.start), unit_key(prefix, offsets.stop)
+    engine_of(store).write(EngineBatch(delete_ranges=[(Family.DEFAULT, *bounds)]))
