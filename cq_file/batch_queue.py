@@ -168,6 +168,12 @@ class BatchConsumeQueue(QueueFiles):
 
     # ---- cutting (one thread)
 
+    def abandon(self) -> list[str]:
+        """Let the queue be empty for its readers, before its folder goes; return its files."""
+        self.max_offset = 0
+        self._end = self._first
+        return super().abandon()
+
     def truncate_dirty(self, phy_offset: int, *, read_only: bool) -> bool:
         """Drop units of records at or behind ``phy_offset``; return whether there were any."""
         if self.last_phy < phy_offset:

@@ -265,6 +265,11 @@ class FileConsumeQueue(QueueFiles):
         self.first_offset = 0
         self.last_phy = self.end_phy = NO_PHY
 
+    def abandon(self) -> list[str]:
+        """Let the queue be empty for its readers, before its folder goes; return its files."""
+        self.max_offset = self.first_offset = 0
+        return super().abandon()
+
     def truncate(self, queue_offset: int, *, read_only: bool = False) -> None:
         """Drop the units from ``queue_offset`` on, which lies within the queue.
 

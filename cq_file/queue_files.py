@@ -231,6 +231,13 @@ class QueueFiles:
             if held_by is not None:
                 self.write_file(self.path(held_by), offset - held_by, bytes(len(data)))
 
+    def abandon(self) -> list[str]:
+        """Let the queue be empty for its readers, before its folder goes; return its files."""
+        paths = [self.path(start) for start in self.starts]
+        self.starts = []
+        self.generation += 1
+        return paths
+
     def remove_leading(self, count: int) -> None:
         """Remove the first ``count`` files; callers raise ``generation`` first."""
         for start in self.starts[:count]:

@@ -60,9 +60,9 @@ def find_end(
         FileNotFoundError: a file has gone since it was listed.
         StoreIOError: the disk refused.
     """
-    end = _bisect_end(files) if trusted else None
+    end = _bisect_end(files, max_phy_offset) if trusted else None
     if end is None:
-        end = _scan_end(files)
+        end = _scan_end(files, max_phy_offset)
     strict = end
     dirty = _is_dirty(files, end)
     if dirty:
@@ -113,15 +113,18 @@ def read_rows(files: QueueFiles, queue_offset: int, count: int) -> NDArray[np.vo
     return np.frombuffer(files.read(queue_offset * _UNIT, count * _UNIT), FILE_UNITS)
 
 
-def first_break(units: NDArray[np.void], previous: int) -> tuple[int, int]:
+def first_break(units: NDArray[np.void], previous: int, limit: int) -> tuple[int, int]:
     """Find the first row that does not continue a queue whose last phy offset is ``previous``.
+
+    A row that leads to ``limit`` or behind it, the end of the log, is damaged: it must not make
+    the good ones behind it look out of order.
 
     Returns:
         Its index (the number of rows if all continue it) and the phy offset of the row before.
     """
     phy, valid = ordered_phys(units)
     before = np.concatenate(([previous], phy[:-1]))
-    good = valid & ((phy > before) | ((phy == NO_PHY) & (before == NO_PHY)))
+    good = valid & (phy < limit) & ((phy > before) | ((phy == NO_PHY) & (before == NO_PHY)))
     count = len(units) if good.all() else int(np.argmin(good))
     return count, int(phy[count - 1]) if count else previous
 
@@ -131,49 +134,49 @@ def _unit(files: QueueFiles, queue_offset: int) -> FileUnit:
     return FILE_UNIT.unpack_from(data) if len(data) == _UNIT else FileUnit(0, 0, 0)
 
 
-def _continues(unit: FileUnit, phy: int) -> tuple[bool, int]:
+def _continues(unit: FileUnit, phy: int, limit: int) -> tuple[bool, int]:
     if unit == PRE_BLANK_UNIT:
         return phy == NO_PHY, NO_PHY
-    return unit.phy_offset > phy and unit.size > 0, unit.phy_offset
+    return phy < unit.phy_offset < limit and unit.size > 0, unit.phy_offset
 
 
-def _bisect_end(files: QueueFiles) -> int | None:
+def _bisect_end(files: QueueFiles, limit: int) -> int | None:
     """Find the end by bisection; ``None`` if the units before it are out of order."""
     for start in reversed(files.starts):
         low, high = start // _UNIT, (start + files.access.mapped_file_size) // _UNIT
-        begins, low_phy = _continues(_unit(files, low), NO_PHY)
+        begins, low_phy = _continues(_unit(files, low), NO_PHY, limit)
         if not begins:
             continue  # a file made ahead of its first unit
         while high - low > 1:
             middle = (low + high) // 2
-            good, phy = _continues(_unit(files, middle), low_phy)
+            good, phy = _continues(_unit(files, middle), low_phy, limit)
             if good:
                 low, low_phy = middle, phy
             else:
                 high = middle
         window = max(start // _UNIT, high - _NEIGHBOURS)
-        count, _ = first_break(read_rows(files, window, high - window), NO_PHY)
+        count, _ = first_break(read_rows(files, window, high - window), NO_PHY, limit)
         return high if window + count == high else None
     return files.starts[0] // _UNIT if files.starts else 0
 
 
-def _scan_end(files: QueueFiles) -> int:
+def _scan_end(files: QueueFiles, limit: int) -> int:
     """Find the first row of the last files that continues nothing."""
     starts = files.starts
     for index in range(max(len(starts) - SCANNED_FILES, 0), -1, -1):
         if not starts:
             break
-        end = _scan_from(files, starts[index] // _UNIT)
+        end = _scan_from(files, starts[index] // _UNIT, limit)
         if end > starts[index] // _UNIT or index == 0:
             return end
     return 0
 
 
-def _scan_from(files: QueueFiles, queue_offset: int) -> int:
+def _scan_from(files: QueueFiles, queue_offset: int, limit: int) -> int:
     previous = NO_PHY
     while True:
         units = read_rows(files, queue_offset, _SCAN_UNITS)
-        count, previous = first_break(units, previous)
+        count, previous = first_break(units, previous, limit)
         queue_offset += count
         if count < _SCAN_UNITS:
             return queue_offset

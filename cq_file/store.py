@@ -267,6 +267,7 @@ class FileConsumeQueueStore(ConsumeQueueStore):
         batch = self._batch_topics.pop(topic, {})
         ext = [key for key in self._ext if key[0] == topic]
         removed = [*simple.values(), *batch.values(), *[self._ext.pop(key) for key in ext]]
+        files = [path for queue in removed for path in queue.abandon()]
         paths = self.context.paths
         try:
             for parent in (paths.consume_queue, paths.batch_consume_queue, paths.consume_queue_ext):
@@ -274,10 +275,8 @@ class FileConsumeQueueStore(ConsumeQueueStore):
         except StoreIOError:
             self._failed = True
             raise
-        for queue in removed:
-            queue.generation += 1
-            for start in queue.starts:
-                self._cache.forget(queue.path(start))
+        for path in files:
+            self._cache.forget(path)
         self.forget_queue_offsets(topic)
 
     def _remove_folder(self, folder: Path) -> None:
