@@ -1,0 +1,135 @@
+"""Batch queues and extension files, which are read, cut and deleted but never written."""
+
+from pathlib import Path
+
+import pytest
+
+from store.errors import UnsupportedFormatError
+from store.queue.consume_queue_store import QueueType
+from store.queue.time_search import BoundaryType
+from store.queue.units import CqUnit, QueueKey
+from tests.kit.file_queues import BATCH, SIZE, Disk, rows
+
+LOWER, UPPER = BoundaryType.LOWER, BoundaryType.UPPER
+FILE = 3 * BATCH.size
+# (record, first message, messages, store time)
+UNITS = [(1, 0, 2, 100), (2, 2, 5, 100), (4, 7, 1, 120), (6, 8, 4, 130), (7, 12, 3, 130)]
+
+
+def batch_disk(tmp_path: Path) -> Disk:
+    """Return a store with five batch units in two files of three."""
+    disk = Disk(tmp_path)
+    folder = disk.folder("B", 0, "batchconsumequeue")
+    folder.mkdir(parents=True)
+    data = b"".join(
+        BATCH.pack(record * SIZE, SIZE, 9, time, base, count, -1, 0)
+        for record, base, count, time in UNITS
+    )
+    for start in (0, FILE):
+        part = data[start : start + FILE].ljust(FILE, b"\0")
+        (folder / f"{start:020d}").write_bytes(part)
+    return disk
+
+
+def test_a_batch_queue_is_known_and_counts_messages(tmp_path: Path) -> None:
+    disk = batch_disk(tmp_path)
+    store = disk.open()
+    assert list(store.queues("B")) == [QueueKey("B", 0)]
+    assert store.queue_type("B") is QueueType.BATCH
+    assert store.queue_type("T") is QueueType.SIMPLE
+    assert (store.min_offset("B", 0), store.max_offset("B", 0)) == (0, 15)
+    assert store.dispatch_from_phy_offset() == 8 * SIZE
+    with pytest.raises(UnsupportedFormatError):
+        store.read_units("B", 0, 0, 1)
+    disk.log.min_phy = 3 * SIZE
+    assert store.min_offset("B", 0) == 7
+    disk.log.min_phy = 8 * SIZE
+    assert store.min_offset("B", 0) == 15
+    store.close()
+
+
+def test_iteration_begins_with_the_unit_that_holds_the_offset(tmp_path: Path) -> None:
+    store = batch_disk(tmp_path).open()
+    for offset, first in ((0, 0), (1, 0), (2, 1), (6, 1), (7, 2), (11, 3), (14, 4)):
+        assert list(store.iterate("B", 0, offset)) == [
+            CqUnit(base, record * SIZE, SIZE, 9, count) for record, base, count, _ in UNITS[first:]
+        ]
+    assert not list(store.iterate("B", 0, 15))
+    assert store.unit_timestamp("B", 0, 9) == 130
+    assert store.unit_timestamp("B", 0, 15) == -1
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "lower", "upper"),
+    [(99, 0, 0), (100, 0, 2), (101, 7, 7), (120, 7, 7), (125, 7, 7), (130, 12, 12), (999, 12, 12)],
+)
+def test_a_search_by_time_answers_with_first_messages_of_units(
+    tmp_path: Path, timestamp: int, lower: int, upper: int
+) -> None:
+    store = batch_disk(tmp_path).open()
+    assert store.offset_by_time("B", 0, timestamp, LOWER) == lower
+    assert store.offset_by_time("B", 0, timestamp, UPPER) == upper
+    store.close()
+
+
+def test_batch_units_behind_the_logs_end_are_cut_for_good(tmp_path: Path) -> None:
+    disk = batch_disk(tmp_path)
+    store = disk.open()
+    assert store.truncate_dirty(4 * SIZE) == 1
+    assert store.max_offset("B", 0) == 7
+    store.close()
+    files = sorted(disk.folder("B", 0, "batchconsumequeue").iterdir())
+    assert [path.name for path in files] == [f"{0:020d}"]
+    assert files[0].read_bytes()[2 * BATCH.size :] == bytes(BATCH.size)
+    again = disk.open()
+    assert again.max_offset("B", 0) == 7
+    again.close()
+
+
+def test_leading_files_of_a_batch_queue_expire(tmp_path: Path) -> None:
+    disk = batch_disk(tmp_path)
+    store = disk.open()
+    disk.log.min_phy = 5 * SIZE
+    assert store.clean_expired(5 * SIZE) == 1
+    assert (store.min_offset("B", 0), store.max_offset("B", 0)) == (8, 15)
+    store.close()
+    again = disk.open()
+    assert (again.min_offset("B", 0), again.max_offset("B", 0)) == (8, 15)
+    again.close()
+
+
+EXT_UNIT = bytes.fromhex("0018 0000000000000195 000001a1fb5715d9 0004 aabbccdd")
+LOWEST = -(1 << 63)
+
+
+def ext_disk(tmp_path: Path, codes: list[int]) -> Disk:
+    """Return a store whose queue has ``codes``, with ext units at bytes 0 and 64 (next file)."""
+    disk = Disk(tmp_path)
+    disk.write(
+        0, [(phy, size, code) for (phy, size, _), code in zip(rows(1, 9), codes, strict=False)]
+    )
+    folder = disk.folder("T", 0, "consumequeue_ext")
+    folder.mkdir(parents=True)
+    for start in (0, 64):
+        (folder / f"{start:020d}").write_bytes(EXT_UNIT.ljust(64, b"\0"))
+    return disk
+
+
+def test_extension_addresses_lead_to_tags_codes(tmp_path: Path) -> None:
+    codes = [5, LOWEST, LOWEST + 64, -(1 << 31), LOWEST + 24, LOWEST + 60, LOWEST + 128]
+    store = ext_disk(tmp_path, codes).open()
+    found = [unit.tags_code for unit in store.iterate("T", 0, 0)]
+    assert found == [5, 0x195, 0x195, -(1 << 31), None, None, None]
+    assert store.resolve_tags_code("unknown", 0, LOWEST) is None
+    store.close()
+
+
+def test_the_check_names_addresses_that_lead_nowhere(tmp_path: Path) -> None:
+    disk = ext_disk(tmp_path, [LOWEST, 5, LOWEST + 24])
+    store = disk.open()
+    findings = list(store.check_files())
+    assert [(item.queue_offset, item.position, item.path) for item in findings] == [
+        (2, 40, str(disk.file(0)))
+    ]
+    store.close()

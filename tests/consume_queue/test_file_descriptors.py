@@ -1,0 +1,167 @@
+"""More queues than descriptors, and readers beside a writer that cuts under them."""
+
+import os
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cq_file.descriptor_cache import Descriptor, DescriptorCache
+from cq_file.store import FileConsumeQueueStore
+from store.errors import StoreClosedError, StoreError
+from store.queue.units import UnitBatch
+from tests.kit.file_queues import SIZE, UNIT, Disk, Row, put, read_all, rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - names are all that is asked
+
+
+def test_more_queues_than_descriptors_lose_nothing(tmp_path: Path) -> None:
+    disk = Disk(tmp_path).limited_to(16)
+    store = disk.open()
+    before = open_files()
+    for step in range(4):
+        batch = UnitBatch()
+        for queue_id in range(100):
+            batch.add(("T", queue_id), step, SIZE * (100 * step + queue_id), SIZE, queue_id, 0)
+        store.put_batch(batch)
+    assert open_files() <= before + 16
+    store.close()
+    again = disk.open()
+    for queue_id in range(100):
+        assert read_all(again, "T", queue_id) == [
+            (SIZE * (100 * step + queue_id), SIZE, queue_id) for step in range(4)
+        ]
+    assert open_files() <= before + 16
+    again.close()
+
+
+def test_a_descriptor_in_use_outlives_its_eviction(tmp_path: Path) -> None:
+    cache = DescriptorCache(1, read_only=False)
+    for name in "ab":
+        (tmp_path / name).write_text(name)
+    held = cache.get(str(tmp_path / "a"))
+    cache.get(str(tmp_path / "b"))
+    assert len(cache) == 1
+    assert os.pread(held.fd, 1, 0) == b"a"
+    cache.close()
+    assert os.pread(held.fd, 1, 0) == b"a"
+    number = held.fd
+    del held
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(number)
+    with pytest.raises(StoreClosedError):
+        cache.get(str(tmp_path / "a"))
+
+
+def test_the_least_recently_used_file_goes_first(tmp_path: Path) -> None:
+    cache = DescriptorCache(2, read_only=False)
+    paths = [str(tmp_path / name) for name in "abc"]
+    for path in paths:
+        Path(path).touch()
+    first = cache.get(paths[0])
+    second_number = cache.get(paths[1]).fd
+    cache.get(paths[0])
+    third = cache.get(paths[2])  # may be given the number that just came free
+    assert cache.get(paths[0]) is first
+    assert len(cache) == 2
+    assert third.fd == second_number
+    cache.close()
+
+
+def test_a_file_made_anew_under_the_same_name_is_opened_anew(tmp_path: Path) -> None:
+    cache = DescriptorCache(4, read_only=False)
+    path = tmp_path / "a"
+    old = cache.create(str(path), 1)
+    path.unlink()
+    cache.forget(str(path))
+    new = cache.create(str(path), 2)
+    assert (os.fstat(old.fd).st_size, os.fstat(new.fd).st_size) == (1, 2)
+    assert isinstance(new, Descriptor)
+    cache.close()
+
+
+def faults_of_a_look(store: FileConsumeQueueStore, queue_id: int) -> list[str]:
+    """Read the beginning of a queue; each unit tells its own offset."""
+    try:
+        block = store.read_units("T", queue_id, store.min_offset("T", queue_id), 40)
+    except StoreError as exc:
+        return [repr(exc)]
+    return [
+        f"unit {index} of queue {queue_id}: {row}"
+        for index, row in enumerate(block.rows(), block.queue_offset)
+        if row[1:] != (SIZE, index) or row[0] % SIZE
+    ]
+
+
+def churn(store: FileConsumeQueueStore) -> None:
+    """Write, let begin anew, cut, expire and delete twelve queues."""
+    record = 0
+    for step in range(12):
+        for queue_id in range(12):
+            begin = 0 if step % 3 == 0 else store.max_offset("T", queue_id)
+            put(
+                store,
+                begin,
+                [(SIZE * (record + i), SIZE, begin + i) for i in range(25)],
+                queue_id=queue_id,
+            )
+            record += 25
+        if step % 4 == 3:
+            store.truncate_dirty(SIZE * (record - 40))
+        if step % 5 == 4:
+            store.clean_expired(SIZE * (record - 200))
+        if step == 7:
+            store.delete_topic("T")
+
+
+@pytest.mark.slow
+def test_readers_never_see_a_unit_that_was_cut_or_half_written(tmp_path: Path) -> None:
+    store = Disk(tmp_path).limited_to(16).open()
+    stop = threading.Event()
+    faults: list[str] = []
+
+    def read() -> None:
+        while not stop.is_set() and not faults:
+            for queue_id in range(12):
+                faults.extend(faults_of_a_look(store, queue_id))
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    churn(store)
+    stop.set()
+    for reader in readers:
+        reader.join()
+    store.close()
+    assert faults == []
+
+
+@pytest.mark.parametrize("change", ["cut", "restart", "delete"])
+def test_a_read_that_a_cut_overtook_is_made_again(tmp_path: Path, change: str) -> None:
+    """The cut comes between a reader's look at the end and its read: the worst moment."""
+    disk = Disk(tmp_path)
+    store = disk.open()
+    put(store, 0, rows(1, 25))
+    queue = store._topics["T"][0]
+    changes: dict[str, tuple[Callable[[], object], list[Row]]] = {
+        "cut": (lambda: store.truncate_dirty(5 * SIZE), rows(1, 4)),
+        "restart": (lambda: put(store, 0, rows(50, 2)), rows(50, 2)),
+        "delete": (lambda: store.delete_topic("T"), []),
+    }
+    overtake, left = changes[change]
+    once = [overtake]
+
+    def read() -> list[Row]:
+        end = queue.max_offset
+        if once:
+            once.pop()()
+        return list(UNIT.iter_unpack(queue.read(0, end * UNIT.size)))
+
+    assert queue.stable(read) == left
+    store.close()
