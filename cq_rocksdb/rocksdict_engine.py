@@ -13,6 +13,7 @@ import re
 import shutil
 import tempfile
 import threading
+import traceback
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -94,6 +95,7 @@ class _CallGate:
             if self._closed and not self._running:
                 self._idle.notify_all()
         if exc is not None:
+            traceback.clear_frames(trace)  # an error that somebody keeps must not keep iterators
             _raise_translated(exc, self._folder)
 
     def close(self) -> bool:
@@ -255,39 +257,18 @@ class RocksdictEngine:
             data = b"".join(self._default.values(from_key=start, read_opt=bound))
         if len(data) == count * QUEUE_UNIT.size:
             return UnitScan(data, BlockStop.LIMIT, end)
-        return self._scan_carefully(prefix, queue_offset, count)
-
-    def _scan_carefully(self, prefix: bytes, queue_offset: int, count: int) -> UnitScan:
-        """Walk key by key: something is missing, of a wrong size, or cannot be read."""
-        data = bytearray()
-        wanted = queue_offset
         with self._gate:
-            units = self._default.iter()
-            units.seek(unit_key(prefix, queue_offset))
-            while wanted < queue_offset + count:
-                unit = _unit_at(units, prefix, step=units.next)
-                if unit is None:
-                    return UnitScan(bytes(data), BlockStop.END, wanted)
-                if unit[0] != wanted:
-                    return UnitScan(bytes(data), BlockStop.HOLE, unit[0])
-                data += unit[1][: QUEUE_UNIT.size]
-                wanted += 1
-                units.next()
-        return UnitScan(bytes(data), BlockStop.LIMIT, wanted)
+            return _scan_carefully(self._default.iter(), prefix, queue_offset, count)
 
     def first_unit(self, prefix: bytes, queue_offset: int) -> tuple[int, bytes] | None:
         """Seek forward."""
         with self._gate:
-            units = self._default.iter()
-            units.seek(unit_key(prefix, queue_offset))
-            return _unit_at(units, prefix, step=units.next)
+            return _first_unit(self._default.iter(), prefix, queue_offset)
 
     def last_unit(self, prefix: bytes, queue_offset: int) -> tuple[int, bytes] | None:
         """Seek backward."""
         with self._gate:
-            units = self._default.iter()
-            units.seek_for_prev(unit_key(prefix, queue_offset))
-            return _unit_at(units, prefix, step=units.prev)
+            return _last_unit(self._default.iter(), prefix, queue_offset)
 
     def scan(
         self, family: Family, start: bytes, end: bytes, limit: int
@@ -302,9 +283,7 @@ class RocksdictEngine:
             )
             if len(rows) < limit:
                 # Such iterators end at an unreadable block as if it were the end of the data.
-                rest = database.iter()
-                rest.seek(rows[-1][0] + b"\0" if rows else start)
-                rest.status()
+                _check_readable(database.iter(), rows[-1][0] + b"\0" if rows else start)
         return rows
 
     def property_value(self, family: Family, name: str) -> str | None:
@@ -348,6 +327,38 @@ class RocksdictEngine:
 
     def _handle(self, family: Family) -> ColumnFamily | None:
         return self._offset_handle if family is Family.OFFSET else None
+
+
+def _scan_carefully(units: RdictIter, prefix: bytes, queue_offset: int, count: int) -> UnitScan:
+    """Walk key by key: something is missing, of a wrong size, or cannot be read."""
+    data = bytearray()
+    wanted = queue_offset
+    units.seek(unit_key(prefix, queue_offset))
+    while wanted < queue_offset + count:
+        unit = _unit_at(units, prefix, step=units.next)
+        if unit is None:
+            return UnitScan(bytes(data), BlockStop.END, wanted)
+        if unit[0] != wanted:
+            return UnitScan(bytes(data), BlockStop.HOLE, unit[0])
+        data += unit[1][: QUEUE_UNIT.size]
+        wanted += 1
+        units.next()
+    return UnitScan(bytes(data), BlockStop.LIMIT, wanted)
+
+
+def _first_unit(units: RdictIter, prefix: bytes, queue_offset: int) -> tuple[int, bytes] | None:
+    units.seek(unit_key(prefix, queue_offset))
+    return _unit_at(units, prefix, step=units.next)
+
+
+def _last_unit(units: RdictIter, prefix: bytes, queue_offset: int) -> tuple[int, bytes] | None:
+    units.seek_for_prev(unit_key(prefix, queue_offset))
+    return _unit_at(units, prefix, step=units.prev)
+
+
+def _check_readable(rest: RdictIter, key: bytes) -> None:
+    rest.seek(key)
+    rest.status()
 
 
 def _unit_at(units: RdictIter, prefix: bytes, step: Callable[[], None]) -> tuple[int, bytes] | None:

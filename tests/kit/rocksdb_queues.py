@@ -1,11 +1,13 @@
 """RocksDB queues on their own: opened over nothing but a root, and verbs that make batches."""
 
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from cq_rocksdb.engine import EngineBatch, Family, RocksEngine
 from cq_rocksdb.keys import queue_prefix, unit_key
+from cq_rocksdb.rocksdict_engine import RocksdictEngine
 from cq_rocksdb.store import RocksDBConsumeQueueStore
 from store.config import StoreConfig
 from store.paths import StorePaths
@@ -77,3 +79,18 @@ def lose(store: RocksDBConsumeQueueStore, topic: str, queue_id: int, offsets: ra
     prefix = queue_prefix(topic, queue_id)
     bounds = unit_key(prefix, offsets.start), unit_key(prefix, offsets.stop)
     engine_of(store).write(EngineBatch(delete_ranges=[(Family.DEFAULT, *bounds)]))
+
+
+def hold_compactions(store: RocksDBConsumeQueueStore) -> None:
+    """Let no table file vanish, so that the open folder can be copied as a crash would leave it."""
+    engine = engine_of(store)
+    assert isinstance(engine, RocksdictEngine)
+    for family in (engine._default, engine._offset):
+        family.set_options({"disable_auto_compactions": "true"})
+
+
+def crash(store: RocksDBConsumeQueueStore, root: Path) -> RocksDBQueues:
+    """Return queues below ``root`` that are on disk what ``store`` is now, and close ``store``."""
+    shutil.copytree(store.folder, root / "consumequeue")
+    store.close()
+    return RocksDBQueues(root)

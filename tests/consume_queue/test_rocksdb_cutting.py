@@ -1,0 +1,255 @@
+"""RocksDB queues cut at either end, deleted, and taken up again after a crash."""
+
+from pathlib import Path
+
+import pytest
+
+from cq_rocksdb import cut
+from cq_rocksdb.engine import EngineBatch, Family
+from cq_rocksdb.keys import OFFSET_ENTRY, OffsetEntry, max_key, min_key, queue_prefix
+from cq_rocksdb.store import RocksDBConsumeQueueStore
+from store.queue.units import UnitBatch
+from tests.kit.file_queues import NoLog
+from tests.kit.rocksdb_queues import (
+    RocksDBQueues,
+    add,
+    crash,
+    engine_of,
+    hold_compactions,
+    lose,
+    phys,
+    put,
+)
+
+PREFIX = queue_prefix("T", 0)
+
+
+def test_truncation_cuts_the_queues_that_reach_behind_the_logs_end(tmp_path: Path) -> None:
+    queues = RocksDBQueues(tmp_path)
+    store = queues.open()
+    put(store, "T", 0, range(10), 0)
+    put(store, "T", 1, range(5), 1000)
+    assert store.truncate_dirty(600) == 2
+    for _ in range(2):
+        assert phys(store, "T", 0) == [0, 100, 200, 300, 400, 500]
+        assert (store.max_offset("T", 0), store.max_offset("T", 1)) == (6, 0)
+        assert store.dispatch_from_phy_offset() == 600
+        assert list(store.check_files()) == []
+        store.close()
+        store = queues.open()
+    assert put(store, "T", 0, range(6, 8), 600) == []
+    assert put(store, "T", 1, range(1), 800) == []
+    assert phys(store, "T", 0)[-2:] == [600, 700]
+    store.close()
+
+
+def test_truncation_at_a_records_start_cuts_exactly_that_record(tmp_path: Path) -> None:
+    store = RocksDBQueues(tmp_path).open()
+    put(store, "T", 0, range(1000), 0)
+    assert store.truncate_dirty(50_000) == 1
+    assert store.max_offset("T", 0) == 500
+    store.close()
+
+
+def test_truncation_after_a_clean_stop_leaves_a_database_that_the_log_covers(
+    tmp_path: Path,
+) -> None:
+    store = RocksDBQueues(tmp_path).open()
+    put(store, "T", 0, range(10), 0)
+    assert store.truncate_dirty(1000) == 0
+    assert store.dispatch_from_phy_offset() == 1000
+    store.close()
+
+
+def test_truncation_after_a_crash_does_not_trust_the_checkpoint_entry(tmp_path: Path) -> None:
+    store = RocksDBQueues(tmp_path).open(last_exit_ok=False)
+    put(store, "T", 0, range(10), 0, end=300)  # as a replay of RocketMQ's can leave it
+    assert store.truncate_dirty(500) == 1
+    assert (store.max_offset("T", 0), store.dispatch_from_phy_offset()) == (5, 300)
+    store.close()
+
+
+def test_a_truncated_queue_whose_kept_units_expired_keeps_its_next_offset(tmp_path: Path) -> None:
+    queues = RocksDBQueues(tmp_path, NoLog())
+    store = queues.open()
+    put(store, "T", 0, range(10), 0)
+    queues.log.min_phy = 500
+    store.clean_expired(500)
+    assert store.truncate_dirty(500) == 1
+    assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (5, 5)
+    value = engine_of(store).get(Family.OFFSET, max_key(PREFIX))
+    assert value is not None
+    assert OFFSET_ENTRY.unpack_from(value) == (-1, 4)
+    assert put(store, "T", 0, range(5, 6), 700) == []
+    assert phys(store, "T", 0) == [700]
+    store.close()
+
+
+def test_a_hole_before_the_cut_can_still_be_filled(tmp_path: Path) -> None:
+    store = RocksDBQueues(tmp_path).open()
+    put(store, "T", 0, range(10), 0)
+    lose(store, "T", 0, range(3, 6))
+    assert store.truncate_dirty(600) == 1
+    assert store.max_offset("T", 0) == 6
+    assert put(store, "T", 0, range(6), 0) == []
+    assert phys(store, "T", 0) == [0, 100, 200, 300, 400, 500]
+    store.close()
+
+
+def test_what_is_missing_up_to_the_end_is_appended_again(tmp_path: Path) -> None:
+    store = RocksDBQueues(tmp_path).open()
+    put(store, "T", 0, range(10), 0)
+    lose(store, "T", 0, range(3, 10))
+    assert store.truncate_dirty(600) == 1
+    assert store.max_offset("T", 0) == 3
+    assert put(store, "T", 0, range(3, 6), 300) == []
+    assert phys(store, "T", 0) == [0, 100, 200, 300, 400, 500]
+    store.close()
+
+
+def test_expired_units_go_and_the_minimum_is_stored(tmp_path: Path) -> None:
+    queues = RocksDBQueues(tmp_path, NoLog())
+    store = queues.open()
+    put(store, "T", 0, range(10), 0)
+    put(store, "T", 1, range(10), 1000)
+    put(store, "U", 0, range(3), 3000)
+    queues.log.min_phy = 1250
+    assert store.clean_expired(1250) == 2
+    for _ in range(2):
+        assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (10, 10)
+        assert (store.min_offset("T", 1), store.max_offset("T", 1)) == (3, 10)
+        assert store.min_offset("U", 0) == 0
+        assert stored_min(store, queue_prefix("T", 1)) == (1300, 3)
+        assert stored_min(store, PREFIX) == (1250, 10)
+        assert engine_of(store).first_unit(PREFIX, 0) is None
+        assert list(store.check_files()) == []
+        assert store.clean_expired(1250) == 0
+        store.close()
+        store = queues.open()
+    put(store, "T", 0, range(10, 11), 5000)
+    assert store.min_offset("T", 0) == 10
+    store.close()
+
+
+def test_the_minimum_follows_the_log_and_reading_it_writes_nothing(tmp_path: Path) -> None:
+    queues = RocksDBQueues(tmp_path, NoLog())
+    store = queues.open()
+    put(store, "T", 0, range(100), 0)
+    for minimum, wanted in ((0, 0), (1, 1), (5_000, 50), (9_900, 99), (9_901, 100), (20_000, 100)):
+        queues.log.min_phy = minimum
+        assert store.min_offset("T", 0) == wanted
+        assert store.min_offset("Unknown", 0) == 0
+    assert stored_min(store, PREFIX) is None
+    assert list(store.queues()) == [("T", 0)]
+    store.close()
+
+
+def test_units_that_are_missing_do_not_hide_the_ones_before_them(tmp_path: Path) -> None:
+    queues = RocksDBQueues(tmp_path, NoLog(min_phy=2_000))
+    store = queues.open()
+    put(store, "T", 0, range(100), 0)
+    lose(store, "T", 0, range(30, 90))
+    assert store.min_offset("T", 0) == 20
+    queues.log.min_phy = 4_000
+    assert store.min_offset("T", 0) == 90
+    store.close()
+
+
+def test_a_stale_stored_minimum_is_where_the_search_begins(tmp_path: Path) -> None:
+    queues = RocksDBQueues(tmp_path, NoLog(min_phy=500))
+    store = queues.open()
+    put(store, "T", 0, range(10), 0)
+    engine_of(store).write(EngineBatch(puts=[(min_key(PREFIX), entry(200, 2))]))
+    assert store.min_offset("T", 0) == 5
+    assert stored_min(store, PREFIX) == (200, 2)
+    store.close()
+
+
+def test_a_max_entry_of_minus_one_is_an_empty_queue(tmp_path: Path) -> None:
+    store = RocksDBQueues(tmp_path).open()
+    engine_of(store).write(EngineBatch(puts=[(max_key(PREFIX), entry(0, -1))]))
+    assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (0, 0)
+    put(store, "T", 0, range(1), 0)
+    assert phys(store, "T", 0) == [0]
+    store.close()
+
+
+def test_a_deleted_topic_is_gone_at_once_and_on_disk_and_no_other_one_is(tmp_path: Path) -> None:
+    queues = RocksDBQueues(tmp_path)
+    store = queues.open()
+    hold_compactions(store)
+    for place, name in enumerate([("T", 0), ("T", 9), ("U", 0), ("T1", 0)]):
+        put(store, *name, range(5), place * 500)
+    store.flush()
+    put(store, "T", 1, range(5), 2000)
+    store.delete_topic("T")
+    store.delete_topic("never written")
+    assert (store.max_offset("T", 0), store.read_units("T", 0, 0, 9).count) == (0, 0)
+    put(store, "T", 0, range(2), 9000)
+    assert phys(store, "T", 0) == [9000, 9100]
+    store = crash(store, tmp_path / "crashed").open()
+    assert list(store.queues()) == [("U", 0), ("T1", 0)]
+    assert list(store.check_files()) == []
+    store.close()
+
+
+def test_a_crash_keeps_what_was_flushed_and_a_replay_from_the_checkpoint_brings_the_rest(
+    tmp_path: Path,
+) -> None:
+    queues = RocksDBQueues(tmp_path)
+    store = queues.open()
+    hold_compactions(store)
+    put(store, "T", 0, range(10), 0)
+    store.flush()
+    put(store, "T", 0, range(10, 20), 1000)
+    put(store, "T", 1, range(3), 2000)
+    store = crash(store, tmp_path / "crashed").open(last_exit_ok=False)
+    assert store.dispatch_from_phy_offset() == 1000
+    assert (store.max_offset("T", 0), store.max_offset("T", 1)) == (10, 0)
+    put(store, "T", 0, range(10, 20), 1000)
+    assert phys(store, "T", 0) == list(range(0, 2000, 100))
+    store.close()
+
+
+def test_a_crash_between_the_two_flushes_loses_no_unit_that_an_entry_speaks_of(
+    tmp_path: Path,
+) -> None:
+    queues = RocksDBQueues(tmp_path)
+    store = queues.open()
+    hold_compactions(store)
+    put(store, "T", 0, range(10), 0)
+    engine_of(store)._default.flush()  # type: ignore[attr-defined]
+    store = crash(store, tmp_path / "crashed").open(last_exit_ok=False)
+    assert (store.dispatch_from_phy_offset(), store.max_offset("T", 0)) == (0, 0)
+    assert put(store, "T", 0, range(10), 0) == []
+    assert phys(store, "T", 0) == list(range(0, 1000, 100))
+    assert list(store.check_files()) == []
+    store.close()
+
+
+def test_cutting_many_queues_takes_several_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cut, "_QUEUES_A_WRITE", 3)
+    queues = RocksDBQueues(tmp_path, NoLog())
+    store = queues.open()
+    batch = UnitBatch()
+    for offset in range(4):
+        for queue_id in range(10):
+            add(batch, "T", queue_id, offset, (offset * 10 + queue_id) * 100)
+    store.put_batch(batch)
+    assert store.truncate_dirty(3000) == 10
+    queues.log.min_phy = 1000
+    assert store.clean_expired(1000) == 10
+    for queue_id in range(10):
+        assert phys(store, "T", queue_id) == [1000 + queue_id * 100, 2000 + queue_id * 100]
+    store.close()
+
+
+def entry(phy_offset: int, queue_offset: int) -> bytes:
+    return OFFSET_ENTRY.pack(OffsetEntry(phy_offset, queue_offset))
+
+
+def stored_min(store: RocksDBConsumeQueueStore, prefix: bytes) -> OffsetEntry | None:
+    value = engine_of(store).get(Family.OFFSET, min_key(prefix))
+    return None if value is None else OFFSET_ENTRY.unpack_from(value)

@@ -1,0 +1,382 @@
+"""The engine on rocksdict: options on disk, locks, read-only opens, errors, closing."""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from struct import Struct
+from typing import TypeVar
+
+import numpy as np
+import pytest
+
+from cq_rocksdb.engine import EngineBatch, Family
+from cq_rocksdb.errors import RocksDBError, RocksDBStatus
+from cq_rocksdb.keys import queue_prefix, unit_key
+from cq_rocksdb.options import database_options
+from cq_rocksdb.rocksdict_engine import RocksdictEngine
+from cq_rocksdb.store import RocksDBConsumeQueueStore
+from store.errors import (
+    ConsumeQueueError,
+    CorruptionError,
+    RefusedStoreError,
+    StoreClosedError,
+    StoreError,
+    StoreLockedError,
+)
+from store.paths import StorePaths
+from store.queue.units import BlockStop
+from tests.kit.rocksdb_queues import RocksDBQueues, engine_of, lose, phys, put
+from tests.kit.tree import tree_digest
+
+PREFIX = queue_prefix("T", 0)
+FOOTER = Struct("<IQ")
+BLOCK_BASED_TABLE_MAGIC = 0x88E241B785F4CFF7
+
+
+def test_table_files_of_both_families_have_format_version_5(tmp_path: Path) -> None:
+    store = RocksDBQueues(tmp_path).open()
+    put(store, "T", 0, range(10), 0)
+    store.flush()
+    engine_of(store).compact(Family.DEFAULT)
+    store.close()
+    tables = list((tmp_path / "consumequeue").glob("*.sst"))
+    assert len(tables) >= 2
+    for table in tables:
+        footer = table.read_bytes()[-FOOTER.size :]
+        assert FOOTER.unpack(footer) == (5, BLOCK_BASED_TABLE_MAGIC)
+
+
+def test_nothing_goes_to_the_write_ahead_log_and_both_families_are_flushed(tmp_path: Path) -> None:
+    store = RocksDBQueues(tmp_path).open()
+    engine = engine_of(store)
+    put(store, "T", 0, range(10), 0)
+    logs = [log.stat().st_size for log in store.folder.glob("*.log")]
+    assert logs == [0]
+    unflushed = "rocksdb.num-entries-active-mem-table"
+    assert [engine.property_value(family, unflushed) for family in Family] == ["10", "2"]
+    store.flush()
+    assert [engine.property_value(family, unflushed) for family in Family] == ["0", "0"]
+    assert sorted(file.entries for file in engine.live_files()) == [2, 10]
+    store.close()
+
+
+def test_a_put_behind_a_range_delete_of_its_key_in_one_memtable_is_kept(tmp_path: Path) -> None:
+    engine = open_engine(tmp_path)
+    key = b"\0\0\0\1\1T\1max\1\0\0\0\0"
+    engine.write(EngineBatch(puts=[(key, b"a" * 16)]))
+    engine.write(EngineBatch(delete_ranges=[(Family.OFFSET, key, key + b"\xff")]))
+    engine.write(EngineBatch(puts=[(key, b"b" * 16)]))
+    assert engine.get(Family.OFFSET, key) == b"b" * 16
+    engine.flush()
+    assert engine.get(Family.OFFSET, key) == b"b" * 16
+    engine.close()
+
+
+def test_a_batch_may_hold_keys_of_many_lengths_in_any_order(tmp_path: Path) -> None:
+    engine = open_engine(tmp_path)
+    prefixes = [queue_prefix(topic, 7) for topic in ("abc", "a", "b", "abcdef")]
+    index = np.array([0, 1, 2, 3, 1, 0], np.int64)
+    offsets = np.array([5, 6, 7, 8, 9, 10], np.int64)
+    units = np.arange(6 * 28, dtype=np.uint8).reshape(6, 28)
+    engine.write(EngineBatch(prefixes, index, offsets, units))
+    for row in range(6):
+        key = unit_key(prefixes[index[row]], int(offsets[row]))
+        assert engine.get(Family.DEFAULT, key) == units[row].tobytes()
+    assert len(engine.scan(Family.DEFAULT, b"", b"\xff", 100)) == 6
+    engine.close()
+
+
+def test_scans_say_where_and_why_they_stopped(tmp_path: Path) -> None:
+    store = RocksDBQueues(tmp_path).open()
+    put(store, "T", 0, range(10), 0)
+    put(store, "T", 1, range(10), 1000)
+    lose(store, "T", 0, range(4, 6))
+    engine = engine_of(store)
+    stops = [
+        (0, 3, 3, BlockStop.LIMIT, 3),
+        (0, 9, 4, BlockStop.HOLE, 6),
+        (4, 1, 0, BlockStop.HOLE, 6),
+        (8, 9, 2, BlockStop.END, 10),
+        (50, 9, 0, BlockStop.END, 50),
+    ]
+    for start, limit, count, stop, following in stops:
+        scan = engine.scan_units(PREFIX, start, limit)
+        assert (len(scan.data) // 28, scan.stop, scan.next_offset) == (count, stop, following)
+    found = [
+        engine.first_unit(PREFIX, 4),
+        engine.last_unit(PREFIX, 5),
+        engine.first_unit(PREFIX, 10),
+    ]
+    assert [unit and unit[0] for unit in found] == [6, 3, None]
+    assert engine.last_unit(queue_prefix("T", 1), 99) is not None
+    assert engine.last_unit(queue_prefix("A", 0), 99) is None
+    store.close()
+
+
+@pytest.mark.parametrize("separate", [False, True])
+def test_a_new_database_goes_where_the_setting_says_and_is_found_again(
+    tmp_path: Path, *, separate: bool
+) -> None:
+    paths = StorePaths(tmp_path)
+    assert not RocksDBConsumeQueueStore.present(paths)
+    queues = RocksDBQueues(tmp_path)
+    store = queues.open(use_separate_store_path_for_rocksdb_cq=separate)
+    put(store, "T", 0, range(3), 0)
+    store.close()
+    folder = paths.consume_queue_rocksdb if separate else paths.consume_queue
+    assert (folder / "CURRENT").exists()
+    assert not list(folder.glob("LOG*"))
+    assert RocksDBConsumeQueueStore.present(paths)
+    store = queues.open(use_separate_store_path_for_rocksdb_cq=not separate)
+    assert (store.folder, store.max_offset("T", 0)) == (folder, 3)
+    store.close()
+
+
+def test_two_databases_are_refused_by_both_names(tmp_path: Path) -> None:
+    for name in ("consumequeue", "consumequeue_rocksdb"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "CURRENT").touch()
+    with pytest.raises(RefusedStoreError) as caught:
+        RocksDBConsumeQueueStore.present(StorePaths(tmp_path))
+    for name in ("consumequeue,"[:-1], "consumequeue_rocksdb"):
+        assert str(tmp_path / name) in str(caught.value)
+    with pytest.raises(RefusedStoreError):
+        RocksDBQueues(tmp_path).open()
+
+
+@pytest.mark.slow
+def test_a_second_opener_is_locked_out_in_this_process_and_in_another_one(tmp_path: Path) -> None:
+    queues = RocksDBQueues(tmp_path)
+    store = queues.open()
+    with pytest.raises(StoreLockedError):
+        queues.open()
+    program = (
+        "import sys; from pathlib import Path; from store.errors import StoreLockedError\n"
+        "from tests.kit.rocksdb_queues import RocksDBQueues\n"
+        "try: RocksDBQueues(Path(sys.argv[1])).open()\n"
+        "except StoreLockedError: sys.exit(7)"
+    )
+    other = subprocess.run([sys.executable, "-c", program, tmp_path], check=False, timeout=60)
+    assert other.returncode == 7
+    store.close()
+    queues.open().close()
+
+
+def test_a_read_only_open_changes_no_byte_and_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    queues = RocksDBQueues(tmp_path / "root")
+    store = queues.open()
+    put(store, "T", 0, range(10), 0)
+    store.close()
+    (queues.root / "consumequeue" / "rocksdict-config.json").unlink()
+    (queues.root / "consumequeue" / "Topic").mkdir()
+    before = tree_digest(queues.root)
+    first, second = queues.open(read_only=True), queues.open(read_only=True)
+    assert phys(first, "T", 0) == phys(second, "T", 0) == list(range(0, 1000, 100))
+    assert list(first.check_files()) == []
+    assert first.total_size_bytes() > 0
+    assert len(list(temporary.iterdir())) == 2
+    first.close()
+    second.close()
+    assert tree_digest(queues.root) == before
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_read_only_open_without_a_database_has_no_queues_and_makes_none(tmp_path: Path) -> None:
+    store = RocksDBQueues(tmp_path).open(read_only=True)
+    assert list(store.queues()) == []
+    assert store.max_offset("T", 0) == store.total_size_bytes() == 0
+    store.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_facts_name_the_rocksdb_that_wrote_its_own_log(tmp_path: Path) -> None:
+    store = RocksDBQueues(tmp_path).open()
+    put(store, "T", 0, range(10), 0)
+    facts = store.describe()
+    (info_log,) = (tmp_path / "cqstore" / "rocksdb-log").iterdir()
+    assert f"RocksDB version: {facts['RocksDB']}" in info_log.read_text()
+    assert facts["folder"] == str(tmp_path / "consumequeue")
+    assert facts["default keys (estimate)"] == "10"
+    store.close()
+
+
+def test_sizes_count_the_databases_own_files_only(tmp_path: Path) -> None:
+    store = RocksDBQueues(tmp_path).open()
+    put(store, "T", 0, range(1000), 0)
+    store.flush()
+    (store.folder / "Topic").mkdir()
+    (store.folder / "Topic" / "000001.sst").write_bytes(bytes(1 << 20))
+    (store.folder / "note.txt").write_bytes(bytes(1 << 20))
+    blocks = [file.stat().st_blocks for file in store.folder.glob("*") if file.is_file()]
+    own = sum(blocks) - (store.folder / "note.txt").stat().st_blocks
+    assert store.total_size_bytes() == own * 512
+    store.close()
+
+
+def test_closing_under_eight_readers_is_clean(tmp_path: Path) -> None:
+    queues = RocksDBQueues(tmp_path)
+    store = queues.open()
+    for queue_id in range(8):
+        put(store, "T", queue_id, range(100), queue_id * 10_000)
+    started = threading.Barrier(9)
+    outcomes: list[BaseException | str] = []
+
+    def read(queue_id: int) -> None:
+        try:
+            assert store.read_units("T", queue_id, 0, 32).count == 32
+            started.wait(30)
+            while True:
+                block = store.read_units("T", queue_id, 10, 32)
+                if block.count != 32:
+                    outcomes.append(f"short block of {block.count}")
+                    return
+                store.unit_timestamp("T", queue_id, 5)
+                list(store.queues("T"))
+        except BaseException as exc:  # noqa: BLE001 - whatever it is, the test looks at it
+            outcomes.append(exc)
+
+    readers = [threading.Thread(target=read, args=(queue_id,)) for queue_id in range(8)]
+    for reader in readers:
+        reader.start()
+    started.wait(30)
+    store.close()
+    for reader in readers:
+        reader.join(30)
+    assert [type(outcome) for outcome in outcomes] == [StoreClosedError] * 8
+    outcomes.clear()
+    store = queues.open()
+    assert store.max_offset("T", 7) == 100
+    store.close()
+
+
+def test_after_close_every_call_is_refused_and_a_second_close_does_nothing(tmp_path: Path) -> None:
+    store = RocksDBQueues(tmp_path).open()
+    put(store, "T", 0, range(10), 0)
+    walking = store.queues()
+    store.close()
+    store.close()
+    calls = [
+        lambda: store.max_offset("T", 0),
+        lambda: store.min_offset("T", 0),
+        lambda: store.read_units("T", 0, 0, 1),
+        lambda: store.unit_timestamp("T", 0, 0),
+        lambda: next(walking),
+        lambda: list(store.check_files()),
+        store.describe,
+        store.total_size_bytes,
+        store.dispatch_from_phy_offset,
+        store.flush,
+        lambda: store.truncate_dirty(0),
+        lambda: store.clean_expired(0),
+        lambda: store.delete_topic("T"),
+        lambda: put(store, "T", 0, range(10, 11), 1000),
+    ]
+    for call in calls:
+        raised(call, StoreClosedError)
+
+
+def test_a_suspended_walk_does_not_keep_the_database_locked(tmp_path: Path) -> None:
+    queues = RocksDBQueues(tmp_path)
+    store = queues.open()
+    put(store, "T", 0, range(10), 0)
+    put(store, "T", 1, range(10), 1000)
+    walking, units = store.queues(), store.iterate("T", 0, 0)
+    next(walking)
+    next(units)
+    store.close()
+    queues.open().close()
+
+
+def test_a_flipped_bit_in_a_table_is_rocksdbs_corruption_with_its_status(tmp_path: Path) -> None:
+    queues = RocksDBQueues(tmp_path)
+    store = queues.open()
+    put(store, "T", 0, range(100), 0)
+    store.close()
+    for table in (tmp_path / "consumequeue").glob("*.sst"):
+        data = bytearray(table.read_bytes())
+        data[20] ^= 1
+        table.write_bytes(data)
+    store = queues.open()
+    calls = [
+        lambda: store.max_offset("T", 0),
+        lambda: list(store.queues()),
+        lambda: engine_of(store).scan_units(PREFIX, 0, 10),
+        lambda: engine_of(store).first_unit(PREFIX, 0),
+    ]
+    kept = [raised(call, RocksDBError) for call in calls]
+    assert [error.status for error in kept] == [RocksDBStatus.CORRUPTION] * len(calls)
+    assert [error.path for error in kept] == [store.folder] * len(calls)
+    store.close()
+    queues.open().close()  # an error that somebody keeps does not keep the database open
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("CURRENT", b"junk"), ("CURRENT", b"MANIFEST-999999\n"), ("MANIFEST-000005", b"\x55" * 99)],
+)
+def test_a_database_that_cannot_be_opened_is_an_error_of_ours(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
+    queues = RocksDBQueues(tmp_path)
+    queues.open().close()
+    (tmp_path / "consumequeue" / name).write_bytes(content)
+    for read_only in (True, False):
+        with pytest.raises(ConsumeQueueError):
+            queues.open(read_only=read_only)
+
+
+def test_a_unit_that_is_too_short_is_a_corruption_error(tmp_path: Path) -> None:
+    engine = open_engine(tmp_path)
+    engine._default.put(unit_key(PREFIX, 0), b"x" * 27)
+    with pytest.raises(CorruptionError):
+        engine.scan_units(PREFIX, 0, 1)
+    with pytest.raises(CorruptionError):
+        engine.first_unit(PREFIX, 0)
+    engine.close()
+
+
+def test_a_database_moved_elsewhere_opens_there(tmp_path: Path) -> None:
+    queues = RocksDBQueues(tmp_path / "old")
+    store = queues.open()
+    put(store, "T", 0, range(3), 0)
+    store.close()
+    shutil.move(tmp_path / "old", tmp_path / "new")
+    store = RocksDBQueues(tmp_path / "new").open()
+    assert phys(store, "T", 0) == [0, 100, 200]
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("Corruption: block checksum mismatch", RocksDBStatus.CORRUPTION),
+        ("IO error: No space left on device: While appending", RocksDBStatus.NO_SPACE),
+        ("IO error: No such file or directory", RocksDBStatus.IO_ERROR),
+        ("Not implemented: read only", RocksDBStatus.NOT_SUPPORTED),
+        ("something new", RocksDBStatus.OTHER),
+    ],
+)
+def test_a_status_is_known_by_how_its_text_begins(text: str, status: RocksDBStatus) -> None:
+    assert RocksDBStatus.of(text) is status
+
+
+Fault = TypeVar("Fault", bound=StoreError)
+
+
+def raised(call: Callable[[], object], kind: type[Fault]) -> Fault:
+    with pytest.raises(kind) as caught:
+        call()
+    return caught.value
+
+
+def open_engine(folder: Path) -> RocksdictEngine:
+    return RocksdictEngine(folder, database_options(16 << 20), folder / "log", read_only=False)
