@@ -101,6 +101,16 @@ class MappedFileQueue:
             self._make_room(file)
         return file.select(offset - file.file_from_offset, size)
 
+    def select_file(self, offset: int) -> tuple[int, memoryview]:
+        """Return where the file that holds ``offset`` starts, and a view of all written in it.
+
+        For who slices many records out of one file; the view's life is that of ``select``'s.
+        """
+        file = self._existing(offset)
+        if not file.is_mapped:
+            self._make_room(file)
+        return file.file_from_offset, file.select(0, file.wrote_position)
+
     def read(self, offset: int, size: int) -> bytes:
         """Return a copy of ``size`` bytes at ``offset``, see ``MappedFile.read``."""
         file = self._existing(offset)

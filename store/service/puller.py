@@ -12,7 +12,7 @@ from store.config import CQ_UNIT_SIZE, StoreConfig
 from store.errors import CorruptionError
 from store.log.commit_log import CommitLog
 from store.queue.consume_queue_store import ConsumeQueueStore, QueueType
-from store.queue.units import BlockStop, CqUnit
+from store.queue.units import BlockStop, CqUnit, UnitBlock
 from store.record.decoder import StoredMessage
 from store.record.java_hash import java_hash
 from store.record.message import MessageProperty
@@ -111,6 +111,8 @@ class Puller:
         resolve = self._queues.resolve_tags_code if self._config.enable_consume_queue_ext else None
         while offset < end:
             block = self._queues.read_units(topic, queue_id, offset, min(step, end - offset))
+            if pull.takes_all and not resolve and self._take_block(pull, block):
+                return pull.result
             for phy_offset, size, code in block.rows():
                 tags_code = resolve(topic, queue_id, code) if resolve else code
                 if not pull.take(offset, phy_offset, size, tags_code, 1):
@@ -126,6 +128,43 @@ class Puller:
                 return pull.result
             step = _FILTERED_STEP
         return pull.result
+
+    def _take_block(self, pull: "_Pull", block: UnitBlock) -> bool:
+        """Take the first block of a pull without a filter, in one sweep.
+
+        Does what ``_Pull.take`` does unit by unit, for units whose records all lie in memory and
+        in the log; False, and nothing is taken, for any other block.
+        """
+        rows = list(block.rows())
+        files, result, total = self._log.files, pull.result, 0
+        if not rows or self._log.max_phy_offset() - rows[0][0] > self._in_memory:
+            return False
+        most = min(pull.max_bytes, self._config.max_transfer_bytes_on_message_in_memory)
+        count = max(self._config.max_transfer_count_on_message_in_memory, 1)
+        records: list[memoryview] = []
+        start, data = 0, memoryview(b"")
+        for phy_offset, size, _ in rows[: min(count, max(pull.max_msgs, 1))]:
+            at = phy_offset - start
+            if not 0 <= at < len(data):
+                try:
+                    start, data = files.select_file(phy_offset)
+                except CorruptionError:  # its file has gone meanwhile
+                    return False
+                at = phy_offset - start
+            if size <= 0 or at + size > len(data):
+                return False
+            total += size
+            if total > most and records:
+                total -= size
+                break
+            records.append(data[at : at + size])
+        first = block.queue_offset
+        result.records = records
+        result.queue_offsets = list(range(first, first + len(records)))
+        result.next_begin_offset = first + len(records)
+        result.total_bytes = total
+        result.status = GetMessageStatus.FOUND
+        return True
 
     @property
     def log(self) -> CommitLog:
@@ -159,9 +198,14 @@ class _Pull:
         self._log = puller.log
         self._tags = tags if tags is not None and not tags.everything else None
         self.max_msgs = max_msgs
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._count = 0
         self.result = GetMessageResult(GetMessageStatus.NO_MATCHED_MESSAGE, offset, 0, 0)
+
+    @property
+    def takes_all(self) -> bool:
+        """Return whether nothing is filtered and nothing has been taken yet."""
+        return self._tags is None and not self.result.records
 
     def take_unit(self, unit: CqUnit) -> bool:
         """Offer a unit record; see ``take``."""
@@ -196,7 +240,7 @@ class _Pull:
 
     def _full(self, phy_offset: int, size: int, messages: int) -> bool:
         total = self.result.total_bytes + size
-        if self._count + messages > self.max_msgs or total > self._max_bytes:
+        if self._count + messages > self.max_msgs or total > self.max_bytes:
             return True
         most_bytes, most_count = self._puller.transfer_limits(phy_offset)
         return total > most_bytes or self._count >= most_count
