@@ -17,7 +17,7 @@ import traceback
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from itertools import islice, repeat
 from pathlib import Path
@@ -308,16 +308,15 @@ class RocksdictEngine:
         """Close the database; the private folder of a read-only open is removed."""
         if not self._gate.close():
             return
-        try:
-            if flush and not self._read_only:
-                with _translation(self.folder):
-                    self._flush()
-        finally:
+        with _translation(self.folder), ExitStack() as undone:
+            # Last in, first out, each also if the one before it fails.
+            undone.callback(self._release_private)
+            undone.callback(self._default.close)
+            undone.callback(self._offset.close)
             self._families = {}
             del self._offset_handle
-            self._offset.close()
-            self._default.close()
-            self._release_private()
+            if flush and not self._read_only:
+                self._flush()
 
     # ---- inside
 

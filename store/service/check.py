@@ -141,10 +141,10 @@ class StoreCheck:
         topic, queue_id = key
         try:
             low, high = self._queues.min_offset(*key), self._queues.max_offset(*key)
+            yield from self._compare_with_log(key, low, high)
             if self._queues.queue_type(topic) is QueueType.BATCH:
                 yield from self._check_batch_queue(key, low)
                 return
-            yield from self._compare_with_log(key, low, high)
             at, previous = low, -1
             while at < high:
                 block = self._queues.read_units(topic, queue_id, at, min(_UNITS, high - at))

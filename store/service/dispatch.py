@@ -275,8 +275,9 @@ def light_queues(topic: str, properties: DispatchProperties) -> list[tuple[str, 
     offsets = (properties.multi_queue_offset or "").split(",")
     if len(names) != len(offsets):
         return []
-    return [
-        (name, int(offset))
+    places = {
+        name: int(offset)
         for name, offset in zip(names, offsets, strict=True)
         if name.startswith(LMQ_PREFIX) and offset.isascii() and offset.isdecimal()
-    ]
+    }
+    return list(places.items())  # a name that came twice has one unit

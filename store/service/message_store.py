@@ -7,6 +7,7 @@ threads. Source: RocketMQ ``DefaultMessageStore``, ``RocksDBMessageStore``.
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -155,7 +156,8 @@ class MessageStore:
                 if not marked:
                     mark_open(self.paths)
         except BaseException:
-            self.queues.close()
+            with suppress(StoreError):  # what went wrong first is what counts
+                self.queues.close()
             log.close()
             if marked:
                 mark_closed(self.paths)
