@@ -1,5 +1,7 @@
 """The log, and the promise that the consume queues keep: a RocketMQ-compatible message store."""
 
+import logging
+
 from store.config import BrokerRole, FlushDiskType, StoreConfig, read_broker_conf
 from store.errors import StoreError
 from store.queue.time_search import BoundaryType
@@ -31,3 +33,5 @@ __all__ = [
     "TagFilter",
     "read_broker_conf",
 ]
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent unless asked

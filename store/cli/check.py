@@ -6,7 +6,7 @@ import typer
 
 from store.cli.options import Backend, CommitLogFolder, ConfigFile, Dir, Format, note, open_store
 from store.cli.output import OutputFormat, Row, output, progress
-from store.service.check import Finding, StoreCheck
+from store.service.check import Finding
 
 
 def check(
@@ -29,7 +29,7 @@ def check(
             yield _row(finding)
 
     with progress("checking") as tick, open_store(root, config, backend, commit_log) as store:
-        checking = StoreCheck(store, tick)
+        checking = store.checker(tick)
         output(kind).rows(rows(checking.run()))
         note(f"{checking.records} records, {checking.units} units checked; {damaged} damaged")
         if damaged or not store.last_exit_ok:

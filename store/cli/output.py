@@ -14,6 +14,7 @@ from rich.table import Table
 
 Row = Mapping[str, object]
 _PAGE = 1000
+_PIPE_WIDTH = 1000
 
 
 class OutputFormat(StrEnum):
@@ -74,7 +75,8 @@ class TableOutput(Output):
     """A table for people; a long one comes in pieces, so that it need not wait for its end."""
 
     def __init__(self) -> None:
-        self._console = Console(soft_wrap=not sys.stdout.isatty())
+        # Into a pipe or file a row is a line, not what fits eighty columns.
+        self._console = Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
 
     def rows(self, rows: Iterable[Row]) -> int:
         """Print tables of at most a thousand rows."""

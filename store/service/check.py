@@ -5,9 +5,11 @@ Damage is reported and stepped over, so that one bad record does not hide the ne
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from store.config import StoreConfig
 from store.errors import CorruptionError, StoreError
+from store.index.index_service import IndexService
+from store.log.commit_log import CommitLog
 from store.queue.consume_queue_store import ConsumeQueueStore, QueueType
 from store.queue.units import BlockStop, QueueKey
 from store.record.decoder import StoredMessage
@@ -18,9 +20,6 @@ from store.record.scan import ScannedRecord, ScanRules
 from store.service.delay import DelayLevels
 from store.service.dispatch import light_queues
 from store.service.log_end import data_behind, valid_record_behind
-
-if TYPE_CHECKING:
-    from store.service.message_store import MessageStore
 
 _UNITS = 4096
 _IGNORED_TICKS = 65_536
@@ -54,11 +53,20 @@ class _Life:
 class StoreCheck:
     """One check of an open store."""
 
-    def __init__(self, store: "MessageStore", progress: Callable[[int], None] | None) -> None:
-        self._store = store
-        self._log = store.commit_log
-        self._queues: ConsumeQueueStore = store.queues
-        self._delays = DelayLevels(store.config.message_delay_level)
+    def __init__(
+        self,
+        config: StoreConfig,
+        log: CommitLog,
+        queues: ConsumeQueueStore,
+        index: IndexService | None,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        """Take the parts of an open store; ``progress`` is told phy offsets now and then."""
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._rules = ScanRules(check_crc=True, property_crc=config.force_verify_prop_crc)
+        self._delays = DelayLevels(config.message_delay_level)
         self._progress = progress or (lambda _: None)
         self._lives: dict[tuple[str, int], _Life] = {}
         self.records = 0
@@ -86,20 +94,18 @@ class StoreCheck:
                 damage=False,
                 queue=QueueKey(topic, queue_id),
             )
-        if self._store.index is not None:
-            for odd in self._store.index.check(self._log.max_phy_offset()):
+        if self._index is not None:
+            for odd in self._index.check(self._log.max_phy_offset()):
                 yield Finding(odd.problem, path=odd.path, position=odd.position)
 
     # ---- the log
 
     def _check_log(self) -> Iterator[Finding]:
-        config = self._store.config
-        rules = ScanRules(check_crc=True, property_crc=config.force_verify_prop_crc)
         at: int | None = max(self._log.min_phy_offset(), 0)
         end = self._log.max_phy_offset()
         while at is not None and at < end:
             try:
-                for record in self._log.scan(at, end, rules):
+                for record in self._log.scan(at, end, self._rules):
                     self._note(record)
                 break
             except CorruptionError as exc:

@@ -361,10 +361,14 @@ class MessageStore:
                 seen.add(key.topic)
                 yield key.topic
 
-    def check(self, progress: Callable[[int], None] | None = None) -> Iterator[Finding]:
-        """Check everything, see ``StoreCheck``; ``progress`` is told phy offsets now and then."""
+    def checker(self, progress: Callable[[int], None] | None = None) -> StoreCheck:
+        """Return a check of everything, to be run; ``progress`` is told phy offsets."""
         self._ready()
-        return StoreCheck(self, progress).run()
+        return StoreCheck(self.config, self.commit_log, self.queues, self.index, progress)
+
+    def check(self) -> Iterator[Finding]:
+        """Check every record, unit and file, and yield what is found."""
+        return self.checker().run()
 
     # ---- flush and close
 

@@ -5,6 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from cq_file.layout import BATCH_UNIT, EXT_UNIT_HEAD, FILE_UNIT
+from cq_rocksdb.keys import (
+    CHECKPOINT_ENTRY,
+    KEY_HEAD,
+    OFFSET_ENTRY,
+    OFFSET_TAIL,
+    QUEUE_TAIL,
+    UNIT_PLACE,
+)
 from store.index.layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
 from store.log.checkpoint import CHECKPOINT
 from store.queue.units import QUEUE_UNIT
@@ -23,6 +31,12 @@ LAYOUTS: dict[str, Layout[Any]] = {
     "FILE_UNIT": FILE_UNIT,
     "BATCH_UNIT": BATCH_UNIT,
     "EXT_UNIT_HEAD": EXT_UNIT_HEAD,
+    "KEY_HEAD": KEY_HEAD,
+    "QUEUE_TAIL": QUEUE_TAIL,
+    "UNIT_PLACE": UNIT_PLACE,
+    "OFFSET_TAIL": OFFSET_TAIL,
+    "OFFSET_ENTRY": OFFSET_ENTRY,
+    "CHECKPOINT_ENTRY": CHECKPOINT_ENTRY,
     "INDEX_SLOT": INDEX_SLOT,
     "INDEX_HEADER": INDEX_HEADER,
     "INDEX_ENTRY": INDEX_ENTRY,
