@@ -42,12 +42,12 @@ LAYOUTS: dict[str, Layout[Any]] = {
     "INDEX_ENTRY": INDEX_ENTRY,
     "CHECKPOINT": CHECKPOINT,
 }
-_BLOCK = re.compile(r"(<!-- layout: (\w+) -->\n).*?(\n<!-- end -->)", re.DOTALL)
+_BLOCK = re.compile(r"(<!-- layout: (\w+) -->\n)(?:\|[^\n]*\n)*(<!-- end -->)")
 
 
 def rendered(text: str) -> str:
     """Return ``text`` with every table made anew."""
-    return _BLOCK.sub(lambda m: m[1] + LAYOUTS[m[2]].table() + m[3], text)
+    return _BLOCK.sub(lambda m: m[1] + LAYOUTS[m[2]].table() + "\n" + m[3], text)
 
 
 def named(text: str) -> list[str]:
