@@ -27,7 +27,7 @@ def raw(folder: Path) -> dict[str, Pairs]:
     found = {}
     for name in options:
         family = database.get_column_family(name)
-        found[name] = [(key.hex(), value.hex()) for key, value in family.items()]
+        found[name] = [(bytes(key).hex(), value.hex()) for key, value in family.items()]
         family.close()
     database.close()
     return found

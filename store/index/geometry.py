@@ -1,0 +1,193 @@
+"""How many slots and entries an index file has, found from the file itself.
+
+Neither number is stored. The file's size allows many pairs; the entries of a used file, which lie
+at the positions that only the right pair gives them, tell which one it is.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from store.config import StoreConfig
+from store.errors import CorruptionError, UnsupportedFormatError, os_errors
+from store.index.index_file import IndexFile
+from store.index.layout import (
+    ENTRY_DTYPE,
+    INDEX_ENTRY,
+    INDEX_HEADER,
+    INDEX_SLOT,
+    IndexGeometry,
+    slot_position,
+)
+from store.record.layout import Buffer
+
+_SCAN_ROWS = 1 << 19
+_SAMPLE = 1024
+_ASK = "give maxHashSlotNum and maxIndexNum with --config"
+
+
+def default_geometry() -> IndexGeometry:
+    """Return the geometry of a store whose configuration does not say."""
+    config = StoreConfig()
+    return IndexGeometry(config.max_hash_slot_num, config.max_index_num)
+
+
+def common_size(paths: list[Path]) -> int:
+    """Return the size that most of the files have, bytes, the empty ones left out; 0 if none."""
+    sizes = Counter(size for path in paths if (size := path.stat().st_size))
+    return sizes.most_common(1)[0][0] if sizes else 0
+
+
+def find_geometry(
+    paths: list[Path], slots: int | None, entries: int | None
+) -> IndexGeometry | None:
+    """Return the one geometry that fits the files, which all have the same size.
+
+    A number that is given is taken as it is, and the default geometry where the size allows it.
+    Damaged files do not count as long as others tell. ``None``: no file holds a key.
+
+    Raises:
+        UnsupportedFormatError: no geometry fits, or several do.
+        StoreIOError: a file cannot be read.
+    """
+    size = paths[0].stat().st_size
+    guess = _from_size(size, slots, entries)
+    if guess is not None:
+        return guess
+    default = default_geometry()
+    if default.file_size == size and _fits_any(paths, default) is not False:
+        return default
+    fitting: set[IndexGeometry] = set()
+    used = False
+    for path in paths:
+        found = _geometries(path, size)
+        used |= found is not None
+        if found:
+            fitting = fitting & found if fitting else found
+    if not used:
+        return None
+    if len(fitting) == 1:
+        return fitting.pop()
+    what = "several pairs" if fitting else "no pair"
+    raise UnsupportedFormatError(
+        f"{what} of slots and entries fit the index files: {_ASK}", path=paths[0]
+    )
+
+
+def _from_size(size: int, slots: int | None, entries: int | None) -> IndexGeometry | None:
+    """Return the geometry if at least one number is given: the size then gives the other.
+
+    A size that does not fit is found by whoever compares it with the files.
+    """
+    if slots is not None:
+        room = size - slot_position(slots)
+        return IndexGeometry(slots, room // INDEX_ENTRY.size if entries is None else entries)
+    if entries is not None:
+        room = size - INDEX_HEADER.size - INDEX_ENTRY.size * entries
+        return IndexGeometry(room // INDEX_SLOT.size, entries)
+    return None
+
+
+def _fits_any(paths: list[Path], geometry: IndexGeometry) -> bool | None:
+    """Return whether ``geometry`` is that of a used file of ``paths``; ``None``: none is used."""
+    verdicts = [_fits(path, geometry) for path in paths]
+    return any(verdicts) if any(verdict is not None for verdict in verdicts) else None
+
+
+def _geometries(path: Path, size: int) -> set[IndexGeometry] | None:
+    """Return every geometry that fits the entries of one file; ``None`` if it has none."""
+    with os_errors("read an index file", path), path.open("rb") as file:
+        header = INDEX_HEADER.unpack_from(file.read(INDEX_HEADER.size).ljust(INDEX_HEADER.size))
+        if header.index_count <= 1:
+            return None
+        found = []
+        for start in range(size % INDEX_ENTRY.size, size, _SCAN_ROWS * INDEX_ENTRY.size):
+            file.seek(start)
+            data = file.read((_SCAN_ROWS + 1) * INDEX_ENTRY.size)
+            for row in _first_entries(data, header.begin_phy_offset):
+                position = start + row * INDEX_ENTRY.size
+                file.seek(position + (header.index_count - 1) * INDEX_ENTRY.size)
+                last = file.read(INDEX_ENTRY.size)
+                if len(last) < INDEX_ENTRY.size or position <= slot_position(0):
+                    continue
+                if INDEX_ENTRY.unpack_from(last).phy_offset == header.end_phy_offset:
+                    found.append(_from_position(position, size))
+    return {geometry for geometry in found if _fits(path, geometry)}
+
+
+def _first_entries(data: Buffer, begin_phy_offset: int) -> Iterator[int]:
+    """Yield the rows of ``data`` that may be the unused entry before a file's first one."""
+    usable = len(data) - len(data) % INDEX_ENTRY.size
+    rows = np.frombuffer(data[:usable], ENTRY_DTYPE)
+    first = rows[1:]
+    likely = np.flatnonzero(
+        (first["phy_offset"] == begin_phy_offset)
+        & (first["key_hash"] > 0)
+        & (first["time_diff"] >= 0)
+        & (first["previous_index"] == 0)
+    )
+    unused = bytes(INDEX_ENTRY.size)
+    for row in likely.tolist():
+        if rows[row].tobytes() == unused:
+            yield row
+
+
+def _from_position(position: int, size: int) -> IndexGeometry:
+    """Return the geometry of a file whose entries start at ``position``."""
+    slots = (position - slot_position(0)) // INDEX_SLOT.size
+    return IndexGeometry(slots, (size - position) // INDEX_ENTRY.size)
+
+
+def _fits(path: Path, geometry: IndexGeometry) -> bool | None:
+    """Return whether entries and slots of one file fit each other; ``None`` if it has no entry.
+
+    A file that a killed process left is not taken for a wrong one: its newest entries may lack
+    their slots, but no slot leads to an entry of another one.
+    """
+    file = IndexFile(path, geometry, read_only=True)
+    try:
+        header = INDEX_HEADER.unpack_from(file.read(0, INDEX_HEADER.size))
+        if header.index_count <= 1:
+            return None
+        if header.index_count > geometry.entries:
+            return False
+        return _entries_fit(file, header.begin_phy_offset) and _slots_fit(file)
+    except CorruptionError:
+        return False
+    finally:
+        file.close()
+
+
+def _entries_fit(file: IndexFile, begin_phy_offset: int) -> bool:
+    """Return whether the first entries are such, and lie in chains of one slot each."""
+    rows = next(iter(file.blocks()))[1][:_SAMPLE]
+    hashes, previous = rows["key_hash"].astype(np.int64), rows["previous_index"]
+    offsets = rows["phy_offset"]
+    index = np.arange(1, len(rows) + 1)
+    if offsets[0] != begin_phy_offset or (hashes < 0).any() or (np.diff(offsets) < 0).any():
+        return False
+    if (previous < 0).any() or (previous >= index).any():
+        return False
+    linked = np.flatnonzero(previous)
+    slots = hashes % file.geometry.slots
+    return bool((slots[previous[linked] - 1] == slots[linked]).all())
+
+
+def _slots_fit(file: IndexFile) -> bool:
+    """Return whether the slots of the first entries lead to entries of the same slot."""
+    count, slots = file.count, file.geometry.slots
+    rows = next(iter(file.blocks()))[1][:_SAMPLE]
+    confirmed = False
+    for slot in set((rows["key_hash"].astype(np.int64) % slots).tolist()):
+        head = INDEX_SLOT.unpack_from(file.read(slot_position(slot), INDEX_SLOT.size)).newest
+        if not 0 <= head < file.geometry.entries:
+            return False
+        if 0 < head <= count:
+            position = file.geometry.entry_position(head)
+            entry = INDEX_ENTRY.unpack_from(file.read(position, INDEX_ENTRY.size))
+            if entry.key_hash % slots != slot:
+                return False
+            confirmed = True
+    return confirmed

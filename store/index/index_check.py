@@ -1,0 +1,114 @@
+"""What is wrong in one index file: its header, its entries, its chains and its slots."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.errors import CorruptionError
+from store.index.chains import link_chains
+from store.index.index_file import IndexFile
+from store.index.layout import INDEX_HEADER, slot_position
+
+
+class IndexFinding(NamedTuple):
+    """Something wrong in the index, as ``check`` reports it."""
+
+    problem: str
+    path: str
+    number: int | None = None
+    """Number of the entry."""
+    position: int | None = None
+    """Bytes inside ``path``."""
+
+
+def check_index_file(file: IndexFile, max_phy_offset: int | None) -> Iterator[IndexFinding]:
+    """Yield what is wrong in ``file``; of each kind the first case of a block, with their number.
+
+    ``max_phy_offset`` is the end of the log. Memory: four bytes a slot.
+    """
+    heads = np.zeros(file.geometry.slots, np.int32)
+    last_phy_offset, damaged = -1, False
+    try:
+        yield from _check_header(file)
+        for first, rows in file.blocks():
+            faults = _faults(rows, first, last_phy_offset, max_phy_offset)
+            hashes = rows["key_hash"].astype(np.int64)
+            if (hashes < 0).any():
+                damaged = True  # such an entry has no slot
+            else:
+                links = link_chains(hashes % file.geometry.slots, first)
+                links.previous[links.opening] = heads[links.slots]
+                wrong = rows["previous_index"] != links.previous
+                faults.append(("does not point to the entry before it in its chain", wrong))
+                heads[links.slots] = links.newest
+            yield from _report(file, first, faults)
+            last_phy_offset = int(rows["phy_offset"][-1])
+        if not damaged:
+            yield from _check_slots(file, heads)
+    except CorruptionError as exc:
+        yield IndexFinding(exc.reason, str(file.path), position=exc.position)
+
+
+def _check_header(file: IndexFile) -> Iterator[IndexFinding]:
+    path, header = str(file.path), INDEX_HEADER.unpack_from(file.read(0, INDEX_HEADER.size))
+    if not 0 <= header.index_count <= file.geometry.entries:
+        problem = f"the header counts {header.index_count} entries of {file.geometry.entries}"
+        yield IndexFinding(problem, path, position=INDEX_HEADER.offset("index_count"))
+    if file.count == 0:
+        return
+    first = next(iter(file.blocks()))[1][0]
+    *_, (_, rows) = file.blocks()
+    for name, stored, found in (
+        ("begin_phy_offset", header.begin_phy_offset, first["phy_offset"]),
+        ("end_phy_offset", header.end_phy_offset, rows[-1]["phy_offset"]),
+    ):
+        if stored != found:
+            problem = f"the header's {name} is {stored}, the entry's {found}"
+            yield IndexFinding(problem, path, position=INDEX_HEADER.offset(name))
+
+
+def _faults(
+    rows: NDArray[np.void], first: int, last_phy_offset: int, max_phy_offset: int | None
+) -> list[tuple[str, NDArray[np.bool_]]]:
+    """Return each kind of fault with the rows that have it."""
+    offsets = rows["phy_offset"].astype(np.int64)
+    previous = rows["previous_index"]
+    index = np.arange(first, first + len(rows))
+    end = np.iinfo(np.int64).max if max_phy_offset is None else max_phy_offset
+    return [
+        ("has a negative hash", rows["key_hash"] < 0),
+        ("has a negative time", rows["time_diff"] < 0),
+        ("points outside the file", (previous < 0) | (previous >= index)),
+        ("lies before its predecessor in the log", np.diff(offsets, prepend=last_phy_offset) < 0),
+        ("lies behind the end of the log", offsets >= end),
+    ]
+
+
+def _report(
+    file: IndexFile, first: int, faults: list[tuple[str, NDArray[np.bool_]]]
+) -> Iterator[IndexFinding]:
+    for problem, rows in faults:
+        wrong = np.flatnonzero(rows)
+        if len(wrong):
+            index = first + int(wrong[0])
+            more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+            position = file.geometry.entry_position(index)
+            yield IndexFinding(f"an entry {problem}{more}", str(file.path), index, position)
+
+
+def _check_slots(file: IndexFile, heads: NDArray[np.int32]) -> Iterator[IndexFinding]:
+    """Compare the slots with the newest entry of each chain."""
+    for first, slots in file.slot_blocks():
+        wrong = np.flatnonzero(slots != heads[first : first + len(slots)])
+        if len(wrong):
+            slot = first + int(wrong[0])
+            more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+            problem = f"slot {slot} leads to {slots[wrong[0]]} instead of {heads[slot]}{more}"
+            yield IndexFinding(problem, str(file.path), position=slot_position(slot))
+    used, counted = int(np.count_nonzero(heads)), file.header().hash_slot_count
+    if used != counted:
+        problem = f"the header counts {counted} used slots of {used}"
+        position = INDEX_HEADER.offset("hash_slot_count")
+        yield IndexFinding(problem, str(file.path), position=position)

@@ -1,0 +1,426 @@
+"""IndexFile: one file of the hash index, header, slots and entries.
+
+New keys are collected in memory and written a batch at a time, always entries, then header, then
+slots: whoever reads the file meanwhile finds whole chains. A batch that a killed process leaves
+unwritten is put again by the replay, since after a crash no unfinished file is trusted.
+
+Source: RocketMQ ``IndexFile``.
+"""
+
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.errors import (
+    StoreClosedError,
+    StoreFailedError,
+    StoreIOError,
+    TruncatedRecordError,
+    os_errors,
+)
+from store.index.chains import link_chains
+from store.index.key_hash import key_hash, key_hashes
+from store.index.layout import (
+    ENTRY_DTYPE,
+    INDEX_ENTRY,
+    INDEX_HEADER,
+    INDEX_SLOT,
+    MAX_TIME_DIFF,
+    SLOT_DTYPE,
+    IndexEntry,
+    IndexGeometry,
+    IndexHeader,
+    slot_position,
+    time_diff,
+)
+from store.log.mapped_file import Descriptor, sync_folder
+
+BATCH_KEYS = 1024
+"""Keys that are collected before they are written."""
+UNFINISHED_NAME = "index.new"
+"""A file is made under this name, which no one takes for an index file, and then renamed."""
+_BLOCK_ROWS = 1 << 16
+
+
+class IndexRow(NamedTuple):
+    """One entry with its number, as a dump shows it."""
+
+    number: int
+    key_hash: int
+    slot: int
+    phy_offset: int
+    store_timestamp: int
+    """Begin timestamp plus ``time_diff``: up to 999 ms before the record's own."""
+    time_diff: int
+    previous_index: int
+
+
+@dataclass(slots=True)
+class _PendingKeys:
+    """Keys that are not on disk yet, as columns. ``keys`` is appended to last: readers go by it."""
+
+    topics: list[str] = field(default_factory=list)
+    phy_offsets: list[int] = field(default_factory=list)
+    store_timestamps: list[int] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+
+    def find(self, topic: str, key: str) -> list[int]:
+        """Return the rows of one key, newest first."""
+        keys, topics, rows, at = self.keys, self.topics, list[int](), 0
+        for _ in range(keys.count(key)):
+            at = keys.index(key, at) + 1
+            if topics[at - 1] == topic:
+                rows.append(at - 1)
+        return rows[::-1]
+
+
+class IndexFile:
+    """One index file. One thread puts, drains and flushes; any thread selects.
+
+    What the file says is never trusted: a chain must lead to ever lower numbers within the file,
+    and ends where it does not.
+    """
+
+    def __init__(self, path: Path, geometry: IndexGeometry, *, read_only: bool) -> None:
+        """Read the header of an existing file.
+
+        Raises:
+            TruncatedRecordError: the file is shorter than its header.
+            StoreIOError: it cannot be read.
+        """
+        self.path = path
+        self.geometry = geometry
+        self._read_only = read_only
+        self._failed = False
+        self._lock = threading.Lock()  # guards _count and _pending as a pair
+        self._pending = _PendingKeys()
+        self._first_time_diff = 0
+        self.begin_timestamp = self.end_timestamp = 0
+        self.begin_phy_offset = self.end_phy_offset = 0
+        self._hash_slot_count = 0
+        self._count = self._next_index = 1
+        with os_errors("open an index file", path):
+            self._open: Descriptor | None = Descriptor(
+                path, os.O_RDONLY if read_only else os.O_RDWR
+            )
+        self._take_header(self._read_header())
+
+    @classmethod
+    def create(cls, path: Path, geometry: IndexGeometry, before: "IndexFile | None") -> "IndexFile":
+        """Make an empty file that follows ``before``; its name and size are durable.
+
+        Its begin and end are those of the end of ``before``, as RocketMQ has it (spec T19), so the
+        first entry's ``time_diff`` counts from there.
+
+        Raises:
+            DiskFullError: there is no room for it.
+            StoreIOError: it cannot be made.
+        """
+        header = IndexHeader(0, 0, 0, 0, 0, 0)
+        if before is not None:
+            times, offsets = (before.end_timestamp,) * 2, (before.end_phy_offset,) * 2
+            header = IndexHeader(*times, *offsets, 0, 0)
+        unfinished = path.with_name(UNFINISHED_NAME)
+        with os_errors("create an index file", path):
+            with unfinished.open("wb") as file:
+                file.write(INDEX_HEADER.pack(header))
+                file.truncate(geometry.file_size)
+                file.flush()
+                os.fsync(file.fileno())
+            unfinished.rename(path)
+            sync_folder(path.parent)
+        return cls(path, geometry, read_only=False)
+
+    @property
+    def count(self) -> int:
+        """Return how many keys the file has, collected ones included."""
+        return self._next_index - 1
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether no further key fits."""
+        return self._next_index >= self.geometry.entries
+
+    # ---- writing (one thread)
+
+    def put(self, topic: str, key: str, phy_offset: int, store_timestamp: int) -> None:
+        """Add a key. The caller has asked ``is_full``.
+
+        Readers find it at once; on disk it is after ``drain``, durable after ``flush``.
+
+        Raises:
+            StoreIOError: a batch could not be written.
+            StoreFailedError: that happened before.
+        """
+        first = self._next_index == 1
+        if first:
+            self._first_time_diff = time_diff(store_timestamp, self.begin_timestamp)
+            self.begin_timestamp = store_timestamp
+            self.begin_phy_offset = phy_offset
+        pending = self._pending
+        pending.topics.append(topic)
+        pending.phy_offsets.append(phy_offset)
+        pending.store_timestamps.append(store_timestamp)
+        pending.keys.append(key)
+        self._next_index += 1
+        self.end_timestamp = store_timestamp
+        self.end_phy_offset = phy_offset
+        # The first entry is written at once: slots and entries can only be told from a used file.
+        if first or len(pending.keys) >= BATCH_KEYS:
+            self.drain()
+
+    def drain(self) -> None:
+        """Write the collected keys; not durable until ``flush``.
+
+        Raises:
+            DiskFullError: no room; the keys stay readable, and the file takes no more.
+            StoreIOError: any other refusal, likewise.
+            StoreFailedError: that happened before.
+        """
+        pending = self._pending
+        if not pending.keys:
+            return
+        if self._failed:
+            raise StoreFailedError("an index file could not be written: reopen", path=self.path)
+        file, first, slots = self._descriptor(), self._count, self.geometry.slots
+        hashes = key_hashes(pending.topics, pending.keys)
+        links = link_chains(hashes % slots, first)
+        positions = (slot_position(0) + INDEX_SLOT.size * links.slots).tolist()
+        try:
+            with os_errors("write an index file", self.path):
+                heads = [self._head(file, position, first) for position in positions]
+                links.previous[links.opening] = heads
+                rows = self._rows(pending, hashes, links.previous)
+                _write(file, rows.tobytes(), self.geometry.entry_position(first))
+                hash_slot_count = self._hash_slot_count + heads.count(0)
+                header = self._header()._replace(hash_slot_count=hash_slot_count)
+                _write(file, INDEX_HEADER.pack(header), 0)
+                pack, number = INDEX_SLOT.struct.pack, file.number
+                for position, newest in zip(positions, links.newest.tolist(), strict=True):
+                    os.pwrite(number, pack(newest), position)
+        except StoreIOError:
+            self._failed = True
+            raise
+        with self._lock:
+            self._hash_slot_count = hash_slot_count
+            self._count = first + len(rows)
+            self._pending = _PendingKeys()
+
+    def flush(self) -> None:
+        """Make every key that was put durable. Releases the GIL while it syncs.
+
+        Raises:
+            StoreIOError: the disk refused.
+            StoreFailedError: an earlier write failed.
+        """
+        self.drain()
+        self.sync()
+
+    def sync(self) -> None:
+        """Make what was drained durable; unlike the others any thread may do this.
+
+        Raises:
+            StoreIOError: the disk refused; the file takes no more keys.
+        """
+        try:
+            with os_errors("flush an index file", self.path):
+                os.fdatasync(self._descriptor().number)
+        except StoreIOError:
+            self._failed = True
+            raise
+
+    def close(self) -> None:
+        """Let the file go; collected keys that were not drained are lost."""
+        self._open = None
+
+    def destroy(self) -> None:
+        """Close and delete the file.
+
+        Raises:
+            StoreIOError: it cannot be deleted.
+        """
+        self.close()
+        with os_errors("delete an index file", self.path):
+            self.path.unlink()
+
+    # ---- reading (any thread)
+
+    def select(self, topic: str, key: str, max_num: int, begin: int, end: int) -> list[int]:
+        """Return the phy offsets of at most ``max_num`` entries for ``key``, newest first.
+
+        ``begin`` and ``end`` (ms, both included) are compared at the entries' second resolution.
+        Only hashes are compared, so records of other keys may be among them. Unlike RocketMQ's,
+        the first entry has the begin timestamp itself: its ``time_diff`` may count from the file
+        before (spec T19).
+
+        Raises:
+            StoreClosedError: after ``close``.
+
+        Source: RocketMQ ``IndexFile.selectPhyOffset``.
+        """
+        wanted, found = key_hash(topic, key), list[int]()
+        with self._lock:
+            pending, count = self._pending, self._count
+        start = self.begin_timestamp
+        for row in pending.find(topic, key):
+            index = count + row
+            diff = time_diff(pending.store_timestamps[row], start) if index > 1 else 0
+            stored = start + 1000 * diff
+            if len(found) >= max_num:
+                return found
+            if begin <= stored <= end:
+                found.append(pending.phy_offsets[row])
+            if stored < begin:
+                return found
+        for index, entry in self._chain(wanted):
+            if len(found) >= max_num or entry.time_diff < 0:
+                break
+            if index >= count and not self._read_only:
+                continue  # drained since: it was among the pending ones
+            stored = self.begin_timestamp + 1000 * (entry.time_diff if index > 1 else 0)
+            if entry.key_hash == wanted and begin <= stored <= end:
+                found.append(entry.phy_offset)
+            if stored < begin:
+                break
+        return found
+
+    def contains(self, topic: str, key: str, phy_offset: int) -> bool:
+        """Return whether the record at ``phy_offset`` is indexed under ``key`` (by hash)."""
+        pending = self._pending
+        if any(pending.phy_offsets[row] == phy_offset for row in pending.find(topic, key)):
+            return True
+        wanted = key_hash(topic, key)
+        for _, entry in self._chain(wanted):
+            if entry.phy_offset < phy_offset:
+                return False  # entries come in log order
+            if entry.key_hash == wanted and entry.phy_offset == phy_offset:
+                return True
+        return False
+
+    def header(self) -> IndexHeader:
+        """Return the header with collected keys included (slots in use: those on disk)."""
+        return self._header()
+
+    def refresh(self) -> None:
+        """Read-only: take over what another process has written since."""
+        if self._read_only:
+            self._take_header(self._read_header())
+
+    def blocks(self) -> Iterator[tuple[int, NDArray[np.void]]]:
+        """Yield the entries on disk in order: the first one's number, and ``ENTRY_DTYPE`` rows.
+
+        Raises:
+            TruncatedRecordError: the file ends before its entries do.
+        """
+        count = self._count
+        for first in range(1, count, _BLOCK_ROWS):
+            rows = min(_BLOCK_ROWS, count - first)
+            data = self.read(self.geometry.entry_position(first), rows * INDEX_ENTRY.size)
+            yield first, np.frombuffer(data, ENTRY_DTYPE)
+
+    def slot_blocks(self) -> Iterator[tuple[int, NDArray[np.int32]]]:
+        """Yield the slots on disk: the first one's number, and their values.
+
+        Raises:
+            TruncatedRecordError: the file ends before its slots do.
+        """
+        for first in range(0, self.geometry.slots, _BLOCK_ROWS):
+            slots = min(_BLOCK_ROWS, self.geometry.slots - first)
+            data = self.read(slot_position(first), slots * INDEX_SLOT.size)
+            yield first, np.frombuffer(data, SLOT_DTYPE)
+
+    def rows(self) -> Iterator[IndexRow]:
+        """Yield the entries on disk one by one, for dumps."""
+        slots, begin = self.geometry.slots, self.begin_timestamp
+        for first, block in self.blocks():
+            for index, (hashed, phy_offset, diff, previous) in enumerate(block.tolist(), first):
+                stored = begin + (1000 * diff if index > 1 else 0)
+                yield IndexRow(index, hashed, hashed % slots, phy_offset, stored, diff, previous)
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return ``size`` bytes of the file.
+
+        Raises:
+            TruncatedRecordError: the file ends before.
+        """
+        with os_errors("read an index file", self.path):
+            data = os.pread(self._descriptor().number, size, position)
+        if len(data) != size:
+            raise TruncatedRecordError(
+                "the index file is too short", path=self.path, position=position,
+                expected=f"{size} bytes", got=f"{len(data)} bytes",
+            )  # fmt: skip
+        return data
+
+    # ---- inside
+
+    def _chain(self, hashed: int) -> Iterator[tuple[int, IndexEntry]]:
+        """Yield the entries of the slot of ``hashed``, newest first: number, entry."""
+        slot = self.read(slot_position(hashed % self.geometry.slots), INDEX_SLOT.size)
+        index = INDEX_SLOT.unpack_from(slot).newest
+        self.refresh()  # behind the slot: a header written before it covers the slot's entry
+        limit = self._count if self._read_only else self.geometry.entries
+        while 0 < index < limit:
+            entry = INDEX_ENTRY.unpack_from(
+                self.read(self.geometry.entry_position(index), INDEX_ENTRY.size)
+            )
+            yield index, entry
+            limit = index
+            index = entry.previous_index
+
+    def _rows(
+        self, pending: _PendingKeys, hashes: NDArray[np.int64], previous: NDArray[np.int64]
+    ) -> NDArray[np.void]:
+        rows = np.empty(len(hashes), ENTRY_DTYPE)
+        rows["key_hash"] = hashes
+        rows["phy_offset"] = pending.phy_offsets
+        rows["previous_index"] = previous
+        if self.begin_timestamp > 0:
+            passed = np.array(pending.store_timestamps, np.int64) - self.begin_timestamp
+            rows["time_diff"] = np.clip(passed // 1000, 0, MAX_TIME_DIFF)
+        else:
+            rows["time_diff"] = 0
+        if self._count == 1:
+            rows["time_diff"][0] = self._first_time_diff
+        return rows
+
+    def _head(self, file: Descriptor, position: int, limit: int) -> int:
+        """Return the newest entry of a slot, 0 if there is none below ``limit``."""
+        index: int
+        (index,) = INDEX_SLOT.struct.unpack(os.pread(file.number, INDEX_SLOT.size, position))
+        return index if 0 < index < limit else 0
+
+    def _read_header(self) -> IndexHeader:
+        return INDEX_HEADER.unpack_from(self.read(0, INDEX_HEADER.size))
+
+    def _take_header(self, header: IndexHeader) -> None:
+        self.begin_timestamp, self.end_timestamp = header.begin_timestamp, header.end_timestamp
+        self.begin_phy_offset, self.end_phy_offset = header.begin_phy_offset, header.end_phy_offset
+        self._hash_slot_count = header.hash_slot_count
+        self._count = min(max(header.index_count, 1), self.geometry.entries)
+        self._next_index = self._count
+
+    def _header(self) -> IndexHeader:
+        return IndexHeader(
+            self.begin_timestamp, self.end_timestamp, self.begin_phy_offset, self.end_phy_offset,
+            self._hash_slot_count, self._next_index,
+        )  # fmt: skip
+
+    def _descriptor(self) -> Descriptor:
+        found = self._open
+        if found is None:
+            raise StoreClosedError("the index file is closed", path=self.path)
+        return found
+
+
+def _write(file: Descriptor, data: bytes, position: int) -> None:
+    """Write all of ``data``; a full disk may take a part first."""
+    done = 0
+    while done < len(data):
+        done += os.pwrite(file.number, data[done:], position + done)

@@ -1,0 +1,477 @@
+"""IndexService: all files of the hash index of a store, the folder ``index``.
+
+After a crash only files that were full and synced are trusted (the checkpoint's index timestamp
+says up to where); the others are removed, and the log is replayed from ``resume_phy_offset``. So
+keys may be collected in memory, and a killed process loses none that the replay does not put again.
+
+Source: RocketMQ ``IndexService``.
+"""
+
+import logging
+import threading
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+from store.errors import (
+    CorruptionError,
+    ReadOnlyStoreError,
+    StoreClosedError,
+    StoreError,
+    StoreFailedError,
+    UnsupportedFormatError,
+    os_errors,
+)
+from store.index.geometry import common_size, default_geometry, find_geometry
+from store.index.index_check import IndexFinding, check_index_file
+from store.index.index_file import UNFINISHED_NAME, IndexFile
+from store.index.layout import IndexGeometry
+from store.log.mapped_file import sync_folder
+
+_LOG = logging.getLogger(__name__)
+NAME_DIGITS = 17
+"""A file is named by the local time of its making, ``yyyyMMddHHmmssSSS``."""
+_MAX_NAME = (1 << 63) - 1
+
+
+def open_index_file(path: Path, slots: int | None = None, entries: int | None = None) -> IndexFile:
+    """Open one bare index file read-only; numbers that are not given are found from the file.
+
+    Raises:
+        UnsupportedFormatError: they cannot be found.
+        CorruptionError: the file's size does not fit them.
+        StoreIOError: it cannot be read.
+    """
+    geometry = find_geometry([path], slots, entries)
+    if geometry is None:
+        raise UnsupportedFormatError(
+            "the index file holds no key, which could tell its slots and entries: give"
+            " maxHashSlotNum and maxIndexNum with --config",
+            path=path,
+        )
+    _check_size(path, geometry)
+    return IndexFile(path, geometry, read_only=True)
+
+
+class IndexService:
+    """The hash index of one store.
+
+    One thread at a time puts, flushes, cuts and deletes (the dispatcher's lock is held); any thread
+    queries, and finds a key as soon as ``put`` has returned.
+    """
+
+    def __init__(
+        self, folder: Path, slots: int | None, entries: int | None, *, read_only: bool
+    ) -> None:
+        """Describe the index in ``folder``; touches no file.
+
+        Args:
+            folder: where the files lie; need not exist.
+            slots: slots of each file, ``None`` to find the number from the files.
+            entries: entries of each file, the unused one included, or ``None``.
+            read_only: change no byte.
+        """
+        self.folder = folder
+        self.geometry: IndexGeometry | None = None
+        self.ignored: list[IndexFinding] = []
+        """Files that are no index files, as ``check`` reports them."""
+        self._given = (slots, entries)
+        self._read_only = read_only
+        self._files: tuple[IndexFile, ...] = ()  # replaced, never changed: readers need no lock
+        self._current: IndexFile | None = None  # the last file, where keys go; None: read-only
+        self._trusted = 0  # leading files that need no replay
+        self._replay = False
+        self._index_timestamp = 0
+        self._behind: _FlushBehind | None = None
+        self._closed = False
+
+    @property
+    def files(self) -> tuple[IndexFile, ...]:
+        """Return the files, oldest first."""
+        return self._files
+
+    # ---- opening
+
+    def load(self, last_exit_ok: bool, index_timestamp: int) -> None:  # noqa: FBT001
+        """Open what exists; after a crash, read-write, remove what cannot be trusted.
+
+        That is: the first file that is not full or ends after ``index_timestamp`` (the
+        checkpoint's, ms), and every file behind it. RocketMQ removes single files by their
+        timestamps alone, and so can keep a file behind a removed one.
+
+        Raises:
+            CorruptionError: read-write, a file is of the wrong size.
+            UnsupportedFormatError: slots and entries were not given and cannot be found.
+            StoreIOError: a file cannot be read or removed.
+        """
+        self._index_timestamp = index_timestamp
+        paths = self._sized(self._listed())
+        if self.geometry is None:
+            return
+        files = [IndexFile(path, self.geometry, read_only=self._read_only) for path in paths]
+        self._files = tuple(files)
+        self._trusted = len(files)
+        self._replay = not last_exit_ok
+        if last_exit_ok:
+            synced = [file.end_timestamp for file in files if file.is_full]
+            self._index_timestamp = max([index_timestamp, *synced])
+        else:
+            sure = (file.is_full and file.end_timestamp <= index_timestamp for file in files)
+            self._trusted = next((at for at, good in enumerate(sure) if not good), len(files))
+            self._remove_untrusted()
+        self._set_current()
+
+    def resume_phy_offset(self) -> int | None:
+        """Return from where the log must be replayed for the index to be whole; ``None``: nowhere.
+
+        After a clean stop nothing is missing, also where no record had a key and there is no file.
+        Else the start of the last record of the last file that is kept, 0 without one: this record
+        itself is to be replayed too, since its keys may have straddled two files. Replaying from
+        further back does no harm. Ask after ``load`` and ``truncate_dirty``.
+        """
+        if not self._replay:
+            return None
+        kept = self._files[: self._trusted]
+        return kept[-1].end_phy_offset if kept else 0
+
+    def truncate_dirty(self, phy_offset: int) -> int:
+        """Remove the first file that points at or behind ``phy_offset``, and all behind that.
+
+        ``phy_offset`` is the log's new end. Returns how many files went; ``resume_phy_offset``
+        then says what to replay.
+
+        Such a file would keep the log's next records out of the index. Read-only: removes nothing.
+
+        Raises:
+            StoreIOError: a file cannot be removed.
+        """
+        dirty = (
+            file.end_phy_offset >= max(phy_offset, 1)
+            or (file.count > 0 and file.end_phy_offset >= phy_offset)
+            for file in self._files
+        )
+        first = next((at for at, bad in enumerate(dirty) if bad), len(self._files))
+        removed = len(self._files) - first
+        if removed:
+            self._replay = True
+            self._trusted = min(self._trusted, first)
+            self._wait_behind()
+            self._remove_untrusted()
+            self._set_current()
+        return removed
+
+    # ---- writing (one thread at a time)
+
+    @property
+    def index_timestamp(self) -> int:
+        """Return the checkpoint's ``index_msg_timestamp``, ms: up to it all full files are on disk.
+
+        It rises when a full file has been synced, some time after the next one was begun, and never
+        else: RocketMQ deletes what ends later after a crash, and replays from there at most
+        (``messageIndexSafe``), so the end of an unfinished file must not be told. It falls when
+        files were removed: store it before the replay.
+        """
+        return self._index_timestamp
+
+    def put(
+        self,
+        topic: str,
+        uniq_key: str | None,
+        keys: str | None,
+        phy_offset: int,
+        store_timestamp: int,
+    ) -> None:
+        """Index the record at ``phy_offset`` under its unique key, then each word of ``keys``.
+
+        Records come in log order. Idempotent: a record before the last indexed one is skipped, and
+        of the last one only the keys that are missing are put (RocketMQ puts all of them again).
+
+        Raises:
+            StoreIOError: a file cannot be made or written.
+            StoreFailedError: that happened before.
+            ReadOnlyStoreError: the index was opened read-only.
+
+        Source: RocketMQ ``IndexService.buildIndex``.
+        """
+        file = self._current
+        if file is not None and phy_offset <= file.end_phy_offset:
+            if phy_offset == file.end_phy_offset:
+                self._put_missing(topic, uniq_key, keys, phy_offset, store_timestamp)
+            return
+        if uniq_key:
+            self._put_key(topic, uniq_key, phy_offset, store_timestamp)
+        if keys:
+            for key in keys.split(" "):
+                if key:
+                    self._put_key(topic, key, phy_offset, store_timestamp)
+
+    def flush(self) -> None:
+        """Make every key that was put durable.
+
+        Raises:
+            StoreIOError: the disk refused.
+            StoreFailedError: an earlier write failed.
+        """
+        self._wait_behind()
+        if self._current is not None:
+            self._current.flush()
+
+    def delete_expired(self, min_phy_offset: int) -> int:
+        """Delete the leading files all of whose records lie below ``min_phy_offset``.
+
+        Never the last one. Returns how many.
+
+        Raises:
+            StoreIOError: a file cannot be deleted.
+
+        Source: RocketMQ ``IndexService.deleteExpiredFile``.
+        """
+        files = self._files
+        alive = (file.end_phy_offset >= min_phy_offset for file in files[:-1])
+        expired = next((at for at, good in enumerate(alive) if good), max(len(files) - 1, 0))
+        if expired:
+            self._wait_behind()
+            self._files = files[expired:]
+            self._trusted = max(self._trusted - expired, 0)
+            self._destroy(files[:expired])
+        return expired
+
+    def close(self) -> None:
+        """Make everything durable and release the files. A second call does nothing.
+
+        Raises:
+            StoreIOError: the disk refused; the files are released all the same.
+            StoreFailedError: an earlier write failed.
+        """
+        if self._closed:
+            return
+        try:
+            self.flush()
+        finally:
+            self._closed = True
+            self._current = None
+            for file in self._files:
+                file.close()
+
+    # ---- reading (any thread)
+
+    def query(self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int) -> list[int]:
+        """Return the phy offsets of at most ``max_num`` records for ``key``, newest first.
+
+        Both times are included and compared at a resolution of seconds. Records of other keys of
+        the same hash are among them, and records that have left the log: the caller looks.
+
+        Raises:
+            StoreClosedError: after ``close``.
+
+        Source: RocketMQ ``IndexService.queryOffset``.
+        """
+        if self._closed:
+            raise StoreClosedError("the index is closed", path=self.folder)
+        found: list[int] = []
+        for file in reversed(self._files):
+            file.refresh()
+            if begin_ms <= file.end_timestamp and end_ms >= file.begin_timestamp:
+                found += file.select(topic, key, max_num - len(found), begin_ms, end_ms)
+            if len(found) >= max_num or (file.count and file.begin_timestamp < begin_ms):
+                break
+        return found
+
+    def check(self, max_phy_offset: int | None = None) -> Iterator[IndexFinding]:
+        """Yield what is wrong: odd files, headers, chains, slots, entries behind the log's end.
+
+        ``max_phy_offset`` is that end. Collected keys must have been flushed.
+        """
+        yield from self.ignored
+        before: IndexFile | None = None
+        for file in self._files:
+            yield from check_index_file(file, max_phy_offset)
+            if before is not None and file.begin_phy_offset < before.end_phy_offset:
+                yield IndexFinding("the file begins before the end of the last one", str(file.path))
+            before = file
+
+    # ---- inside
+
+    def _listed(self) -> list[Path]:
+        """Return the index files by name; other names are noted."""
+        if not self.folder.is_dir():
+            return []
+        paths = []
+        with os_errors("list the index files", self.folder):
+            for path in sorted(self.folder.iterdir()):
+                if path.name == UNFINISHED_NAME:
+                    continue
+                if path.is_file() and _is_file_name(path.name):
+                    paths.append(path)
+                else:
+                    self.ignored.append(IndexFinding("not the name of an index file", str(path)))
+        return paths
+
+    def _sized(self, paths: list[Path]) -> list[Path]:
+        """Find the geometry; return the files of its size, the others are noted or refused."""
+        size = common_size(paths)
+        usual = [path for path in paths if path.stat().st_size == size]
+        slots, entries = self._given
+        if size:
+            self.geometry = find_geometry(usual, slots, entries)
+        else:
+            default = default_geometry()
+            self.geometry = IndexGeometry(slots or default.slots, entries or default.entries)
+        if self.geometry is None:
+            return self._unknown(usual)
+        fitting = []
+        for path in paths:
+            try:
+                _check_size(path, self.geometry)
+            except CorruptionError as exc:
+                self._odd_size(path, exc, last=path is paths[-1])
+            else:
+                fitting.append(path)
+        return fitting
+
+    def _unknown(self, paths: list[Path]) -> list[Path]:
+        """Only files without a key: nothing to read there, and no telling how to write."""
+        if self._read_only:
+            return []
+        raise UnsupportedFormatError(
+            "the index files hold no key, which could tell their slots and entries: give"
+            " maxHashSlotNum and maxIndexNum with --config",
+            path=paths[0],
+        )
+
+    def _odd_size(self, path: Path, fault: CorruptionError, *, last: bool) -> None:
+        """Note a file of the wrong size; read-write only an empty last one is borne: removed."""
+        if self._read_only:
+            self.ignored.append(IndexFinding(str(fault), str(path)))
+        elif last and path.stat().st_size == 0:
+            with os_errors("remove an empty index file", path):
+                path.unlink()
+        else:
+            raise fault
+
+    def _remove_untrusted(self) -> None:
+        if self._read_only:
+            return
+        kept, removed = self._files[: self._trusted], self._files[self._trusted :]
+        self._files = kept
+        if removed:
+            _LOG.info("removing %d index files from %s on", len(removed), removed[0].path)
+            self._destroy(removed)
+            full = [file.end_timestamp for file in kept if file.is_full]
+            self._index_timestamp = min(self._index_timestamp, max(full, default=0))
+
+    def _destroy(self, files: tuple[IndexFile, ...]) -> None:
+        """Delete ``files``, the last one first: what a failure leaves is a run without a gap."""
+        for file in reversed(files):
+            file.destroy()
+        with os_errors("sync the folder of the index files", self.folder):
+            sync_folder(self.folder)
+
+    def _set_current(self) -> None:
+        self._current = self._files[-1] if self._files and not self._read_only else None
+
+    def _put_key(self, topic: str, key: str, phy_offset: int, store_timestamp: int) -> None:
+        file = self._current
+        if file is None or file.is_full:
+            file = self._roll()
+        file.put(topic, key, phy_offset, store_timestamp)
+
+    def _put_missing(
+        self,
+        topic: str,
+        uniq_key: str | None,
+        keys: str | None,
+        phy_offset: int,
+        store_timestamp: int,
+    ) -> None:
+        """Put those keys of the last indexed record that no file has."""
+        given = [uniq_key or "", *(keys or "").split(" ")]
+        missing = [key for key in given if key and not self._has(topic, key, phy_offset)]
+        for key in missing:
+            self._put_key(topic, key, phy_offset, store_timestamp)
+
+    def _has(self, topic: str, key: str, phy_offset: int) -> bool:
+        for file in reversed(self._files):
+            if file.end_phy_offset < phy_offset:
+                return False
+            if file.contains(topic, key, phy_offset):
+                return True
+        return False
+
+    def _roll(self) -> IndexFile:
+        """Begin a new file; the full one is synced by a thread of its own."""
+        if self._closed:
+            raise StoreClosedError("the index is closed", path=self.folder)
+        if self._read_only or self.geometry is None:
+            raise ReadOnlyStoreError("the index is open for reading only", path=self.folder)
+        self._wait_behind()
+        full = self._current
+        if full is not None:
+            full.drain()
+        with os_errors("create the folder of the index files", self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / _next_name(full.path.name if full is not None else "")
+        made = IndexFile.create(path, self.geometry, full)
+        _LOG.info("new index file %s", path)
+        self._files = (*self._files, made)
+        self._current = made
+        if full is not None:
+            self._behind = _FlushBehind(full)
+        return made
+
+    def _wait_behind(self) -> None:
+        """Wait until the file that was rolled last is on disk; raise what kept it from there."""
+        if self._behind is not None:
+            file = self._behind.wait()
+            self._behind = None
+            self._index_timestamp = max(self._index_timestamp, file.end_timestamp)
+
+
+class _FlushBehind:
+    """Syncs one full file in a thread of its own, so that the roll does not wait for the disk."""
+
+    def __init__(self, file: IndexFile) -> None:
+        self._file = file
+        self._fault: StoreError | None = None
+        self._thread = threading.Thread(target=self._run, name="cqstore-index-flush", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._file.sync()
+        except StoreError as exc:
+            self._fault = exc
+
+    def wait(self) -> IndexFile:
+        self._thread.join()
+        if self._fault is not None:
+            raise StoreFailedError(
+                "an index file could not be flushed: reopen", path=self._file.path
+            ) from self._fault
+        return self._file
+
+
+def _check_size(path: Path, geometry: IndexGeometry) -> None:
+    size = path.stat().st_size
+    if size != geometry.file_size or min(geometry) < 1:
+        raise CorruptionError(
+            "an index file has the wrong size", path=path,
+            expected=f"{geometry.file_size} bytes", got=f"{size} bytes",
+        )  # fmt: skip
+
+
+def _is_file_name(name: str) -> bool:
+    """Return whether RocketMQ takes ``name`` for an index file: a number that fits a Java long."""
+    return name.isascii() and name.isdecimal() and int(name) <= _MAX_NAME
+
+
+def _next_name(last: str) -> str:
+    """Return a name for now that sorts behind ``last``, also when the clock was set back."""
+    now = datetime.now().astimezone()
+    name = f"{now:%Y%m%d%H%M%S}{now.microsecond // 1000:03d}"
+    if name > last:
+        return name
+    name = str(int(last) + 1).zfill(len(last))
+    if name <= last:
+        raise UnsupportedFormatError(f"no index file name sorts behind {last}")
+    return name

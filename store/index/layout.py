@@ -1,0 +1,80 @@
+"""The hash index on disk: a 40-byte header, the slots, the entries.
+
+A slot is the number of the newest entry of its chain, four bytes; 0 says that it is empty. An
+entry points to the one before it in the chain, always of a lower number. Entry 0 is never used.
+How many slots and entries a file has is not stored in it.
+
+Source: RocketMQ ``IndexHeader``, ``IndexFile``.
+"""
+
+from typing import Annotated, NamedTuple
+
+import numpy as np
+
+from store.record.layout import Layout, Wire
+
+
+class IndexHeader(NamedTuple):
+    """The head of an index file."""
+
+    begin_timestamp: Annotated[int, Wire("q", "store time of the first entry's record, ms")]
+    end_timestamp: Annotated[int, Wire("q", "store time of the last entry's record, ms")]
+    begin_phy_offset: Annotated[int, Wire("q", "start of the first entry's record, bytes")]
+    end_phy_offset: Annotated[int, Wire("q", "start of the last entry's record, bytes")]
+    hash_slot_count: Annotated[int, Wire("i", "slots in use")]
+    index_count: Annotated[int, Wire("i", "number of the next entry; 0 before the first put")]
+
+
+class IndexEntry(NamedTuple):
+    """One key of one record."""
+
+    key_hash: Annotated[int, Wire("i", "hash of topic, `#` and key, never negative")]
+    phy_offset: Annotated[int, Wire("q", "start of the record, bytes from the start of the log")]
+    time_diff: Annotated[int, Wire("i", "store time, seconds after the file's begin timestamp")]
+    previous_index: Annotated[int, Wire("i", "number of the entry before it in the chain; 0: none")]
+
+
+class IndexSlot(NamedTuple):
+    """The head of one chain."""
+
+    newest: Annotated[int, Wire("i", "number of the chain's newest entry; 0: none")]
+
+
+INDEX_HEADER = Layout(IndexHeader)
+INDEX_ENTRY = Layout(IndexEntry)
+INDEX_SLOT = Layout(IndexSlot)
+
+ENTRY_DTYPE = np.dtype([(name, f">{wire.code}") for name, wire in INDEX_ENTRY.wires])
+"""The same entry as a numpy row, for whole blocks."""
+SLOT_DTYPE = np.dtype(f">{INDEX_SLOT.wires[0][1].code}")
+
+MAX_TIME_DIFF = 0x7FFFFFFF
+
+
+class IndexGeometry(NamedTuple):
+    """How many slots and entries each file of a store has (``maxHashSlotNum``, ``maxIndexNum``)."""
+
+    slots: int
+    entries: int
+    """Entry 0 included, which holds nothing."""
+
+    @property
+    def file_size(self) -> int:
+        """Return the bytes of one file."""
+        return self.entry_position(self.entries)
+
+    def entry_position(self, index: int) -> int:
+        """Return where entry ``index`` starts, bytes inside the file."""
+        return slot_position(self.slots) + INDEX_ENTRY.size * index
+
+
+def slot_position(slot: int) -> int:
+    """Return where ``slot`` starts, bytes inside the file."""
+    return INDEX_HEADER.size + INDEX_SLOT.size * slot
+
+
+def time_diff(store_timestamp: int, begin_timestamp: int) -> int:
+    """Return the seconds that an entry stores for its record."""
+    if begin_timestamp <= 0:
+        return 0
+    return min(max((store_timestamp - begin_timestamp) // 1000, 0), MAX_TIME_DIFF)
