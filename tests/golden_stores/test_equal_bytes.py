@@ -27,10 +27,15 @@ def raw(folder: Path) -> dict[str, Pairs]:
     found = {}
     for name in options:
         family = database.get_column_family(name)
-        found[name] = [(bytes(key).hex(), value.hex()) for key, value in family.items()]
+        found[name] = [(as_hex(key), as_hex(value)) for key, value in family.items()]
         family.close()
     database.close()
     return found
+
+
+def as_hex(data: object) -> str:
+    assert isinstance(data, bytes)
+    return data.hex()
 
 
 def rebuild(root: Path, backend: str) -> None:

@@ -29,7 +29,7 @@ def test_the_example_of_the_readme_runs_and_prints_what_it_says(tmp_path: Path) 
     assert (done.stdout, done.stderr) == (printed, "")
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")) + [ROOT / "README.md"])
+@pytest.mark.parametrize("page", [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"])
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     links = re.findall(r"\]\((?!https?:)([^)#]+)", text)

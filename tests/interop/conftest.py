@@ -1,0 +1,32 @@
+"""RocketMQ, built once a run; where it cannot be had, that is said loudly."""
+
+import pytest
+
+from tests.interop.rocketmq import RocketMQ, UnavailableError
+
+_missing: list[str] = []
+
+
+@pytest.fixture(scope="session")
+def rocketmq() -> RocketMQ:
+    return _built("5.5.1")
+
+
+@pytest.fixture(scope="session")
+def rocketmq_533() -> RocketMQ:
+    return _built("5.3.3")
+
+
+def _built(version: str) -> RocketMQ:
+    try:
+        return RocketMQ.build(version)
+    except UnavailableError as exc:
+        _missing.append(f"RocketMQ {version}: {exc}")
+        pytest.skip(f"RocketMQ {version} cannot be had")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if _missing:
+        terminalreporter.section("INTEROP WAS NOT RUN", red=True)
+        for line in _missing:
+            terminalreporter.write_line(line)

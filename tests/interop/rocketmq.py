@@ -1,0 +1,81 @@
+"""Runs Apache RocketMQ's own store on a folder, through the Java program beside this file."""
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parent
+Row = dict[str, Any]
+_OPENED = ("java.nio", "sun.nio.ch", "jdk.internal.ref")
+
+
+class UnavailableError(Exception):
+    """Java or Maven is missing, or Maven's repository does not answer."""
+
+
+@dataclass(frozen=True)
+class RocketMQ:
+    """One release of RocketMQ, built."""
+
+    version: str
+
+    @classmethod
+    def build(cls, version: str) -> "RocketMQ":
+        """Compile the program against ``version``, once."""
+        target = FOLDER / "target" / version
+        if not (target / "classes" / "interop" / "Interop.class").exists():
+            goals = ["compile", "dependency:copy-dependencies"]
+            command = ["mvn", "-q", "-B", f"-Drocketmq={version}", *goals]
+            try:
+                subprocess.run(command, cwd=FOLDER, check=True, capture_output=True, timeout=900)
+            except (OSError, subprocess.SubprocessError) as exc:
+                output = getattr(exc, "stdout", None) or b""
+                raise UnavailableError(f"{exc}: {output[-500:].decode(errors='replace')}") from exc
+        return cls(version)
+
+    def dump(
+        self, root: Path, kind: str, queues: Iterable[tuple[str, int]], **settings: object
+    ) -> list[Row]:
+        """Open the store and return what RocketMQ reads of it; the store is then closed."""
+        return self._run("dump", root, kind, queues, [], settings)
+
+    def append(
+        self, root: Path, kind: str, queues: Iterable[tuple[str, int]], count: int, *, crash: bool,
+        **settings: object,
+    ) -> list[Row]:  # fmt: skip
+        """Put ``count`` messages to each queue; return where they are."""
+        return self._run(
+            "append", root, kind, queues, [str(count), "crash" if crash else "close"], settings
+        )
+
+    def _run(
+        self,
+        verb: str,
+        root: Path,
+        kind: str,
+        queues: Iterable[tuple[str, int]],
+        words: list[str],
+        settings: dict[str, object],
+    ) -> list[Row]:
+        target = FOLDER / "target" / self.version
+        with tempfile.TemporaryDirectory() as home:
+            command = [
+                "java", "-Xmx1g", f"-Duser.home={home}", f"-Djava.io.tmpdir={home}",
+                "-Dfile.encoding=UTF-8", "-Dsun.jnu.encoding=UTF-8",
+                *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
+                "-cp", f"{target}/classes:{target}/dependency/*", "interop.Interop",
+                verb, str(root), kind, ",".join(f"{topic}/{number}" for topic, number in queues),
+                *words, *(f"{key}={value}" for key, value in settings.items()),
+            ]  # fmt: skip
+            environment = os.environ | {"LC_ALL": "C.UTF-8"}
+            done = subprocess.run(
+                command, capture_output=True, env=environment, timeout=240, check=False
+            )
+        if done.returncode:
+            raise AssertionError(done.stderr.decode(errors="replace")[-4000:])
+        return [json.loads(line) for line in done.stdout.decode().splitlines()]

@@ -1,0 +1,208 @@
+package interop;
+
+import com.alibaba.fastjson2.JSON;
+import java.io.PrintStream;
+import java.net.InetSocketAddress;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.security.MessageDigest;
+import java.util.ArrayList;
+import java.util.HexFormat;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import java.util.TreeMap;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentMap;
+import org.apache.rocketmq.common.BrokerConfig;
+import org.apache.rocketmq.common.MixAll;
+import org.apache.rocketmq.common.TopicConfig;
+import org.apache.rocketmq.common.message.MessageAccessor;
+import org.apache.rocketmq.common.message.MessageDecoder;
+import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageExtBrokerInner;
+import org.apache.rocketmq.store.DefaultMessageStore;
+import org.apache.rocketmq.store.RocksDBMessageStore;
+import org.apache.rocketmq.store.SelectMappedBufferResult;
+import org.apache.rocketmq.store.config.MessageStoreConfig;
+import org.apache.rocketmq.store.queue.CqUnit;
+import org.apache.rocketmq.store.stats.BrokerStatsManager;
+
+/**
+ * Opens a store with RocketMQ's own classes, as the broker does.
+ *
+ * <pre>
+ * dump   ROOT TYPE QUEUES [key=value ...]          prints a line for each record and for each queue
+ * append ROOT TYPE QUEUES COUNT crash|close [...]  puts COUNT messages a queue, prints a line for each
+ * </pre>
+ *
+ * TYPE is default, defaultRocksDB or combine; QUEUES is topic/id,topic/id...; key=value are settings.
+ */
+public final class Interop {
+    private static final int BLANK = 0xCBD43194;
+    private static final PrintStream OUT = new PrintStream(System.out, false, StandardCharsets.UTF_8);
+
+    private Interop() { }
+
+    public static void main(String[] words) {
+        System.setOut(System.err);
+        int code = 0;
+        try {
+            boolean append = words[0].equals("append");
+            List<String> queues = words[3].isEmpty() ? List.of() : List.of(words[3].split(","));
+            DefaultMessageStore store = open(Path.of(words[1]), words[2], queues, words, append ? 6 : 4);
+            if (append) {
+                append(store, queues, Integer.parseInt(words[4]));
+            } else {
+                dump(store, queues);
+            }
+            OUT.flush();
+            if (!append || words[5].equals("close")) {
+                store.shutdown();
+            }
+        } catch (Throwable fault) {
+            fault.printStackTrace();
+            code = 1;
+        }
+        OUT.flush();
+        // Not exit: a crash runs no shutdown hook.
+        Runtime.getRuntime().halt(code);
+    }
+
+    private static DefaultMessageStore open(Path root, String type, List<String> queues, String[] words, int from)
+        throws Exception {
+        MessageStoreConfig config = new MessageStoreConfig();
+        config.setStorePathRootDir(root.toString());
+        config.setStorePathCommitLog(root.resolve("commitlog").toString());
+        boolean combine = type.equals("combine");
+        config.setStoreType(combine ? "default" : type);
+        config.setRocksdbCQDoubleWriteEnable(combine);
+        config.setHaListenPort(0);
+        Properties settings = new Properties();
+        for (int i = from; i < words.length; i++) {
+            String[] pair = words[i].split("=", 2);
+            settings.put(pair[0], pair[1]);
+        }
+        MixAll.properties2Object(settings, config);
+        ConcurrentMap<String, TopicConfig> topics = new ConcurrentHashMap<>();
+        for (String queue : queues) {
+            String topic = queue.substring(0, queue.lastIndexOf('/'));
+            topics.put(topic, new TopicConfig(topic, 8, 8));
+        }
+        BrokerConfig broker = new BrokerConfig();
+        broker.setBrokerIP1("10.0.0.2");
+        BrokerStatsManager stats = new BrokerStatsManager("interop", true);
+        DefaultMessageStore store = config.isEnableRocksDBStore()
+            ? new RocksDBMessageStore(config, stats, null, broker, topics)
+            : new DefaultMessageStore(config, stats, null, broker, topics);
+        if (!store.load()) {
+            throw new IllegalStateException("load failed");
+        }
+        store.start();
+        return store;
+    }
+
+    private static void append(DefaultMessageStore store, List<String> queues, int count) throws Exception {
+        for (int i = 0; i < count; i++) {
+            for (String queue : queues) {
+                MessageExtBrokerInner m = new MessageExtBrokerInner();
+                m.setTopic(queue.substring(0, queue.lastIndexOf('/')));
+                m.setQueueId(Integer.parseInt(queue.substring(queue.lastIndexOf('/') + 1)));
+                m.setBody(("from java " + i).getBytes(StandardCharsets.UTF_8));
+                MessageAccessor.putProperty(m, "TAGS", "TagJ");
+                MessageAccessor.putProperty(m, "KEYS", "java" + i);
+                m.setPropertiesString(MessageDecoder.messageProperties2String(m.getProperties()));
+                m.setBornTimestamp(1_700_000_000_000L + i);
+                m.setBornHost(new InetSocketAddress("10.1.1.1", 1024));
+                m.setStoreHost(new InetSocketAddress("10.0.0.2", 10911));
+                var result = store.putMessage(m);
+                if (!result.isOk()) {
+                    throw new IllegalStateException(result.toString());
+                }
+                var appended = result.getAppendMessageResult();
+                line("topic", m.getTopic(), "queueId", m.getQueueId(), "queueOffset", appended.getLogicsOffset(),
+                    "phy", appended.getWroteOffset(), "msgId", appended.getMsgId());
+            }
+        }
+        for (int i = 0; i < 600 && store.dispatchBehindBytes() > 0; i++) {
+            Thread.sleep(20);
+        }
+        Thread.sleep(1000);  // the group commit of RocksDB has no sign of being done
+    }
+
+    private static void dump(DefaultMessageStore store, List<String> queues) throws Exception {
+        int fileSize = store.getMessageStoreConfig().getMappedFileSizeCommitLog();
+        Map<String, List<String>> keys = new TreeMap<>();
+        for (long at = store.getMinPhyOffset(); at >= 0 && at < store.getMaxPhyOffset(); ) {
+            SelectMappedBufferResult head = store.selectOneMessageByOffset(at, 8);
+            int size = head.getByteBuffer().getInt(0);
+            int magic = head.getByteBuffer().getInt(4);
+            head.release();
+            if (magic == BLANK) {
+                at += fileSize - at % fileSize;
+                continue;
+            }
+            SelectMappedBufferResult found = store.selectOneMessageByOffset(at, size);
+            byte[] record = new byte[size];
+            found.getByteBuffer().get(record);
+            found.release();
+            MessageExt m = MessageDecoder.decode(ByteBuffer.wrap(record), true, false);
+            line("kind", "message", "phy", m.getCommitLogOffset(), "storeSize", m.getStoreSize(), "topic", m.getTopic(),
+                "queueId", m.getQueueId(), "queueOffset", m.getQueueOffset(), "msgId", m.getMsgId(),
+                "record", digest(record), "properties", m.getProperties() == null ? Map.of() : new TreeMap<>(m.getProperties()));
+            if (m.getKeys() != null) {
+                keys.computeIfAbsent(m.getTopic() + "#" + m.getKeys(), k -> List.of(m.getTopic(), m.getKeys()));
+            }
+            at += size;
+        }
+        for (String queue : queues) {
+            String topic = queue.substring(0, queue.lastIndexOf('/'));
+            queue(store, topic, Integer.parseInt(queue.substring(queue.lastIndexOf('/') + 1)));
+        }
+        for (List<String> key : keys.values()) {
+            var result = store.queryMessage(key.get(0), key.get(1), 64, 0, Long.MAX_VALUE);
+            List<Long> offsets = new ArrayList<>();
+            result.getMessageMapedList().forEach(buffer -> {
+                offsets.add(buffer.getStartOffset());
+                buffer.release();
+            });
+            line("kind", "key", "topic", key.get(0), "key", key.get(1), "phy", offsets);
+        }
+    }
+
+    private static void queue(DefaultMessageStore store, String topic, int id) throws Exception {
+        long min = store.getMinOffsetInQueue(topic, id);
+        long max = store.getMaxOffsetInQueue(topic, id);
+        List<Object> units = new ArrayList<>();
+        for (long at = min; at < max; at++) {
+            CqUnit unit = store.getConsumeQueue(topic, id).get(at);
+            units.add(unit == null ? null : List.of(unit.getQueueOffset(), unit.getPos(), unit.getSize(),
+                unit.getTagsCode(), store.getMessageStoreTimeStamp(topic, id, at)));
+        }
+        List<Long> pulled = new ArrayList<>();
+        for (long at = min; at < max && !units.contains(null); ) {
+            var result = store.getMessage("interop", topic, id, at, 32, null);
+            pulled.addAll(result.getMessageQueueOffset());
+            result.release();
+            if (result.getNextBeginOffset() <= at) {
+                break;
+            }
+            at = result.getNextBeginOffset();
+        }
+        line("kind", "queue", "topic", topic, "queueId", id, "min", min, "max", max, "units", units, "pulled", pulled);
+    }
+
+    private static void line(Object... pairs) {
+        Map<String, Object> map = new LinkedHashMap<>();
+        for (int i = 0; i < pairs.length; i += 2) {
+            map.put((String) pairs[i], pairs[i + 1]);
+        }
+        OUT.println(JSON.toJSONString(map));
+    }
+
+    private static String digest(byte[] bytes) throws Exception {
+        return HexFormat.of().formatHex(MessageDigest.getInstance("SHA-1").digest(bytes)).substring(0, 16);
+    }
+}
