@@ -153,7 +153,7 @@ class ConsumeQueueError(StoreError):
     """A consume-queue backend failed."""
 
 
-_DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
+_DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 @contextmanager

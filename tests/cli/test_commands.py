@@ -1,0 +1,167 @@
+"""The command line as a user meets it: what it prints, its exit codes, and what it leaves alone."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.kit.golden import CLEAN, CRASHED, NAMES, load_dump
+from tests.kit.tree import tree_digest
+
+Golden = Callable[[str], Path]
+COMMAND = [str(Path(sys.executable).parent / "cqstore")]
+
+
+def run(*words: object, feed: str = "", code: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [*COMMAND, *map(str, words)], input=feed, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def lines(done: subprocess.CompletedProcess[str]) -> list[dict[str, object]]:
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("name", ["special-default", "basic533-defaultRocksDB", "ext-default"])
+def test_dumps_are_rocketmqs_line_by_line_and_change_no_byte(golden: Golden, name: str) -> None:
+    root, dump = golden(name), load_dump(name)
+    before = tree_digest(root)
+    messages = lines(run("dump", root, "--messages", "--output", "jsonl"))
+    for message in messages:
+        del message["body"], message["msgId"]
+    assert messages == dump["messages"]
+    assert lines(run("dump", root, "--queues", "--output", "jsonl")) == dump["queues"]
+    assert tree_digest(root) == before
+
+
+@pytest.mark.parametrize("name", ["crash-defaultRocksDB", "torn-default", "wide-combine"])
+def test_reading_verbs_change_no_byte(golden: Golden, name: str) -> None:
+    root, dump = golden(name), load_dump(name)
+    before = tree_digest(root)
+    topic = dump["queues"][0]["topic"]
+    crashed = name in CRASHED
+    run("info", root)
+    run("check", root, code=1 if crashed else 0)
+    run("topics", root, "--prefix", topic)
+    run("get", root, "--topic", topic)
+    run("offset", root, "--topic", topic, "--time", "0")
+    done = run("dump", root, "--messages", "--output", "jsonl")
+    assert ("needs recovery" in done.stderr) is crashed
+    assert len(lines(done)) == len(dump["messages"])
+    assert tree_digest(root) == before
+
+
+def test_every_golden_store_is_told_clean_from_crashed(golden: Golden) -> None:
+    for name in ("basic-default", "hole-defaultRocksDB"):
+        facts = json.loads(run("info", golden(name), "--output", "json").stdout)
+        assert facts["last exit"].startswith("clean" if name in CLEAN else "not clean")
+    assert set(CLEAN) | set(CRASHED) == set(NAMES)
+
+
+def test_recover_then_dump_is_what_rocketmq_read_after_its_recovery(golden: Golden) -> None:
+    root, dump = golden("torn-defaultRocksDB"), load_dump("torn-defaultRocksDB")
+    report = json.loads(run("recover", root, "--output", "json").stdout)
+    assert report["droppedBytes"] > 0
+    assert lines(run("dump", root, "--queues", "--output", "jsonl")) == dump["queues"]
+    again = json.loads(run("recover", root, "--output", "json").stdout)
+    assert (again["droppedBytes"], again["dispatchedUnits"]) == (0, 0)
+    run("check", root)
+
+
+def test_put_and_get(tmp_path: Path) -> None:
+    root = tmp_path / "new"
+    conf = tmp_path / "broker.conf"
+    conf.write_text("storeType=defaultRocksDB\nmappedFileSizeCommitLog=65536\nbrokerName=b\n")
+    feed = '{"topic":"t","body":"hé","tags":"A","keys":"k1 k2"}\n\n' * 3
+    feed += '{"topic":"t","bodyBase64":"/w==","queueId":1,"properties":{"n":"v"}}\n'
+    done = run("put", root, "--config", conf, feed=feed)
+    assert "brokerName" in done.stderr
+    assert [line["status"] for line in lines(done)] == ["PUT_OK"] * 4
+    found = lines(run("get", root, "--topic", "t", "--tags", "A"))
+    assert [(line["queueOffset"], line["body"]) for line in found] == [(n, "hé") for n in range(3)]
+    (raw,) = lines(run("get", root, "--topic", "t", "--queue-id", "1"))
+    assert (raw["bodyBase64"], raw["properties"]) == ("/w==", {"n": "v"})
+    assert len(lines(run("get", root, "--topic", "t", "--key", "k2"))) == 3
+    by_id = lines(run("get", root, "--message-id", raw["msgId"]))
+    assert by_id == [raw]
+    one = run("put", root, "--topic", "t", "--body", "x", "--property", "a=b")
+    assert lines(one)[0]["queueOffset"] == 3
+    run("put", root, "--topic", "t" * 200, "--body", "x", code=1)
+    units = lines(
+        run("dump", root, "--topic", "t", "--offset", 1, "--count", 2, "--output", "jsonl")
+    )
+    assert [unit["queueOffset"] for unit in units] == [1, 2]
+    record = run("dump", root, "--commitlog-offset", units[0]["phy"], "--output", "json")
+    assert json.loads(record.stdout)["queueOffset"] == 1
+    lower = run("offset", root, "--topic", "t", "--time", "2001-01-01", "--output", "json")
+    assert json.loads(lower.stdout)["offset"] == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [
+        ("commitlog/00000000000000262144", "storeSize"),
+        ("consumequeue/orders_1/0/00000000000000000000", "tags_code"),
+        ("batchconsumequeue/batch_1/0/00000000000000000000", "batch_size"),
+        ("checkpoint", "physic_msg_timestamp"),
+    ],
+)
+def test_bare_files_are_decoded(golden: Golden, path: str, field: str) -> None:
+    rows = lines(run("dump", golden("special-default") / path, "--output", "jsonl"))
+    assert field in rows[0]
+
+
+def test_a_bare_index_file_is_decoded(golden: Golden) -> None:
+    (path, *_) = sorted((golden("special-default") / "index").iterdir())
+    rows = lines(run("dump", path, "--output", "jsonl"))
+    assert len(rows) > 100
+    assert {"key_hash", "phy_offset"} <= rows[0].keys()
+
+
+def test_wrong_use_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
+    (tmp_path / "garbage").write_bytes(b"\x07" * 5000)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / "commitlog").mkdir()
+    (tmp_path / "log" / "commitlog" / "not-a-number").write_bytes(b"x" * 64)
+    for words, code in (
+        (["info", tmp_path / "none"], 2),
+        (["info", tmp_path / "empty"], 2),
+        (["check", tmp_path / "log"], 1),
+        (["dump", tmp_path / "garbage"], 2),
+        (["dump", tmp_path / "empty"], 2),
+        (["dump", tmp_path / "none", "--messages"], 2),
+        (["recover", tmp_path / "none"], 2),
+        (["get", tmp_path / "empty"], 2),
+        (["offset", tmp_path / "empty", "--topic", "t", "--time", "soon"], 2),
+        (["topics", tmp_path / "empty", "--config", tmp_path / "none"], 2),
+        (["put", tmp_path / "empty2", "--topic", "t", "--property", "novalue"], 2),
+    ):
+        done = run(*words, code=code)
+        assert done.stderr.strip()
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("feed", ["not json", "[1]", '{"body":"x"}', '{"topic":"t","colour":1}'])
+def test_input_that_is_no_message_is_refused(tmp_path: Path, feed: str) -> None:
+    assert "line 1" in run("put", tmp_path / "s", feed=feed, code=2).stderr
+
+
+def test_a_reader_that_leaves_is_no_fault(golden: Golden) -> None:
+    root = golden("basic-default")
+    text = f"{COMMAND[0]} dump {root} --messages --output jsonl | head -1"
+    done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=False)
+    assert json.loads(done.stdout)["phy"] == 0
+    assert done.stderr == ""
+
+
+def test_the_version_and_the_help() -> None:
+    assert run("--version").stdout.startswith("cqstore ")
+    for verb in ("info", "check", "dump", "get", "put", "topics", "offset", "recover"):
+        assert verb in run(verb, "--help").stdout

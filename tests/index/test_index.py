@@ -1,0 +1,153 @@
+"""The hash index: its bytes, its queries against a model, and what a crash leaves."""
+
+import struct
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store.errors import StoreError
+from store.index.index_service import IndexService
+from store.record.java_hash import java_hash
+
+ALL = (0, 1 << 62)
+
+
+def service(folder: Path, slots: int = 10, entries: int = 20, **options: bool) -> IndexService:
+    index = IndexService(folder, slots, entries, read_only=options.get("read_only", False))
+    index.load(options.get("last_exit_ok", True), 0)
+    return index
+
+
+def test_the_bytes_of_a_file_with_two_keys_of_one_slot(tmp_path: Path) -> None:
+    index = service(tmp_path, slots=1, entries=5)
+    index.put("T", None, "a b", 1000, 5_000_000)
+    index.put("T", "u", None, 2000, 5_003_999)
+    index.flush()
+    index.close()
+    (path,) = tmp_path.iterdir()
+    data = path.read_bytes()
+    assert len(path.name) == 17
+    assert len(data) == 40 + 4 + 20 * 5
+    hashes = [abs(java_hash(f"T#{key}")) for key in "abu"]
+    assert data[:40] == struct.pack(">qqqqii", 5_000_000, 5_003_999, 1000, 2000, 1, 4)
+    assert data[40:44] == struct.pack(">i", 3)
+    assert data[44:64] == bytes(20)
+    assert data[64:] == b"".join(
+        struct.pack(">iqii", hashed, phy, seconds, before)
+        for hashed, phy, seconds, before in zip(
+            hashes, (1000, 1000, 2000), (0, 0, 3), (0, 1, 2), strict=True
+        )
+    ) + bytes(20)
+
+
+def test_the_hash_of_the_smallest_number_is_zero(tmp_path: Path) -> None:
+    assert java_hash("polygenelubricants") == -(1 << 31)
+    index = service(tmp_path)
+    index.put("", "x", None, 1, 1)
+    assert index.query("", "x", 10, *ALL) == [1]
+    index.close()
+
+
+keys = st.sampled_from(["a", "b", "c", "Aa", "BB"])
+
+
+@given(
+    puts=st.lists(st.tuples(keys, st.integers(0, 3)), max_size=60),
+    reopen_at=st.integers(0, 60),
+)
+def test_queries_answer_as_a_dict_would(
+    tmp_path_factory: pytest.TempPathFactory, puts: list[tuple[str, int]], reopen_at: int
+) -> None:
+    folder = tmp_path_factory.mktemp("index")
+    index, model, now = service(folder), dict[str, list[int]](), 1_000_000
+    for number, (key, step) in enumerate(puts):
+        if number == reopen_at:
+            index.flush()
+            index.close()
+            index = service(folder)
+        now += step * 500
+        index.put("topic", None, key, number * 100, now)
+        model.setdefault(key, []).append(number * 100)
+    for key in ("a", "b", "c", "none"):
+        expected = model.get(key, [])
+        assert sorted(index.query("topic", key, 1000, *ALL)) == expected
+        assert sorted(index.query("topic", key, 2, *ALL)) == expected[-2:]
+    for key, twin in (("Aa", "BB"), ("BB", "Aa")):  # of one hash: the twin's may come too
+        found = set(index.query("topic", key, 1000, *ALL))
+        assert set(model.get(key, [])) <= found
+        assert found <= {*model.get(key, []), *model.get(twin, [])}
+    assert list(index.check()) == []
+    index.close()
+
+
+def test_a_record_that_comes_again_is_indexed_once(tmp_path: Path) -> None:
+    index = service(tmp_path)
+    for _ in range(3):
+        index.put("t", "u1", "a b", 100, 1000)
+        index.put("t", None, "a", 200, 1000)
+    assert index.query("t", "a", 10, *ALL) == [200, 100]
+    assert index.query("t", "u1", 10, *ALL) == [100]
+    index.close()
+
+
+def test_keys_are_split_at_single_spaces(tmp_path: Path) -> None:
+    index = service(tmp_path)
+    index.put("t", None, " a  b ", 100, 1000)
+    assert index.query("t", "a", 10, *ALL) == index.query("t", "b", 10, *ALL) == [100]
+    assert index.query("t", "", 10, *ALL) == []
+    index.close()
+
+
+def test_after_a_crash_unfinished_files_go_and_replay_begins_where_they_did(
+    tmp_path: Path,
+) -> None:
+    index = service(tmp_path, entries=5)
+    for number in range(10):
+        index.put("t", None, "k", number * 100, 1000 + number)
+    index.flush()
+    sure = index.index_timestamp
+    index.close()
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert len(names) == 3
+    again = IndexService(tmp_path, 10, 5, read_only=False)
+    again.load(False, sure)  # noqa: FBT003
+    resume = again.resume_phy_offset()
+    assert resume is not None
+    for number in range(resume // 100, 10):
+        again.put("t", None, "k", number * 100, 1000 + number)
+    assert sorted(again.query("t", "k", 64, *ALL)) == [number * 100 for number in range(10)]
+    again.close()
+
+
+def test_slots_and_entries_are_found_from_the_files(tmp_path: Path) -> None:
+    index = service(tmp_path, slots=331, entries=1500)
+    for number in range(400):
+        index.put("t", f"u{number}", None, number, 1000)
+    index.flush()
+    index.close()
+    found = IndexService(tmp_path, None, None, read_only=True)
+    found.load(True, 0)  # noqa: FBT003
+    assert found.query("t", "u77", 10, *ALL) == [77]
+    found.close()
+
+
+@pytest.mark.parametrize("place", [40, 44 + 20 + 16, 36, 32])
+def test_damaged_chains_end_and_are_reported(tmp_path: Path, place: int) -> None:
+    index = service(tmp_path, slots=1, entries=20)
+    for number in range(10):
+        index.put("t", None, "k", number, 1000)
+    index.flush()
+    index.close()
+    (path,) = tmp_path.iterdir()
+    data = bytearray(path.read_bytes())
+    data[place : place + 4] = struct.pack(">i", 9)
+    path.write_bytes(data)
+    try:
+        damaged = service(tmp_path, slots=1, read_only=True)
+    except StoreError:
+        return
+    assert len(damaged.query("t", "k", 1000, *ALL)) <= 20
+    assert list(damaged.check()) != []
+    damaged.close()

@@ -1,0 +1,349 @@
+"""Locks, refusals, recovery: what opening does, and what it must not do."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from store.config import StoreConfig
+from store.errors import (
+    CorruptionError,
+    ReadOnlyStoreError,
+    RefusedStoreError,
+    StoreClosedError,
+    StoreConfigError,
+    StoreFailedError,
+    StoreIOError,
+    StoreLockedError,
+)
+from store.queue.backends import backend_names
+from store.record.message import Message
+from store.service.message_store import MessageStore
+from tests.kit.golden import load_dump
+from tests.kit.tree import tree_digest
+
+Golden = Callable[[str], Path]
+CONFIG = StoreConfig(mapped_file_size_commit_log=16384)
+
+
+@pytest.fixture(params=backend_names())
+def backend(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def root(tmp_path: Path, backend: str) -> Path:
+    """A cleanly closed store of 200 messages in two queues and several log files."""
+    with MessageStore.open(tmp_path / "store", CONFIG, backend=backend) as store:
+        for number in range(200):
+            message = Message("t", b"%d " % number * 30, number % 2, {"KEYS": f"k{number}"})
+            assert store.put_message(message).ok
+    return tmp_path / "store"
+
+
+def bodies(store: MessageStore, queue_id: int = 0) -> int:
+    return store.max_offset("t", queue_id) - store.min_offset("t", queue_id)
+
+
+def last_log_file(root: Path) -> Path:
+    return max((root / "commitlog").iterdir())
+
+
+# ---- locks
+
+
+def test_one_process_opens_a_store_once(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "other name").symlink_to(root)
+    with MessageStore.open(root):
+        for path in (root, tmp_path / "other name"):
+            with pytest.raises(StoreLockedError):
+                MessageStore.open(path)
+    MessageStore.open(root).close()
+
+
+def test_another_process_is_named(root: Path) -> None:
+    code = "import sys; from store import MessageStore; MessageStore.open(sys.argv[1])"
+    with MessageStore.open(root):
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(root)], capture_output=True, text=True, check=False
+        )
+    assert "StoreLockedError" in done.stderr
+    assert f"process {os.getpid()} has the store open" in done.stderr
+
+
+def test_a_closed_store_refuses_everything(root: Path) -> None:
+    store = MessageStore.open(root)
+    store.close()
+    store.close()
+    for call in (
+        lambda: store.put_message(Message("t", b"")),
+        lambda: store.get_message("g", "t", 0, 0),
+        lambda: store.message_by_offset(0),
+        store.flush,
+    ):
+        with pytest.raises(StoreClosedError):
+            call()
+
+
+def test_a_read_only_store_takes_nothing_and_changes_nothing(root: Path) -> None:
+    before = tree_digest(root)
+    with MessageStore.open(root, read_only=True) as store:
+        assert bodies(store) == 100
+        with pytest.raises(ReadOnlyStoreError):
+            store.put_message(Message("t", b""))
+        with pytest.raises(ReadOnlyStoreError):
+            store.flush()
+    assert tree_digest(root) == before
+
+
+# ---- refusals
+
+
+def refused(root: Path, config: StoreConfig | None = None) -> str:
+    before = tree_digest(root)
+    with pytest.raises(RefusedStoreError) as caught:
+        MessageStore.open(root, config)
+    assert tree_digest(root) == before
+    return str(caught.value)
+
+
+def test_queues_without_a_log_are_refused(root: Path) -> None:
+    shutil.rmtree(root / "commitlog")
+    with pytest.raises(RefusedStoreError, match="no commit log"):
+        MessageStore.open(root)
+    assert (root / "consumequeue").exists()
+
+
+def test_a_log_elsewhere_is_read_only(root: Path, tmp_path: Path) -> None:
+    (root / "commitlog").rename(tmp_path / "elsewhere")
+    with MessageStore.open(root, read_only=True, commit_log=tmp_path / "elsewhere") as store:
+        assert bodies(store) == 100
+        assert [f for f in store.check() if f.damage] == []
+    config = StoreConfig(store_path_commit_log=str(tmp_path / "elsewhere"))
+    assert "elsewhere" in refused(root, config)
+
+
+def test_a_log_over_several_paths_is_read_only(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "second").mkdir()
+    last_log_file(root).rename(tmp_path / "second" / last_log_file(root).name)
+    config = StoreConfig(store_path_commit_log=f"{root}/commitlog,{tmp_path}/second")
+    assert "several paths" in refused(root, config)
+    with MessageStore.open(root, config, read_only=True) as store:
+        assert [f for f in store.check() if f.damage] == []
+        assert bodies(store) == 100
+
+
+@pytest.mark.parametrize(
+    ("mark", "word"),
+    [("epochFileCheckpoint", "controller"), ("compaction/compactionLog/topic", "compacted"),
+     ("dledger-n0", "DLedger")],
+)  # fmt: skip
+def test_stores_that_others_rule_are_read_only(root: Path, mark: str, word: str) -> None:
+    (root / mark).mkdir(parents=True)
+    assert word in refused(root)
+    with MessageStore.open(root, read_only=True) as store:
+        assert bodies(store) == 100
+
+
+def test_a_slave_is_read_only(root: Path) -> None:
+    assert "slave" in refused(root, StoreConfig.from_mapping({"brokerRole": "SLAVE"}))
+
+
+def test_two_databases_leave_two_readings(golden: Golden) -> None:
+    root = golden("separate-defaultRocksDB")
+    shutil.copytree(root / "consumequeue_rocksdb", root / "consumequeue", dirs_exist_ok=True)
+    for read_only in (True, False):
+        with pytest.raises(RefusedStoreError, match="consumequeue_rocksdb"):
+            MessageStore.open(root, read_only=read_only)
+
+
+def test_another_backend_than_the_one_on_disk_is_refused(root: Path, backend: str) -> None:
+    other = "file" if backend == "rocksdb" else "rocksdb"
+    with pytest.raises(RefusedStoreError, match=backend):
+        MessageStore.open(root, backend=other)
+
+
+def test_a_file_of_another_size_is_named(root: Path) -> None:
+    path = last_log_file(root)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(CorruptionError, match="16383"):
+        MessageStore.open(root)
+
+
+# ---- recovery
+
+
+def crash(root: Path) -> None:
+    """Make the store look as if its last writer had not closed it."""
+    (root / "abort").write_text("1")
+
+
+def test_a_torn_tail_is_saved_cut_and_zeroed(root: Path) -> None:
+    crash(root)
+    with MessageStore.open(root, read_only=True) as store:
+        last = max(r.phy_offset for r in store.commit_log.scan(0))
+    path = last_log_file(root)
+    data = bytearray(path.read_bytes())
+    at = last - int(path.name)
+    data[at + 60 :] = bytes(len(data) - at - 60)
+    path.write_bytes(data)
+    with MessageStore.open(root) as store:
+        report = store.report
+        assert (report.end_phy_offset, report.dropped_bytes > 0) == (last, True)
+        assert bodies(store, 0) + bodies(store, 1) == 199
+        assert store.put_message(Message("t", b"next", 1)).phy_offset == last
+    (tail,) = report.saved
+    assert tail.path.read_bytes() == bytes(data[at : at + tail.size])
+    with MessageStore.open(root, read_only=True) as store:
+        assert not store.report.needed
+        assert [f for f in store.check() if f.damage] == []
+
+
+def test_damage_with_records_behind_it_is_refused_until_cut(root: Path) -> None:
+    crash(root)
+    with MessageStore.open(root, read_only=True) as store:
+        bad = [r.phy_offset for r in store.commit_log.scan(0)][50]
+    path = root / "commitlog" / f"{bad - bad % 16384:020d}"
+    data = bytearray(path.read_bytes())
+    data[bad % 16384 + 100] ^= 1
+    path.write_bytes(data)
+    (root / "checkpoint").unlink()
+    if (root / "consumequeue" / "CURRENT").exists():
+        shutil.rmtree(root / "consumequeue")  # so that recovery looks at the damaged file at all
+    with pytest.raises(RefusedStoreError, match=f"cut at {bad}"):
+        MessageStore.open(root, backend=None)
+    with pytest.raises((StoreConfigError, RefusedStoreError)):
+        MessageStore.open(root, cut_at=bad + 1)
+    assert data == path.read_bytes()
+    with MessageStore.open(root, cut_at=bad) as store:
+        assert store.commit_log.max_phy_offset() == bad
+        assert bodies(store, 0) + bodies(store, 1) == 50
+        assert len(store.report.saved) > 1
+
+
+def test_queues_behind_the_log_are_brought_up(root: Path, backend: str) -> None:
+    crash(root)
+    shutil.rmtree(root / "consumequeue")
+    shutil.rmtree(root / "index")
+    (root / "checkpoint").unlink()
+    with MessageStore.open(root, backend=backend) as store:
+        assert store.report.dispatched_units == 200
+        assert bodies(store, 0) == bodies(store, 1) == 100
+        for number in range(200):
+            (found,) = store.query_message("t", f"k{number}")
+            assert found.body == b"%d " % number * 30
+
+
+def test_queues_ahead_of_the_log_are_cut_back(root: Path) -> None:
+    with MessageStore.open(root, read_only=True) as store:
+        records = [r.phy_offset for r in store.commit_log.scan(0)]
+    crash(root)
+    lost = records[-30]
+    for path in sorted((root / "commitlog").iterdir()):
+        start = int(path.name)
+        if start > lost:
+            path.unlink()
+        elif start + 16384 > lost:
+            path.write_bytes(path.read_bytes()[: lost - start].ljust(16384, b"\0"))
+    with MessageStore.open(root) as store:
+        assert bodies(store, 0) + bodies(store, 1) == 170
+        assert store.put_message(Message("t", b"", 0)).queue_offset == 85
+    with MessageStore.open(root) as store:
+        assert [f for f in store.check() if f.damage] == []
+
+
+WRITER = """
+import os, signal, sys
+from store import Message, MessageStore, StoreConfig
+store = MessageStore.open(sys.argv[1], StoreConfig(mapped_file_size_commit_log=16384),
+                          backend=sys.argv[2])
+for number in range(10**9):
+    result = store.put_message(Message("t", b"x" * (number % 300), number % 5))
+    print(result.phy_offset, flush=True)
+"""
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("lines", [1, 57, 400, 1500])
+def test_a_killed_writer_loses_nothing_it_was_told_is_stored(
+    tmp_path: Path, backend: str, lines: int
+) -> None:
+    root = tmp_path / "store"
+    command = [sys.executable, "-c", WRITER, str(root), backend]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        told = [int(writer.stdout.readline()) for _ in range(lines)]
+        writer.send_signal(signal.SIGKILL)
+        told += [int(line) for line in writer.stdout.read().splitlines(keepends=True)
+                 if line.endswith(b"\n")]  # fmt: skip
+    for _ in range(2):
+        with MessageStore.open(root) as store:
+            stored = [record.phy_offset for record in store.commit_log.scan(0)]
+            assert stored[: len(told)] == told
+            assert len(stored) <= len(told) + 1
+            assert sum(bodies(store, queue_id) for queue_id in range(5)) == len(stored)
+            assert [f for f in store.check() if f.damage] == []
+
+
+def test_a_topic_deleted_and_written_again_keeps_its_last_life(golden: Golden) -> None:
+    root = golden("special-defaultRocksDB")
+    expected = {(q["topic"], q["queueId"]): (q["min"], q["max"])
+                for q in load_dump("special-defaultRocksDB")["queues"]}  # fmt: skip
+    crash(root)
+    shutil.rmtree(root / "consumequeue")
+    with MessageStore.open(root, backend="rocksdb") as store:
+        restarted = {tuple(restart.queue) for restart in store.report.restarts}
+        found = {tuple(key): (store.min_offset(*key), store.max_offset(*key))
+                 for key in store.queue_keys()}  # fmt: skip
+    (again,) = {key[0] for key in restarted}
+    assert again.startswith("back_")
+    for key in restarted:
+        assert found[key[0], key[1]] == expected[key[0], key[1]]
+
+
+def test_after_a_failed_flush_the_store_takes_no_more(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_space(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    store = MessageStore.open(root)
+    assert store.put_message(Message("t", b"x")).ok
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fdatasync", no_space)
+        with pytest.raises(StoreIOError):
+            store.flush()
+        with pytest.raises(StoreFailedError):
+            store.put_message(Message("t", b"y"))
+    store.close()
+    assert (root / "abort").exists()
+    with MessageStore.open(root) as again:
+        assert not again.last_exit_ok
+        assert bodies(again) == 101
+
+
+FULL = """
+import resource, sys
+from store import Message, MessageStore, StoreConfig
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+store = MessageStore.open(sys.argv[1], StoreConfig(mapped_file_size_commit_log=2 << 20),
+                          backend=sys.argv[2])
+print(store.put_message(Message("t", b"x")).status.name)
+store.close()
+"""
+
+
+def test_no_room_for_a_file_is_a_status(tmp_path: Path, backend: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path / "s"), backend],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "CREATE_MAPPED_FILE_FAILED\n"), done.stderr
+    assert list((tmp_path / "s" / "commitlog").iterdir()) == []

@@ -1,0 +1,239 @@
+"""Putting and pulling, on both backends, as RocketMQ's rules say."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from store.config import FlushDiskType, StoreConfig
+from store.queue.backends import backend_names
+from store.record.client_batch import encode_client_batch
+from store.record.message import Message, SysFlag
+from store.service.message_store import MessageStore
+from store.service.puller import TagFilter
+from store.service.results import GetMessageStatus, PutMessageStatus
+
+CONFIG = StoreConfig(mapped_file_size_commit_log=65536, max_message_size=10_000)
+LMQ = CONFIG.model_copy(update={"enable_lmq": True, "enable_multi_dispatch": True})
+ILLEGAL = PutMessageStatus.MESSAGE_ILLEGAL
+
+
+@pytest.fixture(params=backend_names())
+def backend(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def store(tmp_path: Path, backend: str) -> Iterator[MessageStore]:
+    """A small store; at the end it must be sound."""
+    with MessageStore.open(tmp_path / "store", LMQ, backend=backend) as opened:
+        yield opened
+        assert [finding for finding in opened.check() if finding.damage] == []
+
+
+def offsets(store: MessageStore, topic: str, start: int = 0, **options: object) -> list[int]:
+    tags = options.get("tags")
+    result = store.get_message("g", topic, 0, start, 32, TagFilter(str(tags)) if tags else None)
+    return result.queue_offsets
+
+
+@pytest.mark.parametrize(
+    ("message", "status"),
+    [
+        (Message("t" * 127, b"x"), PutMessageStatus.PUT_OK),
+        (Message("t" * 128, b"x"), ILLEGAL),
+        (Message("%RETRY%" + "g" * 248, b"x"), PutMessageStatus.PUT_OK),
+        (Message("%RETRY%" + "g" * 249, b"x"), ILLEGAL),
+        (Message("", b"x"), ILLEGAL),
+        (Message("t", b"x" * 10_000), PutMessageStatus.PUT_OK),
+        (Message("t", b"x" * 10_001), ILLEGAL),
+        (Message("t", b"", properties={"k": "v" * 33000}),
+         PutMessageStatus.PROPERTIES_SIZE_EXCEEDED),
+        (Message("t", b"x", sys_flag=int(SysFlag.INNER_BATCH)), ILLEGAL),
+        (Message("t", b"x", properties={"INNER_NUM": "2"}), ILLEGAL),
+        (Message("t", b"x", properties={"INNER_MULTI_DISPATCH": "%LMQ%a,plain"}), ILLEGAL),
+        (Message("t", b"x", properties={"INNER_MULTI_DISPATCH": "%LMQ%a,"}), ILLEGAL),
+    ],
+)  # fmt: skip
+def test_what_may_not_be_stored_is_refused_and_nothing_is_written(
+    store: MessageStore, message: Message, status: PutMessageStatus
+) -> None:
+    before = store.commit_log.max_phy_offset()
+    result = store.put_message(message)
+    assert result.status is status, result.reason
+    assert result.ok is (status is PutMessageStatus.PUT_OK)
+    if not result.ok:
+        assert result.reason
+        assert store.commit_log.max_phy_offset() == before
+        assert list(store.queue_keys()) == []
+
+
+@pytest.mark.parametrize("topic", ["a/b", "..", ".", "a\0b"])
+def test_names_that_are_paths_do_not_reach_the_files(tmp_path: Path, topic: str) -> None:
+    with MessageStore.open(tmp_path / "s", LMQ, backend="file") as store:
+        assert store.put_message(Message(topic, b"x")).status is ILLEGAL
+        light = {"INNER_MULTI_DISPATCH": "%LMQ%/../x"}
+        assert store.put_message(Message("t", b"x", properties=light)).status is ILLEGAL
+
+
+def test_names_that_rocksdb_cannot_hold_are_refused(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s", LMQ, backend="rocksdb") as store:
+        assert store.put_message(Message("CHECKPOINT_TOPIC", b"x")).status is ILLEGAL
+        for size, status in ((281, PutMessageStatus.PUT_OK), (282, ILLEGAL)):
+            light = {"INNER_MULTI_DISPATCH": "%LMQ%".ljust(size, "x")}
+            assert store.put_message(Message("t", b"x", properties=light)).status is status
+
+
+def test_a_refused_message_keeps_no_offset_and_nobody_out(store: MessageStore) -> None:
+    results = store.put_messages(
+        [Message("t", b"1"), Message("t", b"x" * 10_001), Message("t", b"2"), Message("", b"")]
+    )
+    assert [result.ok for result in results] == [True, False, True, False]
+    assert [result.queue_offset for result in results if result.ok] == [0, 1]
+    assert offsets(store, "t") == [0, 1]
+
+
+def test_what_was_put_is_read_at_once_and_after_a_reopening(tmp_path: Path, backend: str) -> None:
+    with MessageStore.open(tmp_path / "s", CONFIG, backend=backend) as store:
+        placed = []
+        for number in range(500):
+            message = Message(f"t{number % 7}", b"b" * number, number % 3, {"KEYS": f"k{number}"})
+            placed.append((message, store.put_message(message)))
+            if number % 50 == 0:
+                assert store.max_offset(message.topic, message.queue_id) > 0
+    with MessageStore.open(tmp_path / "s") as store:
+        for message, result in placed:
+            by_id = store.message_by_id(result.message_id)
+            pulled = store.get_message(
+                "g", message.topic, message.queue_id, result.queue_offset, 1
+            ).messages()[0]
+            (by_key,) = store.query_message(message.topic, message.properties["KEYS"])
+            for found in (by_id, pulled, by_key):
+                assert (found.body, found.phy_offset) == (message.body, result.phy_offset)
+
+
+def test_the_statuses_of_a_pull(store: MessageStore) -> None:
+    assert store.get_message("g", "none", 0, 0).status is GetMessageStatus.NO_MESSAGE_IN_QUEUE
+    for number in range(40):
+        store.put_message(Message("t", str(number).encode()))
+    cases = {
+        -1: (GetMessageStatus.OFFSET_TOO_SMALL, 0, []),
+        0: (GetMessageStatus.FOUND, 32, list(range(32))),
+        39: (GetMessageStatus.FOUND, 40, [39]),
+        40: (GetMessageStatus.OFFSET_OVERFLOW_ONE, 40, []),
+        41: (GetMessageStatus.OFFSET_OVERFLOW_BADLY, 40, []),
+    }
+    for offset, (status, following, found) in cases.items():
+        result = store.get_message("g", "t", 0, offset, 32)
+        assert (result.status, result.next_begin_offset, result.queue_offsets) == (
+            status, following, found,
+        )  # fmt: skip
+        assert (result.min_offset, result.max_offset) == (0, 40)
+
+
+def test_a_first_message_comes_whatever_its_size(store: MessageStore) -> None:
+    for _ in range(3):
+        store.put_message(Message("t", b"x" * 9000))
+    result = store.get_message("g", "t", 0, 0, 32, max_total_bytes=100)
+    assert result.queue_offsets == [0]
+    assert store.get_message("g", "t", 0, 0, 32, max_total_bytes=20_000).queue_offsets == [0, 1]
+
+
+def test_tags_are_compared_by_hash_and_then_by_name(store: MessageStore) -> None:
+    for tag in ("Aa", "BB", "C", "Aa"):  # Aa and BB have one hash
+        store.put_message(Message("t", b"x", properties={"TAGS": tag}))
+    store.put_message(Message("t", b"x"))
+    assert offsets(store, "t", tags="Aa") == [0, 3]
+    assert offsets(store, "t", tags="BB || C") == [1, 2]
+    assert offsets(store, "t", tags="*") == [0, 1, 2, 3, 4]
+    result = store.get_message("g", "t", 0, 0, 32, TagFilter("D"))
+    assert (result.status, result.next_begin_offset) == (GetMessageStatus.NO_MATCHED_MESSAGE, 5)
+
+
+def test_a_filter_passes_over_no_more_than_its_bound(store: MessageStore) -> None:
+    store.put_messages([Message("t", b"", properties={"TAGS": "no"}) for _ in range(900)])
+    store.put_message(Message("t", b"", properties={"TAGS": "yes"}))
+    first = store.get_message("g", "t", 0, 0, 32, TagFilter("yes"))
+    assert (first.status, first.next_begin_offset) == (GetMessageStatus.NO_MATCHED_MESSAGE, 800)
+    second = store.get_message("g", "t", 0, 800, 32, TagFilter("yes"))
+    assert second.queue_offsets == [900]
+
+
+def test_a_client_batch_is_stored_whole(store: MessageStore) -> None:
+    inner = [Message("t", b"x" * 100, properties={"TAGS": str(number)}) for number in range(20)]
+    results = store.put_client_batch(Message("t", encode_client_batch(inner)))
+    assert [result.queue_offset for result in results] == list(range(20))
+    found = store.get_message("g", "t", 0, 0, 32).messages()
+    assert [message.properties["TAGS"] for message in found] == [str(n) for n in range(20)]
+    for bad in (
+        Message("t", b"garbage"),
+        Message("t", encode_client_batch(inner), sys_flag=0x8),
+        Message("t", encode_client_batch(inner), properties={"DELAY": "3"}),
+        Message("t", b"x" * 10_001),
+        Message("t", b""),
+    ):
+        assert [result.status for result in store.put_client_batch(bad)] == [ILLEGAL]
+    assert store.max_offset("t", 0) == 20
+
+
+def test_light_queues_get_their_units_and_go_on_after_a_reopening(
+    tmp_path: Path, backend: str
+) -> None:
+    root = tmp_path / "s"
+    for life in range(2):
+        with MessageStore.open(root, LMQ, backend=backend) as store:
+            for number in range(6):
+                names = "%LMQ%a" + (",%LMQ%b" if number % 2 == 0 else "")
+                result = store.put_message(
+                    Message("t", b"x", 2, {"INNER_MULTI_DISPATCH": names, "TAGS": "T"})
+                )
+                assert result.queue_offset == life * 6 + number
+            assert store.max_offset("%LMQ%a", 0) == life * 6 + 6
+            assert store.max_offset("%LMQ%b", 0) == life * 3 + 3
+            last = store.get_message("g", "%LMQ%b", 0, life * 3 + 2, 1).messages()[0]
+            wanted = f"{life * 6 + 4},{life * 3 + 2}"
+            assert last.properties["INNER_MULTI_QUEUE_OFFSET"] == wanted
+            assert [f for f in store.check() if f.damage] == []
+
+
+def test_delayed_messages_carry_their_due_time_in_the_queue(store: MessageStore) -> None:
+    topic = "SCHEDULE_TOPIC_XXXX"
+    for level, delay in (("0", None), ("1", 1_000), ("18", 7_200_000), ("99", 7_200_000)):
+        properties = {"DELAY": level, "TAGS": "TagA"}
+        result = store.put_message(Message(topic, b"x", 0, properties))
+        assert result.appended is not None
+        assert store.max_offset(topic, 0) == result.queue_offset + 1
+        (unit,) = store.queues.iterate(topic, 0, result.queue_offset)
+        expected = 2598919 if delay is None else result.appended.store_timestamp + delay
+        assert unit.tags_code == expected
+
+
+def test_prepared_and_rolled_back_records_take_no_place(store: MessageStore) -> None:
+    for flag in (0x4, 0x8, 0xC, 0x0):
+        assert store.put_message(Message("t", b"x", sys_flag=flag)).ok
+    assert store.max_offset("t", 0) == 2
+    flags = [message.sys_flag for message in store.get_message("g", "t", 0, 0).messages()]
+    assert flags == [0x8, 0x0]
+
+
+def test_batch_topics_are_read_and_not_written(golden: Callable[[str], Path]) -> None:
+    with MessageStore.open(golden("special-default")) as store:
+        (topic,) = {key.topic for key in store.queue_keys() if key.topic.startswith("batch_")}
+        result = store.put_message(Message(topic, b"x"))
+        assert result.status is ILLEGAL
+        assert "BatchCQ" in result.reason
+        pulled = store.get_message("g", topic, 0, 0, 32)
+        assert pulled.status is GetMessageStatus.FOUND
+        assert pulled.messages()[0].properties["INNER_NUM"] == "2"
+
+
+def test_sync_flush_returns_when_the_disk_has_it(tmp_path: Path, backend: str) -> None:
+    config = CONFIG.model_copy(update={"flush_disk_type": FlushDiskType.SYNC_FLUSH})
+    with MessageStore.open(tmp_path / "s", config, backend=backend) as store:
+        for number in range(20):
+            result = store.put_message(Message("t", b"x" * number))
+            assert result.appended is not None
+            end = result.phy_offset + result.appended.size
+            assert store.commit_log.flushed_phy_offset() >= end
+        assert store.max_offset("t", 0) == 20
