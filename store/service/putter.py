@@ -155,7 +155,7 @@ class Putter:
             return
         queues, hot = self._queues, self._dispatcher.hot
         offsets: list[int] = []
-        counts: dict[tuple[str, int], int] = {}
+        following: dict[tuple[str, int], int] = {}
         try:
             with self._lock:
                 for record in records:
@@ -163,12 +163,14 @@ class Putter:
                         offsets.append(0)
                         continue
                     key = (record.topic, record.queue_id)
-                    ahead = counts.get(key, 0)
-                    offsets.append(queues.assign_queue_offset(*key) + ahead)
-                    counts[key] = ahead + 1
+                    offset = following.get(key)
+                    if offset is None:
+                        offset = queues.assign_queue_offset(*key)
+                    offsets.append(offset)
+                    following[key] = offset + 1
                 appended = self._log.append_list(records, offsets, whole=whole)
-                for key, count in counts.items():
-                    queues.increase_queue_offset(*key, count)
+                for key, end in following.items():
+                    queues.increase_queue_offset(*key, end - queues.assign_queue_offset(*key))
                 for record, offset, done in zip(records, offsets, appended, strict=True):
                     hot(record, offset, done)
         except IllegalMessageError as exc:

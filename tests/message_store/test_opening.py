@@ -293,18 +293,16 @@ def test_a_killed_writer_loses_nothing_it_was_told_is_stored(
 
 def test_a_topic_deleted_and_written_again_keeps_its_last_life(golden: Golden) -> None:
     root = golden("special-defaultRocksDB")
-    expected = {(q["topic"], q["queueId"]): (q["min"], q["max"])
-                for q in load_dump("special-defaultRocksDB")["queues"]}  # fmt: skip
+    queues = load_dump("special-defaultRocksDB")["queues"]
+    expected = {(q["topic"], q["queueId"]): (q["min"], q["max"]) for q in queues}
     crash(root)
     shutil.rmtree(root / "consumequeue")
     with MessageStore.open(root, backend="rocksdb") as store:
-        restarted = {tuple(restart.queue) for restart in store.report.restarts}
-        found = {tuple(key): (store.min_offset(*key), store.max_offset(*key))
-                 for key in store.queue_keys()}  # fmt: skip
-    (again,) = {key[0] for key in restarted}
-    assert again.startswith("back_")
-    for key in restarted:
-        assert found[key[0], key[1]] == expected[key[0], key[1]]
+        restarted = {restart.queue for restart in store.report.restarts}
+        found = {key: (store.min_offset(*key), store.max_offset(*key)) for key in restarted}
+    (topic,) = {key.topic for key in restarted}
+    assert topic.startswith("back_")
+    assert found == {key: expected[key.topic, key.queue_id] for key in restarted}
 
 
 def test_after_a_failed_flush_the_store_takes_no_more(
