@@ -154,20 +154,9 @@ class Putter:
         if not records:
             return
         queues, hot = self._queues, self._dispatcher.hot
-        offsets: list[int] = []
-        following: dict[tuple[str, int], int] = {}
         try:
             with self._lock:
-                for record in records:
-                    if not is_queued(record.sys_flag):
-                        offsets.append(0)
-                        continue
-                    key = (record.topic, record.queue_id)
-                    offset = following.get(key)
-                    if offset is None:
-                        offset = queues.assign_queue_offset(*key)
-                    offsets.append(offset)
-                    following[key] = offset + 1
+                offsets, following = self._assign(records)
                 appended = self._log.append_list(records, offsets, whole=whole)
                 for key, end in following.items():
                     queues.increase_queue_offset(*key, end - queues.assign_queue_offset(*key))
@@ -183,6 +172,24 @@ class Putter:
         for place, offset, done in zip(places, offsets, appended, strict=True):
             host = messages[place].store_host
             results[place] = _new(PutMessageResult, (_OK, done, offset, host, ""))
+
+    def _assign(
+        self, records: Sequence[EncodedRecord]
+    ) -> tuple[list[int], dict[tuple[str, int], int]]:
+        """Return the queue offset of each record, and the next one of each queue among them."""
+        offsets: list[int] = []
+        following: dict[tuple[str, int], int] = {}
+        for record in records:
+            if not is_queued(record.sys_flag):
+                offsets.append(0)
+                continue
+            key = (record.topic, record.queue_id)
+            offset = following.get(key)
+            if offset is None:
+                offset = self._queues.assign_queue_offset(*key)
+            offsets.append(offset)
+            following[key] = offset + 1
+        return offsets, following
 
     # ---- light queues
 
