@@ -176,7 +176,8 @@ class CommitLog:
                 at - file.file_from_offset,
                 file.file_from_offset + self._file_size - at,
             )
-            data = file.read(position, min(left, _SCAN_BYTES, file.wrote_position - position))
+            there = min(left, end - at, file.wrote_position - position)
+            data = file.read(position, min(there, _SCAN_BYTES))
             start = at
             for record in scan_block(data, at, left, rules, self._topics):
                 if record.phy_offset >= end:

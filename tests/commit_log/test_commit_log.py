@@ -1,0 +1,155 @@
+"""The commit log: where records go, the blank rule, scans, and the end."""
+
+from pathlib import Path
+
+import pytest
+
+from store.config import StoreConfig
+from store.errors import CorruptionError, IllegalMessageError, MagicCodeError
+from store.log.checkpoint import CHECKPOINT, CheckpointFields, StoreCheckpoint
+from store.log.commit_log import CommitLog
+from store.record.encoder import EncodedRecord, MessageEncoder
+from store.record.message import Message
+from tests.kit.plain_record import PlainRecord
+
+SIZE = 4096
+CONFIG = StoreConfig(mapped_file_size_commit_log=SIZE)
+FIXED = 91 + 1
+
+
+def open_log(folder: Path) -> CommitLog:
+    log = CommitLog([folder], CONFIG, read_only=False)
+    log.load()
+    return log
+
+
+def record(size: int, topic: str = "t") -> EncodedRecord:
+    """Return a record of exactly ``size`` bytes."""
+    encoder = MessageEncoder(CONFIG, lambda _: None)
+    return encoder.encode(Message(topic, b"x" * (size - FIXED)))
+
+
+@pytest.mark.parametrize(
+    ("left", "fits"), [(7, False), (8, True), (9, True), (0, False), (1000, True)]
+)
+def test_a_record_fits_if_eight_bytes_are_left_behind_it(
+    tmp_path: Path, left: int, *, fits: bool
+) -> None:
+    log = open_log(tmp_path)
+    log.append(record(1000), 0)
+    size = SIZE - 1000 - left
+    if size + 8 > SIZE:
+        pytest.fail("the case cannot be made")
+    placed = log.append(record(size), 1)
+    log.flush()
+    assert placed.phy_offset == (1000 if fits else SIZE)
+    data = (tmp_path / f"{0:020d}").read_bytes()
+    if not fits:
+        assert data[1000:1008].hex() == f"{SIZE - 1000:08x}cbd43194"
+    blanks: list[tuple[int, int]] = []
+    assert [r.phy_offset for r in log.scan(0, blanks=blanks)] == [0, placed.phy_offset]
+    assert blanks == ([] if fits else [(1000, SIZE - 1000)])
+    log.close()
+
+
+def test_the_bytes_of_an_appended_record_are_those_of_the_format(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.append(record(500), 0)
+    message = Message("T", b"hi", 1, {"TAGS": "A"}, born_timestamp=1700000000000)
+    placed = log.append(MessageEncoder(CONFIG, lambda _: None).encode(message), 7)
+    plain = PlainRecord(
+        phy_offset=500, store_timestamp=placed.store_timestamp,
+        born_host=bytes([127, 0, 0, 1, 0, 0, 0, 0]), store_host=bytes([127, 0, 0, 1, 0, 0, 0, 0]),
+    )  # fmt: skip
+    assert bytes(log.view(500, placed.size)) == plain.encode()
+    assert log.store_timestamp(500, placed.size) == placed.store_timestamp
+    assert (log.store_timestamp(501, placed.size), log.store_timestamp(-1, 101)) == (-1, -1)
+    log.close()
+
+
+def test_a_list_lies_as_its_records_would_one_by_one(tmp_path: Path) -> None:
+    records = [record(92 + 37 * number) for number in range(30)]
+    one, many = open_log(tmp_path / "one"), open_log(tmp_path / "many")
+    single = [one.append(item, number) for number, item in enumerate(records)]
+    together = many.append_list(records, list(range(30)), whole=False)
+    assert [a[:2] for a in single] == [a[:2] for a in together]
+    assert [r[:5] for r in one.scan(0)] == [r[:5] for r in many.scan(0)]
+    one.close()
+    many.close()
+
+
+def test_a_whole_list_goes_into_one_file(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.append(record(3000), 0)
+    placed = log.append_list([record(600), record(600)], [1, 2], whole=True)
+    assert [a.phy_offset for a in placed] == [SIZE, SIZE + 600]
+    with pytest.raises(IllegalMessageError):
+        log.append_list([record(3000), record(3000)], [3, 4], whole=True)
+    assert log.max_phy_offset() == SIZE + 1200
+    log.close()
+
+
+def test_a_record_longer_than_a_file_is_refused(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    with pytest.raises(IllegalMessageError):
+        log.append(record(SIZE - 7), 0)
+    assert log.max_phy_offset() == 0
+    assert log.append(record(SIZE - 8), 0).phy_offset == 0
+    log.close()
+
+
+def test_a_message_is_found_only_where_one_starts(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    starts = [log.append(record(700), number).phy_offset for number in range(8)]
+    for start in starts:
+        assert log.message(start).phy_offset == start
+    blank = starts[4] + 700
+    for wrong in (-1, 1, starts[1] + 4, blank, log.max_phy_offset(), 10**12):
+        with pytest.raises(CorruptionError):
+            log.message(wrong)
+    for start in starts:
+        assert [r.phy_offset for r in log.scan(start)] == [s for s in starts if s >= start]
+    with pytest.raises(CorruptionError):
+        list(log.scan(1))
+    log.close()
+
+
+def test_a_cut_log_is_zero_behind_its_end_and_goes_on_there(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    starts = [log.append(record(700), number).phy_offset for number in range(12)]
+    log.truncate(starts[7])
+    assert log.max_phy_offset() == starts[7]
+    data = b"".join(path.read_bytes() for path in sorted(tmp_path.iterdir()))
+    assert not any(data[starts[7] :])
+    assert log.append(record(900), 7).phy_offset == starts[7]
+    log.flush()
+    assert log.flushed_phy_offset() == log.max_phy_offset() == starts[7] + 900
+    log.close()
+    again = open_log(tmp_path)
+    with pytest.raises(MagicCodeError) as caught:
+        list(again.scan(0))
+    assert caught.value.phy_offset == starts[7] + 900
+    assert [r.phy_offset for r in again.scan(0, starts[7] + 900)] == starts[:8]
+    again.close()
+
+
+def test_the_checkpoint_has_its_fields_where_rocketmq_has_them(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint"
+    path.write_bytes(b"".join(n.to_bytes(8, "big") for n in (5000, 9000, 3, 4, 5, 6)) + b"z" * 4048)
+    checkpoint = StoreCheckpoint(path)
+    assert checkpoint.fields == CheckpointFields(5000, 9000, 3, 4, 5, 6)
+    assert (checkpoint.min_timestamp, checkpoint.logics_phy_offset) == (2000, 6)
+    checkpoint.update(confirm_phy_offset=77)
+    checkpoint.flush()
+    data = path.read_bytes()
+    assert len(data) == 4096
+    assert data[32:40] == (77).to_bytes(8, "big")
+    assert data[48:] == b"z" * 4048
+    assert [child.name for child in tmp_path.iterdir()] == ["checkpoint"]
+
+
+def test_a_missing_checkpoint_is_zeros_and_a_short_one_an_error(tmp_path: Path) -> None:
+    assert StoreCheckpoint(tmp_path / "none").fields == CheckpointFields(0, 0, 0, 0, 0, 0)
+    (tmp_path / "short").write_bytes(bytes(CHECKPOINT.size - 1))
+    with pytest.raises(CorruptionError):
+        StoreCheckpoint(tmp_path / "short")

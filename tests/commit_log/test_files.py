@@ -1,0 +1,143 @@
+"""Mapped files: reserved before written, mapped in bounds, views that outlive them."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from store.errors import CorruptionError, StoreClosedError, StoreIOError, TruncatedRecordError
+from store.log.mapped_file import MappedFile
+from store.log.mapped_file_queue import MappedFileQueue
+
+SIZE = 65536
+
+
+def queue(folder: Path, *, mapped_max: int = 64, read_only: bool = False) -> MappedFileQueue:
+    made = MappedFileQueue([folder], SIZE, mapped_max=mapped_max, read_only=read_only)
+    made.load()
+    return made
+
+
+def test_a_new_file_has_every_block_reserved(tmp_path: Path) -> None:
+    file = MappedFile.create(tmp_path, SIZE, SIZE)
+    assert file.path.name == "00000000000000065536"
+    assert file.path.stat().st_blocks * 512 >= SIZE
+    file.close()
+
+
+def test_an_old_sparse_file_is_reserved_before_it_is_written(tmp_path: Path) -> None:
+    path = tmp_path / f"{0:020d}"
+    with path.open("wb") as sparse:
+        sparse.truncate(SIZE)
+    assert path.stat().st_blocks == 0
+    file = MappedFile(path, SIZE, read_only=False)
+    file.wrote_position = 8192
+    file.reserve()
+    assert path.stat().st_blocks * 512 >= SIZE - 8192
+    file.close()
+
+
+def test_a_view_is_read_only_and_outlives_map_and_file(tmp_path: Path) -> None:
+    file = MappedFile.create(tmp_path, 0, SIZE)
+    file.map()[:5] = b"hello"
+    file.wrote_position = 5
+    view = file.select(0, 5)
+    with pytest.raises(TypeError):
+        view[0] = 1
+    file.unmap()
+    assert bytes(view) == b"hello"
+    file.close()
+    assert bytes(view) == b"hello"
+    with pytest.raises(StoreClosedError):
+        file.select(0, 5)
+
+
+@pytest.mark.parametrize(("position", "size"), [(-1, 2), (0, 6), (5, 1), (3, -1), (SIZE, 1)])
+def test_nothing_behind_what_was_written_is_read(tmp_path: Path, position: int, size: int) -> None:
+    file = MappedFile.create(tmp_path, 0, SIZE)
+    file.wrote_position = 5
+    for read in (file.select, file.read):
+        with pytest.raises(TruncatedRecordError):
+            read(position, size)
+    file.close()
+
+
+def test_a_file_that_shrank_is_an_error_and_no_signal(tmp_path: Path) -> None:
+    file = MappedFile.create(tmp_path, 0, SIZE)
+    file.wrote_position = SIZE
+    os.truncate(file.path, 4096)
+    with pytest.raises(CorruptionError):
+        file.read(8192, 100)
+    with pytest.raises(CorruptionError):
+        file.select(8192, 100)
+    file.close()
+
+
+def test_a_file_is_not_made_over_another(tmp_path: Path) -> None:
+    (tmp_path / f"{0:020d}").write_bytes(b"precious")
+    with pytest.raises(StoreIOError):
+        MappedFile.create(tmp_path, 0, SIZE)
+    assert (tmp_path / f"{0:020d}").read_bytes() == b"precious"
+
+
+def test_only_so_many_files_are_mapped_at_once(tmp_path: Path) -> None:
+    files = queue(tmp_path, mapped_max=3)
+    for _ in range(8):
+        files.append_file().wrote_position = SIZE
+    views = [files.select(number * SIZE, 10) for number in range(8)]
+    assert sum(file.is_mapped for file in files) <= 3
+    assert [bytes(view) for view in views] == [bytes(10)] * 8
+    files.close()
+
+
+@pytest.mark.parametrize(
+    ("names", "sizes", "word"),
+    [
+        (["x"], [SIZE], "not an offset"),
+        ([f"{0:020d}"], [SIZE - 1], "wrong size"),
+        ([f"{0:020d}", f"{2 * SIZE:020d}"], [SIZE, SIZE], "missing"),
+        ([f"{100:020d}"], [SIZE], "missing"),
+        ([f"{0:020d}", f"{SIZE:020d}"], [0, SIZE], "wrong size"),
+    ],
+)
+def test_rows_of_files_that_cannot_be_are_refused(
+    tmp_path: Path, names: list[str], sizes: list[int], word: str
+) -> None:
+    for name, size in zip(names, sizes, strict=True):
+        (tmp_path / name).write_bytes(bytes(size))
+    with pytest.raises(CorruptionError, match=word):
+        queue(tmp_path)
+
+
+def test_an_empty_last_file_is_passed_over_and_made_again(tmp_path: Path) -> None:
+    (tmp_path / f"{0:020d}").write_bytes(bytes(SIZE))
+    (tmp_path / f"{SIZE:020d}").touch()
+    files = queue(tmp_path)
+    assert files.end_offset() == SIZE
+    assert files.append_file().file_from_offset == SIZE
+    files.close()
+
+
+def test_the_file_made_ahead_is_taken_or_deleted(tmp_path: Path) -> None:
+    files = queue(tmp_path)
+    files.append_file()
+    files.make_ahead()
+    taken = files.append_file()
+    assert taken.file_from_offset == SIZE
+    files.make_ahead()
+    files.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{0:020d}", f"{SIZE:020d}"]
+
+
+@pytest.mark.parametrize(
+    ("end", "left"),
+    [(0, [0]), (1, [0]), (SIZE, [0]), (SIZE + 1, [0, SIZE]), (2 * SIZE, [0, SIZE])],
+)
+def test_truncation_deletes_the_files_behind(tmp_path: Path, end: int, left: list[int]) -> None:
+    files = queue(tmp_path)
+    for _ in range(3):
+        files.append_file().wrote_position = SIZE
+    files.truncate(end)
+    assert [file.file_from_offset for file in files] == left
+    assert sorted(int(path.name) for path in tmp_path.iterdir()) == left
+    files.close()
