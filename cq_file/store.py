@@ -405,6 +405,11 @@ class FileConsumeQueueStore(ConsumeQueueStore):
             self.resolve_tags_code,
         )  # fmt: skip
 
+    @property
+    def units_per_file(self) -> int:
+        """Return what the files themselves hold."""
+        return self._access.mapped_file_size // _UNIT
+
     def describe(self) -> dict[str, object]:
         """Return the size of the files and how many there are."""
         self._check_open()

@@ -113,6 +113,11 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         """Ask the store that is read."""
         return self._read.iterate(topic, queue_id, queue_offset)
 
+    @property
+    def units_per_file(self) -> int:
+        """Ask the store that is read."""
+        return self._read.units_per_file
+
     def queue_type(self, topic: str) -> QueueType:
         """Ask the store that is read."""
         return self._read.queue_type(topic)

@@ -254,6 +254,14 @@ class ConsumeQueueStore(ABC):
         Units themselves are compared with the log by the caller.
         """
 
+    @property
+    def units_per_file(self) -> int:
+        """Return the units of one queue file: a pull never passes a multiple of it.
+
+        On every backend, so that moving queues changes no answer; asked after ``load``.
+        """
+        return self.context.config.units_per_file
+
     def describe(self) -> dict[str, object]:
         """Return facts for ``info`` (engine, versions, folders), label → value."""
         return {}

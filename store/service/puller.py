@@ -62,7 +62,7 @@ class Puller:
         self._config = config
         self._log = log
         self._queues = queues
-        self._units_per_file = config.units_per_file
+        self._units_per_file = queues.units_per_file
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self._in_memory = memory * config.access_message_in_memory_max_ratio // 100
 

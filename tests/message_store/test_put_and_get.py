@@ -160,6 +160,17 @@ def test_a_filter_passes_over_no_more_than_its_bound(store: MessageStore) -> Non
     assert second.queue_offsets == [900]
 
 
+def test_a_pull_ends_where_a_queue_file_does(tmp_path: Path, backend: str) -> None:
+    small = CONFIG.model_copy(update={"mapped_file_size_consume_queue": 2000})
+    with MessageStore.open(tmp_path / "s", small, backend=backend) as store:
+        store.put_messages([Message("t", b"") for _ in range(150)])
+        assert offsets(store, "t", 90) == list(range(90, 100))
+        assert offsets(store, "t", 100) == list(range(100, 132))
+    if backend == "file":  # the files show their size themselves
+        with MessageStore.open(tmp_path / "s") as store:
+            assert offsets(store, "t", 90) == list(range(90, 100))
+
+
 def test_a_client_batch_is_stored_whole(store: MessageStore) -> None:
     inner = [Message("t", b"x" * 100, properties={"TAGS": str(number)}) for number in range(20)]
     results = store.put_client_batch(Message("t", encode_client_batch(inner)))
