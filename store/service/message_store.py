@@ -339,6 +339,15 @@ class MessageStore:
         self._ready()
         return self.queues.max_offset(topic, queue_id)
 
+    def confirm_phy_offset(self) -> int:
+        """Return up to where the log is confirmed: on disk under ``SYNC_FLUSH``, else its end.
+
+        Source: RocketMQ ``DefaultMessageStore.getConfirmOffset``.
+        """
+        if self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH:
+            return self.commit_log.flushed_phy_offset()
+        return self.commit_log.max_phy_offset()
+
     def estimate_message_count(
         self, topic: str, queue_id: int, from_offset: int, to_offset: int, tags: TagFilter
     ) -> int:

@@ -132,6 +132,11 @@ def test_the_statuses_of_a_pull(store: MessageStore) -> None:
         assert (result.min_offset, result.max_offset) == (0, 40)
 
 
+def test_without_sync_flush_all_that_was_written_is_confirmed(store: MessageStore) -> None:
+    store.put_message(Message("t", b"x" * 77))
+    assert store.confirm_phy_offset() == store.commit_log.max_phy_offset() > 77
+
+
 def test_a_first_message_comes_whatever_its_size(store: MessageStore) -> None:
     for _ in range(3):
         store.put_message(Message("t", b"x" * 9000))
@@ -246,5 +251,5 @@ def test_sync_flush_returns_when_the_disk_has_it(tmp_path: Path, backend: str) -
             result = store.put_message(Message("t", b"x" * number))
             assert result.appended is not None
             end = result.phy_offset + result.appended.size
-            assert store.commit_log.flushed_phy_offset() >= end
+            assert store.confirm_phy_offset() >= end
         assert store.max_offset("t", 0) == 20
