@@ -116,6 +116,16 @@ class Dispatcher:
         with self._drain_lock:
             yield
 
+    @contextmanager
+    def caught_up(self) -> Iterator[None]:
+        """Hand on everything that waits, then keep puts and batches out while the block runs."""
+        with self._drain_lock, self._append_lock:
+            batch, self.pending = self.pending, UnitBatch()
+            keys, self._pending_keys = self._pending_keys, []
+            if batch.end_phy_offset:
+                self._hand_on(batch, keys, self._pending_last)
+            yield
+
     def drain(self) -> None:
         """Hand everything that waits on to the queues; when it returns readers see it.
 
@@ -128,12 +138,15 @@ class Dispatcher:
                 keys, self._pending_keys = self._pending_keys, []
                 last = self._pending_last
             if batch.end_phy_offset:
-                if self.before_store is not None:
-                    self.before_store()
-                self._store(batch, keys)
-                self.last_dispatched = last
-                wanted = _SLICE_PER_QUEUE * len(batch.queues)
-                self.full_at = max(self._slice, min(wanted, _MAX_SLICE))
+                self._hand_on(batch, keys, last)
+
+    def _hand_on(self, batch: UnitBatch, keys: list[IndexKeys], last: Appended | None) -> None:
+        if self.before_store is not None:
+            self.before_store()
+        self._store(batch, keys)
+        self.last_dispatched = last
+        wanted = _SLICE_PER_QUEUE * len(batch.queues)
+        self.full_at = max(self._slice, min(wanted, _MAX_SLICE))
 
     # ---- replay feed
 

@@ -245,13 +245,18 @@ class MessageStore:
         """Delete the queues of ``topic``, durably. Its records stay in the log until they expire.
 
         Raises:
+            IllegalMessageError: no queue could have that name.
             StoreError: as for ``put_message``.
         """
         self._refuse_write()
-        self._dispatcher.drain()
-        with self._append_lock:
-            self.queues.delete_topic(topic)
-            self.queues.forget_queue_offsets(topic)
+        self.queues.check_topic(topic)
+        try:
+            with self._dispatcher.caught_up():
+                self.queues.delete_topic(topic)
+                self.queues.forget_queue_offsets(topic)
+        except StoreError as exc:
+            self._fail(exc)
+            raise
 
     # ---- reading
 

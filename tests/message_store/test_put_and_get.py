@@ -176,6 +176,16 @@ def test_a_pull_ends_where_a_queue_file_does(tmp_path: Path, backend: str) -> No
             assert offsets(store, "t", 90) == list(range(90, 100))
 
 
+def test_a_deleted_topic_begins_again_at_zero(store: MessageStore) -> None:
+    for topic in ("t", "t2"):
+        store.put_messages([Message(topic, b"x", number % 2) for number in range(10)])
+    store.delete_topic("t")
+    assert [tuple(key) for key in store.queue_keys("t")] == []
+    assert (store.max_offset("t", 0), store.max_offset("t2", 0)) == (0, 5)
+    assert store.put_message(Message("t", b"again")).queue_offset == 0
+    assert [m.body for m in store.get_message("g", "t", 0, 0).messages()] == [b"again"]
+
+
 def test_a_client_batch_is_stored_whole(store: MessageStore) -> None:
     inner = [Message("t", b"x" * 100, properties={"TAGS": str(number)}) for number in range(20)]
     results = store.put_client_batch(Message("t", encode_client_batch(inner)))
