@@ -110,37 +110,21 @@ class MessageEncoder:
         if size > self._max_record:
             raise IllegalMessageError(f"record of {size} bytes, at most {self._max_record}")
         try:
-            return _new(
-                EncodedRecord,
-                (
-                    size,
-                    _START.pack(size, magic),
-                    _PREFIX.pack(zlib.crc32(body) & CRC_MASK, message.queue_id, message.flag),
-                    _MIDDLE.pack(sys_flag, message.born_timestamp or time.time_ns() // 1_000_000)
-                    + born,
-                    b"".join(
-                        (
-                            stored,
-                            _TAIL_PACK(
-                                message.reconsume_times,
-                                message.prepared_transaction_offset,
-                                len(body),
-                            ),
-                            body,
-                            topic,
-                            len(encoded).to_bytes(2, "big"),
-                            encoded,
-                        )
-                    ),
-                    message.topic,
-                    message.queue_id,
-                    tags_code,
-                    sys_flag,
-                    dispatch,
-                ),
+            prefix = _PREFIX.pack(zlib.crc32(body) & CRC_MASK, message.queue_id, message.flag)
+            born_timestamp = message.born_timestamp or time.time_ns() // 1_000_000
+            middle = _MIDDLE.pack(sys_flag, born_timestamp) + born
+            fixed = _TAIL_PACK(
+                message.reconsume_times, message.prepared_transaction_offset, len(body)
             )
+            start = _START.pack(size, magic)
         except error as exc:
             raise IllegalMessageError(f"a number does not fit its field: {exc}") from exc
+        tail = b"".join((stored, fixed, body, topic, len(encoded).to_bytes(2, "big"), encoded))
+        return _new(
+            EncodedRecord,
+            (size, start, prefix, middle, tail, message.topic, message.queue_id, tags_code,
+             sys_flag, dispatch),
+        )  # fmt: skip
 
     def _encode_properties(self, properties: dict[str, str]) -> "_Encoded":
         if self._append_crc and MessageProperty.CRC32 in properties:
