@@ -1,7 +1,8 @@
 """The workloads. Each measures itself and its raw baseline in one run, since machines are noisy.
 
 Baselines: *put* a checksum and a copy of the same bytes; *replay* a bare struct scan of the same
-log; *get* a bare read of 32 units of a queue file; *open* an empty store.
+log; *get* a bare read of 32 units of a queue file; *time search* as many reads of eight bytes as a
+binary search makes; *open* an empty store.
 """
 
 import random
@@ -174,7 +175,19 @@ def time_search(backend: str, queues: int, count: int, calls: int) -> Result:
             for queue_id, moment in asked:
                 store.offset_by_time(topic, queue_id, moment, BoundaryType.LOWER)
             seconds = time.perf_counter() - started
-    return Result(calls / seconds, 0, "searches/s")
+        raw = raw_search(root / "commitlog" / f"{0:020d}", calls, count // queues)
+    return Result(calls / seconds, calls / raw, "searches/s")
+
+
+def raw_search(path: Path, calls: int, units: int) -> float:
+    """Return seconds for as many reads of eight bytes as binary searches of ``units`` make."""
+    number = struct.Struct(">q")
+    with path.open("rb", buffering=0) as file:
+        started = time.perf_counter()
+        for _ in range(calls * units.bit_length()):
+            file.seek(56)
+            number.unpack(file.read(8))
+        return time.perf_counter() - started
 
 
 def scan(count: int, body: int) -> Result:

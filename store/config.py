@@ -62,6 +62,7 @@ class StoreConfig(BaseModel):
     enable_controller_mode: bool = False
     """Auto-switch HA: such a store is opened read-only."""
     broker_role: BrokerRole = BrokerRole.ASYNC_MASTER
+    """What the broker is; a slave's store is opened read-only."""
 
     mapped_file_size_commit_log: int = Field(1 << 30, ge=256)
     """Bytes of one commit log file."""
@@ -89,6 +90,7 @@ class StoreConfig(BaseModel):
     """Log duplication mode: such a store is opened read-only."""
 
     flush_disk_type: FlushDiskType = FlushDiskType.ASYNC_FLUSH
+    """Whether a put waits for the disk."""
     flush_interval_commit_log: int = Field(500, ge=1)
     """Milliseconds between two flushes of the log under ``ASYNC_FLUSH``."""
     flush_consume_queue_thorough_interval: int = Field(60_000, ge=1)
@@ -112,9 +114,13 @@ class StoreConfig(BaseModel):
     max_msgs_num_batch: int = Field(64, ge=1)
     """Most messages that one query by key returns."""
     max_transfer_bytes_on_message_in_memory: int = Field(262_144, ge=1)
+    """Bytes that one pull returns of records near the log's end, its first message apart."""
     max_transfer_count_on_message_in_memory: int = Field(32, ge=1)
+    """Messages that one pull returns of records near the log's end."""
     max_transfer_bytes_on_message_in_disk: int = Field(65_536, ge=1)
+    """Bytes that one pull returns of records far from the log's end, its first message apart."""
     max_transfer_count_on_message_in_disk: int = Field(8, ge=1)
+    """Messages that one pull returns of records far from the log's end."""
     access_message_in_memory_max_ratio: int = Field(40, ge=0, le=100)
     """Percent of the machine's memory; records nearer to the log's end count as in memory."""
     max_consume_queue_scan: int = Field(20_000, ge=1)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rocksdict import Options, Rdict
 
 from store.config import StoreConfig
 from store.errors import (
@@ -24,6 +25,7 @@ from store.errors import (
 from store.queue.backends import backend_names
 from store.record.message import Message
 from store.service.message_store import MessageStore
+from store.service.results import GetMessageStatus
 from tests.kit.golden import load_dump
 from tests.kit.tree import tree_digest
 
@@ -174,6 +176,29 @@ def test_a_file_of_another_size_is_named(root: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(CorruptionError, match="16383"):
         MessageStore.open(root)
+
+
+# ---- holes
+
+
+def test_a_hole_is_a_status_with_its_range_and_no_way_back_to_zero(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with MessageStore.open(root, CONFIG, backend="rocksdb") as store:
+        store.put_messages([Message("t", b"%d" % number) for number in range(20)])
+    families = {name: Options(raw_mode=True) for name in ("default", "offset")}
+    database = Rdict(str(root / "consumequeue"), families["default"], column_families=families)
+    for lost in (7, 8, 9):
+        database.delete(b"\0\0\0\1\1t\1" + bytes(4) + b"\1" + lost.to_bytes(8, "big"))
+    database.close()
+    with MessageStore.open(root, read_only=True) as store:
+        before = store.get_message("g", "t", 0, 0, 32)
+        assert (before.queue_offsets, before.next_begin_offset) == (list(range(7)), 7)
+        at = store.get_message("g", "t", 0, 7, 32)
+        assert (at.status, at.hole) == (GetMessageStatus.OFFSET_FOUND_NULL, range(7, 10))
+        behind = store.get_message("g", "t", 0, at.next_begin_offset, 32)
+        assert behind.queue_offsets == list(range(10, 20))
+        problems = [finding.problem for finding in store.check() if finding.damage]
+        assert any("7 to 9" in problem for problem in problems)
 
 
 # ---- recovery
