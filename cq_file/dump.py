@@ -11,20 +11,36 @@ from cq_file.layout import (
     parse_file_name,
 )
 from store.errors import os_errors
+from store.record.record_layout import MAGIC_BLANK, MAGIC_V1, MAGIC_V2
 
 Row = dict[str, object]
 
 
 def rows_of_file(path: Path) -> Iterator[Row] | None:
-    """Return the rows of ``path``, ``None`` if the folders above it are not the backend's."""
+    """Return the rows of ``path``, ``None`` if neither folders nor content are the backend's."""
     start = parse_file_name(path.name)
     parents = [parent.name for parent in path.absolute().parents]
     kind = parents[2] if len(parents) > 2 else ""  # noqa: PLR2004 - KIND/TOPIC/QUEUEID/FILE
-    if start is None or kind not in _KINDS:
+    if start is None:
         return None
     with os_errors("read a queue file", path):
+        if kind not in _KINDS:  # it may be a whole file of the commit log: look before reading it
+            with path.open("rb") as file:
+                if not _is_unit(file.read(FILE_UNIT.size)) or path.stat().st_size % FILE_UNIT.size:
+                    return None
+            kind = "consumequeue"
         data = path.read_bytes()
     return _KINDS[kind](data, start)
+
+
+def _is_unit(data: bytes) -> bool:
+    """Tell the begin of a queue file, taken out of its folders, from a commit log file's."""
+    if len(data) < FILE_UNIT.size:
+        return False
+    if int.from_bytes(data[4:8], "big", signed=True) in {MAGIC_V1, MAGIC_V2, MAGIC_BLANK}:
+        return False
+    first = FILE_UNIT.unpack_from(data)
+    return first.phy_offset >= 0 and first.size > 0
 
 
 def _units(data: bytes, start: int) -> Iterator[Row]:

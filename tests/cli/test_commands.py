@@ -117,6 +117,22 @@ def test_bare_files_are_decoded(golden: Golden, path: str, field: str) -> None:
     assert field in rows[0]
 
 
+def test_a_file_taken_out_of_its_folders_is_known_by_its_content(
+    golden: Golden, tmp_path: Path
+) -> None:
+    root = golden("special-default")
+    for path, field in (
+        ("consumequeue/orders_1/1/00000000000000000000", "tags_code"),
+        ("commitlog/00000000000000262144", "storeSize"),
+    ):
+        taken = tmp_path / "taken" / Path(path).name
+        taken.parent.mkdir(exist_ok=True)
+        taken.write_bytes((root / path).read_bytes())
+        inside = run("dump", root / path, "--output", "jsonl").stdout
+        assert run("dump", taken, "--output", "jsonl").stdout == inside
+        assert field in inside
+
+
 def test_a_bare_index_file_is_decoded(golden: Golden) -> None:
     (path, *_) = sorted((golden("special-default") / "index").iterdir())
     rows = lines(run("dump", path, "--output", "jsonl"))
