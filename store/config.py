@@ -132,7 +132,7 @@ class StoreConfig(BaseModel):
     """Commit log files mapped at once."""
     queue_files_max: int = Field(16_384, ge=16)
     """Descriptors that the file backend keeps open at once."""
-    dispatch_slice: int = Field(4_096, ge=1)
+    dispatch_slice: int = Field(16_384, ge=1)
     """Units that the writer collects before it hands them to the queues."""
     rocksdb_memory_bytes: int = Field(512 << 20, ge=8 << 20)
     """Budget of RocksDB, bytes: a quarter for memtables, the rest for the block cache."""
