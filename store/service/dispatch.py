@@ -79,6 +79,7 @@ class Dispatcher:
         """Waiting units at which the writer should ``drain``."""
         self._pending_keys: list[IndexKeys] = []
         self._pending_last: Appended | None = None
+        self._handing_on = False
         self.last_dispatched: Appended | None = None
         """The last record of the log that queues and index have."""
         self.before_store: Callable[[], object] | None = None
@@ -110,6 +111,14 @@ class Dispatcher:
         """Take over the last record that recovery met."""
         self.last_dispatched = Appended(phy_offset, size, store_timestamp)
 
+    @property
+    def behind(self) -> bool:
+        """Return whether a record of the log may not be in its queue yet.
+
+        True also while another thread hands a batch on: a reader has to wait for that one too.
+        """
+        return bool(self.pending.end_phy_offset) or self._handing_on
+
     @contextmanager
     def still(self) -> Iterator[None]:
         """Keep batches out of the queues while the block runs, as ``flush`` of a backend asks."""
@@ -120,10 +129,7 @@ class Dispatcher:
     def caught_up(self) -> Iterator[None]:
         """Hand on everything that waits, then keep puts and batches out while the block runs."""
         with self._drain_lock, self._append_lock:
-            batch, self.pending = self.pending, UnitBatch()
-            keys, self._pending_keys = self._pending_keys, []
-            if batch.end_phy_offset:
-                self._hand_on(batch, keys, self._pending_last)
+            self._hand_on(*self._take())
             yield
 
     def drain(self) -> None:
@@ -134,16 +140,25 @@ class Dispatcher:
         """
         with self._drain_lock:
             with self._append_lock:
-                batch, self.pending = self.pending, UnitBatch()
-                keys, self._pending_keys = self._pending_keys, []
-                last = self._pending_last
-            if batch.end_phy_offset:
-                self._hand_on(batch, keys, last)
+                taken = self._take()
+            self._hand_on(*taken)
+
+    def _take(self) -> tuple[UnitBatch, list[IndexKeys], Appended | None]:
+        """Take what waits, and the last record of it; the caller holds the append lock."""
+        self._handing_on = True  # before nothing waits any more, see behind
+        batch, self.pending = self.pending, UnitBatch()
+        keys, self._pending_keys = self._pending_keys, []
+        return batch, keys, self._pending_last
 
     def _hand_on(self, batch: UnitBatch, keys: list[IndexKeys], last: Appended | None) -> None:
-        if self.before_store is not None:
-            self.before_store()
-        self._store(batch, keys)
+        try:
+            if not batch.end_phy_offset:
+                return
+            if self.before_store is not None:
+                self.before_store()
+            self._store(batch, keys)
+        finally:
+            self._handing_on = False
         self.last_dispatched = last
         wanted = _SLICE_PER_QUEUE * len(batch.queues)
         self.full_at = max(self._slice, min(wanted, _MAX_SLICE))

@@ -464,7 +464,7 @@ class MessageStore:
         """Refuse after close; hand on what waits, so that the reader sees it."""
         if self._closed:
             raise StoreClosedError("the store is closed", path=self.paths.root)
-        if self._dispatcher.pending.end_phy_offset and self._failure is None:
+        if self._dispatcher.behind and self._failure is None:
             try:
                 self._dispatcher.drain()
             except StoreError as exc:

@@ -1,5 +1,6 @@
 """Putting and pulling, on both backends, as RocketMQ's rules say."""
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -135,6 +136,35 @@ def test_the_statuses_of_a_pull(store: MessageStore) -> None:
 def test_without_sync_flush_all_that_was_written_is_confirmed(store: MessageStore) -> None:
     store.put_message(Message("t", b"x" * 77))
     assert store.confirm_phy_offset() == store.commit_log.max_phy_offset() > 77
+
+
+@pytest.mark.slow
+def test_readers_in_other_threads_see_every_put_that_has_returned(
+    tmp_path: Path, backend: str
+) -> None:
+    """A reader may come while another thread hands the batch with its message on."""
+    config = CONFIG.model_copy(update={"dispatch_slice": 16})
+    missed: list[tuple[int, int]] = []
+    with MessageStore.open(tmp_path / "s", config, backend=backend) as store:
+        returned = 0
+        done = threading.Event()
+
+        def read() -> None:
+            while not done.is_set():
+                least = returned
+                found = store.max_offset("t", 0)
+                if found < least:
+                    missed.append((least, found))
+
+        readers = [threading.Thread(target=read) for _ in range(3)]
+        for reader in readers:
+            reader.start()
+        for number in range(3000):
+            returned = store.put_message(Message("t", b"%d" % number)).queue_offset + 1
+        done.set()
+        for reader in readers:
+            reader.join()
+    assert missed == []
 
 
 def test_a_first_message_comes_whatever_its_size(store: MessageStore) -> None:
