@@ -109,6 +109,8 @@ class StoreConfig(BaseModel):
 
     message_index_enable: bool = True
     """Index messages by key."""
+    message_index_tags: bool = True
+    """Index them by their whole tags too, as RocketMQ 5.5 does and 5.3 does not; not its key."""
     max_filter_message_size: int = Field(16_000, ge=CQ_UNIT_SIZE)
     """Bytes of queue units that one pull may scan, counted as 20 a unit."""
     max_msgs_num_batch: int = Field(64, ge=1)

@@ -56,13 +56,12 @@ def _check_header(file: IndexFile) -> Iterator[IndexFinding]:
     if not 0 <= header.index_count <= file.geometry.entries:
         problem = f"the header counts {header.index_count} entries of {file.geometry.entries}"
         yield IndexFinding(problem, path, position=INDEX_HEADER.offset("index_count"))
-    if file.count == 0:
+    last = min(header.index_count, file.geometry.entries) - 1
+    if last < 1:
         return
-    first = next(iter(file.blocks()))[1][0]
-    *_, (_, rows) = file.blocks()
     for name, stored, found in (
-        ("begin_phy_offset", header.begin_phy_offset, first["phy_offset"]),
-        ("end_phy_offset", header.end_phy_offset, rows[-1]["phy_offset"]),
+        ("begin_phy_offset", header.begin_phy_offset, file.entry(1).phy_offset),
+        ("end_phy_offset", header.end_phy_offset, file.entry(last).phy_offset),
     ):
         if stored != found:
             problem = f"the header's {name} is {stored}, the entry's {found}"

@@ -10,7 +10,6 @@ Source: RocketMQ ``IndexFile``.
 import os
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +24,7 @@ from store.errors import (
     os_errors,
 )
 from store.index.chains import link_chains
+from store.index.index_batch import IndexBatch
 from store.index.key_hash import key_hash, key_hashes
 from store.index.layout import (
     ENTRY_DTYPE,
@@ -61,25 +61,6 @@ class IndexRow(NamedTuple):
     previous_index: int
 
 
-@dataclass(slots=True)
-class _PendingKeys:
-    """Keys that are not on disk yet, as columns. ``keys`` is appended to last: readers go by it."""
-
-    topics: list[str] = field(default_factory=list)
-    phy_offsets: list[int] = field(default_factory=list)
-    store_timestamps: list[int] = field(default_factory=list)
-    keys: list[str] = field(default_factory=list)
-
-    def find(self, topic: str, key: str) -> list[int]:
-        """Return the rows of one key, newest first."""
-        keys, topics, rows, at = self.keys, self.topics, list[int](), 0
-        for _ in range(keys.count(key)):
-            at = keys.index(key, at) + 1
-            if topics[at - 1] == topic:
-                rows.append(at - 1)
-        return rows[::-1]
-
-
 class IndexFile:
     """One index file. One thread puts, drains and flushes; any thread selects.
 
@@ -99,7 +80,7 @@ class IndexFile:
         self._read_only = read_only
         self._failed = False
         self._lock = threading.Lock()  # guards _count and _pending as a pair
-        self._pending = _PendingKeys()
+        self._pending = IndexBatch()
         self._first_time_diff = 0
         self.begin_timestamp = self.end_timestamp = 0
         self.begin_phy_offset = self.end_phy_offset = 0
@@ -149,31 +130,32 @@ class IndexFile:
 
     # ---- writing (one thread)
 
-    def put(self, topic: str, key: str, phy_offset: int, store_timestamp: int) -> None:
-        """Add a key. The caller has asked ``is_full``.
+    def put_batch(self, batch: IndexBatch, start: int) -> int:
+        """Add the rows of ``batch`` from ``start`` on, as many as fit; return how many.
 
-        Readers find it at once; on disk it is after ``drain``, durable after ``flush``.
+        Readers find them at once; on disk they are after ``drain``, durable after ``flush``.
 
         Raises:
             StoreIOError: a batch could not be written.
             StoreFailedError: that happened before.
         """
+        end = min(len(batch), start + self.geometry.entries - self._next_index)
+        if end <= start:
+            return 0
         first = self._next_index == 1
         if first:
-            self._first_time_diff = time_diff(store_timestamp, self.begin_timestamp)
-            self.begin_timestamp = store_timestamp
-            self.begin_phy_offset = phy_offset
-        pending = self._pending
-        pending.topics.append(topic)
-        pending.phy_offsets.append(phy_offset)
-        pending.store_timestamps.append(store_timestamp)
-        pending.keys.append(key)
-        self._next_index += 1
-        self.end_timestamp = store_timestamp
-        self.end_phy_offset = phy_offset
+            begin = batch.store_timestamps[start]
+            self._first_time_diff = time_diff(begin, self.begin_timestamp)
+            self.begin_timestamp = begin
+            self.begin_phy_offset = batch.phy_offsets[start]
+        self._pending.extend(batch, start, end)
+        self._next_index += end - start
+        self.end_timestamp = batch.store_timestamps[end - 1]
+        self.end_phy_offset = batch.phy_offsets[end - 1]
         # The first entry is written at once: slots and entries can only be told from a used file.
-        if first or len(pending.keys) >= BATCH_KEYS:
+        if first or len(self._pending) >= BATCH_KEYS:
             self.drain()
+        return end - start
 
     def drain(self) -> None:
         """Write the collected keys; not durable until ``flush``.
@@ -184,7 +166,7 @@ class IndexFile:
             StoreFailedError: that happened before.
         """
         pending = self._pending
-        if not pending.keys:
+        if not len(pending):
             return
         if self._failed:
             raise StoreFailedError("an index file could not be written: reopen", path=self.path)
@@ -210,7 +192,7 @@ class IndexFile:
         with self._lock:
             self._hash_slot_count = hash_slot_count
             self._count = first + len(rows)
-            self._pending = _PendingKeys()
+            self._pending = IndexBatch()
 
     def flush(self) -> None:
         """Make every key that was put durable. Releases the GIL while it syncs.
@@ -240,12 +222,11 @@ class IndexFile:
         self._open = None
 
     def destroy(self) -> None:
-        """Close and delete the file.
+        """Delete the file. A reader that still has it may end its search in it.
 
         Raises:
             StoreIOError: it cannot be deleted.
         """
-        self.close()
         with os_errors("delete an index file", self.path):
             self.path.unlink()
 
@@ -343,6 +324,15 @@ class IndexFile:
                 stored = begin + (1000 * diff if index > 1 else 0)
                 yield IndexRow(index, hashed, hashed % slots, phy_offset, stored, diff, previous)
 
+    def entry(self, index: int) -> IndexEntry:
+        """Return entry ``index`` as it is on disk.
+
+        Raises:
+            TruncatedRecordError: the file ends before it does.
+        """
+        data = self.read(self.geometry.entry_position(index), INDEX_ENTRY.size)
+        return INDEX_ENTRY.unpack_from(data)
+
     def read(self, position: int, size: int) -> bytes:
         """Return ``size`` bytes of the file.
 
@@ -367,15 +357,13 @@ class IndexFile:
         self.refresh()  # behind the slot: a header written before it covers the slot's entry
         limit = self._count if self._read_only else self.geometry.entries
         while 0 < index < limit:
-            entry = INDEX_ENTRY.unpack_from(
-                self.read(self.geometry.entry_position(index), INDEX_ENTRY.size)
-            )
+            entry = self.entry(index)
             yield index, entry
             limit = index
             index = entry.previous_index
 
     def _rows(
-        self, pending: _PendingKeys, hashes: NDArray[np.int64], previous: NDArray[np.int64]
+        self, pending: IndexBatch, hashes: NDArray[np.int64], previous: NDArray[np.int64]
     ) -> NDArray[np.void]:
         rows = np.empty(len(hashes), ENTRY_DTYPE)
         rows["key_hash"] = hashes

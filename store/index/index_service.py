@@ -9,6 +9,7 @@ Source: RocketMQ ``IndexService``.
 
 import logging
 import threading
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -23,6 +24,7 @@ from store.errors import (
     os_errors,
 )
 from store.index.geometry import common_size, default_geometry, find_geometry
+from store.index.index_batch import IndexBatch
 from store.index.index_check import IndexFinding, check_index_file
 from store.index.index_file import UNFINISHED_NAME, IndexFile
 from store.index.layout import IndexGeometry
@@ -57,7 +59,7 @@ class IndexService:
     """The hash index of one store.
 
     One thread at a time puts, flushes, cuts and deletes (the dispatcher's lock is held); any thread
-    queries, and finds a key as soon as ``put`` has returned.
+    queries, and finds a key as soon as ``put_batch`` has returned.
     """
 
     def __init__(
@@ -173,18 +175,11 @@ class IndexService:
         """
         return self._index_timestamp
 
-    def put(
-        self,
-        topic: str,
-        uniq_key: str | None,
-        keys: str | None,
-        phy_offset: int,
-        store_timestamp: int,
-    ) -> None:
-        """Index the record at ``phy_offset`` under its unique key, then each word of ``keys``.
+    def put_batch(self, batch: IndexBatch) -> None:
+        """Index ``batch``, whose rows come in log order, behind those of the batches before.
 
-        Records come in log order. Idempotent: a record before the last indexed one is skipped, and
-        of the last one only the keys that are missing are put (RocketMQ puts all of them again).
+        Idempotent: records before the last indexed one are skipped, and of that one only the keys
+        that are missing are put (RocketMQ puts all of them again).
 
         Raises:
             StoreIOError: a file cannot be made or written.
@@ -193,17 +188,14 @@ class IndexService:
 
         Source: RocketMQ ``IndexService.buildIndex``.
         """
-        file = self._current
-        if file is not None and phy_offset <= file.end_phy_offset:
-            if phy_offset == file.end_phy_offset:
-                self._put_missing(topic, uniq_key, keys, phy_offset, store_timestamp)
+        if not len(batch):
             return
-        if uniq_key:
-            self._put_key(topic, uniq_key, phy_offset, store_timestamp)
-        if keys:
-            for key in keys.split(" "):
-                if key:
-                    self._put_key(topic, key, phy_offset, store_timestamp)
+        file, at = self._current, 0
+        if file is not None and batch.phy_offsets[0] <= file.end_phy_offset:
+            known = bisect_left(batch.phy_offsets, file.end_phy_offset)
+            at = bisect_right(batch.phy_offsets, file.end_phy_offset)
+            self._append(self._missing(batch, known, at), 0)
+        self._append(batch, at)
 
     def flush(self) -> None:
         """Make every key that was put durable.
@@ -370,25 +362,21 @@ class IndexService:
     def _set_current(self) -> None:
         self._current = self._files[-1] if self._files and not self._read_only else None
 
-    def _put_key(self, topic: str, key: str, phy_offset: int, store_timestamp: int) -> None:
-        file = self._current
-        if file is None or file.is_full:
-            file = self._roll()
-        file.put(topic, key, phy_offset, store_timestamp)
+    def _append(self, batch: IndexBatch, start: int) -> None:
+        """Put the rows of ``batch`` from ``start`` on, into as many files as they need."""
+        while start < len(batch):
+            file = self._current
+            if file is None or file.is_full:
+                file = self._roll()
+            start += file.put_batch(batch, start)
 
-    def _put_missing(
-        self,
-        topic: str,
-        uniq_key: str | None,
-        keys: str | None,
-        phy_offset: int,
-        store_timestamp: int,
-    ) -> None:
-        """Put those keys of the last indexed record that no file has."""
-        given = [uniq_key or "", *(keys or "").split(" ")]
-        missing = [key for key in given if key and not self._has(topic, key, phy_offset)]
-        for key in missing:
-            self._put_key(topic, key, phy_offset, store_timestamp)
+    def _missing(self, batch: IndexBatch, start: int, end: int) -> IndexBatch:
+        """Return those of the rows ``start:end`` that no file has."""
+        missing = IndexBatch()
+        for topic, key, phy_offset, store_timestamp in batch.rows(start, end):
+            if not self._has(topic, key, phy_offset):
+                missing.add(topic, key, phy_offset, store_timestamp)
+        return missing
 
     def _has(self, topic: str, key: str, phy_offset: int) -> bool:
         for file in reversed(self._files):

@@ -5,7 +5,7 @@ batches stay packed: nobody pays for a Python object a unit who did not ask for 
 """
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from struct import Struct
@@ -132,6 +132,25 @@ class UnitBatch:
         self.queue_index.append(index)
         self.queue_offset.append(queue_offset)
         self.units += _PACK(phy_offset, size, tags_code, store_timestamp)
+
+    def add_list(
+        self,
+        keys: Sequence[tuple[str, int]],
+        queue_offsets: Sequence[int],
+        phy_offsets: Sequence[int],
+        sizes: Sequence[int],
+        tags_codes: Sequence[int],
+        store_timestamps: Sequence[int],
+    ) -> None:
+        """Append one unit a row of the columns; as ``add`` each, for a fraction of the time."""
+        index_of = self._index_of
+        for key in keys:
+            if key not in index_of:
+                index_of[key] = len(self.queues)
+                self.queues.append(QueueKey(*key))
+        self.queue_index.extend([index_of[key] for key in keys])
+        self.queue_offset.extend(queue_offsets)
+        self.units += b"".join(map(_PACK, phy_offsets, sizes, tags_codes, store_timestamps))
 
     def runs(self) -> "UnitRuns":
         """Group the units by queue, keeping dispatch order within a queue."""

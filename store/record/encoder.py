@@ -58,10 +58,10 @@ class EncodedRecord(NamedTuple):
     """From the store host to the end."""
     topic: str
     queue_id: int
-    tags_code: int
     sys_flag: int
-    dispatch: DispatchProperties | None
-    """What dispatch needs beyond the tags code; ``None`` for a record with nothing of it."""
+    dispatch: DispatchProperties
+    only_tags: bool
+    """``dispatch`` holds nothing but tags: most records, and the quick way through dispatch."""
 
 
 _new = tuple.__new__
@@ -95,9 +95,9 @@ class MessageEncoder:
         if len(properties) == 1:  # a tag alone, most often; producers repeat themselves
             (pair,) = properties.items()
             found = self._properties.get(pair)
-            encoded, tags_code, dispatch = found or self._learn_pair(pair)
+            encoded, dispatch, only_tags = found or self._learn_pair(pair)
         else:
-            encoded, tags_code, dispatch = self._encode_properties(properties)
+            encoded, dispatch, only_tags = self._encode_properties(properties)
         body = message.body
         if len(body) > self._max_body:
             raise IllegalMessageError(f"body of {len(body)} bytes, at most {self._max_body}")
@@ -122,8 +122,8 @@ class MessageEncoder:
         tail = b"".join((stored, fixed, body, topic, len(encoded).to_bytes(2, "big"), encoded))
         return _new(
             EncodedRecord,
-            (size, start, prefix, middle, tail, message.topic, message.queue_id, tags_code,
-             sys_flag, dispatch),
+            (size, start, prefix, middle, tail, message.topic, message.queue_id,
+             sys_flag, dispatch, only_tags),
         )  # fmt: skip
 
     def _encode_properties(self, properties: dict[str, str]) -> "_Encoded":
@@ -137,7 +137,7 @@ class MessageEncoder:
                 f"properties of {len(encoded)} bytes, at most {MAX_PROPERTIES}"
             )
         dispatch = dispatch_properties_of(properties)
-        return encoded, dispatch.tags_code, dispatch if any(dispatch[1:]) else None
+        return encoded, dispatch, dispatch.only_tags
 
     def _learn_pair(self, pair: tuple[str, str]) -> "_Encoded":
         if len(self._properties) >= _REMEMBERED:
@@ -166,7 +166,7 @@ class MessageEncoder:
         return learnt
 
 
-_Encoded = tuple[bytes, int, DispatchProperties | None]
+_Encoded = tuple[bytes, DispatchProperties, bool]
 _REMEMBERED = 10_000
 _TAIL_PACK = TAIL.struct.pack
 _TWO_V4 = 16

@@ -65,6 +65,7 @@ class DispatchProperties(NamedTuple):
     """The few properties that dispatching a record needs."""
 
     tags_code: int
+    tags: str | None
     uniq_key: str | None
     keys: str | None
     delay: str | None
@@ -73,8 +74,14 @@ class DispatchProperties(NamedTuple):
     inner_num: str | None
     inner_base: str | None
 
+    @property
+    def only_tags(self) -> bool:
+        """Return whether there is nothing here but tags."""
+        return not any(self[2:])
+
 
 _NAMES = (
+    MessageProperty.TAGS,
     MessageProperty.UNIQ_KEY,
     MessageProperty.KEYS,
     MessageProperty.DELAY,
@@ -83,7 +90,7 @@ _NAMES = (
     MessageProperty.INNER_NUM,
     MessageProperty.INNER_BASE,
 )
-_NONE = DispatchProperties(0, None, None, None, None, None, None, None)
+_NONE = DispatchProperties(0, None, None, None, None, None, None, None, None)
 _CACHED_BYTES = 256
 _CACHED_ENTRIES = 8192
 _cache: dict[bytes, DispatchProperties] = {}  # idempotent entries: a race only parses twice
@@ -108,6 +115,5 @@ def dispatch_properties(data: bytes) -> DispatchProperties:
 
 def dispatch_properties_of(properties: dict[str, str]) -> DispatchProperties:
     """Return the same from parsed properties."""
-    get = properties.get
-    tags_code = tags_code_of(get(MessageProperty.TAGS))
-    return DispatchProperties(tags_code, *[get(name) for name in _NAMES])
+    values = [properties.get(name) for name in _NAMES]
+    return DispatchProperties(tags_code_of(values[0]), *values)

@@ -153,15 +153,14 @@ class Putter:
         """Append ``records`` under one lock; ``results[places[i]]`` is the outcome of record i."""
         if not records:
             return
-        queues, hot = self._queues, self._dispatcher.hot
+        queues = self._queues
         try:
             with self._lock:
                 offsets, following = self._assign(records)
                 appended = self._log.append_list(records, offsets, whole=whole)
                 for key, end in following.items():
                     queues.increase_queue_offset(*key, end - queues.assign_queue_offset(*key))
-                for record, offset, done in zip(records, offsets, appended, strict=True):
-                    hot(record, offset, done)
+                self._dispatcher.hot_list(records, offsets, appended)
         except IllegalMessageError as exc:
             for place in places:
                 results[place] = _refused(exc)

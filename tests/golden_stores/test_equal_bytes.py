@@ -14,6 +14,8 @@ from tests.kit.golden import ROCKSDB, load_dump
 Golden = Callable[[str], Path]
 Pairs = list[tuple[str, str]]
 FILES = ["basic-default", "basic533-default", "wide-default", "propcrc-default"]
+INDEXED = ["basic-default", "basic533-combine", "basic533-default", "wide-combine"]
+"""Stores whose log still has every record that was ever indexed."""
 REBUILT = ["basic-defaultRocksDB", "wide-defaultRocksDB", "separate-defaultRocksDB"]
 
 
@@ -38,13 +40,13 @@ def as_hex(data: object) -> str:
     return data.hex()
 
 
-def rebuild(root: Path, backend: str) -> None:
-    """Have every queue made again from the log."""
+def rebuild(root: Path, backend: str, *, index_tags: bool = True) -> None:
+    """Have every queue and index file made again from the log."""
     for name in ("consumequeue", "consumequeue_rocksdb"):
         shutil.rmtree(root / name, ignore_errors=True)
     (root / "abort").touch()
     (root / "checkpoint").write_bytes(bytes(4096))
-    config = StoreConfig(mapped_file_size_consume_queue=2000)
+    config = StoreConfig(mapped_file_size_consume_queue=2000, message_index_tags=index_tags)
     MessageStore.open(root, config, backend=backend).close()
 
 
@@ -76,6 +78,16 @@ def test_rebuilt_queue_files_have_rocketmqs_bytes(golden: Golden, name: str) -> 
     rebuild(root, "file")
     after = {path.relative_to(queues): path.read_bytes() for path in files_of(queues)}
     assert after == before
+
+
+@pytest.mark.parametrize("name", INDEXED)
+def test_a_rebuilt_index_has_rocketmqs_bytes(golden: Golden, name: str) -> None:
+    root = golden(name)
+    before = {path.name: path.read_bytes() for path in files_of(root / "index")}
+    rebuild(root, "file", index_tags="533" not in name)
+    after = {path.name: path.read_bytes() for path in files_of(root / "index")}
+    assert not set(after) & set(before), "made anew, under names of their own"
+    assert [after[key] for key in sorted(after)] == [before[key] for key in sorted(before)]
 
 
 def files_of(folder: Path) -> list[Path]:

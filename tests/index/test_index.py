@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from store.errors import StoreError
 from store.index.index_service import IndexService
 from store.record.java_hash import java_hash
+from tests.kit.index_records import index_record
 
 ALL = (0, 1 << 62)
 
@@ -22,8 +23,8 @@ def service(folder: Path, slots: int = 10, entries: int = 20, **options: bool) -
 
 def test_the_bytes_of_a_file_with_two_keys_of_one_slot(tmp_path: Path) -> None:
     index = service(tmp_path, slots=1, entries=5)
-    index.put("T", None, "a b", 1000, 5_000_000)
-    index.put("T", "u", None, 2000, 5_003_999)
+    index_record(index, "T", None, "a b", 1000, 5_000_000)
+    index_record(index, "T", "u", None, 2000, 5_003_999)
     index.flush()
     index.close()
     (path,) = tmp_path.iterdir()
@@ -45,7 +46,7 @@ def test_the_bytes_of_a_file_with_two_keys_of_one_slot(tmp_path: Path) -> None:
 def test_the_hash_of_the_smallest_number_is_zero(tmp_path: Path) -> None:
     assert java_hash("polygenelubricants") == -(1 << 31)
     index = service(tmp_path)
-    index.put("", "x", None, 1, 1)
+    index_record(index, "", "x", None, 1, 1)
     assert index.query("", "x", 10, *ALL) == [1]
     index.close()
 
@@ -68,7 +69,7 @@ def test_queries_answer_as_a_dict_would(
             index.close()
             index = service(folder)
         now += step * 500
-        index.put("topic", None, key, number * 100, now)
+        index_record(index, "topic", None, key, number * 100, now)
         model.setdefault(key, []).append(number * 100)
     for key in ("a", "b", "c", "none"):
         expected = model.get(key, [])
@@ -85,8 +86,8 @@ def test_queries_answer_as_a_dict_would(
 def test_a_record_that_comes_again_is_indexed_once(tmp_path: Path) -> None:
     index = service(tmp_path)
     for _ in range(3):
-        index.put("t", "u1", "a b", 100, 1000)
-        index.put("t", None, "a", 200, 1000)
+        index_record(index, "t", "u1", "a b", 100, 1000)
+        index_record(index, "t", None, "a", 200, 1000)
     assert index.query("t", "a", 10, *ALL) == [200, 100]
     assert index.query("t", "u1", 10, *ALL) == [100]
     index.close()
@@ -94,7 +95,7 @@ def test_a_record_that_comes_again_is_indexed_once(tmp_path: Path) -> None:
 
 def test_keys_are_split_at_single_spaces(tmp_path: Path) -> None:
     index = service(tmp_path)
-    index.put("t", None, " a  b ", 100, 1000)
+    index_record(index, "t", None, " a  b ", 100, 1000)
     assert index.query("t", "a", 10, *ALL) == index.query("t", "b", 10, *ALL) == [100]
     assert index.query("t", "", 10, *ALL) == []
     index.close()
@@ -105,7 +106,7 @@ def test_after_a_crash_unfinished_files_go_and_replay_begins_where_they_did(
 ) -> None:
     index = service(tmp_path, entries=5)
     for number in range(10):
-        index.put("t", None, "k", number * 100, 1000 + number)
+        index_record(index, "t", None, "k", number * 100, 1000 + number)
     index.flush()
     sure = index.index_timestamp
     index.close()
@@ -116,7 +117,7 @@ def test_after_a_crash_unfinished_files_go_and_replay_begins_where_they_did(
     resume = again.resume_phy_offset()
     assert resume is not None
     for number in range(resume // 100, 10):
-        again.put("t", None, "k", number * 100, 1000 + number)
+        index_record(again, "t", None, "k", number * 100, 1000 + number)
     assert sorted(again.query("t", "k", 64, *ALL)) == [number * 100 for number in range(10)]
     again.close()
 
@@ -124,7 +125,7 @@ def test_after_a_crash_unfinished_files_go_and_replay_begins_where_they_did(
 def test_slots_and_entries_are_found_from_the_files(tmp_path: Path) -> None:
     index = service(tmp_path, slots=331, entries=1500)
     for number in range(400):
-        index.put("t", f"u{number}", None, number, 1000)
+        index_record(index, "t", f"u{number}", None, number, 1000)
     index.flush()
     index.close()
     found = IndexService(tmp_path, None, None, read_only=True)
@@ -137,7 +138,7 @@ def test_slots_and_entries_are_found_from_the_files(tmp_path: Path) -> None:
 def test_damaged_chains_end_and_are_reported(tmp_path: Path, place: int) -> None:
     index = service(tmp_path, slots=1, entries=20)
     for number in range(10):
-        index.put("t", None, "k", number, 1000)
+        index_record(index, "t", None, "k", number, 1000)
     index.flush()
     index.close()
     (path,) = tmp_path.iterdir()
