@@ -1,27 +1,18 @@
 """RocksEngine on rocksdict: the only module that imports it.
 
-rocksdict raises bare ``Exception`` with RocksDB's status text; ``_CallGate`` turns that into this
-project's errors and lets ``close`` wait for running calls. A read-only open goes through a private
-folder of links, since rocksdict writes a file of its own into whatever folder it opens.
+rocksdict raises bare ``Exception`` with RocksDB's status text. It has no compaction filter.
 
 Invariants: nothing that rocksdict gave out (iterators, family handles) outlives the call or the
 engine, because any of it would keep the database's LOCK after ``close``; and no iterator outlives
 its ``ReadOptions``, because it reads the upper bound in their memory.
 """
 
-import re
-import shutil
-import tempfile
-import threading
-import traceback
-import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from importlib.metadata import version
 from itertools import islice, repeat
 from pathlib import Path
-from types import TracebackType
 
 from rocksdict import (
     AccessType,
@@ -43,92 +34,26 @@ from rocksdict import (
     WriteOptions,
 )
 
+from cq_rocksdb.call_gate import CallGate
 from cq_rocksdb.engine import EngineBatch, Family, LiveFile, UnitScan, unit_columns
-from cq_rocksdb.errors import RocksDBError, RocksDBStatus
 from cq_rocksdb.keys import UNIT_PLACE, unit_key
+from cq_rocksdb.open_databases import claimed
 from cq_rocksdb.options import Compression, DatabaseOptions, FamilyOptions
+from cq_rocksdb.private_folder import PrivateFolder
 from store.errors import (
     CorruptionError,
     ReadOnlyStoreError,
-    StoreClosedError,
-    StoreError,
-    StoreLockedError,
     os_errors,
 )
 from store.queue.units import QUEUE_UNIT, BlockStop
 
-DATABASE_FILE = re.compile(
-    r"CURRENT|IDENTITY|LOCK|LOG(\.old\..*)?|(MANIFEST|OPTIONS)-\d+|\d+\.(sst|log|blob|dbtmp)"
-    r"|rocksdict-config\.json"
-)
-"""Names of the files that belong to a database; its folder may hold file queues beside them."""
-_NOT_LINKED = re.compile(r"LOG.*|LOCK|rocksdict-config\.json")
 _LARGEST_OFFSET = (1 << 63) - 1
 _ROCKSDB_INSIDE = {"0.3.29": "9.8.4"}
 """rocksdict does not tell; the info log of a read-write open does, and a test compares."""
 
 
-class _CallGate:
-    """Brackets every call: counts it, refuses it after ``close``, translates its errors."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._lock = threading.Lock()  # guards _running and _closed
-        self._idle = threading.Condition(self._lock)
-        self._running = 0
-        self._closed = False
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if self._closed:
-                raise StoreClosedError("the RocksDB queues have been closed", path=self._folder)
-            self._running += 1
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        with self._lock:
-            self._running -= 1
-            if self._closed and not self._running:
-                self._idle.notify_all()
-        if exc is not None:
-            traceback.clear_frames(trace)  # an error that somebody keeps must not keep iterators
-            _raise_translated(exc, self._folder)
-
-    def close(self) -> bool:
-        """Let no further call in and wait for the running ones; False if it was closed before."""
-        with self._lock:
-            was_closed, self._closed = self._closed, True
-            while self._running:
-                self._idle.wait()
-        return not was_closed
-
-
-def _raise_translated(exc: BaseException, folder: Path) -> None:
-    """Raise the error of ours that ``exc`` is; return for what is not RocksDB's to raise."""
-    if isinstance(exc, DbClosedError):
-        raise StoreClosedError("the RocksDB queues have been closed", path=folder) from exc
-    if type(exc) is not Exception:
-        return
-    text = str(exc)
-    if "lock hold by" in text or "While lock file" in text:
-        raise StoreLockedError(
-            f"the RocksDB queues are open elsewhere: {text}", path=folder
-        ) from exc
-    raise RocksDBError(f"RocksDB: {text}", status=RocksDBStatus.of(text), path=folder) from exc
-
-
-@contextmanager
-def _translation(folder: Path) -> Iterator[None]:
-    """Translate the errors of the block."""
-    try:
-        yield
-    except Exception as exc:
-        _raise_translated(exc, folder)
-        raise
+def _is_rocksdicts(exc: BaseException) -> bool:
+    return type(exc) is Exception or isinstance(exc, DbClosedError)
 
 
 class RocksdictEngine:
@@ -149,44 +74,29 @@ class RocksdictEngine:
         """
         self.folder = folder
         self._read_only = read_only
-        self._gate = _CallGate(folder)
-        self._opened = folder
-        self._release_private: Callable[[], object] = lambda: None
-        access = AccessType.read_write()
-        if read_only:
-            self._opened, access = self._private_folder()
-            log_folder = self._opened
-        if not read_only:
-            for each in (folder, log_folder):
-                with os_errors("create the folder", each):
-                    each.mkdir(parents=True, exist_ok=True)
-        try:
-            with _translation(folder):
-                self._default = _open(self._opened, options, log_folder, access)
+        self._gate = CallGate(folder, _is_rocksdicts)
+        with ExitStack() as undo:
+            access, opened = AccessType.read_write(), folder
+            if read_only:
+                private = self._private = PrivateFolder(folder)  # gone when nobody holds it
+                undo.callback(private.release)
+                opened = log_folder = private.path
+                if private.holds_database:
+                    access = AccessType.read_only(False)  # noqa: FBT003 - "error if a WAL exists"
+            else:
+                for each in (folder, log_folder):
+                    with os_errors("create the folder", each):
+                        each.mkdir(parents=True, exist_ok=True)
+                undo.enter_context(claimed(folder))
+            with self._gate.translation():
+                self._default = _open(opened, options, log_folder, access)
                 self._offset = self._default.get_column_family(Family.OFFSET.value)
                 self._offset_handle = self._default.get_column_family_handle(Family.OFFSET.value)
-        except StoreError:
-            self._release_private()
-            raise
+            self._undo = undo.pop_all()
         self._families = {Family.DEFAULT: self._default, Family.OFFSET: self._offset}
         self._write_options = WriteOptions()
         # The type stub calls it a method; it is a property.
         self._write_options.disable_wal = True  # type: ignore[method-assign, assignment]
-
-    def _private_folder(self) -> tuple[Path, AccessType]:
-        """Make a folder of links to the database's files; it goes when the engine does."""
-        with os_errors("make a private folder for", self.folder):
-            private = Path(tempfile.mkdtemp(prefix="cqstore-read-only-"))
-            self._release_private = weakref.finalize(
-                self, shutil.rmtree, private, ignore_errors=True
-            )
-            if not (self.folder / "CURRENT").exists():
-                return private, AccessType.read_write()
-            for file in self.folder.absolute().iterdir():
-                name = file.name
-                if DATABASE_FILE.fullmatch(name) and not _NOT_LINKED.fullmatch(name):
-                    (private / name).symlink_to(file)
-        return private, AccessType.read_only(False)  # noqa: FBT003 - "error if a WAL exists"
 
     # ---- writing
 
@@ -308,9 +218,8 @@ class RocksdictEngine:
         """Close the database; the private folder of a read-only open is removed."""
         if not self._gate.close():
             return
-        with _translation(self.folder), ExitStack() as undone:
+        with self._gate.translation(), self._undo as undone:
             # Last in, first out, each also if the one before it fails.
-            undone.callback(self._release_private)
             undone.callback(self._default.close)
             undone.callback(self._offset.close)
             self._families = {}

@@ -27,7 +27,8 @@ from cq_rocksdb.keys import (
 )
 from cq_rocksdb.offset_table import OffsetTable, QueueState
 from cq_rocksdb.options import database_options
-from cq_rocksdb.rocksdict_engine import DATABASE_FILE, RocksdictEngine
+from cq_rocksdb.private_folder import DATABASE_FILE
+from cq_rocksdb.rocksdict_engine import RocksdictEngine
 from cq_rocksdb.unit_table import UnitTable
 from store.errors import (
     ReadOnlyStoreError,

@@ -1,0 +1,42 @@
+"""PrivateFolder: a folder of links to a database's files, for opening it read-only.
+
+RocksDB and its bindings write files of their own into whatever folder they open; so that a
+read-only open changes no byte, they are given one that goes away afterwards.
+"""
+
+import re
+import shutil
+import tempfile
+import weakref
+from pathlib import Path
+
+from store.errors import os_errors
+
+DATABASE_FILE = re.compile(
+    r"CURRENT|IDENTITY|LOCK|LOG(\.old\..*)?|(MANIFEST|OPTIONS)-\d+|\d+\.(sst|log|blob|dbtmp)"
+    r"|rocksdict-config\.json"
+)
+"""Names of the files that belong to a database; its folder may hold file queues beside them."""
+_NOT_LINKED = re.compile(r"LOG.*|LOCK|rocksdict-config\.json")
+
+
+class PrivateFolder:
+    """Links to the database in ``folder``; removed by ``release``, or when forgotten."""
+
+    def __init__(self, folder: Path) -> None:
+        """Make the links.
+
+        Raises:
+            StoreIOError: the folder cannot be made.
+        """
+        with os_errors("make a private folder for", folder):
+            self.path = Path(tempfile.mkdtemp(prefix="cqstore-read-only-"))
+            self.release = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+            self.holds_database = (folder / "CURRENT").exists()
+            """False: there is none, and one opened here is empty."""
+            if not self.holds_database:
+                return
+            for file in folder.absolute().iterdir():
+                name = file.name
+                if DATABASE_FILE.fullmatch(name) and not _NOT_LINKED.fullmatch(name):
+                    (self.path / name).symlink_to(file)
