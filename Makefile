@@ -10,7 +10,7 @@ READY := $(VENV)/.ready
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 12
 
-$(READY): pyproject.toml
+$(READY): pyproject.toml cq_rocksdb/_native.pyx
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
@@ -42,4 +42,4 @@ format: $(READY) ## format and mend what can be mended
 	$(BIN)/ruff check --fix .
 
 clean: ## remove what was made here
-	rm -rf $(VENV) build *.egg-info tests/interop/target
+	rm -rf $(VENV) build *.egg-info tests/interop/target cq_rocksdb/_native.c cq_rocksdb/_native.*.so

@@ -1,16 +1,17 @@
 """RocksEngine: everything that this package asks of a RocksDB.
 
-The seam between the queues and a RocksDB library: columns and buffers in, buffers out, so that a
-compiled engine needs no other shape. An engine knows the two families, that a unit's key ends in
-eight bytes of queue offset, and that its value has 28 bytes; what they mean is not its business.
-Writing SST files and taking them in is left out until something needs it, and so are snapshots:
-every call sees the database as of its own start, and no caller needs two calls to agree.
+The seam between the queues and a RocksDB library: columns and buffers in, buffers out. An engine
+knows the two families, that a unit's key ends in eight bytes of queue offset, and that its value
+has 28 bytes; what they mean is not its business. Every call sees the database as of its own start;
+only what is read through one ``snapshot`` agrees.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple, Protocol
+from pathlib import Path
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,10 +68,11 @@ def unit_columns(batch: EngineBatch) -> Iterator[tuple[list[bytes], list[bytes]]
         keys[:, :length] = table.reshape(-1, length)[row_of[batch.prefix_index[rows]]]
         places = batch.queue_offset[rows].astype(">i8")
         keys[:, length:] = places.view(np.uint8).reshape(-1, UNIT_PLACE.size)
-        yield _row_bytes(keys), _row_bytes(np.ascontiguousarray(batch.units[rows]))
+        yield row_bytes(keys), row_bytes(np.ascontiguousarray(batch.units[rows]))
 
 
-def _row_bytes(table: NDArray[np.uint8]) -> list[bytes]:
+def row_bytes(table: NDArray[np.uint8]) -> list[bytes]:
+    """Return each row of a C-ordered table as its bytes."""
     rows: list[bytes] = table.view(f"V{table.shape[1]}").ravel().tolist()
     return rows
 
@@ -91,6 +93,35 @@ class LiveFile(NamedTuple):
     size_bytes: int
     level: int
     entries: int
+    deletions: int
+    """Tombstones among the entries."""
+    family: Family | None
+    """``None``: the engine cannot tell."""
+
+
+class TableWriter(Protocol):
+    """Writes one table (SST) file, to be ingested; keys come in ascending order."""
+
+    def put(self, key: bytes, value: bytes) -> None:
+        """Add one entry."""
+
+    def put_units(self, prefix: bytes, queue_offset: int, units: NDArray[np.uint8]) -> None:
+        """Add consecutive units of one queue; ``units`` has the shape (n, 28), C order."""
+
+    def finish(self) -> int:
+        """Complete the file and sync it; return its bytes."""
+
+
+class EngineSnapshot(Protocol):
+    """The database as of one moment; any thread may read it while it is held."""
+
+    def get(self, family: Family, key: bytes) -> bytes | None:
+        """Return the value of ``key``, ``None`` if there was none."""
+
+    def scan_into(
+        self, prefix: bytes, queue_offset: int, target: NDArray[np.uint8]
+    ) -> tuple[int, BlockStop, int]:
+        """As ``RocksEngine.scan_into``."""
 
 
 class RocksEngine(Protocol):
@@ -100,6 +131,10 @@ class RocksEngine(Protocol):
     they are durable after ``flush``. Every method raises ``RocksDBError`` with RocksDB's status if
     RocksDB refuses, and ``StoreClosedError`` after ``close``.
     """
+
+    name: ClassVar[str]
+    filters_expired: ClassVar[bool]
+    """Compactions drop what lies below ``expire_below``; else expired units are deleted."""
 
     def write(self, batch: EngineBatch) -> None:
         """Apply ``batch``, all of it or nothing; readers see it when this returns."""
@@ -118,6 +153,14 @@ class RocksEngine(Protocol):
 
         Raises:
             CorruptionError: a value is shorter than a unit.
+        """
+
+    def scan_into(
+        self, prefix: bytes, queue_offset: int, target: NDArray[np.uint8]
+    ) -> tuple[int, BlockStop, int]:
+        """Fill the rows of ``target`` with consecutive units; return rows, stop, next offset.
+
+        ``target`` has the shape (n, 28), C order; the stops are those of ``scan_units``.
         """
 
     def first_unit(self, prefix: bytes, queue_offset: int) -> tuple[int, bytes] | None:
@@ -139,10 +182,39 @@ class RocksEngine(Protocol):
         """Make all writes durable, so that at no moment an offset entry is without its units."""
 
     def compact(self, family: Family) -> None:
-        """Compact a whole family."""
+        """Compact a whole family, its last level too."""
+
+    def cancel_compaction(self) -> bool:
+        """Make a running ``compact`` return soon, its work undone at most in part.
+
+        False: this engine cannot, the compaction goes on to its end.
+        """
+
+    def expire_below(self, min_phy_offset: int) -> None:
+        """Let compactions drop units of records below; never lowered while the database is open.
+
+        Nothing happens without ``filters_expired``. Units say where their records lie in their
+        first eight bytes.
+        """
+
+    @property
+    def dropped_units(self) -> int:
+        """Return how many units compactions have dropped since the database was opened."""
+
+    def table_writer(self, family: Family, path: Path) -> TableWriter:
+        """Begin a table file at ``path``, with the options of ``family``."""
+
+    def ingest(self, family: Family, paths: Sequence[Path]) -> None:
+        """Take table files in, all or none; durable when it returns, and the files are moved."""
+
+    def snapshot(self) -> AbstractContextManager[EngineSnapshot]:
+        """Hold the database as of now while the block runs; ``close`` waits for its end."""
 
     def property_value(self, family: Family, name: str) -> str | None:
         """Return one of RocksDB's properties, such as ``rocksdb.estimate-num-keys``."""
+
+    def approximate_size(self, family: Family, start: bytes, end: bytes) -> int | None:
+        """Return about how many bytes of table files a range takes; ``None``: it cannot tell."""
 
     def live_files(self) -> list[LiveFile]:
         """Return the table files of both families."""

@@ -8,38 +8,37 @@ its ``ReadOptions``, because it reads the upper bound in their memory.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from itertools import islice, repeat
 from pathlib import Path
+from typing import ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
 from rocksdict import (
     AccessType,
-    BlockBasedIndexType,
-    BlockBasedOptions,
-    Cache,
     ColumnFamily,
-    DataBlockIndexType,
     DbClosedError,
-    DBCompactionStyle,
-    DBCompressionType,
-    DBRecoveryMode,
+    IngestExternalFileOptions,
     Options,
     Rdict,
     RdictIter,
     ReadOptions,
-    UniversalCompactOptions,
+    Snapshot,
+    SstFileWriter,
     WriteBatch,
     WriteOptions,
 )
 
 from cq_rocksdb.call_gate import CallGate
-from cq_rocksdb.engine import EngineBatch, Family, LiveFile, UnitScan, unit_columns
+from cq_rocksdb.engine import EngineBatch, Family, LiveFile, UnitScan, row_bytes, unit_columns
 from cq_rocksdb.keys import UNIT_PLACE, unit_key
 from cq_rocksdb.open_databases import claimed
-from cq_rocksdb.options import Compression, DatabaseOptions, FamilyOptions
+from cq_rocksdb.options import DatabaseOptions
 from cq_rocksdb.private_folder import PrivateFolder
+from cq_rocksdb.rocksdict_options import family_options
 from store.errors import (
     CorruptionError,
     ReadOnlyStoreError,
@@ -58,6 +57,9 @@ def _is_rocksdicts(exc: BaseException) -> bool:
 
 class RocksdictEngine:
     """An open database; see ``RocksEngine`` for the promises."""
+
+    name: ClassVar[str] = "rocksdict"
+    filters_expired: ClassVar[bool] = False
 
     def __init__(
         self, folder: Path, options: DatabaseOptions, log_folder: Path, *, read_only: bool
@@ -89,7 +91,8 @@ class RocksdictEngine:
                         each.mkdir(parents=True, exist_ok=True)
                 undo.enter_context(claimed(folder))
             with self._gate.translation():
-                self._default = _open(opened, options, log_folder, access)
+                self._table_options = family_options(options, log_folder)
+                self._default = _open(opened, self._table_options, access)
                 self._offset = self._default.get_column_family(Family.OFFSET.value)
                 self._offset_handle = self._default.get_column_family_handle(Family.OFFSET.value)
             self._undo = undo.pop_all()
@@ -138,7 +141,50 @@ class RocksdictEngine:
             self._writable()
             self._families[family].compact_range(None, None)
 
+    def cancel_compaction(self) -> bool:
+        """Nothing can be cancelled."""
+        return False
+
+    def expire_below(self, min_phy_offset: int) -> None:
+        """Nothing: there is no filter."""
+
+    @property
+    def dropped_units(self) -> int:
+        """Return none."""
+        return 0
+
+    # ---- table files
+
+    def table_writer(self, family: Family, path: Path) -> "_TableWriter":
+        """Begin a table file."""
+        with self._gate:
+            return _TableWriter(path, self._table_options[family])
+
+    def ingest(self, family: Family, paths: Sequence[Path]) -> None:
+        """Take table files in."""
+        moved = IngestExternalFileOptions()
+        moved.set_move_files(True)
+        with self._gate:
+            self._writable()
+            self._families[family].ingest_external_file([str(path) for path in paths], moved)
+
     # ---- reading
+
+    @contextmanager
+    def snapshot(self) -> Iterator["_Snapshot"]:
+        """Hold one snapshot of each family, both of one moment."""
+        with self._gate:
+            while True:
+                before = self._default.latest_sequence_number()
+                held = {family: self._families[family].snapshot() for family in Family}
+                if self._default.latest_sequence_number() == before:
+                    break
+            view = _Snapshot(held)
+            del held
+            try:
+                yield view
+            finally:
+                view.release()
 
     def get(self, family: Family, key: bytes) -> bytes | None:
         """Return the value of ``key``."""
@@ -169,6 +215,14 @@ class RocksdictEngine:
             return UnitScan(data, BlockStop.LIMIT, end)
         with self._gate:
             return _scan_carefully(self._default.iter(), prefix, queue_offset, count)
+
+    def scan_into(
+        self, prefix: bytes, queue_offset: int, target: NDArray[np.uint8]
+    ) -> tuple[int, BlockStop, int]:
+        """Copy what ``scan_units`` finds."""
+        if not len(target):
+            return 0, BlockStop.LIMIT, queue_offset
+        return _copy_into(target, self.scan_units(prefix, queue_offset, len(target)))
 
     def first_unit(self, prefix: bytes, queue_offset: int) -> tuple[int, bytes] | None:
         """Seek forward."""
@@ -201,11 +255,23 @@ class RocksdictEngine:
         with self._gate:
             return self._families[family].property_value(name)
 
+    def approximate_size(self, family: Family, start: bytes, end: bytes) -> int | None:
+        """Return nothing: rocksdict has no such call."""
+        _ = family, start, end
+        return None
+
     def live_files(self) -> list[LiveFile]:
         """Return the table files."""
         with self._gate:
             return [
-                LiveFile(file["name"].lstrip("/"), file["size"], file["level"], file["num_entries"])
+                LiveFile(
+                    file["name"].lstrip("/"),
+                    file["size"],
+                    file["level"],
+                    file["num_entries"],
+                    file["num_deletions"],
+                    None,
+                )
                 for file in self._default.live_files()
             ]
 
@@ -235,6 +301,61 @@ class RocksdictEngine:
 
     def _handle(self, family: Family) -> ColumnFamily | None:
         return self._offset_handle if family is Family.OFFSET else None
+
+
+class _TableWriter:
+    """Writes one table file, an entry a call."""
+
+    def __init__(self, path: Path, options: Options) -> None:
+        self._path = path
+        self._writer = SstFileWriter(options)
+        self._writer.open(str(path))
+
+    def put(self, key: bytes, value: bytes) -> None:
+        """Add one entry."""
+        self._writer[key] = value
+
+    def put_units(self, prefix: bytes, queue_offset: int, units: NDArray[np.uint8]) -> None:
+        """Add consecutive units of one queue."""
+        for place, unit in enumerate(row_bytes(units)):
+            self._writer[unit_key(prefix, queue_offset + place)] = unit
+
+    def finish(self) -> int:
+        """Complete the file and sync it; return its bytes."""
+        self._writer.finish()
+        return self._path.stat().st_size
+
+
+class _Snapshot:
+    """Both families as of one moment."""
+
+    def __init__(self, held: dict[Family, Snapshot]) -> None:
+        self._held = held
+
+    def get(self, family: Family, key: bytes) -> bytes | None:
+        """Return the value of ``key``."""
+        try:
+            value: bytes = self._held[family][key]
+        except KeyError:
+            return None
+        return value
+
+    def scan_into(
+        self, prefix: bytes, queue_offset: int, target: NDArray[np.uint8]
+    ) -> tuple[int, BlockStop, int]:
+        """Walk key by key."""
+        units = self._held[Family.DEFAULT].iter()
+        return _copy_into(target, _scan_carefully(units, prefix, queue_offset, len(target)))
+
+    def release(self) -> None:
+        """Let the moment go."""
+        self._held = {}
+
+
+def _copy_into(target: NDArray[np.uint8], scan: UnitScan) -> tuple[int, BlockStop, int]:
+    rows = np.frombuffer(scan.data, np.uint8).reshape(-1, QUEUE_UNIT.size)
+    target[: len(rows)] = rows
+    return len(rows), scan.stop, scan.next_offset
 
 
 def _scan_carefully(units: RdictIter, prefix: bytes, queue_offset: int, count: int) -> UnitScan:
@@ -294,89 +415,7 @@ def _unit_at(units: RdictIter, prefix: bytes, step: Callable[[], None]) -> tuple
     return None
 
 
-def _open(folder: Path, options: DatabaseOptions, log_folder: Path, access: AccessType) -> Rdict:
+def _open(folder: Path, options: dict[Family, Options], access: AccessType) -> Rdict:
     """Open with both families named; the options stored in the folder are never used."""
-    cache = Cache(options.block_cache_bytes)
-    default = _family_options(options.default, cache)
-    _set_database_options(default, options, log_folder)
-    families = {
-        Family.DEFAULT.value: default,
-        Family.OFFSET.value: _family_options(options.offset, cache),
-    }
-    return Rdict(str(folder), default, families, access)
-
-
-def _set_database_options(target: Options, options: DatabaseOptions, log_folder: Path) -> None:
-    target.create_if_missing(create_if_missing=True)
-    target.create_missing_column_families(create_missing_cfs=True)
-    target.set_atomic_flush(options.atomic_flush)
-    target.set_db_write_buffer_size(options.db_write_buffer_bytes)
-    target.set_max_open_files(options.max_open_files)
-    target.set_max_background_jobs(options.max_background_jobs)
-    target.set_max_subcompactions(options.max_subcompactions)
-    target.set_bytes_per_sync(options.bytes_per_sync)
-    target.set_compaction_readahead_size(options.compaction_readahead_bytes)
-    target.set_ratelimiter(options.rate_limit_bytes_per_second, 100_000, 10)
-    target.set_paranoid_checks(options.paranoid_checks)
-    target.set_allow_concurrent_memtable_write(options.allow_concurrent_memtable_write)
-    target.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
-    target.set_db_log_dir(str(log_folder))
-    target.set_max_log_file_size(options.info_log_bytes)
-    target.set_keep_log_file_num(options.info_logs_kept)
-    target.set_stats_dump_period_sec(0)
-
-
-def _family_options(options: FamilyOptions, cache: Cache) -> Options:
-    target = Options(raw_mode=True)
-    target.set_block_based_table_factory(_table_options(options, cache))
-    target.set_write_buffer_size(options.write_buffer_bytes)
-    target.set_max_write_buffer_number(options.write_buffers)
-    target.set_min_write_buffer_number_to_merge(1)
-    target.set_compression_type(_COMPRESSIONS[options.compression])
-    if options.bottommost_compression is not None:
-        target.set_bottommost_compression_type(_COMPRESSIONS[options.bottommost_compression])
-    target.set_num_levels(options.levels)
-    start, slow, stop = options.level0_files
-    target.set_level_zero_file_num_compaction_trigger(start)
-    target.set_level_zero_slowdown_writes_trigger(slow)
-    target.set_level_zero_stop_writes_trigger(stop)
-    target.set_target_file_size_base(options.target_file_bytes)
-    target.set_target_file_size_multiplier(options.target_file_multiplier)
-    target.set_max_bytes_for_level_base(options.max_bytes_for_level_base)
-    target.set_max_bytes_for_level_multiplier(options.level_multiplier)
-    target.set_max_compaction_bytes(options.max_compaction_bytes)
-    slow, stop = options.pending_compaction_bytes
-    target.set_soft_pending_compaction_bytes_limit(slow)
-    target.set_hard_pending_compaction_bytes_limit(stop)
-    target.set_optimize_filters_for_hits(options.optimize_filters_for_hits)
-    target.set_inplace_update_support(options.inplace_update_support)
-    if options.universal_compaction:
-        universal = UniversalCompactOptions()
-        universal.size_ratio = options.universal_size_ratio
-        universal.max_size_amplification_percent = options.universal_max_size_amplification
-        target.set_compaction_style(DBCompactionStyle.universal())
-        target.set_universal_compaction_options(universal)
-    return target
-
-
-def _table_options(options: FamilyOptions, cache: Cache) -> BlockBasedOptions:
-    table = BlockBasedOptions()
-    table.set_format_version(options.format_version)
-    table.set_block_cache(cache)
-    table.set_cache_index_and_filter_blocks(options.cache_index_and_filter_blocks)
-    table.set_pin_top_level_index_and_filter(True)
-    table.set_block_size(options.block_bytes)
-    table.set_metadata_block_size(options.metadata_block_bytes)
-    table.set_index_type(BlockBasedIndexType.binary_search())
-    table.set_bloom_filter(options.bloom_bits_per_key, block_based=False)
-    if options.hash_index:
-        table.set_data_block_index_type(DataBlockIndexType.binary_and_hash())
-        table.set_data_block_hash_ratio(options.hash_index_ratio)
-    return table
-
-
-_COMPRESSIONS = {
-    Compression.NONE: DBCompressionType.none(),
-    Compression.LZ4: DBCompressionType.lz4(),
-    Compression.ZSTD: DBCompressionType.zstd(),
-}
+    families = {family.value: each for family, each in options.items()}
+    return Rdict(str(folder), options[Family.DEFAULT], families, access)

@@ -17,6 +17,7 @@ from cq_rocksdb.batch_plan import BatchPlan
 from cq_rocksdb.check import check_database
 from cq_rocksdb.cut import clean_expired, truncate_dirty
 from cq_rocksdb.engine import EngineBatch, Family, RocksEngine
+from cq_rocksdb.engines import open_engine
 from cq_rocksdb.keys import (
     CHECKPOINT_ENTRY,
     CHECKPOINT_KEY,
@@ -26,9 +27,7 @@ from cq_rocksdb.keys import (
     topic_range,
 )
 from cq_rocksdb.offset_table import OffsetTable, QueueState
-from cq_rocksdb.options import database_options
 from cq_rocksdb.private_folder import DATABASE_FILE
-from cq_rocksdb.rocksdict_engine import RocksdictEngine
 from cq_rocksdb.unit_table import UnitTable
 from store.errors import (
     ReadOnlyStoreError,
@@ -78,6 +77,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         super().__init__(context)
         self.folder = context.paths.consume_queue
         self._engine: RocksEngine | None = None
+        self._engine_reason = ""
         self._closed = False
         self._failed = False
         self._offsets: OffsetTable
@@ -96,9 +96,9 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         separate = context.config.use_separate_store_path_for_rocksdb_cq
         new = context.paths.consume_queue_rocksdb if separate else context.paths.consume_queue
         self.folder = database_folder(context.paths) or new
-        self._engine = RocksdictEngine(
+        self._engine, self._engine_reason = open_engine(
             self.folder,
-            database_options(context.config.rocksdb_memory_bytes),
+            context.config,
             context.paths.own / "rocksdb-log",
             read_only=context.read_only,
         )
@@ -298,7 +298,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
             for family in Family
         }
         return {
-            "engine": "rocksdict",
+            "engine": f"{engine.name} ({self._engine_reason})",
             **engine.versions(),
             "folder": str(self.folder),
             "table files": len(engine.live_files()),

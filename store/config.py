@@ -29,6 +29,15 @@ class BrokerRole(StrEnum):
     SLAVE = "SLAVE"
 
 
+class RocksDBEngine(StrEnum):
+    """What talks to RocksDB."""
+
+    AUTO = "auto"
+    """``NATIVE`` where it works, else ``ROCKSDICT``."""
+    NATIVE = "native"
+    ROCKSDICT = "rocksdict"
+
+
 def _blank_is_none(value: object) -> object:
     return None if isinstance(value, str) and not value.strip() else value
 
@@ -138,6 +147,10 @@ class StoreConfig(BaseModel):
     """Units that the writer collects before it hands them to the queues."""
     rocksdb_memory_bytes: int = Field(512 << 20, ge=8 << 20)
     """Budget of RocksDB, bytes: a quarter for memtables, the rest for the block cache."""
+    rocksdb_engine: RocksDBEngine = RocksDBEngine.AUTO
+    """Which engine opens a database; not a key of RocketMQ's."""
+    rocksdb_library: Path | None = None
+    """For the native engine: a RocksDB library, a jar with one, or a folder with such a jar."""
 
     @classmethod
     def from_mapping(cls, values: dict[str, Any]) -> Self:

@@ -5,18 +5,26 @@ from pathlib import Path
 
 import pytest
 
+from store.config import RocksDBEngine
 from store.errors import QueueGapError, StoreClosedError
 from store.queue.backends import backend_names
 from store.queue.time_search import BoundaryType
 from store.queue.units import BlockStop, QueueKey, UnitBatch
+from tests.kit.engines import ENGINES
 from tests.kit.queue_drive import QueueDrive
 from tests.kit.tree import tree_digest
 
+BACKENDS = [
+    *[(name, RocksDBEngine.AUTO) for name in backend_names() if name != "rocksdb"],
+    *[("rocksdb", engine) for engine in ENGINES],
+]
 
-@pytest.fixture(params=backend_names())
+
+@pytest.fixture(params=BACKENDS, ids=lambda param: f"{param[0]}-{param[1].value}")
 def drive(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[QueueDrive]:
     """A drive over an empty store; at the end its files must be sound."""
-    driven = QueueDrive(request.param, tmp_path / "store")
+    name, engine = request.param
+    driven = QueueDrive(name, tmp_path / "store", engine=engine)
     yield driven
     try:
         assert list(driven.store.check_files()) == []

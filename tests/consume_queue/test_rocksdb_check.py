@@ -13,8 +13,8 @@ from cq_rocksdb.keys import (
     min_key,
     queue_prefix,
 )
-from cq_rocksdb.rocksdict_engine import RocksdictEngine
 from store.queue.units import QUEUE_UNIT, QueueKey, QueueUnit
+from tests.kit.engines import put_raw
 from tests.kit.file_queues import NoLog
 from tests.kit.rocksdb_queues import RocksDBQueues, engine_of, lose, put
 
@@ -76,9 +76,7 @@ def test_a_unit_that_does_not_fit_is_found(
 ) -> None:
     store = RocksDBQueues(tmp_path, NoLog(max_phy=1000)).open()
     put(store, "T", 0, range(10), 0)
-    engine = engine_of(store)
-    assert isinstance(engine, RocksdictEngine)
-    engine._default.put(key, value)
+    put_raw(engine_of(store), key, value, tmp_path / "extra.sst")
     (finding, *_) = store.check_files()
     assert finding.problem.startswith(problem)
     store.close()

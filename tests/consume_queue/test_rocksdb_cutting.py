@@ -9,13 +9,13 @@ from cq_rocksdb.engine import EngineBatch, Family
 from cq_rocksdb.keys import OFFSET_ENTRY, OffsetEntry, max_key, min_key, queue_prefix
 from cq_rocksdb.store import RocksDBConsumeQueueStore
 from store.queue.units import UnitBatch
+from tests.kit.engines import flush_units_alone, hold_compactions
 from tests.kit.file_queues import NoLog
 from tests.kit.rocksdb_queues import (
     RocksDBQueues,
     add,
     crash,
     engine_of,
-    hold_compactions,
     lose,
     phys,
     put,
@@ -177,7 +177,7 @@ def test_a_max_entry_of_minus_one_is_an_empty_queue(tmp_path: Path) -> None:
 def test_a_deleted_topic_is_gone_at_once_and_on_disk_and_no_other_one_is(tmp_path: Path) -> None:
     queues = RocksDBQueues(tmp_path)
     store = queues.open()
-    hold_compactions(store)
+    hold_compactions(engine_of(store))
     for place, name in enumerate([("T", 0), ("T", 9), ("U", 0), ("T1", 0)]):
         put(store, *name, range(5), place * 500)
     store.flush()
@@ -198,7 +198,7 @@ def test_a_crash_keeps_what_was_flushed_and_a_replay_from_the_checkpoint_brings_
 ) -> None:
     queues = RocksDBQueues(tmp_path)
     store = queues.open()
-    hold_compactions(store)
+    hold_compactions(engine_of(store))
     put(store, "T", 0, range(10), 0)
     store.flush()
     put(store, "T", 0, range(10, 20), 1000)
@@ -216,9 +216,9 @@ def test_a_crash_between_the_two_flushes_loses_no_unit_that_an_entry_speaks_of(
 ) -> None:
     queues = RocksDBQueues(tmp_path)
     store = queues.open()
-    hold_compactions(store)
+    hold_compactions(engine_of(store))
     put(store, "T", 0, range(10), 0)
-    engine_of(store)._default.flush()  # type: ignore[attr-defined]
+    flush_units_alone(engine_of(store))
     store = crash(store, tmp_path / "crashed").open(last_exit_ok=False)
     assert (store.dispatch_from_phy_offset(), store.max_offset("T", 0)) == (0, 0)
     assert put(store, "T", 0, range(10), 0) == []

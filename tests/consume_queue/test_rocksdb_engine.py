@@ -13,12 +13,12 @@ from typing import TypeVar
 import numpy as np
 import pytest
 
-from cq_rocksdb.engine import EngineBatch, Family
+from cq_rocksdb import engines
+from cq_rocksdb.engine import EngineBatch, Family, RocksEngine
 from cq_rocksdb.errors import RocksDBError, RocksDBStatus
 from cq_rocksdb.keys import queue_prefix, unit_key
-from cq_rocksdb.options import database_options
-from cq_rocksdb.rocksdict_engine import RocksdictEngine
 from cq_rocksdb.store import RocksDBConsumeQueueStore
+from store.config import StoreConfig
 from store.errors import (
     ConsumeQueueError,
     CorruptionError,
@@ -29,6 +29,7 @@ from store.errors import (
 )
 from store.paths import StorePaths
 from store.queue.units import BlockStop
+from tests.kit.engines import engine_in_use, put_raw
 from tests.kit.rocksdb_queues import RocksDBQueues, engine_of, lose, phys, put
 from tests.kit.tree import tree_digest
 
@@ -176,7 +177,7 @@ def test_a_read_only_open_changes_no_byte_and_leaves_no_folder(
     store = queues.open()
     put(store, "T", 0, range(10), 0)
     store.close()
-    (queues.root / "consumequeue" / "rocksdict-config.json").unlink()
+    (queues.root / "consumequeue" / "rocksdict-config.json").unlink(missing_ok=True)
     (queues.root / "consumequeue" / "Topic").mkdir()
     before = tree_digest(queues.root)
     first, second = queues.open(read_only=True), queues.open(read_only=True)
@@ -336,7 +337,7 @@ def test_a_database_that_cannot_be_opened_is_an_error_of_ours(
 
 def test_a_unit_that_is_too_short_is_a_corruption_error(tmp_path: Path) -> None:
     engine = open_engine(tmp_path)
-    engine._default.put(unit_key(PREFIX, 0), b"x" * 27)
+    put_raw(engine, unit_key(PREFIX, 0), b"x" * 27, tmp_path / "extra.sst")
     with pytest.raises(CorruptionError):
         engine.scan_units(PREFIX, 0, 1)
     with pytest.raises(CorruptionError):
@@ -378,5 +379,7 @@ def raised(call: Callable[[], object], kind: type[Fault]) -> Fault:
     return caught.value
 
 
-def open_engine(folder: Path) -> RocksdictEngine:
-    return RocksdictEngine(folder, database_options(16 << 20), folder / "log", read_only=False)
+def open_engine(folder: Path) -> RocksEngine:
+    config = StoreConfig(rocksdb_engine=engine_in_use(), rocksdb_memory_bytes=16 << 20)
+    opened, _ = engines.open_engine(folder, config, folder / "log", read_only=False)
+    return opened

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from store.config import StoreConfig
+from store.config import RocksDBEngine, StoreConfig
 from store.paths import StorePaths
 from store.queue.backends import backend
 from store.queue.consume_queue_store import ConsumeQueueStore, QueueRestart, QueueStoreContext
@@ -18,16 +18,23 @@ CONFIG = StoreConfig(
 class QueueDrive:
     """One queue store with a log that is only facts."""
 
-    def __init__(self, name: str, root: Path, log: PlainLog | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        root: Path,
+        log: PlainLog | None = None,
+        engine: RocksDBEngine = RocksDBEngine.AUTO,
+    ) -> None:
         self.name = name
         self.root = root
         self.log = log or PlainLog()
+        self.config = CONFIG.model_copy(update={"rocksdb_engine": engine})
         self.store = self._open()
 
     def _open(self, *, read_only: bool = False) -> ConsumeQueueStore:
         context = QueueStoreContext(
             StorePaths(self.root),
-            CONFIG,
+            self.config,
             self.log,
             NoCheckpoint(),
             last_exit_ok=True,

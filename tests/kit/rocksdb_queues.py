@@ -7,12 +7,12 @@ from typing import Any
 
 from cq_rocksdb.engine import EngineBatch, Family, RocksEngine
 from cq_rocksdb.keys import queue_prefix, unit_key
-from cq_rocksdb.rocksdict_engine import RocksdictEngine
 from cq_rocksdb.store import RocksDBConsumeQueueStore
 from store.config import StoreConfig
 from store.paths import StorePaths
 from store.queue.consume_queue_store import QueueRestart, QueueStoreContext
 from store.queue.units import UnitBatch
+from tests.kit.engines import engine_in_use
 from tests.kit.file_queues import NoCheckpoint, NoLog
 
 RECORD_BYTES = 100
@@ -29,7 +29,8 @@ class RocksDBQueues:
     def open(
         self, *, read_only: bool = False, last_exit_ok: bool = True, **settings: Any
     ) -> RocksDBConsumeQueueStore:
-        config = StoreConfig.from_mapping({"rocksdb_memory_bytes": 16 << 20, **settings})
+        fixed = {"rocksdb_memory_bytes": 16 << 20, "rocksdb_engine": engine_in_use()}
+        config = StoreConfig.from_mapping({**fixed, **settings})
         context = QueueStoreContext(
             StorePaths(self.root), config, self.log, NoCheckpoint(), last_exit_ok, read_only
         )
@@ -79,14 +80,6 @@ def lose(store: RocksDBConsumeQueueStore, topic: str, queue_id: int, offsets: ra
     prefix = queue_prefix(topic, queue_id)
     bounds = unit_key(prefix, offsets.start), unit_key(prefix, offsets.stop)
     engine_of(store).write(EngineBatch(delete_ranges=[(Family.DEFAULT, *bounds)]))
-
-
-def hold_compactions(store: RocksDBConsumeQueueStore) -> None:
-    """Let no table file vanish, so that the open folder can be copied as a crash would leave it."""
-    engine = engine_of(store)
-    assert isinstance(engine, RocksdictEngine)
-    for family in (engine._default, engine._offset):
-        family.set_options({"disable_auto_compactions": "true"})
 
 
 def crash(store: RocksDBConsumeQueueStore, root: Path) -> RocksDBQueues:

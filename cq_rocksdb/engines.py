@@ -1,0 +1,71 @@
+"""Which engine opens a database: the compiled one where it works, else rocksdict.
+
+The two pass one contract; what rocksdict lacks is a compaction filter, cancelling a compaction, and
+sizes of ranges.
+"""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from cq_rocksdb.engine import RocksEngine
+from cq_rocksdb.options import database_options
+from cq_rocksdb.rocksdict_engine import RocksdictEngine
+from store.config import RocksDBEngine, StoreConfig
+from store.errors import StoreError, UnsupportedFormatError
+
+_LOG = logging.getLogger(__name__)
+OpenEngine = Callable[..., RocksEngine]
+
+
+def open_engine(
+    folder: Path, config: StoreConfig, log_folder: Path, *, read_only: bool
+) -> tuple[RocksEngine, str]:
+    """Open the database in ``folder``; return it with why this engine was taken.
+
+    Raises:
+        UnsupportedFormatError: the engine that the settings ask for does not work here.
+        StoreError: the database cannot be opened, see the engines.
+    """
+    make, reason = _choose(config)
+    options = database_options(config.rocksdb_memory_bytes)
+    return make(folder, options, log_folder, read_only=read_only), reason
+
+
+def _choose(config: StoreConfig) -> tuple[OpenEngine, str]:
+    wanted, library = config.rocksdb_engine, config.rocksdb_library
+    if wanted is RocksDBEngine.ROCKSDICT:
+        return RocksdictEngine, "as configured"
+    try:
+        return _native_engine(library), "as configured" if library else wanted.value
+    except UnsupportedFormatError as exc:
+        # A library that was named is never passed over in silence.
+        if wanted is RocksDBEngine.NATIVE or library is not None:
+            raise
+        _LOG.info("the rocksdict engine is used: %s", exc)
+        return RocksdictEngine, (
+            "no compaction filter, cancelling or sizes of ranges; native does not work here:"
+            f" {exc.reason}"
+        )
+
+
+def _native_engine(library: Path | None) -> OpenEngine:
+    try:
+        from cq_rocksdb.native_engine import NativeEngine, load_library  # noqa: PLC0415
+    except ImportError as exc:
+        raise UnsupportedFormatError(
+            f"the compiled part of the native engine is not there ({exc});"
+            " install cqstore where a C compiler is"
+        ) from exc
+    load_library(library)
+    return partial(NativeEngine, library=library)
+
+
+def engine_works(wanted: RocksDBEngine) -> bool:
+    """Return whether ``wanted`` can be used on this machine, for tests and benches."""
+    try:
+        _choose(StoreConfig(rocksdb_engine=wanted))
+    except StoreError:
+        return False
+    return True

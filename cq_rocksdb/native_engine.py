@@ -1,0 +1,391 @@
+"""RocksEngine on a RocksDB library of one's own choice, through its C API.
+
+The compiled part, ``_native``, moves columns and buffers without a Python object a unit and runs
+the compaction filter; here are the options, the order of opening and closing, and the errors. A
+process takes one library; which one, ``native_library`` says.
+
+Source: RocketMQ ``ConsumeQueueRocksDBStorage``, ``ConsumeQueueCompactionFilterFactory``.
+"""
+
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import accumulate
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cq_rocksdb import _native
+from cq_rocksdb.call_gate import CallGate
+from cq_rocksdb.engine import EngineBatch, Family, LiveFile, TableWriter, UnitScan
+from cq_rocksdb.native_library import NativeLibrary, find_library
+from cq_rocksdb.native_options import database_objects
+from cq_rocksdb.open_databases import claimed
+from cq_rocksdb.options import DatabaseOptions
+from cq_rocksdb.private_folder import PrivateFolder
+from store.errors import (
+    CorruptionError,
+    ReadOnlyStoreError,
+    StoreStateError,
+    UnsupportedFormatError,
+    os_errors,
+)
+from store.queue.units import QUEUE_UNIT, BlockStop
+
+_FAMILIES = (Family.DEFAULT, Family.OFFSET)  # numbered so in _native
+_NUMBER = {family: number for number, family in enumerate(_FAMILIES)}
+_STOPS = (BlockStop.LIMIT, BlockStop.END, BlockStop.HOLE)
+_TOO_SHORT = 3
+_MOST_UNITS = 1 << 20
+"""Units that one scan makes room for; a caller may ask for as many as a queue could have."""
+_FIRST_UNITS = 1 << 12
+_LOG_HEAD = 4096
+_VERSION = re.compile(rb"RocksDB version: ([0-9.]+)")
+
+
+class _Loaded:
+    """The library of this process."""
+
+    lock = threading.Lock()
+    library: NativeLibrary | None = None
+    lacking: tuple[str, ...] = ()
+
+
+def load_library(configured: Path | None) -> NativeLibrary:
+    """Load RocksDB unless that has been done; return what is loaded.
+
+    Raises:
+        UnsupportedFormatError: no library is found, or what was found lacks functions.
+        StoreStateError: another one than ``configured`` is loaded already.
+    """
+    with _Loaded.lock:
+        loaded = _Loaded.library
+        if loaded is not None:
+            if configured is not None and find_library(configured).path != loaded.path:
+                raise StoreStateError(
+                    f"this process has loaded {loaded.source}; it cannot load another RocksDB",
+                    path=configured,
+                )
+            return loaded
+        found = find_library(configured)
+        try:
+            lacking = _native.load(str(found.path).encode())
+        except _native.MissingSymbolError as exc:
+            raise UnsupportedFormatError(
+                f"the RocksDB library {found.source} lacks {', '.join(exc.args[0])}",
+                path=found.path,
+            ) from exc
+        except OSError as exc:
+            raise UnsupportedFormatError(
+                f"the RocksDB library {found.source} cannot be loaded: {exc}", path=found.path
+            ) from exc
+        _Loaded.library, _Loaded.lacking = found, tuple(lacking)
+        return found
+
+
+class NativeEngine:
+    """An open database; see ``RocksEngine`` for the promises."""
+
+    name: ClassVar[str] = "native"
+    filters_expired: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        folder: Path,
+        options: DatabaseOptions,
+        log_folder: Path,
+        *,
+        read_only: bool,
+        library: Path | None = None,
+    ) -> None:
+        """Open the database in ``folder``; read-write: create it if it is missing.
+
+        RocksDB's own log goes to ``log_folder``. Read-only neither writes nor locks anything in
+        ``folder``, and a ``folder`` without a database counts as an empty one.
+
+        Raises:
+            StoreLockedError: another opener, in this process or another one, has it read-write.
+            RocksDBError: RocksDB cannot open it.
+            UnsupportedFormatError: there is no library that could.
+        """
+        self.folder = folder
+        self._read_only = read_only
+        self._library = load_library(library)
+        self._gate = CallGate(folder, lambda exc: isinstance(exc, _native.Error))
+        with ExitStack() as undo:
+            opened, really_read_only = folder, read_only
+            if read_only:
+                private = self._private = PrivateFolder(folder)  # gone when nobody holds it
+                undo.callback(private.release)
+                opened = log_folder = private.path
+                really_read_only = private.holds_database
+            else:
+                for each in (folder, log_folder):
+                    with os_errors("create the folder", each):
+                        each.mkdir(parents=True, exist_ok=True)
+                undo.enter_context(claimed(folder))
+            self._log_folder = log_folder
+            self._objects = database_objects(options, log_folder)
+            with self._gate.translation():
+                self._database = _native.Database(
+                    str(opened).encode(), self._objects.default, self._objects.offset,
+                    really_read_only,
+                )  # fmt: skip
+            self._undo = undo.pop_all()
+
+    # ---- writing
+
+    def write(self, batch: EngineBatch) -> None:
+        """Apply ``batch`` around the WAL, its units in the order of their keys."""
+        prefixes = batch.prefixes
+        index, offsets, units = batch.prefix_index, batch.queue_offset, batch.units
+        if len(index):
+            order = _key_order(prefixes, index, offsets)
+            if order is not None:
+                index, offsets, units = index[order], offsets[order], units[order]
+        starts = np.fromiter(accumulate(map(len, prefixes), initial=0), np.int64, len(prefixes) + 1)
+        with self._gate:
+            self._writable()
+            self._database.write(
+                b"".join(prefixes), starts, index, offsets, np.ascontiguousarray(units),
+                [(_NUMBER[family], start, end) for family, start, end in batch.delete_ranges],
+                [(_NUMBER[family], key) for family, key in batch.deletes],
+                batch.puts,
+            )  # fmt: skip
+
+    def flush(self) -> None:
+        """Flush both families at once; with a library that cannot, the units first."""
+        with self._gate:
+            self._writable()
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._database.flush_both():
+            for number in _NUMBER.values():  # units first, see RocksdictEngine.flush
+                self._database.flush(number)
+
+    def compact(self, family: Family) -> None:
+        """Compact a whole family, its last level too; ends early after ``cancel_compaction``."""
+        with self._gate:
+            self._writable()
+            self._database.compact(_NUMBER[family], None, None)
+
+    def cancel_compaction(self) -> bool:
+        """Make running ``compact`` calls return, and wait until they have."""
+        with self._gate:
+            self._database.cancel_compaction()
+            self._database.allow_compaction()
+        return True
+
+    def expire_below(self, min_phy_offset: int) -> None:
+        """Let every compaction from now on drop units below ``min_phy_offset``; never lowers it."""
+        self._database.filter.raise_minimum(min_phy_offset)
+
+    @property
+    def dropped_units(self) -> int:
+        """Return how many units compactions have dropped since the database was opened."""
+        dropped: int = self._database.filter.dropped
+        return dropped
+
+    # ---- table files
+
+    def table_writer(self, family: Family, path: Path) -> TableWriter:
+        """Begin a table file at ``path``, for ``ingest``."""
+        with self._gate:
+            options = self._objects.offset if family is Family.OFFSET else self._objects.default
+            return _native.TableWriter(str(path).encode(), options)
+
+    def ingest(self, family: Family, paths: Sequence[Path]) -> None:
+        """Take table files in, all or none; they are moved where the file system allows it."""
+        with self._gate:
+            self._writable()
+            self._database.ingest(_NUMBER[family], [str(path).encode() for path in paths])
+
+    # ---- reading
+
+    def get(self, family: Family, key: bytes) -> bytes | None:
+        """Return the value of ``key``."""
+        with self._gate:
+            value: bytes | None = self._database.get(_NUMBER[family], key)
+            return value
+
+    def multi_get(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the values of ``keys``."""
+        with self._gate:
+            values: list[bytes | None] = self._database.multi_get(_NUMBER[family], list(keys))
+            return values
+
+    def scan_units(self, prefix: bytes, queue_offset: int, count: int) -> UnitScan:
+        """Return consecutive units, see ``RocksEngine``."""
+        with self._gate:
+            if count <= _FIRST_UNITS:
+                data, stop, following = self._database.scan_units(prefix, queue_offset, count)
+            else:  # may be far more than there are: no room for what may not come
+                data, stop, following = self._scan_long(prefix, queue_offset, count)
+        _check_length(stop, prefix, following)
+        return UnitScan(data, _STOPS[stop], following)
+
+    def _scan_long(self, prefix: bytes, queue_offset: int, count: int) -> tuple[bytes, int, int]:
+        parts, size, at = list[bytes](), _FIRST_UNITS, queue_offset
+        while True:
+            size = min(size, queue_offset + count - at)
+            data, stop, following = self._database.scan_units(prefix, at, size)
+            parts.append(data)
+            at += len(data) // QUEUE_UNIT.size
+            if stop or at >= queue_offset + count:
+                return b"".join(parts), stop, following
+            size = min(2 * size, _MOST_UNITS)
+
+    def scan_into(
+        self, prefix: bytes, queue_offset: int, target: NDArray[np.uint8]
+    ) -> tuple[int, BlockStop, int]:
+        """Fill ``target``, see ``RocksEngine``."""
+        with self._gate:
+            rows, stop, following = self._database.scan_into(prefix, queue_offset, target)
+        _check_length(stop, prefix, following)
+        return rows, _STOPS[stop], following
+
+    def first_unit(self, prefix: bytes, queue_offset: int) -> tuple[int, bytes] | None:
+        """Seek forward."""
+        return self._neighbour(prefix, queue_offset, forward=True)
+
+    def last_unit(self, prefix: bytes, queue_offset: int) -> tuple[int, bytes] | None:
+        """Seek backward."""
+        return self._neighbour(prefix, queue_offset, forward=False)
+
+    def _neighbour(
+        self, prefix: bytes, queue_offset: int, *, forward: bool
+    ) -> tuple[int, bytes] | None:
+        with self._gate:
+            found: tuple[int, bytes] | None = self._database.neighbour(
+                prefix, queue_offset, forward
+            )
+        if found is not None and len(found[1]) < QUEUE_UNIT.size:
+            _check_length(_TOO_SHORT, prefix, found[0])
+        return found
+
+    def scan(
+        self, family: Family, start: bytes, end: bytes, limit: int
+    ) -> list[tuple[bytes, bytes]]:
+        """Return entries of a range."""
+        with self._gate:
+            rows: list[tuple[bytes, bytes]] = self._database.scan(
+                _NUMBER[family], start, end, limit
+            )
+            return rows
+
+    @contextmanager
+    def snapshot(self) -> Iterator["NativeSnapshot"]:
+        """Yield the database as of now; ``close`` waits until the block is left."""
+        with self._gate:
+            held = _native.Snapshot(self._database)
+            try:
+                yield NativeSnapshot(held)
+            finally:
+                held.release()
+
+    # ---- facts
+
+    def property_value(self, family: Family, name: str) -> str | None:
+        """Ask RocksDB for a property."""
+        with self._gate:
+            value: str | None = self._database.property_value(_NUMBER[family], name.encode())
+            return value
+
+    def approximate_size(self, family: Family, start: bytes, end: bytes) -> int:
+        """Return about how many bytes of table files a range takes."""
+        with self._gate:
+            size: int = self._database.approximate_size(_NUMBER[family], start, end)
+            return size
+
+    def live_files(self) -> list[LiveFile]:
+        """Return the table files."""
+        with self._gate:
+            rows = self._database.live_files()
+        return [
+            LiveFile(name.lstrip("/"), size, level, entries, deletions, Family(family))
+            for name, size, level, entries, deletions, family in rows
+        ]
+
+    def versions(self) -> dict[str, str]:
+        """Return the library, and what it or its binding lack."""
+        lacking = sorted({*_Loaded.lacking, *self._objects.lacking})
+        return {
+            "RocksDB": self._version(),
+            "RocksDB library": self._library.source,
+            "the library lacks": ", ".join(lacking) or "nothing that is used",
+        }
+
+    def _version(self) -> str:
+        """Return what RocksDB wrote at the head of its own log; the C API does not tell."""
+        logs = sorted(self._log_folder.glob("*LOG"), key=lambda path: path.stat().st_mtime_ns)
+        for path in reversed(logs):
+            with path.open("rb") as log:
+                found = _VERSION.search(log.read(_LOG_HEAD))
+            if found:
+                return found[1].decode()
+        return "unknown"
+
+    def close(self, *, flush: bool = True) -> None:
+        """Close the database; the private folder of a read-only open is removed."""
+        if not self._gate.close():
+            return
+        with self._gate.translation(), self._undo as undone:
+            undone.callback(self._database.close)
+            if flush and not self._read_only:
+                self._flush()
+
+    # ---- inside
+
+    def _writable(self) -> None:
+        if self._read_only:
+            raise ReadOnlyStoreError("the RocksDB queues are open read-only", path=self.folder)
+
+
+class NativeSnapshot:
+    """The database as of one moment."""
+
+    def __init__(self, held: "_native.Snapshot") -> None:
+        self._held = held
+
+    def get(self, family: Family, key: bytes) -> bytes | None:
+        """Return the value of ``key``."""
+        value: bytes | None = self._held.get(_NUMBER[family], key)
+        return value
+
+    def scan_into(
+        self, prefix: bytes, queue_offset: int, target: NDArray[np.uint8]
+    ) -> tuple[int, BlockStop, int]:
+        """Fill ``target`` with consecutive units, as ``NativeEngine.scan_into``."""
+        rows, stop, following = self._held.scan_into(prefix, queue_offset, target)
+        _check_length(stop, prefix, following)
+        return rows, _STOPS[stop], following
+
+
+def _key_order(
+    prefixes: Sequence[bytes], index: NDArray[np.int64], offsets: NDArray[np.int64]
+) -> NDArray[np.int64] | None:
+    """Return the order of the units' keys; ``None``: it is theirs already.
+
+    Stable, so that of two units of one key the later one wins, as it was given.
+    """
+    by_key = sorted(range(len(prefixes)), key=prefixes.__getitem__)
+    rank = np.empty(len(prefixes), np.int64)
+    rank[by_key] = np.arange(len(prefixes))
+    ranks = rank[index]
+    steps = np.diff(ranks)
+    if not ((steps < 0) | ((steps == 0) & (np.diff(offsets) < 0))).any():
+        return None
+    order: NDArray[np.int64] = np.lexsort((offsets, ranks))
+    return order
+
+
+def _check_length(stop: int, prefix: bytes, queue_offset: int) -> None:
+    if stop == _TOO_SHORT:
+        raise CorruptionError(
+            f"the value of unit {queue_offset} of queue {prefix.hex()} is too short",
+            expected=f"{QUEUE_UNIT.size} bytes", got="fewer",
+        )  # fmt: skip

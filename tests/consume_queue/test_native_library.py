@@ -1,0 +1,116 @@
+"""Finding a RocksDB library: jars, the cache, and what is refused."""
+
+import hashlib
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from cq_rocksdb.native_library import Platform, find_library, unpacked
+from store.errors import UnsupportedFormatError
+
+LINUX = Platform("linux", "x86_64", "glibc")
+CONTENT = b"\x7fELF, as far as anybody looks" * 1000
+
+
+def jar(path: Path, member: str = LINUX.member, content: bytes = CONTENT) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(member, content)
+        archive.writestr("org/rocksdb/RocksDB.class", b"else")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("platform", "member"),
+    [
+        (LINUX, "librocksdbjni-linux64.so"),
+        (Platform("linux", "x86_64", "musl"), "librocksdbjni-linux64-musl.so"),
+        (Platform("linux", "aarch64", "glibc"), "librocksdbjni-linux-aarch64.so"),
+        (Platform("linux", "aarch64", "musl"), "librocksdbjni-linux-aarch64-musl.so"),
+        (Platform("darwin", "arm64", ""), "librocksdbjni-osx-arm64.jnilib"),
+        (Platform("darwin", "x86_64", ""), "librocksdbjni-osx-x86_64.jnilib"),
+    ],
+)
+def test_each_platform_has_its_build(tmp_path: Path, platform: Platform, member: str) -> None:
+    found = unpacked(jar(tmp_path / "a.jar", member), tmp_path / "cache", platform)
+    assert found.path.read_bytes() == CONTENT
+    assert found.source == f"{tmp_path / 'a.jar'}!{member}"
+
+
+def test_a_member_is_unpacked_once_into_a_private_folder(tmp_path: Path) -> None:
+    archive = jar(tmp_path / "a.jar")
+    first = unpacked(archive, tmp_path / "cache", LINUX).path
+    assert (tmp_path / "cache").stat().st_mode & 0o777 == 0o700
+    assert hashlib.sha256(CONTENT).hexdigest() in first.name
+    before = first.stat()
+    assert unpacked(archive, tmp_path / "cache", LINUX).path == first
+    assert (first.stat().st_ino, first.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_a_cached_library_that_was_changed_is_replaced(tmp_path: Path) -> None:
+    archive = jar(tmp_path / "a.jar")
+    path = unpacked(archive, tmp_path / "cache", LINUX).path
+    path.write_bytes(CONTENT[:-1] + b"!")
+    assert unpacked(archive, tmp_path / "cache", LINUX).path.read_bytes() == CONTENT
+    assert len(list((tmp_path / "cache").iterdir())) == 1
+
+
+def test_a_folder_that_others_may_write_is_refused(tmp_path: Path) -> None:
+    archive = jar(tmp_path / "a.jar")
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache").chmod(0o777)
+    with pytest.raises(UnsupportedFormatError, match="others may write"):
+        unpacked(archive, tmp_path / "cache", LINUX)
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_what_is_configured_may_be_a_library_a_jar_or_a_folder_with_one(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    library = tmp_path / "librocksdb.so.9"
+    library.write_bytes(CONTENT)
+    assert find_library(library, cache).path == library
+    folder = tmp_path / "lib"
+    folder.mkdir()
+    old = jar(folder / "rocksdbjni-8.4.4.jar", Platform().member, b"old")
+    new = jar(folder / "rocksdbjni-10.1.0.jar", Platform().member, b"new")
+    assert find_library(old, cache).path.read_bytes() == b"old"
+    assert find_library(folder, cache).path.read_bytes() == b"new"
+    assert find_library(folder, cache).source.startswith(str(new))
+
+
+def test_a_configured_place_without_a_library_is_an_error_that_names_it(tmp_path: Path) -> None:
+    cache, empty = tmp_path / "cache", tmp_path / "empty"
+    empty.mkdir()
+    missing = tmp_path / "rocksdbjni-1.jar"
+    other = jar(tmp_path / "rocksdbjni-2.jar", "librocksdbjni-for-nobody.so")
+    for place, problem in ((missing, "no such file"), (other, "jar has no"), (empty, "holds no")):
+        with pytest.raises(UnsupportedFormatError, match=problem) as caught:
+            find_library(place, cache)
+        assert caught.value.path == place
+
+
+def test_a_damaged_jar_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    archive = jar(tmp_path / "a.jar", content=bytes(range(256)) * 100)
+    data = bytearray(archive.read_bytes())
+    data[60] ^= 0xFF
+    archive.write_bytes(data)
+    with pytest.raises(UnsupportedFormatError, match="damaged"):
+        unpacked(archive, tmp_path / "cache", LINUX)
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+@pytest.mark.slow
+def test_processes_that_unpack_at_once_all_get_it(tmp_path: Path) -> None:
+    archive = jar(tmp_path / "a.jar", Platform().member, CONTENT * 20)
+    program = (
+        "import sys; from pathlib import Path; from cq_rocksdb.native_library import find_library\n"
+        "print(find_library(Path(sys.argv[1]), Path(sys.argv[2])).path)"
+    )
+    command = [sys.executable, "-c", program, str(archive), str(tmp_path / "cache")]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    paths = {process.communicate(timeout=60)[0].strip() for process in started}
+    assert [process.returncode for process in started] == [0] * 4
+    (path,) = paths
+    assert Path(path).read_bytes() == CONTENT * 20
