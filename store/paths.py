@@ -84,3 +84,8 @@ class StorePaths:
     def own(self) -> Path:
         """Return this project's own folder below the root."""
         return self.root / "cqstore"
+
+    @property
+    def deleted_topics(self) -> Path:
+        """Return our journal of deleted topics."""
+        return self.own / "deleted-topics"

@@ -18,6 +18,7 @@ from store.record.message import LMQ_PREFIX, SCHEDULE_TOPIC
 from store.record.properties import dispatch_properties
 from store.record.scan import ScannedRecord, ScanRules
 from store.service.delay import DelayLevels
+from store.service.deleted_topics import DeletedTopics
 from store.service.dispatch import light_queues
 from store.service.log_end import data_behind, valid_record_behind
 
@@ -59,12 +60,14 @@ class StoreCheck:
         log: CommitLog,
         queues: ConsumeQueueStore,
         index: IndexService | None,
+        deleted: DeletedTopics,
         progress: Callable[[int], None] | None = None,
     ) -> None:
         """Take the parts of an open store; ``progress`` is told phy offsets now and then."""
         self._log = log
         self._queues = queues
         self._index = index
+        self._deleted = deleted
         self._rules = ScanRules(check_crc=True, property_crc=config.force_verify_prop_crc)
         self._delays = DelayLevels(config.message_delay_level)
         self._progress = progress or (lambda _: None)
@@ -128,10 +131,13 @@ class StoreCheck:
         if not is_queued(record.sys_flag):
             return
         properties = dispatch_properties(record.properties)
-        self._note_place((record.topic, record.queue_id), record.queue_offset)
+        places = [(record.topic, record.queue_id, record.queue_offset)]
         if properties.multi_dispatch:
-            for name, offset in light_queues(record.topic, properties):
-                self._note_place((name, 0), offset)
+            light = light_queues(record.topic, properties)
+            places += [(name, 0, offset) for name, offset in light]
+        for topic, queue_id, offset in places:
+            if not self._deleted.has_record(topic, record.phy_offset):
+                self._note_place((topic, queue_id), offset)
 
     def _note_place(self, key: tuple[str, int], offset: int) -> None:
         life = self._lives.get(key)

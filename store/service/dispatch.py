@@ -31,6 +31,7 @@ from store.record.message import (
 from store.record.properties import DispatchProperties, dispatch_properties
 from store.record.scan import ScannedRecord
 from store.service.delay import DelayLevels
+from store.service.deleted_topics import DeletedTopics
 
 REPLAY_UNITS = 1 << 18
 """Units that a replay collects before it hands them on: large, so that queues get runs."""
@@ -52,8 +53,10 @@ class Dispatcher:
         index: IndexService | None,
         config: StoreConfig,
         append_lock: AbstractContextManager[object],
+        deleted: DeletedTopics,
     ) -> None:
         self._queues = queues
+        self._deleted = deleted
         self._index = index
         self._append_lock = append_lock
         self._drain_lock = threading.Lock()  # one batch at a time, in log order
@@ -250,11 +253,16 @@ class Dispatcher:
         tags_code = properties.tags_code
         if topic == SCHEDULE_TOPIC and properties.delay is not None:
             tags_code = self._delays.tags_code(properties.delay, timestamp, tags_code)
-        if properties.inner_base is None or self._queues.queue_type(topic) is not QueueType.BATCH:
+        gone = self._deleted.has_record
+        whole = properties.inner_base is None
+        if (whole or self._queues.queue_type(topic) is not QueueType.BATCH) and not gone(
+            topic, phy_offset
+        ):
             batch.add((topic, queue_id), queue_offset, phy_offset, size, tags_code, timestamp)
         if properties.multi_dispatch and properties.multi_queue_offset and self._replays_lmq:
             for name, offset in light_queues(topic, properties):
-                batch.add((name, 0), offset, phy_offset, size, tags_code, timestamp)
+                if not gone(name, phy_offset):
+                    batch.add((name, 0), offset, phy_offset, size, tags_code, timestamp)
 
     def _note_keys(
         self,

@@ -33,6 +33,7 @@ from store.record.decoder import StoredMessage
 from store.record.message import Message, MessageProperty
 from store.record.message_id import decode_message_id
 from store.service.check import Finding, StoreCheck
+from store.service.deleted_topics import DeletedTopics
 from store.service.dispatch import Dispatcher
 from store.service.flush import FlushService
 from store.service.puller import MAX_PULL_BYTES, Puller, TagFilter
@@ -89,6 +90,7 @@ class MessageStore:
             stores[0] if len(stores) == 1 else CombinedConsumeQueueStore(context, stores)
         )
         self.index: IndexService | None = None
+        self.deleted_topics = DeletedTopics(self.paths.deleted_topics)
 
     @classmethod
     def open(
@@ -145,10 +147,14 @@ class MessageStore:
                 mark_open(self.paths)
                 marked = True
             self.queues.recover()
+            self.deleted_topics.load()
             recovery = Recovery(
-                self.paths, config, log, self.queues, self.index, self.checkpoint, self.report
+                self.paths, config, log, self.queues, self.index, self.checkpoint, self.report,
+                self.deleted_topics,
+            )  # fmt: skip
+            self._dispatcher = Dispatcher(
+                self.queues, self.index, config, self._append_lock, self.deleted_topics
             )
-            self._dispatcher = Dispatcher(self.queues, self.index, config, self._append_lock)
             if self.read_only:
                 recovery.find_end()
             else:
@@ -242,7 +248,9 @@ class MessageStore:
         return self._putter.put_client_batch(batch)
 
     def delete_topic(self, topic: str) -> None:
-        """Delete the queues of ``topic``, durably. Its records stay in the log until they expire.
+        """Delete the queues of ``topic``, durably, for good: no crash and no replay brings it back.
+
+        Its records stay in the log until they expire. What is put afterwards begins a new life.
 
         Raises:
             IllegalMessageError: no queue could have that name.
@@ -252,7 +260,10 @@ class MessageStore:
         self.queues.check_topic(topic)
         try:
             with self._dispatcher.caught_up():
+                self._flush.flush_log()
+                self.deleted_topics.begin(topic, self.commit_log.max_phy_offset())
                 self.queues.delete_topic(topic)
+                self.deleted_topics.finish(topic)
                 self.queues.forget_queue_offsets(topic)
         except StoreError as exc:
             self._fail(exc)
@@ -378,7 +389,9 @@ class MessageStore:
     def checker(self, progress: Callable[[int], None] | None = None) -> StoreCheck:
         """Return a check of everything, to be run; ``progress`` is told phy offsets."""
         self._ready()
-        return StoreCheck(self.config, self.commit_log, self.queues, self.index, progress)
+        return StoreCheck(
+            self.config, self.commit_log, self.queues, self.index, self.deleted_topics, progress
+        )
 
     def check(self) -> Iterator[Finding]:
         """Check every record, unit and file, and yield what is found."""

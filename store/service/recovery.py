@@ -19,6 +19,7 @@ from store.log.commit_log import CommitLog
 from store.paths import StorePaths
 from store.queue.consume_queue_store import ConsumeQueueStore, QueueRestart
 from store.record.scan import ScannedRecord, ScanRules
+from store.service.deleted_topics import DeletedTopics
 from store.service.dispatch import Dispatcher, ReplayResult
 from store.service.log_end import (
     SavedTail,
@@ -78,6 +79,7 @@ class Recovery:
         index: IndexService | None,
         checkpoint: StoreCheckpoint,
         report: RecoveryReport,
+        deleted: DeletedTopics,
     ) -> None:
         self._paths = paths
         self._log = log
@@ -85,6 +87,7 @@ class Recovery:
         self._index = index
         self._checkpoint = checkpoint
         self._report = report
+        self._deleted = deleted
         self._rules = ScanRules(config.check_crc_on_recover, config.force_verify_prop_crc)
         self.last: ScannedRecord | None = None
         """The last record that was scanned."""
@@ -124,6 +127,10 @@ class Recovery:
             QueueGapError: the log and a queue contradict each other.
         """
         report, log = self._report, self._log
+        for topic in self._deleted.unfinished():
+            _LOG.warning("the deletion of topic %s was interrupted: deleting it again", topic)
+            self._queues.delete_topic(topic)
+            self._deleted.finish(topic)
         queues_from = self._queues.dispatch_from_phy_offset()
         index_from = self._index.resume_phy_offset() if self._index else None
         wanted = queues_from if index_from is None else min(queues_from, index_from)
@@ -141,6 +148,7 @@ class Recovery:
             _LOG.warning("%d bytes behind the end of the log are cut", report.dropped_bytes)
         report.queues_cut = self._queues.truncate_dirty(end)
         log.truncate(end)
+        self._deleted.fit(log.min_phy_offset(), end)
         self._mend_index(dispatcher, end)
         if not report.last_exit_ok:
             self._queues.flush()
