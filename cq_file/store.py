@@ -10,7 +10,7 @@ Source: RocketMQ ``ConsumeQueueStore``.
 import logging
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -246,8 +246,11 @@ class FileConsumeQueueStore(ConsumeQueueStore):
             self._failed = True
             raise
 
-    def clean_expired(self, min_phy_offset: int) -> int:
+    def clean_expired(
+        self, min_phy_offset: int, expired: Mapping[QueueKey, int] | None = None
+    ) -> int:
         """Remove leading files of which no record is left; return how many."""
+        _ = expired  # the last units of a queue's files, which decide, are in memory or one read
         self._check_writable()
         queues: list[_Queue] = [*self._simple_queues(), *self._batch_queues()]
         try:
@@ -301,15 +304,16 @@ class FileConsumeQueueStore(ConsumeQueueStore):
 
     # ---- reading (any thread)
 
-    def queues(self, topic: str | None = None) -> Iterator[QueueKey]:
-        """Yield every queue that has a folder, simple and batch."""
+    def queues(self, topic: str | None = None, after: QueueKey | None = None) -> Iterator[QueueKey]:
+        """Yield every queue that has a folder, simple and batch, by topic and queue id."""
         self._check_open()
-        names = [*self._topics, *self._batch_topics] if topic is None else [topic]
-        return (
+        names = sorted({*self._topics, *self._batch_topics}) if topic is None else [topic]
+        found = (
             QueueKey(name, queue_id)
             for name in names
-            for queue_id in [*self._topics.get(name, ()), *self._batch_topics.get(name, ())]
+            for queue_id in sorted({*self._topics.get(name, ()), *self._batch_topics.get(name, ())})
         )
+        return found if after is None else (key for key in found if key > after)
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Return the queue offset behind the last unit, of batch queues the last message."""

@@ -1,14 +1,12 @@
 """Cutting queues at either end: behind the log's end after a crash, before its minimum by expiry.
 
-Both walk the ``max`` entries and yield writes of bounded size; each write is complete in itself, so
-that a crash between two of them leaves queues that are cut and queues that are not, never a broken
-one.
+Both yield writes of bounded size, each complete in itself, so that a crash between two of them
+leaves queues that are cut and queues that are not, never a broken one.
 
-Source: RocketMQ ``RocksDBConsumeQueueOffsetTable.truncateDirty``; expiry is a compaction filter
-there, which this engine does not have.
+Source: RocketMQ ``RocksDBConsumeQueueOffsetTable.truncateDirty``, ``ConsumeQueueCompactionFilter``.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from cq_rocksdb.engine import EngineBatch, Family
 from cq_rocksdb.keys import (
@@ -20,7 +18,7 @@ from cq_rocksdb.keys import (
     queue_prefix,
     unit_key,
 )
-from cq_rocksdb.offset_table import NO_UNIT, OffsetTable
+from cq_rocksdb.offset_table import NO_UNIT, OffsetTable, QueueState
 from cq_rocksdb.unit_table import UnitTable
 
 _QUEUES_A_WRITE = 1_000
@@ -69,16 +67,17 @@ def _last_kept(units: UnitTable, prefix: bytes, last: OffsetEntry, phy_offset: i
 
 
 def clean_expired(
-    offsets: OffsetTable, units: UnitTable, min_phy_offset: int
+    states: Iterable[QueueState], units: UnitTable, min_phy_offset: int, *, delete: bool
 ) -> Iterator[EngineBatch]:
-    """Yield the writes that drop expired units, one range delete for each queue that has any.
+    """Yield the writes that bring the ``min`` entries of queues up to date.
 
     A ``min`` entry names the first unit left; a queue with none left gets RocketMQ's made-up one:
-    the log's minimum and the queue's next offset.
+    the log's minimum and the queue's next offset. With ``delete`` the units below go too, by one
+    range delete for each queue that has any; else they are left to the compaction filter.
     """
     write = EngineBatch()
-    for queue, last in offsets.last_units():
-        prefix = queue_prefix(*queue)
+    for state in states:
+        prefix, last = state.prefix, state.last
         first = units.at_or_after(prefix, 0)
         if first is None or first.unit.phy_offset >= min_phy_offset:
             continue
@@ -86,8 +85,9 @@ def clean_expired(
         if last.phy_offset >= min_phy_offset:
             left = units.first_in_log(prefix, first.queue_offset, last.queue_offset, min_phy_offset)
         entry = OffsetEntry(min_phy_offset, last.queue_offset + 1) if left is None else left.entry
-        end = unit_key(prefix, entry.queue_offset)
-        write.delete_ranges.append((Family.DEFAULT, prefix, end))
+        if delete:
+            end = unit_key(prefix, entry.queue_offset)
+            write.delete_ranges.append((Family.DEFAULT, prefix, end))
         write.puts.append((min_key(prefix), OFFSET_ENTRY.pack(entry)))
         if len(write.puts) >= _QUEUES_A_WRITE:
             yield write

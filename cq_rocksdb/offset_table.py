@@ -159,9 +159,18 @@ class OffsetTable:
                 return
             start = rows[-1][0] + b"\0"
 
-    def last_units(self, topic: str | None = None) -> Iterator[tuple[QueueKey, OffsetEntry]]:
-        """Yield every queue (of ``topic``) with its ``max`` entry."""
-        bounds = _WHOLE_FAMILY if topic is None else max_entries_range(topic)
-        for key, entry in self.entries(bounds):
+    def every_state(self) -> Iterator[QueueState]:
+        """Yield every queue as its ``max`` entry says, past the cache."""
+        for queue, last in self.last_units():
+            yield QueueState(queue_prefix(*queue), last)
+
+    def last_units(
+        self, topic: str | None = None, after: QueueKey | None = None
+    ) -> Iterator[tuple[QueueKey, OffsetEntry]]:
+        """Yield every queue (of ``topic``, behind ``after``) with its ``max`` entry."""
+        start, end = _WHOLE_FAMILY if topic is None else max_entries_range(topic)
+        if after is not None:
+            start = max(start, max_key(queue_prefix(*after)) + b"\0")
+        for key, entry in self.entries((start, end)):
             if key.kind == KIND_MAX:
                 yield key.queue, entry

@@ -9,12 +9,13 @@ Source: RocketMQ ``RocksDBConsumeQueueStore``.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Self
 
 from cq_rocksdb.batch_plan import BatchPlan
 from cq_rocksdb.check import check_database
+from cq_rocksdb.compaction import CompactionRun
 from cq_rocksdb.cut import clean_expired, truncate_dirty
 from cq_rocksdb.engine import EngineBatch, Family, RocksEngine
 from cq_rocksdb.engines import open_engine
@@ -78,6 +79,8 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         self.folder = context.paths.consume_queue
         self._engine: RocksEngine | None = None
         self._engine_reason = ""
+        self.compaction: CompactionRun | None = None
+        """The compaction that was started last."""
         self._closed = False
         self._failed = False
         self._offsets: OffsetTable
@@ -164,20 +167,49 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         self.flush()
         return cut
 
-    def clean_expired(self, min_phy_offset: int) -> int:
-        """Delete expired units by ranges, set the ``min`` entries, leave the ``max`` entries.
+    @property
+    def wants_expired_offsets(self) -> bool:
+        """An engine without a filter has to delete what expired, queue by queue."""
+        return not self._open_engine().filters_expired
 
-        Reads every ``max`` entry; flushed, so that the ranges do not stay in a memtable, where
-        every seek would pay for them.
+    def allow_expiry(self, min_phy_offset: int) -> None:
+        """Let compactions drop units of records below."""
+        self._writable_engine().expire_below(min_phy_offset)
+
+    def clean_expired(
+        self, min_phy_offset: int, expired: Mapping[QueueKey, int] | None = None
+    ) -> int:
+        """Store the ``min`` entries of the queues that are named, and start a compaction.
+
+        With a compaction filter that is all: it drops the units, and without ``expired`` no queue
+        is looked at. Without one they are deleted by ranges, and without ``expired`` every ``max``
+        entry is read; flushed, so that the ranges do not stay in a memtable, where every seek would
+        pay for them. ``compaction`` is the compaction, if none was under way.
         """
-        self._writable_engine()
+        engine = self._writable_engine()
+        engine.expire_below(min_phy_offset)
+        states: Iterable[QueueState] = ()
+        if expired is not None:
+            states = map(self._offsets.state, *zip(*expired, strict=True)) if expired else ()
+        elif not engine.filters_expired:
+            states = self._offsets.every_state()
         cleaned = 0
-        for write in clean_expired(self._offsets, self._units, min_phy_offset):
-            cleaned += len(write.delete_ranges)
+        delete = not engine.filters_expired
+        for write in clean_expired(states, self._units, min_phy_offset, delete=delete):
+            cleaned += len(write.puts)
             self._write(write)
-        if cleaned:
+        if cleaned and delete:
             self.flush()
+        if cleaned or engine.filters_expired:
+            self.compact([Family.DEFAULT])
         return cleaned
+
+    def compact(self, families: Sequence[Family] = tuple(Family)) -> CompactionRun:
+        """Start a compaction, unless one is at work already; return the one that is."""
+        engine = self._writable_engine()
+        if self.compaction is None or not self.compaction.running:
+            self.compaction = CompactionRun(engine, families)
+        return self.compaction
 
     def delete_topic(self, topic: str) -> None:
         """Delete one range in each family, then flush."""
@@ -211,10 +243,10 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
 
     # ---- reading
 
-    def queues(self, topic: str | None = None) -> Iterator[QueueKey]:
+    def queues(self, topic: str | None = None, after: QueueKey | None = None) -> Iterator[QueueKey]:
         """Yield the queues that have a ``max`` entry, in key order."""
         self._open_engine()
-        for queue, _ in self._offsets.last_units(topic):
+        for queue, _ in self._offsets.last_units(topic, after):
             yield queue
 
     def max_offset(self, topic: str, queue_id: int) -> int:
@@ -310,6 +342,9 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
     def close(self) -> None:
         """Wait for running calls, flush if read-write, release the database."""
         self._closed = True
+        if self.compaction is not None:
+            self.compaction.cancel()
+            self.compaction.wait()
         engine, self._engine = self._engine, None
         if engine is not None:
             engine.close(flush=not self._failed)

@@ -213,6 +213,15 @@ class MappedFile:
             self._map = None
             self._open = None
 
+    def unlink(self) -> None:
+        """Delete the file; readers that have it keep what they have.
+
+        Raises:
+            StoreIOError: it cannot be deleted.
+        """
+        with os_errors("delete a commit log file", self.path):
+            self.path.unlink()
+
     def destroy(self) -> None:
         """Close and delete the file.
 
@@ -220,8 +229,7 @@ class MappedFile:
             StoreIOError: it cannot be deleted.
         """
         self.close()
-        with os_errors("delete a commit log file", self.path):
-            self.path.unlink()
+        self.unlink()
 
     def _check_span(self, position: int, size: int) -> None:
         if position < 0 or size < 0 or position + size > self.wrote_position:

@@ -175,6 +175,35 @@ class MappedFileQueue:
             with os_errors("sync the folder of the commit log", self.folder):
                 sync_folder(self.folder)
 
+    def sync(self) -> None:
+        """Make the names of all files durable, and that others are gone."""
+        with os_errors("sync the folder of the commit log", self.folder):
+            for folder in self._folders:
+                if folder.is_dir():
+                    sync_folder(folder)
+
+    def delete_before(self, offset: int) -> int:
+        """Delete the leading files that end at or before ``offset``, durably; return how many.
+
+        Never the last one. Whoever reads in them meanwhile goes on: they go when nobody has them.
+
+        Raises:
+            StoreIOError: one cannot be deleted; those before it are gone.
+        """
+        size = self.file_size
+        gone = [file for file in self.files()[:-1] if file.file_from_offset + size <= offset]
+        try:
+            for file in gone:
+                start = file.file_from_offset
+                self._files = {at: kept for at, kept in self._files.items() if at != start}
+                with self._mapped_lock:
+                    self._mapped.pop(start, None)
+                file.unlink()
+        finally:
+            if gone:
+                self.sync()
+        return len(gone)
+
     def close(self) -> None:
         """Close every file; the one made ahead and not used is deleted."""
         if self._ahead is not None:

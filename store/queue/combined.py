@@ -7,7 +7,7 @@ Source: RocketMQ ``CombineConsumeQueueStore``. Unlike it, nothing is ever initia
 two backends disagree: that would hide history.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Self
 
 from store.paths import StorePaths
@@ -75,9 +75,21 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         """Truncate all; return the largest number of queues cut."""
         return max([store.truncate_dirty(phy_offset) for store in self.stores])
 
-    def clean_expired(self, min_phy_offset: int) -> int:
+    @property
+    def wants_expired_offsets(self) -> bool:
+        """Ask all."""
+        return any(store.wants_expired_offsets for store in self.stores)
+
+    def allow_expiry(self, min_phy_offset: int) -> None:
+        """Tell all."""
+        for store in self.stores:
+            store.allow_expiry(min_phy_offset)
+
+    def clean_expired(
+        self, min_phy_offset: int, expired: Mapping[QueueKey, int] | None = None
+    ) -> int:
         """Clean all; return the sum."""
-        return sum([store.clean_expired(min_phy_offset) for store in self.stores])
+        return sum([store.clean_expired(min_phy_offset, expired) for store in self.stores])
 
     def delete_topic(self, topic: str) -> None:
         """Delete from all."""
@@ -89,9 +101,9 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         for store in self.stores:
             store.flush()
 
-    def queues(self, topic: str | None = None) -> Iterator[QueueKey]:
+    def queues(self, topic: str | None = None, after: QueueKey | None = None) -> Iterator[QueueKey]:
         """Yield the queues of the store that is read."""
-        return self._read.queues(topic)
+        return self._read.queues(topic, after)
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Ask the store that is read."""

@@ -7,7 +7,7 @@ also while a batch is being put. Reading never writes, on disk or off it, save i
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -192,11 +192,29 @@ class ConsumeQueueStore(ABC):
         Returns how many queues were cut. The caller has flushed nothing in between.
         """
 
+    @property
+    def wants_expired_offsets(self) -> bool:
+        """``clean_expired`` with ``expired`` is worth reading the log files before they go."""
+        return False
+
+    def allow_expiry(self, min_phy_offset: int) -> None:
+        """Let units of records below ``min_phy_offset`` go at any time from now on.
+
+        Called once recovery is over; the log files below have gone for good.
+        """
+        _ = min_phy_offset
+
     @abstractmethod
-    def clean_expired(self, min_phy_offset: int) -> int:
+    def clean_expired(
+        self, min_phy_offset: int, expired: Mapping[QueueKey, int] | None = None
+    ) -> int:
         """Let go of units whose records lie below ``min_phy_offset``, the log's minimum.
 
-        A queue never loses its next offset. Returns how many files or queues gave something back.
+        ``expired``: every queue that had records in the log files that have just been deleted,
+        with the offset behind its last one there; the work is then bounded by those files. Without
+        it every queue may have to be looked at. A queue never loses its next offset. Returns how
+        many files or queues gave something back, as far as that is known at once: a backend may go
+        on in the background.
         """
 
     @abstractmethod
@@ -214,8 +232,20 @@ class ConsumeQueueStore(ABC):
     # ---- reading (any thread)
 
     @abstractmethod
-    def queues(self, topic: str | None = None) -> Iterator[QueueKey]:
-        """Yield every queue (of ``topic``) that was ever written, in no promised order."""
+    def queues(self, topic: str | None = None, after: QueueKey | None = None) -> Iterator[QueueKey]:
+        """Yield every queue (of ``topic``) that was ever written, in an order of the backend's own.
+
+        Queues of one topic stand together. ``after``: go on behind that queue, so that a caller
+        can page. Memory does not grow with the number of queues.
+        """
+
+    def topics(self, prefix: str = "") -> Iterator[str]:
+        """Yield each topic that has a queue and begins with ``prefix``, once."""
+        last = None
+        for topic, _ in self.queues():
+            if topic != last and topic.startswith(prefix):
+                yield topic
+            last = topic
 
     @abstractmethod
     def max_offset(self, topic: str, queue_id: int) -> int:

@@ -58,6 +58,12 @@ SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 RETRY_PREFIX = "%RETRY%"
 LMQ_PREFIX = "%LMQ%"
 SYSTEM_PREFIX = "rmq_sys_"
+SYSTEM_TOPICS = frozenset({
+    "TBW102", SCHEDULE_TOPIC, "BenchmarkTest", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRACE_TOPIC",
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC", "SELF_TEST_TOPIC",
+    "OFFSET_MOVED_EVENT", "CHECKPOINT_TOPIC",
+})  # fmt: skip
+"""Topics of the broker's own (RocketMQ ``TopicValidator``)."""
 
 _PORT = Struct(">i")
 

@@ -15,7 +15,11 @@ import time
 from collections.abc import Callable
 
 from store.errors import StoreError
+from store.index.index_service import IndexService
+from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.service.dispatch import Dispatcher
 
 _LOG = logging.getLogger(__name__)
 
@@ -99,3 +103,31 @@ class FlushService:
                 _LOG.exception("flush failed, the store takes no more writes")
                 self._failed(exc)
                 return
+
+
+def flush_all(
+    dispatcher: Dispatcher,
+    flush: FlushService,
+    queues: ConsumeQueueStore,
+    index: IndexService | None,
+    checkpoint: StoreCheckpoint,
+) -> None:
+    """Flush the log first, then what points into it, then the checkpoint that vouches for both."""
+    dispatcher.drain()
+    last = dispatcher.last_dispatched
+    flush.flush_log()
+    with dispatcher.still():
+        queues.flush()
+        if index is not None:
+            index.flush()
+    changes = {}
+    if index is not None:
+        changes["index_msg_timestamp"] = index.index_timestamp
+    if last is not None:
+        changes["physic_msg_timestamp"] = last.store_timestamp
+        changes["confirm_phy_offset"] = last.phy_offset
+        if queues.counts_in_checkpoint:
+            changes["logics_msg_timestamp"] = last.store_timestamp
+            changes["logics_phy_offset"] = last.phy_offset
+    checkpoint.update(**changes)
+    checkpoint.flush()

@@ -6,8 +6,8 @@ threads. Source: RocketMQ ``DefaultMessageStore``, ``RocksDBMessageStore``.
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -19,9 +19,7 @@ from store.errors import (
     StoreClosedError,
     StoreError,
     StoreFailedError,
-    UnsupportedFormatError,
 )
-from store.index.index_service import IndexService
 from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
 from store.queue.backends import backend as backend_class
@@ -33,9 +31,11 @@ from store.record.decoder import StoredMessage
 from store.record.message import Message, MessageProperty
 from store.record.message_id import decode_message_id
 from store.service.check import Finding, StoreCheck
+from store.service.clean_service import CleanService, ExpiryReport
 from store.service.deleted_topics import DeletedTopics
 from store.service.dispatch import Dispatcher
-from store.service.flush import FlushService
+from store.service.flush import FlushService, flush_all
+from store.service.opening import open_index
 from store.service.puller import MAX_PULL_BYTES, Puller, TagFilter
 from store.service.putter import Putter
 from store.service.recovery import Recovery, RecoveryReport
@@ -89,7 +89,6 @@ class MessageStore:
         self.queues: ConsumeQueueStore = (
             stores[0] if len(stores) == 1 else CombinedConsumeQueueStore(context, stores)
         )
-        self.index: IndexService | None = None
         self.deleted_topics = DeletedTopics(self.paths.deleted_topics)
 
     @classmethod
@@ -142,7 +141,9 @@ class MessageStore:
         marked = False
         try:
             self.queues.load()
-            self._load_index()
+            self.index = open_index(
+                self.paths, config, self.last_exit_ok, self.checkpoint, read_only=self.read_only
+            )
             if not self.read_only and self.last_exit_ok:
                 mark_open(self.paths)
                 marked = True
@@ -184,29 +185,12 @@ class MessageStore:
         self._putter = Putter(
             config, log, self.queues, self._dispatcher, self._flush, self._append_lock, self._fail
         )
+        self._clean = CleanService(
+            log, self.queues, self.index, self._dispatcher, self._flush, self.deleted_topics
+        )
         if not self.read_only:
             self._flush.start()
         _LOG.info("opened %s: %s", self.paths.root, self.report)
-
-    def _load_index(self) -> None:
-        config = self.config
-        if not config.message_index_enable:
-            return
-        given = config.model_fields_set
-        index = IndexService(
-            self.paths.index,
-            config.max_hash_slot_num if "max_hash_slot_num" in given else None,
-            config.max_index_num if "max_index_num" in given else None,
-            read_only=self.read_only,
-        )
-        try:
-            index.load(self.last_exit_ok, self.checkpoint.fields.index_msg_timestamp)
-        except UnsupportedFormatError as exc:
-            if not self.read_only:
-                raise
-            _LOG.warning("the index is left out: %s", exc)
-            return
-        self.index = index
 
     # ---- putting
 
@@ -256,18 +240,32 @@ class MessageStore:
             IllegalMessageError: no queue could have that name.
             StoreError: as for ``put_message``.
         """
-        self._refuse_write()
         self.queues.check_topic(topic)
-        try:
-            with self._dispatcher.caught_up():
-                self._flush.flush_log()
-                self.deleted_topics.begin(topic, self.commit_log.max_phy_offset())
-                self.queues.delete_topic(topic)
-                self.deleted_topics.finish(topic)
-                self.queues.forget_queue_offsets(topic)
-        except StoreError as exc:
-            self._fail(exc)
-            raise
+        with self._writing():
+            self._clean.delete_topic(topic)
+
+    def clean_unused_topics(self, retain: Collection[str], *, dry_run: bool = True) -> list[str]:
+        """Delete the topics with queues that are not in ``retain``, the broker's table of topics.
+
+        Never a light queue or a system topic. Returns them; with ``dry_run`` nothing is deleted.
+        """
+        self._ready()
+        unused = list(self._clean.unused_topics(retain))
+        if not dry_run:
+            for topic in unused:
+                self.delete_topic(topic)
+        return unused
+
+    def delete_expired_files(self, phy_offset: int) -> ExpiryReport:
+        """Delete the log files that end at or before ``phy_offset``, never the last one.
+
+        Units and index entries of their records go with them, in part in the background.
+
+        Raises:
+            StoreError: as for ``put_message``.
+        """
+        with self._writing():
+            return self._clean.delete_expired_files(phy_offset)
 
     # ---- reading
 
@@ -373,18 +371,17 @@ class MessageStore:
             topic, queue_id, from_offset, to_offset, tags.may_match
         )
 
-    def queue_keys(self, topic: str | None = None) -> Iterator[QueueKey]:
+    def queue_keys(
+        self, topic: str | None = None, after: QueueKey | None = None
+    ) -> Iterator[QueueKey]:
         """Yield the queues (of ``topic``), in no promised order."""
         self._ready()
-        return self.queues.queues(topic)
+        return self.queues.queues(topic, after)
 
-    def topics(self) -> Iterator[str]:
-        """Yield each topic that has a queue once, in no promised order."""
-        seen: set[str] = set()
-        for key in self.queue_keys():
-            if key.topic not in seen:
-                seen.add(key.topic)
-                yield key.topic
+    def topics(self, prefix: str = "") -> Iterator[str]:
+        """Yield each topic that has a queue and begins with ``prefix``, in no promised order."""
+        self._ready()
+        return self.queues.topics(prefix)
 
     def checker(self, progress: Callable[[int], None] | None = None) -> StoreCheck:
         """Return a check of everything, to be run; ``progress`` is told phy offsets."""
@@ -401,12 +398,8 @@ class MessageStore:
 
     def flush(self) -> None:
         """Make everything durable: log, queues, index, checkpoint."""
-        self._refuse_write()
-        try:
+        with self._writing():
             self._flush_all()
-        except StoreError as exc:
-            self._fail(exc)
-            raise
 
     def close(self) -> None:
         """Flush everything, then let the store go. A second call does nothing.
@@ -420,10 +413,8 @@ class MessageStore:
             self._closed = True
         try:
             if not self.read_only and self._failure is None:
-                self._flush_all()
-        except StoreError as exc:
-            self._fail(exc)
-            raise
+                with self._failing():
+                    self._flush_all()
         finally:
             self._close_parts()
 
@@ -453,36 +444,15 @@ class MessageStore:
     # ---- inside
 
     def _flush_all(self) -> None:
-        """Log first, then what points into it, then the checkpoint that vouches for both."""
-        self._dispatcher.drain()
-        last = self._dispatcher.last_dispatched
-        self._flush.flush_log()
-        with self._dispatcher.still():
-            self.queues.flush()
-            if self.index is not None:
-                self.index.flush()
-        changes = {}
-        if self.index is not None:
-            changes["index_msg_timestamp"] = self.index.index_timestamp
-        if last is not None:
-            changes["physic_msg_timestamp"] = last.store_timestamp
-            changes["confirm_phy_offset"] = last.phy_offset
-            if self.queues.counts_in_checkpoint:
-                changes["logics_msg_timestamp"] = last.store_timestamp
-                changes["logics_phy_offset"] = last.phy_offset
-        self.checkpoint.update(**changes)
-        self.checkpoint.flush()
+        flush_all(self._dispatcher, self._flush, self.queues, self.index, self.checkpoint)
 
     def _ready(self) -> None:
         """Refuse after close; hand on what waits, so that the reader sees it."""
         if self._closed:
             raise StoreClosedError("the store is closed", path=self.paths.root)
         if self._dispatcher.behind and self._failure is None:
-            try:
+            with self._failing():
                 self._dispatcher.drain()
-            except StoreError as exc:
-                self._fail(exc)
-                raise
 
     def _refuse_write(self) -> None:
         if self._closed:
@@ -494,6 +464,21 @@ class MessageStore:
                 f"an earlier write failed, close the store and open it again: {self._failure}",
                 path=self.paths.root,
             ) from self._failure
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Refuse where nothing may be written; a failure of the block ends all writing."""
+        self._refuse_write()
+        with self._failing():
+            yield
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        try:
+            yield
+        except StoreError as exc:
+            self._fail(exc)
+            raise
 
     def _fail(self, exc: StoreError) -> None:
         if self._failure is None:

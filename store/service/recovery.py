@@ -152,6 +152,8 @@ class Recovery:
         self._mend_index(dispatcher, end)
         if not report.last_exit_ok:
             self._queues.flush()
+        log.files.sync()  # whatever files are gone must not come back after this
+        self._queues.allow_expiry(log.min_phy_offset())
         return report
 
     def _start(self, wanted: int) -> int:

@@ -1,4 +1,4 @@
-"""Every test of the RocksDB backend runs with each engine that works here."""
+"""Every test of the RocksDB backend runs with each engine."""
 
 from collections.abc import Iterator
 
@@ -8,15 +8,9 @@ from store.config import RocksDBEngine
 from tests.kit.engines import ENGINES, using
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if metafunc.module.__name__.rpartition(".")[2].startswith("test_rocksdb"):
-        metafunc.fixturenames.append("engine")
-        metafunc.parametrize("engine", ENGINES, indirect=True)
-
-
-@pytest.fixture
+@pytest.fixture(params=ENGINES)
 def engine(request: pytest.FixtureRequest) -> Iterator[RocksDBEngine]:
-    """The engine of this run."""
+    """Have the engine of this run open all stores."""
     wanted: RocksDBEngine = request.param
     with using(wanted):
         yield wanted

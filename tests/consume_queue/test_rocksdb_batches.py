@@ -10,6 +10,8 @@ from store.queue.units import BlockStop, CqUnit, QueueKey, UnitBatch
 from tests.kit.file_queues import NoLog
 from tests.kit.rocksdb_queues import RECORD_BYTES, RocksDBQueues, add, lose, phys, put
 
+pytestmark = pytest.mark.usefixtures("engine")
+
 
 def test_units_of_many_queues_come_back_from_the_disk(tmp_path: Path) -> None:
     queues = RocksDBQueues(tmp_path)

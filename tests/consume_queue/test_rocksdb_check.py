@@ -18,6 +18,8 @@ from tests.kit.engines import put_raw
 from tests.kit.file_queues import NoLog
 from tests.kit.rocksdb_queues import RocksDBQueues, engine_of, lose, put
 
+pytestmark = pytest.mark.usefixtures("engine")
+
 PREFIX = queue_prefix("T", 0)
 UNIT_5 = PREFIX + (5).to_bytes(8, "big")
 

@@ -16,10 +16,13 @@ from tests.kit.rocksdb_queues import (
     add,
     crash,
     engine_of,
+    expire,
     lose,
     phys,
     put,
 )
+
+pytestmark = pytest.mark.usefixtures("engine")
 
 PREFIX = queue_prefix("T", 0)
 
@@ -74,7 +77,7 @@ def test_a_truncated_queue_whose_kept_units_expired_keeps_its_next_offset(tmp_pa
     store = queues.open()
     put(store, "T", 0, range(10), 0)
     queues.log.min_phy = 500
-    store.clean_expired(500)
+    expire(store, 500, {("T", 0): 5})
     assert store.truncate_dirty(500) == 1
     assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (5, 5)
     value = engine_of(store).get(Family.OFFSET, max_key(PREFIX))
@@ -114,7 +117,7 @@ def test_expired_units_go_and_the_minimum_is_stored(tmp_path: Path) -> None:
     put(store, "T", 1, range(10), 1000)
     put(store, "U", 0, range(3), 3000)
     queues.log.min_phy = 1250
-    assert store.clean_expired(1250) == 2
+    assert expire(store, 1250, {("T", 0): 10, ("T", 1): 3}) == 2
     for _ in range(2):
         assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (10, 10)
         assert (store.min_offset("T", 1), store.max_offset("T", 1)) == (3, 10)
@@ -123,7 +126,8 @@ def test_expired_units_go_and_the_minimum_is_stored(tmp_path: Path) -> None:
         assert stored_min(store, PREFIX) == (1250, 10)
         assert engine_of(store).first_unit(PREFIX, 0) is None
         assert list(store.check_files()) == []
-        assert store.clean_expired(1250) == 0
+        assert expire(store, 1250, {("T", 0): 10, ("T", 1): 3}) == 0
+        assert expire(store, 1250, None) == 0
         store.close()
         store = queues.open()
     put(store, "T", 0, range(10, 11), 5000)
@@ -240,7 +244,7 @@ def test_cutting_many_queues_takes_several_writes(
     store.put_batch(batch)
     assert store.truncate_dirty(3000) == 10
     queues.log.min_phy = 1000
-    assert store.clean_expired(1000) == 10
+    assert expire(store, 1000, {("T", queue_id): 1 for queue_id in range(10)}) == 10
     for queue_id in range(10):
         assert phys(store, "T", queue_id) == [1000 + queue_id * 100, 2000 + queue_id * 100]
     store.close()

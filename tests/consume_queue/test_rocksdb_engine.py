@@ -33,6 +33,8 @@ from tests.kit.engines import engine_in_use, put_raw
 from tests.kit.rocksdb_queues import RocksDBQueues, engine_of, lose, phys, put
 from tests.kit.tree import tree_digest
 
+pytestmark = pytest.mark.usefixtures("engine")
+
 PREFIX = queue_prefix("T", 0)
 FOOTER = Struct("<IQ")
 BLOCK_BASED_TABLE_MAGIC = 0x88E241B785F4CFF7
@@ -205,6 +207,7 @@ def test_facts_name_the_rocksdb_that_wrote_its_own_log(tmp_path: Path) -> None:
     facts = store.describe()
     (info_log,) = (tmp_path / "cqstore" / "rocksdb-log").iterdir()
     assert f"RocksDB version: {facts['RocksDB']}" in info_log.read_text()
+    assert str(facts["engine"]).startswith(engine_in_use().value)
     assert facts["folder"] == str(tmp_path / "consumequeue")
     assert facts["default keys (estimate)"] == "10"
     store.close()

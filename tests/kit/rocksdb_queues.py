@@ -11,7 +11,7 @@ from cq_rocksdb.store import RocksDBConsumeQueueStore
 from store.config import StoreConfig
 from store.paths import StorePaths
 from store.queue.consume_queue_store import QueueRestart, QueueStoreContext
-from store.queue.units import UnitBatch
+from store.queue.units import QueueKey, UnitBatch
 from tests.kit.engines import engine_in_use
 from tests.kit.file_queues import NoCheckpoint, NoLog
 
@@ -80,6 +80,18 @@ def lose(store: RocksDBConsumeQueueStore, topic: str, queue_id: int, offsets: ra
     prefix = queue_prefix(topic, queue_id)
     bounds = unit_key(prefix, offsets.start), unit_key(prefix, offsets.stop)
     engine_of(store).write(EngineBatch(delete_ranges=[(Family.DEFAULT, *bounds)]))
+
+
+def expire(
+    store: RocksDBConsumeQueueStore, min_phy_offset: int, expired: dict[tuple[str, int], int] | None
+) -> int:
+    """Clean, and wait for the compaction that goes with it."""
+    named = {QueueKey(*key): end for key, end in expired.items()} if expired is not None else None
+    cleaned = store.clean_expired(min_phy_offset, named)
+    if store.compaction is not None:
+        assert store.compaction.wait(30)
+        assert store.compaction.fault is None
+    return cleaned
 
 
 def crash(store: RocksDBConsumeQueueStore, root: Path) -> RocksDBQueues:

@@ -1,0 +1,60 @@
+"""CompactionRun: one compaction in a thread of its own, to be watched, waited for and cancelled."""
+
+import logging
+import threading
+from collections.abc import Sequence
+
+from cq_rocksdb.engine import Family, RocksEngine
+from store.errors import StoreError
+
+_LOG = logging.getLogger(__name__)
+
+
+class CompactionRun:
+    """Compacts families one after the other. Any thread may ask, wait and cancel."""
+
+    def __init__(self, engine: RocksEngine, families: Sequence[Family]) -> None:
+        """Start at once."""
+        self._engine = engine
+        self._families = families
+        self._dropped_before = engine.dropped_units
+        self._cancelled = threading.Event()
+        self.fault: StoreError | None = None
+        """What ended it, if something did."""
+        self._thread = threading.Thread(target=self._run, name="cqstore-compaction", daemon=True)
+        self._thread.start()
+
+    @property
+    def running(self) -> bool:
+        """Return whether it is still at work."""
+        return self._thread.is_alive()
+
+    @property
+    def cancelled(self) -> bool:
+        """Return whether somebody asked it to end."""
+        return self._cancelled.is_set()
+
+    @property
+    def dropped_units(self) -> int:
+        """Return how many expired units it (and any automatic one meanwhile) has dropped so far."""
+        return self._engine.dropped_units - self._dropped_before
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for its end at most ``timeout`` seconds; return whether it has come."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def cancel(self) -> bool:
+        """Ask it to end. False: the engine cannot interrupt, it ends with the family at work."""
+        self._cancelled.set()
+        return self._engine.cancel_compaction() if self.running else True
+
+    def _run(self) -> None:
+        try:
+            for family in self._families:
+                if self._cancelled.is_set():
+                    return
+                self._engine.compact(family)
+        except StoreError as exc:
+            self.fault = exc
+            _LOG.warning("a compaction ended early: %s", exc)

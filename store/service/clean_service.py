@@ -1,0 +1,117 @@
+"""CleanService: what takes things away for good, topics and expired log files.
+
+*Topics*: the journal first, then the queues, see ``DeletedTopics``. *Log files*: what the queues
+hold of a file is read before it goes, the file is gone for good before a unit of it may be dropped,
+and queues keep their next offset.
+
+Source: RocketMQ ``CleanCommitLogService.deleteExpiredFiles``, ``CleanConsumeQueueService``,
+``DefaultMessageStore.cleanUnusedTopic``.
+"""
+
+import logging
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+from store.errors import CorruptionError
+from store.index.index_service import IndexService
+from store.log.commit_log import CommitLog
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.units import QueueKey
+from store.record.encoder import is_queued
+from store.record.message import LMQ_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
+from store.record.properties import dispatch_properties
+from store.record.scan import ScanRules
+from store.service.deleted_topics import DeletedTopics
+from store.service.dispatch import Dispatcher, light_queues
+from store.service.flush import FlushService
+
+_LOG = logging.getLogger(__name__)
+ExpiredOffsets = dict[QueueKey, int]
+
+
+class ExpiryReport(NamedTuple):
+    """What an expiry took away."""
+
+    log_files: int
+    log_bytes: int
+    queues: int
+    """Queues or queue files that gave something back at once."""
+    index_files: int
+    min_phy_offset: int
+
+
+class CleanService:
+    """Deletes topics and expired log files of one open store. One thread at a time."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: ConsumeQueueStore,
+        index: IndexService | None,
+        dispatcher: Dispatcher,
+        flush: FlushService,
+        deleted: DeletedTopics,
+    ) -> None:
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._dispatcher = dispatcher
+        self._flush = flush
+        self._deleted = deleted
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic, see ``MessageStore.delete_topic``."""
+        self._queues.check_topic(topic)
+        with self._dispatcher.caught_up():
+            self._flush.flush_log()
+            self._deleted.begin(topic, self._log.max_phy_offset())
+            self._queues.delete_topic(topic)
+            self._deleted.finish(topic)
+            self._queues.forget_queue_offsets(topic)
+
+    def unused_topics(self, retain: Collection[str]) -> Iterator[str]:
+        """Yield the topics with queues that are not in ``retain``.
+
+        Never a light queue's name or a topic of the broker's own, which no topic table lists.
+        """
+        for topic in self._queues.topics():
+            system = topic in SYSTEM_TOPICS or topic.startswith((SYSTEM_PREFIX, LMQ_PREFIX))
+            if topic not in retain and not system:
+                yield topic
+
+    def delete_expired_files(self, phy_offset: int) -> ExpiryReport:
+        """Delete leading log files, see ``MessageStore.delete_expired_files``."""
+        log, files = self._log, self._log.files
+        before = max(log.min_phy_offset(), 0)
+        last = files.files()[-1].file_from_offset if files.files() else 0
+        end = min(phy_offset - phy_offset % files.file_size, last)
+        if end <= before:
+            return ExpiryReport(0, 0, 0, 0, before)
+        expired = expired_offsets(log, end) if self._queues.wants_expired_offsets else None
+        with self._dispatcher.caught_up():
+            count = files.delete_before(end)
+            minimum = log.min_phy_offset()
+            queues = self._queues.clean_expired(minimum, expired)
+            index = self._index.delete_expired(minimum) if self._index is not None else 0
+        return ExpiryReport(count, count * files.file_size, queues, index, minimum)
+
+
+def expired_offsets(log: CommitLog, end: int) -> ExpiredOffsets | None:
+    """Return each queue with records before ``end``, with the offset behind its last one there.
+
+    ``None`` if a damaged record keeps that from being told. Memory: an entry a queue.
+    """
+    found: ExpiredOffsets = {}
+    try:
+        for record in log.scan(log.min_phy_offset(), end, ScanRules(check_crc=False)):
+            if not is_queued(record.sys_flag):
+                continue
+            found[QueueKey(record.topic, record.queue_id)] = record.queue_offset + 1
+            properties = dispatch_properties(record.properties)
+            if properties.multi_dispatch:
+                for name, offset in light_queues(record.topic, properties):
+                    found[QueueKey(name, 0)] = offset + 1
+    except CorruptionError as exc:
+        _LOG.warning("an expired log file is damaged, every queue is looked at: %s", exc)
+        return None
+    return found

@@ -1,0 +1,44 @@
+"""Opening the parts of a store that may have to be left out."""
+
+import logging
+
+from store.config import StoreConfig
+from store.errors import UnsupportedFormatError
+from store.index.index_service import IndexService
+from store.log.checkpoint import StoreCheckpoint
+from store.paths import StorePaths
+
+_LOG = logging.getLogger(__name__)
+
+
+def open_index(
+    paths: StorePaths,
+    config: StoreConfig,
+    last_exit_ok: bool,  # noqa: FBT001
+    checkpoint: StoreCheckpoint,
+    *,
+    read_only: bool,
+) -> IndexService | None:
+    """Load the index; ``None`` where it is switched off, or read-only where it cannot be read.
+
+    Raises:
+        UnsupportedFormatError: read-write, its slots and entries cannot be told.
+        StoreError: as ``IndexService.load``.
+    """
+    if not config.message_index_enable:
+        return None
+    given = config.model_fields_set
+    index = IndexService(
+        paths.index,
+        config.max_hash_slot_num if "max_hash_slot_num" in given else None,
+        config.max_index_num if "max_index_num" in given else None,
+        read_only=read_only,
+    )
+    try:
+        index.load(last_exit_ok, checkpoint.fields.index_msg_timestamp)
+    except UnsupportedFormatError as exc:
+        if not read_only:
+            raise
+        _LOG.warning("the index is left out: %s", exc)
+        return None
+    return index
