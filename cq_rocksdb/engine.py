@@ -208,7 +208,11 @@ class RocksEngine(Protocol):
         """Take table files in, all or none; durable when it returns, and the files are moved."""
 
     def snapshot(self) -> AbstractContextManager[EngineSnapshot]:
-        """Hold the database as of now while the block runs; ``close`` waits for its end."""
+        """Hold the database as of now while the block runs; ``close`` waits for its end.
+
+        Raises:
+            UnsupportedFormatError: this engine has none.
+        """
 
     def property_value(self, family: Family, name: str) -> str | None:
         """Return one of RocksDB's properties, such as ``rocksdb.estimate-num-keys``."""

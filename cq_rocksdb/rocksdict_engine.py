@@ -8,8 +8,8 @@ its ``ReadOptions``, because it reads the upper bound in their memory.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from importlib.metadata import version
 from itertools import islice, repeat
 from pathlib import Path
@@ -26,14 +26,21 @@ from rocksdict import (
     Rdict,
     RdictIter,
     ReadOptions,
-    Snapshot,
     SstFileWriter,
     WriteBatch,
     WriteOptions,
 )
 
 from cq_rocksdb.call_gate import CallGate
-from cq_rocksdb.engine import EngineBatch, Family, LiveFile, UnitScan, row_bytes, unit_columns
+from cq_rocksdb.engine import (
+    EngineBatch,
+    EngineSnapshot,
+    Family,
+    LiveFile,
+    UnitScan,
+    row_bytes,
+    unit_columns,
+)
 from cq_rocksdb.keys import UNIT_PLACE, unit_key
 from cq_rocksdb.open_databases import claimed
 from cq_rocksdb.options import DatabaseOptions
@@ -42,6 +49,7 @@ from cq_rocksdb.rocksdict_options import family_options
 from store.errors import (
     CorruptionError,
     ReadOnlyStoreError,
+    UnsupportedFormatError,
     os_errors,
 )
 from store.queue.units import QUEUE_UNIT, BlockStop
@@ -170,21 +178,9 @@ class RocksdictEngine:
 
     # ---- reading
 
-    @contextmanager
-    def snapshot(self) -> Iterator["_Snapshot"]:
-        """Hold one snapshot of each family, both of one moment."""
-        with self._gate:
-            while True:
-                before = self._default.latest_sequence_number()
-                held = {family: self._families[family].snapshot() for family in Family}
-                if self._default.latest_sequence_number() == before:
-                    break
-            view = _Snapshot(held)
-            del held
-            try:
-                yield view
-            finally:
-                view.release()
+    def snapshot(self) -> AbstractContextManager[EngineSnapshot]:
+        """Refuse: iterators of rocksdict's snapshots see what was written later (0.3.29)."""
+        raise UnsupportedFormatError("the rocksdict engine has no snapshots: use the native one")
 
     def get(self, family: Family, key: bytes) -> bytes | None:
         """Return the value of ``key``."""
@@ -324,32 +320,6 @@ class _TableWriter:
         """Complete the file and sync it; return its bytes."""
         self._writer.finish()
         return self._path.stat().st_size
-
-
-class _Snapshot:
-    """Both families as of one moment."""
-
-    def __init__(self, held: dict[Family, Snapshot]) -> None:
-        self._held = held
-
-    def get(self, family: Family, key: bytes) -> bytes | None:
-        """Return the value of ``key``."""
-        try:
-            value: bytes = self._held[family][key]
-        except KeyError:
-            return None
-        return value
-
-    def scan_into(
-        self, prefix: bytes, queue_offset: int, target: NDArray[np.uint8]
-    ) -> tuple[int, BlockStop, int]:
-        """Walk key by key."""
-        units = self._held[Family.DEFAULT].iter()
-        return _copy_into(target, _scan_carefully(units, prefix, queue_offset, len(target)))
-
-    def release(self) -> None:
-        """Let the moment go."""
-        self._held = {}
 
 
 def _copy_into(target: NDArray[np.uint8], scan: UnitScan) -> tuple[int, BlockStop, int]:
