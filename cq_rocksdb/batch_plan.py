@@ -8,14 +8,15 @@ replay from any position ends in the same state, and may be cut short anywhere.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cq_rocksdb.engine import EngineBatch, Family
-from cq_rocksdb.keys import OFFSET_ENTRY, OffsetEntry, min_key, prefix_end, unit_key
-from cq_rocksdb.offset_table import QueueState
+from cq_rocksdb.engine import EngineBatch, Family, row_bytes
+from cq_rocksdb.keys import OffsetEntry, max_key, min_key, prefix_end, queue_prefix, unit_key
+from cq_rocksdb.offset_table import OffsetTable
+from cq_rocksdb.state_cache import FIELDS, UNKNOWN
 from cq_rocksdb.unit_table import UnitTable
 from store.errors import QueueGapError
 from store.queue.consume_queue_store import QueueRestart
@@ -24,7 +25,6 @@ from store.queue.units import QUEUE_UNIT, BlockStop, QueueKey, UnitRuns
 MinPhyOffset = Callable[[], int]
 _PHY = slice(0, 8)
 _FILL_UNITS = 4_096
-_PACK_ENTRY = OFFSET_ENTRY.struct.pack
 
 
 @dataclass(slots=True)
@@ -62,8 +62,10 @@ class _Queue:
     """One queue while its runs are planned one by one."""
 
     key: QueueKey
-    state: QueueState
-    prefix: int
+    prefix: bytes
+    before: OffsetEntry
+    """The ``max`` entry before the batch."""
+    index: int
     first_piece: int
     last: OffsetEntry
     renewed: bool = False
@@ -74,23 +76,21 @@ class BatchPlan:
     """Plans one batch; nothing is written before the whole plan stands."""
 
     def __init__(
-        self, runs: UnitRuns, states: list[QueueState], units: UnitTable, log: MinPhyOffset
+        self, runs: UnitRuns, offsets: OffsetTable, units: UnitTable, log: MinPhyOffset
     ) -> None:
-        """Take ``runs``, where ``states[r]`` is that of the queue of run *r*."""
+        """Read what ``offsets`` knows of the queues of ``runs``."""
         self._runs = runs
-        self._states = states
+        self._offsets = offsets
         self._units = units
         self._min_phy_offset = log
         self._phy = _phy_offsets(runs.units)
         self._pieces = _Pieces()
-        self._planned: list[_Queue] = []
+        self._prefixes = [queue_prefix(*queue) for queue in runs.queues]
+        self._rows = offsets.rows(self._prefixes)
+        self._after = np.empty((0, FIELDS), np.int64)
+        self._renewed = False
         self.write = EngineBatch()
-        self._in_order: list[QueueState] = []
         self.restarts: list[QueueRestart] = []
-        self.queues: list[QueueKey] = []
-        """The queues of the batch, each once, in key order."""
-        self.lasts: list[OffsetEntry] = []
-        """Their ``max`` entries after the write."""
 
     def plan(self) -> EngineBatch:
         """Return the write.
@@ -98,74 +98,75 @@ class BatchPlan:
         Raises:
             QueueGapError: a unit lies beyond the end of a queue that has live units.
         """
-        runs, states = self._runs, self._states
-        prefixes = [state.prefix for state in states]
-        order = sorted(range(len(runs)), key=prefixes.__getitem__)  # stable: keeps dispatch order
+        order = sorted(range(len(self._runs)), key=self._prefixes.__getitem__)  # stable
         if not self._plan_appends(order):
             self._plan_runs(order)
         write = self.write
         write.prefix_index, write.queue_offset, rows = self._pieces.expand()
-        write.units = runs.units[rows]
+        write.units = self._runs.units[rows]
         return write
 
-    def written(self) -> list[QueueState]:
-        """Bring the states of ``queues`` up to date after the write; return them."""
-        renewed = {queue.prefix for queue in self._planned if queue.renewed}
-        for index, last in enumerate(self.lasts):
-            if index in renewed:  # readers may still be filling the old one's `first`
-                self._in_order[index] = QueueState(self.write.prefixes[index], last)
-            else:
-                self._in_order[index].last = last
-        return self._in_order
+    def written(self) -> None:
+        """Tell the table what the write has made of the queues."""
+        prefixes = list(self.write.prefixes)
+        self._offsets.update(prefixes, self._after, renewed=self._renewed)
 
     def _plan_appends(self, order: list[int]) -> bool:
         """Plan the batch without a step a queue, if every run simply follows in its queue."""
-        runs, states = self._runs, self._states
-        if not order or len(set(states)) < len(states):
+        runs, prefixes = self._runs, self._prefixes
+        if not order or len(set(prefixes)) < len(prefixes):
             return False
-        numbers = chain.from_iterable([state.last for state in states])
-        lasts = np.fromiter(numbers, np.int64, 2 * len(states)).reshape(-1, 2)
         starts, ends = np.array(runs.starts), np.array(runs.ends)
         first = np.array(runs.first_offsets, np.int64)
-        follows = (first == lasts[:, 1] + 1) & (self._phy[starts] > lasts[:, 0])
+        rows = self._rows
+        follows = (first == rows[:, 1] + 1) & (self._phy[starts] > rows[:, 0])
         if not follows.all():
             return False
+        after = rows.copy()
+        after[:, 0] = self._phy[ends - 1]
+        after[:, 1] = first + ends - starts - 1
         pieces = self._pieces
         pieces.prefix = list(range(len(order)))
         pieces.row = starts[order].tolist()
         pieces.count = (ends - starts)[order].tolist()
         pieces.queue_offset = first[order].tolist()
-        last_phy = self._phy[ends - 1][order].tolist()
-        last_offset = (first + ends - starts - 1)[order].tolist()
-        lasts_after = list(map(OffsetEntry._make, zip(last_phy, last_offset, strict=True)))
-        self._take([(runs.queues[run], states[run]) for run in order], lasts_after)
+        self._take([prefixes[run] for run in order], after[order])
         return True
 
     def _plan_runs(self, order: list[int]) -> None:
         """Plan run by run."""
-        runs, states = self._runs, self._states
-        queue = None
+        runs, prefixes = self._runs, self._prefixes
+        planned: list[_Queue] = []
+        first_runs: list[int] = []
         for run in order:
-            if queue is None or queue.state.prefix != states[run].prefix:
-                state, index = states[run], len(self._planned)
-                queue = _Queue(runs.queues[run], state, index, len(self._pieces.row), state.last)
-                self._planned.append(queue)
-            self._place(queue, runs.first_offsets[run], runs.starts[run], runs.ends[run])
-        planned = self._planned
-        self._take(
-            [(queue.key, queue.state) for queue in planned], [queue.last for queue in planned]
-        )
+            prefix = prefixes[run]
+            if not planned or planned[-1].prefix != prefix:
+                before = OffsetEntry(*self._rows[run, :2].tolist())
+                place = len(planned), len(self._pieces.row)
+                planned.append(_Queue(runs.queues[run], prefix, before, *place, before))
+                first_runs.append(run)
+            self._place(planned[-1], runs.first_offsets[run], runs.starts[run], runs.ends[run])
+        after = self._rows[first_runs]
+        after[:, :2] = [queue.last for queue in planned] or np.empty((0, 2), np.int64)
+        renewed = [queue.renewed for queue in planned]
+        after[renewed, 2:] = UNKNOWN
+        self._renewed = any(renewed)
+        changed = np.array([queue.last != queue.before for queue in planned], bool)
+        self._take([queue.prefix for queue in planned], after, changed)
 
-    def _take(self, queues: list[tuple[QueueKey, QueueState]], lasts: list[OffsetEntry]) -> None:
-        self.queues = [key for key, _ in queues]
-        self._in_order = [state for _, state in queues]
-        self.lasts = lasts
-        self.write.prefixes = [state.prefix for state in self._in_order]
-        self.write.puts = [
-            (state.max_key, _PACK_ENTRY(*last))
-            for state, last in zip(self._in_order, lasts, strict=True)
-            if last is not state.last
-        ]
+    def _take(
+        self,
+        prefixes: list[bytes],
+        after: NDArray[np.int64],
+        changed: NDArray[np.bool_] | None = None,
+    ) -> None:
+        """Plan the ``max`` entries of the queues, in key order; all of them, or those changed."""
+        self._after = after
+        self.write.prefixes = prefixes
+        keys = map(max_key, prefixes)
+        values = row_bytes(np.ascontiguousarray(after[:, :2]).astype(">i8").view(np.uint8))
+        puts = zip(keys, values, strict=True)
+        self.write.puts = list(puts if changed is None else compress(puts, changed.tolist()))
 
     def _place(self, queue: _Queue, first: int, start: int, end: int) -> None:
         """Plan one run: what of it is a replay, and how the rest goes on from there."""
@@ -181,7 +182,7 @@ class BatchPlan:
         elif first > offset + 1:
             self._check_gap(queue, first, start)
             self._renew(queue)
-        self._pieces.add(queue.prefix, start, end - start, first)
+        self._pieces.add(queue.index, start, end - start, first)
         queue.last = OffsetEntry(int(self._phy[end - 1]), first + end - start - 1)
 
     def _fill(self, queue: _Queue, first: int, start: int, count: int) -> None:
@@ -190,7 +191,7 @@ class BatchPlan:
         at = 0
         while at < count:
             block = self._units.block(
-                queue.state.prefix, first + at, first + count, min(_FILL_UNITS, count - at)
+                queue.prefix, first + at, first + count, min(_FILL_UNITS, count - at)
             )
             if block.count:
                 there = np.frombuffer(block.data, np.uint8).reshape(-1, QUEUE_UNIT.size)
@@ -203,11 +204,11 @@ class BatchPlan:
             self._renew(queue)
         edges = np.flatnonzero(np.diff(wanted, prepend=False, append=False)).tolist()
         for low, high in zip(edges[::2], edges[1::2], strict=True):
-            self._pieces.add(queue.prefix, start + low, high - low, first + low)
+            self._pieces.add(queue.index, start + low, high - low, first + low)
 
     def _restart(self, queue: _Queue, first: int, start: int) -> None:
         """Plan the end of a queue's older life from offset ``first`` on."""
-        prefix = queue.state.prefix
+        prefix = queue.prefix
         self._pieces.cut(queue.first_piece, first)
         self.write.delete_ranges.append(
             (Family.DEFAULT, unit_key(prefix, first), prefix_end(prefix))
@@ -219,7 +220,7 @@ class BatchPlan:
     def _renew(self, queue: _Queue) -> None:
         """Let go of the ``min`` entry: without it the first live unit is sought in the units."""
         if not queue.renewed:
-            self.write.deletes.append((Family.OFFSET, min_key(queue.state.prefix)))
+            self.write.deletes.append((Family.OFFSET, min_key(queue.prefix)))
         queue.renewed = True
 
     def _check_gap(self, queue: _Queue, first: int, start: int) -> None:
@@ -227,8 +228,8 @@ class BatchPlan:
         phy, offset = queue.last
         if offset < 0 or phy < self._min_phy_offset():
             return
-        unwritten = queue.last is not queue.state.last
-        if not unwritten and self._units.get(queue.state.prefix, offset) is None:
+        unwritten = queue.last != queue.before
+        if not unwritten and self._units.get(queue.prefix, offset) is None:
             return  # an entry without its unit, as RocketMQ's initialisation of a queue leaves it
         raise QueueGapError(
             f"units of {queue.key.topic}/{queue.key.queue_id} are missing",

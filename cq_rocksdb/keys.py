@@ -89,6 +89,7 @@ class OffsetKey(NamedTuple):
         return QueueKey(self.topic, self.queue_id)
 
 
+@lru_cache(maxsize=65_536)
 def topic_head(topic: str) -> bytes:
     """Return how every key of ``topic`` begins, up to the separator behind it.
 
@@ -139,12 +140,12 @@ def prefix_end(prefix: bytes) -> bytes:
 
 def max_key(prefix: bytes) -> bytes:
     """Return the key of the ``max`` entry of the queue whose units begin with ``prefix``."""
-    return _offset_key(prefix, KIND_MAX)
+    return _offset_key(prefix, _MAX)
 
 
 def min_key(prefix: bytes) -> bytes:
     """Return the key of the ``min`` entry of the queue whose units begin with ``prefix``."""
-    return _offset_key(prefix, KIND_MIN)
+    return _offset_key(prefix, _MIN)
 
 
 def topic_range(topic: str) -> tuple[bytes, bytes]:
@@ -199,6 +200,7 @@ def _topic_of(key: bytes, tail_bytes: int) -> str:
         raise CorruptionError(f"the topic of key {key.hex()} is not UTF-8") from exc
 
 
+@lru_cache(maxsize=4_096)
 def _queue_tail(queue_id: int) -> bytes:
     try:
         return QUEUE_TAIL.pack(QueueTail(CTRL_1, queue_id, CTRL_1))
@@ -206,12 +208,14 @@ def _queue_tail(queue_id: int) -> bytes:
         raise IllegalMessageError(f"the queue id {queue_id} does not fit four bytes") from exc
 
 
-def _offset_key(prefix: bytes, kind: bytes) -> bytes:
-    tail = QUEUE_TAIL.unpack_from(prefix, len(prefix) - QUEUE_TAIL.size)
-    entry = OffsetTail(CTRL_1, kind, CTRL_1, tail.queue_id)
-    return prefix[: -QUEUE_TAIL.size] + OFFSET_TAIL.pack(entry)
+def _offset_key(prefix: bytes, middle: bytes) -> bytes:
+    return prefix[:-_TAIL] + middle + prefix[_QUEUE_ID]
 
 
 _PLACE = UNIT_PLACE.struct.pack
 _CTRL = bytes([CTRL_1])
+_TAIL = QUEUE_TAIL.size
+_QUEUE_ID = slice(-5, -1)
+_MAX = _CTRL + KIND_MAX + _CTRL
+_MIN = _CTRL + KIND_MIN + _CTRL
 CHECKPOINT_KEY = max_key(queue_prefix(CHECKPOINT_TOPIC, 0))

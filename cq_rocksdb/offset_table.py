@@ -9,7 +9,10 @@ Source: RocketMQ ``RocksDBConsumeQueueOffsetTable``.
 
 import threading
 from collections.abc import Iterator
-from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from cq_rocksdb.engine import Family, RocksEngine
 from cq_rocksdb.keys import (
@@ -24,28 +27,27 @@ from cq_rocksdb.keys import (
     min_key,
     parse_offset_key,
     queue_prefix,
+    topic_range,
 )
+from cq_rocksdb.state_cache import FIELDS, UNKNOWN, StateCache
 from store.queue.units import QueueKey
 
 NO_UNIT = OffsetEntry(-1, -1)
 """``max`` of a queue that never had a unit."""
-CACHED_QUEUES = 200_000
 _SCAN_ENTRIES = 4_096
 _WHOLE_FAMILY = (b"", b"\xff" * 8)  # lengths are positive, so no key begins with 0xff
 
 
-class QueueState:
-    """What is known of one queue; ``last`` and ``first`` are replaced as a whole, never changed."""
+class QueueState(NamedTuple):
+    """What is known of one queue at one moment."""
 
-    __slots__ = ("first", "last", "max_key", "prefix")
-
-    def __init__(self, prefix: bytes, last: OffsetEntry) -> None:
-        self.prefix = prefix
-        self.max_key = max_key(prefix)
-        self.last = last
-        """The ``max`` entry, ``NO_UNIT`` without one."""
-        self.first: OffsetEntry | None = None
-        """The first live unit as it was last found, ``None`` if nobody asked yet."""
+    prefix: bytes
+    last: OffsetEntry
+    """The ``max`` entry, ``NO_UNIT`` without one."""
+    first: OffsetEntry | None
+    """The first live unit as it was last found, ``None`` if nobody asked yet."""
+    life: int
+    """Which state of the table this is of, see ``OffsetTable.found_first``."""
 
     @property
     def max_offset(self) -> int:
@@ -56,67 +58,74 @@ class QueueState:
 class OffsetTable:
     """The ``max``, ``min`` and checkpoint entries. Any thread may read."""
 
-    def __init__(self, engine: RocksEngine) -> None:
+    def __init__(self, engine: RocksEngine, hot_queues: int) -> None:
+        """``hot_queues``: how many queues are kept in memory."""
         self._engine = engine
-        self._lock = threading.Lock()  # orders loads and updates of _states
-        self._states: dict[tuple[str, int], QueueState] = {}
+        self._lock = threading.Lock()  # guards _cache and _lives
+        self._cache = StateCache(hot_queues)
+        self._lives = 0  # rises when queues lose units: what was found out before may be wrong
         self._checkpoint: int | None = None
 
     def state(self, topic: str, queue_id: int) -> QueueState:
         """Return what is known of a queue, read from the database on first use."""
-        state = self._states.get((topic, queue_id))
-        return state or self._load([QueueKey(topic, queue_id)])[0]
-
-    def states(self, queues: list[QueueKey]) -> list[QueueState]:
-        """Return the states of ``queues``, in their order; those not cached in one read."""
-        found = list(map(self._states.get, queues))
-        missing = [queue for queue, state in zip(queues, found, strict=True) if state is None]
-        if not missing:
-            return [state for state in found if state is not None]
-        loaded = dict(zip(missing, self._load(missing), strict=True))
-        return [
-            state if state is not None else loaded[queue]
-            for queue, state in zip(queues, found, strict=True)
-        ]
-
-    def _load(self, queues: list[QueueKey]) -> list[QueueState]:
-        states = [QueueState(queue_prefix(*queue), NO_UNIT) for queue in queues]
-        with self._lock:  # else an update between read and insertion would be lost
-            values = self._engine.multi_get(Family.OFFSET, [state.max_key for state in states])
-            for state, value in zip(states, values, strict=True):
-                if value is not None and len(value) == OFFSET_ENTRY.size:
-                    last = OFFSET_ENTRY.unpack_from(value)
-                    # Without a unit, whatever position the entry names is made up.
-                    state.last = last if last.queue_offset >= 0 else NO_UNIT
-            self._make_room()
-            self._states.update(zip(queues, states, strict=True))
-        return states
-
-    def update(self, queues: list[QueueKey], states: list[QueueState]) -> None:
-        """Take states that say what was just written; the writer calls this after the write."""
+        prefix = queue_prefix(topic, queue_id)
         with self._lock:
-            self._make_room()
-            self._states.update(zip(queues, states, strict=True))
+            row, life = self._cache.get(prefix), self._lives
+            if row is None:
+                row = self._load([prefix])[0].tolist()
+        last_phy, last_offset, first_phy, first_offset = row
+        first = OffsetEntry(first_phy, first_offset) if first_offset >= 0 else None
+        return QueueState(prefix, OffsetEntry(last_phy, last_offset), first, life)
+
+    def rows(self, prefixes: list[bytes]) -> NDArray[np.int64]:
+        """Return a row of ``StateCache`` for each queue; those not cached in one read."""
+        with self._lock:
+            rows, missing = self._cache.find(prefixes)
+            if len(missing):
+                rows[missing] = self._load([prefixes[at] for at in missing.tolist()])
+        return rows
+
+    def _load(self, prefixes: list[bytes]) -> NDArray[np.int64]:
+        """Read ``max`` entries into the cache; under the lock, or an update would be lost."""
+        rows = np.full((len(prefixes), FIELDS), UNKNOWN, np.int64)
+        values = self._engine.multi_get(Family.OFFSET, [max_key(prefix) for prefix in prefixes])
+        for at, value in enumerate(values):
+            if value is not None and len(value) == OFFSET_ENTRY.size:
+                last = OFFSET_ENTRY.unpack_from(value)
+                # Without a unit, whatever position the entry names is made up.
+                if last.queue_offset >= 0:
+                    rows[at, :2] = last
+        self._cache.put(prefixes, rows)
+        return rows
+
+    def update(self, prefixes: list[bytes], rows: NDArray[np.int64], *, renewed: bool) -> None:
+        """Take what was just written; ``renewed``: a queue among them lost or regained units."""
+        with self._lock:
+            self._lives += renewed
+            self._cache.put(prefixes, rows)
+
+    def found_first(self, state: QueueState, first: OffsetEntry) -> None:
+        """Keep a first unit that a reader has found, unless queues lost units meanwhile."""
+        with self._lock:
+            if state.life == self._lives:
+                self._cache.set_first(state.prefix, *first)
 
     def forget(self, topic: str) -> None:
         """Drop what is known of the queues of ``topic``, after they were deleted."""
-        with self._lock:
-            for key in [key for key in self._states if key[0] == topic]:
-                del self._states[key]
+        self._forget(topic_range(topic)[0])
 
     def forget_all(self) -> None:
         """Drop everything but the checkpoint, after many queues were cut."""
+        self._forget(b"")
+
+    def _forget(self, head: bytes) -> None:
         with self._lock:
-            self._states.clear()
+            self._lives += 1
+            self._cache.discard(head)
 
-    def _make_room(self) -> None:
-        if len(self._states) >= CACHED_QUEUES:
-            for key in list(islice(self._states, CACHED_QUEUES // 4)):  # the oldest
-                del self._states[key]
-
-    def stored_min(self, state: QueueState) -> OffsetEntry | None:
+    def stored_min(self, prefix: bytes) -> OffsetEntry | None:
         """Read the ``min`` entry of a queue."""
-        value = self._engine.get(Family.OFFSET, min_key(state.prefix))
+        value = self._engine.get(Family.OFFSET, min_key(prefix))
         if value is None or len(value) != OFFSET_ENTRY.size:
             return None
         return OFFSET_ENTRY.unpack_from(value)
@@ -162,7 +171,7 @@ class OffsetTable:
     def every_state(self) -> Iterator[QueueState]:
         """Yield every queue as its ``max`` entry says, past the cache."""
         for queue, last in self.last_units():
-            yield QueueState(queue_prefix(*queue), last)
+            yield QueueState(queue_prefix(*queue), last, None, self._lives)
 
     def last_units(
         self, topic: str | None = None, after: QueueKey | None = None

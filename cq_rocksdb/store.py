@@ -105,7 +105,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
             context.paths.own / "rocksdb-log",
             read_only=context.read_only,
         )
-        self._offsets = OffsetTable(self._engine)
+        self._offsets = OffsetTable(self._engine, context.config.rocksdb_hot_queues)
         self._units = UnitTable(self._engine)
         _LOG.info("opened the RocksDB queues in %s", self.folder)
         return self
@@ -134,15 +134,14 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         for topic in {queue.topic for queue in batch.queues}:
             check_topic(topic)
         runs = batch.runs()
-        states = self._offsets.states(runs.queues)
-        plan = BatchPlan(runs, states, self._units, self.context.log.min_phy_offset)
+        plan = BatchPlan(runs, self._offsets, self._units, self.context.log.min_phy_offset)
         write = plan.plan()
         checkpoint = max(self._offsets.checkpoint(), batch.end_phy_offset)
         if checkpoint == self._offsets.checkpoint() and not (len(write.units) or plan.restarts):
             return []
         write.puts.append(_checkpoint_put(checkpoint))
         self._write(write)
-        self._offsets.update(plan.queues, plan.written())
+        plan.written()
         self._offsets.checkpoint_written(checkpoint)
         return plan.restarts
 
@@ -274,13 +273,14 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         return min(first.queue_offset, state.last.queue_offset + 1)
 
     def _find_first(self, state: QueueState, min_phy_offset: int) -> OffsetEntry | None:
-        known = state.first or self._offsets.stored_min(state)
+        known = state.first or self._offsets.stored_min(state.prefix)
         if known is None or known.phy_offset < min_phy_offset:
             low = known.queue_offset if known is not None else 0
             last = state.last.queue_offset
             found = self._units.first_in_log(state.prefix, max(low, 0), last, min_phy_offset)
             known = found.entry if found is not None else None
-        state.first = known
+        if known is not None:
+            self._offsets.found_first(state, known)
         return known
 
     def read_units(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> UnitBlock:

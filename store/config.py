@@ -111,6 +111,8 @@ class StoreConfig(BaseModel):
     """Put messages into light queues named by ``INNER_MULTI_DISPATCH``."""
     enable_multi_dispatch: bool = False
     """Also needed for light queues on the file backend."""
+    max_lmq_consume_queue_num: int | None = Field(default=None, ge=0)
+    """Most light queues; not limited unless given (RocketMQ's 20,000 is enforced nowhere)."""
     enable_consume_queue_ext: bool = False
     """File queues have extension files; they are read, never written."""
     message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
@@ -147,6 +149,8 @@ class StoreConfig(BaseModel):
     """Units that the writer collects before it hands them to the queues."""
     rocksdb_memory_bytes: int = Field(512 << 20, ge=8 << 20)
     """Budget of RocksDB, bytes: a quarter for memtables, the rest for the block cache."""
+    rocksdb_hot_queues: int = Field(100_000, ge=1)
+    """Queues whose first and last unit are kept in memory, about 200 bytes each."""
     rocksdb_engine: RocksDBEngine = RocksDBEngine.AUTO
     """Which engine opens a database; not a key of RocketMQ's."""
     rocksdb_library: Path | None = None

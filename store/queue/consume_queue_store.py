@@ -374,6 +374,11 @@ class ConsumeQueueStore(ABC):
         """Take ``count`` offsets, after the log has the record."""
         self._next_offsets[topic, queue_id] += count
 
+    @property
+    def assigned_queues(self) -> int:
+        """Return of how many queues the next offset is kept here."""
+        return len(self._next_offsets)
+
     def forget_queue_offsets(self, topic: str | None = None) -> None:
         """Drop assigned offsets (of ``topic``), so that they are read from the queues again."""
         if topic is None:

@@ -35,6 +35,8 @@ from store.service.deleted_topics import DeletedTopics
 
 REPLAY_UNITS = 1 << 18
 """Units that a replay collects before it hands them on: large, so that queues get runs."""
+ASSIGNED_QUEUES = 100_000
+"""Queues whose next offset is kept beside the queues; more are read from them again."""
 _SLICE_PER_QUEUE = 8
 """Units a queue that a batch waits for before it goes to the queues: one write for several."""
 _MAX_SLICE = 1 << 16
@@ -165,6 +167,10 @@ class Dispatcher:
             with self._append_lock:
                 taken = self._take()
             self._hand_on(*taken)
+            if self._queues.assigned_queues > ASSIGNED_QUEUES:
+                with self._append_lock:  # so that the queues' own ends are those assigned last
+                    self._hand_on(*self._take())
+                    self._queues.forget_queue_offsets()
 
     def _take(self) -> tuple[UnitBatch, IndexBatch, Appended | None]:
         """Take what waits, and the last record of it; the caller holds the append lock."""

@@ -243,6 +243,7 @@ class MessageStore:
         self.queues.check_topic(topic)
         with self._writing():
             self._clean.delete_topic(topic)
+            self._putter.light_quota.recount()
 
     def clean_unused_topics(self, retain: Collection[str], *, dry_run: bool = True) -> list[str]:
         """Delete the topics with queues that are not in ``retain``, the broker's table of topics.

@@ -32,6 +32,7 @@ from store.record.message import (
 )
 from store.service.dispatch import Dispatcher, allows_light_queues
 from store.service.flush import FlushService
+from store.service.light_quota import LightQuota, LightQuotaError
 from store.service.results import PutMessageResult, PutMessageStatus
 
 _LOG = logging.getLogger(__name__)
@@ -68,6 +69,7 @@ class Putter:
         self._lock = append_lock
         self._failed = failed
         self._encoder = MessageEncoder(config, self._check_topic)
+        self.light_quota = LightQuota(queues, config.max_lmq_consume_queue_num)
         self._sync = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
 
     # ---- one message
@@ -217,6 +219,7 @@ class Putter:
         try:
             with self._lock:
                 light = [str(queues.assign_queue_offset(name, 0)) for name in names]
+                self.light_quota.admit(light.count("0"))
                 properties = dict(message.properties)
                 properties[MessageProperty.INNER_MULTI_QUEUE_OFFSET] = ",".join(light)
                 record = self._encoder.encode(_with_properties(message, properties))
@@ -278,6 +281,8 @@ class Putter:
 def _refused(exc: StoreError) -> PutMessageResult:
     if isinstance(exc, PropertiesTooLongError):
         status = PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
+    elif isinstance(exc, LightQuotaError):
+        status = PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED
     elif isinstance(exc, DiskFullError):
         status = PutMessageStatus.CREATE_MAPPED_FILE_FAILED
         _LOG.error("put refused: %s", exc)

@@ -19,6 +19,7 @@ class PutMessageStatus(Enum):
     CREATE_MAPPED_FILE_FAILED = auto()
     MESSAGE_ILLEGAL = auto()
     PROPERTIES_SIZE_EXCEEDED = auto()
+    LMQ_CONSUME_QUEUE_NUM_EXCEEDED = auto()
     UNKNOWN_ERROR = auto()
 
 

@@ -11,7 +11,9 @@ from tests.kit.model import RECORD_SIZE, NoCheckpoint, PlainLog, batch_of
 
 UNITS_PER_FILE = 10
 CONFIG = StoreConfig(
-    mapped_file_size_consume_queue=20 * UNITS_PER_FILE, rocksdb_memory_bytes=16 << 20
+    mapped_file_size_consume_queue=20 * UNITS_PER_FILE,
+    rocksdb_memory_bytes=16 << 20,
+    rocksdb_hot_queues=3,
 )
 
 

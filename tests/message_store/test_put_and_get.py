@@ -1,5 +1,6 @@
 """Putting and pulling, on both backends, as RocketMQ's rules say."""
 
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from store.config import FlushDiskType, StoreConfig
 from store.queue.backends import backend_names
 from store.record.client_batch import encode_client_batch
 from store.record.message import Message, SysFlag
+from store.service import dispatch
 from store.service.message_store import MessageStore
 from store.service.puller import TagFilter
 from store.service.results import GetMessageStatus, PutMessageStatus
@@ -293,3 +295,60 @@ def test_sync_flush_returns_when_the_disk_has_it(tmp_path: Path, backend: str) -
             end = result.phy_offset + result.appended.size
             assert store.confirm_phy_offset() >= end
         assert store.max_offset("t", 0) == 20
+
+
+def test_offsets_go_on_when_they_are_no_longer_kept_in_memory(
+    tmp_path: Path, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch, "ASSIGNED_QUEUES", 5)
+    monkeypatch.setattr(dispatch, "_MAX_SLICE", 16)
+    config = LMQ.model_copy(update={"dispatch_slice": 7})
+    with MessageStore.open(tmp_path / "few", config, backend=backend) as store:
+        most = 0
+        for offset in range(3):
+            for queue_id in range(100):
+                result = store.put_message(Message("t", b"x", queue_id))
+                assert result.queue_offset == offset
+                most = max(most, store.queues.assigned_queues)
+        assert most <= 5 + 2 * 16
+        assert [store.max_offset("t", queue_id) for queue_id in range(100)] == [3] * 100
+
+
+def test_a_message_for_a_hundred_light_queues_is_a_hundred_units(
+    tmp_path: Path, backend: str
+) -> None:
+    names = [f"%LMQ%{number}" for number in range(100)]
+    message = Message("t", b"x", 0, {"INNER_MULTI_DISPATCH": ",".join(names)})
+    root = tmp_path / "light"
+    with MessageStore.open(root, LMQ, backend=backend) as store:
+        store.put_message(Message("t", b"x", 0, {"INNER_MULTI_DISPATCH": names[7]}))
+        assert all(store.put_message(message).ok for _ in range(3))
+    for happens in ("a clean stop", "a crash", "no queues"):
+        if happens != "a clean stop":
+            (root / "abort").touch()
+        if happens == "no queues":
+            shutil.rmtree(root / "consumequeue")
+            (root / "checkpoint").write_bytes(bytes(4096))
+        with MessageStore.open(root, LMQ, backend=backend) as store:
+            ends = [store.max_offset(name, 0) for name in names]
+            assert ends == [4 if number == 7 else 3 for number in range(100)], happens
+            found = store.get_message("g", names[99], 0, 0, 32)
+            assert found.queue_offsets == [0, 1, 2]
+            assert {m.queue_offset for m in found.messages()} == {1, 2, 3}, "those of topic t"
+
+
+def test_more_light_queues_than_the_quota_are_refused_before_anything_is_written(
+    tmp_path: Path, backend: str
+) -> None:
+    config = LMQ.model_copy(update={"max_lmq_consume_queue_num": 3})
+    message = Message("t", b"x", 0, {"INNER_MULTI_DISPATCH": "%LMQ%1,%LMQ%2,%LMQ%3"})
+    with MessageStore.open(tmp_path / "quota", config, backend=backend) as store:
+        assert store.put_message(message).ok
+        end = store.commit_log.max_phy_offset()
+        more = Message("t", b"x", 0, {"INNER_MULTI_DISPATCH": "%LMQ%1,%LMQ%4"})
+        refused = store.put_message(more)
+        assert refused.status is PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED
+        assert "maxLmqConsumeQueueNum" in refused.reason
+        assert store.commit_log.max_phy_offset() == end
+        assert store.put_message(message).ok, "those that are there go on"
+        assert store.put_message(Message("t", b"x")).ok

@@ -1,0 +1,112 @@
+"""StateCache: last and first unit of the queues in use, in arrays of a bounded size.
+
+A dict leads from a queue's key prefix to a slot; what is known stands in columns. When all slots
+are taken the CLOCK algorithm looks for one that was not used since its hand came by last. About
+190 bytes a queue of a 19-byte topic; nothing for queues that nobody uses.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+_FIRST_SLOTS = 1024
+FIELDS = 4
+UNKNOWN = -1
+"""In all fields of a queue without units, and in those of a first unit nobody has looked for."""
+
+
+class StateCache:
+    """Rows ``(last phy, last offset, first phy, first offset)`` by prefix.
+
+    Not thread-safe: the table that owns it holds a lock around every call.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        """Take room for ``capacity`` queues, as it is needed."""
+        self.capacity = capacity
+        self._slots: dict[bytes, int] = {}
+        self._prefixes: list[bytes] = []
+        self._rows = np.empty((0, FIELDS), np.int64)
+        self._used = np.empty(0, bool)
+        self._free: list[int] = []
+        self._hand = 0
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def get(self, prefix: bytes) -> list[int] | None:
+        """Return the row of one queue, ``None`` if it is not here."""
+        slot = self._slots.get(prefix)
+        if slot is None:
+            return None
+        self._used[slot] = True
+        row: list[int] = self._rows[slot].tolist()
+        return row
+
+    def find(self, prefixes: list[bytes]) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
+        """Return a row for each of ``prefixes``, and the places of those that are not here."""
+        get = self._slots.get
+        slots = np.array([get(prefix, UNKNOWN) for prefix in prefixes], np.int64)
+        missing = np.flatnonzero(slots < 0)
+        rows = np.full((len(prefixes), FIELDS), UNKNOWN, np.int64)
+        known = slots >= 0
+        rows[known] = self._rows[slots[known]]
+        self._used[slots[known]] = True
+        return rows, missing
+
+    def put(self, prefixes: list[bytes], rows: NDArray[np.int64]) -> None:
+        """Set the rows of ``prefixes``; of more than fit the last ones stay."""
+        if len(prefixes) > self.capacity:
+            prefixes, rows = prefixes[-self.capacity :], rows[-self.capacity :]
+        slots_of = self._slots  # new ones count as used only when somebody asks for them again
+        new = [prefix for prefix in dict.fromkeys(prefixes) if prefix not in slots_of]
+        if new:
+            for prefix, slot in zip(new, self._take(len(new)), strict=True):
+                slots_of[prefix] = slot
+                self._prefixes[slot] = prefix
+        slots = np.array([slots_of.get(prefix, UNKNOWN) for prefix in prefixes], np.int64)
+        here = slots >= 0  # the hand may have met some of those that were here before
+        self._rows[slots[here]] = rows[here]
+
+    def set_first(self, prefix: bytes, phy_offset: int, queue_offset: int) -> None:
+        """Set the first unit of a queue, if it is here."""
+        slot = self._slots.get(prefix)
+        if slot is not None:
+            self._rows[slot, 2:] = phy_offset, queue_offset
+
+    def discard(self, head: bytes) -> None:
+        """Drop the queues whose prefixes begin with ``head``, all of them with an empty one."""
+        for prefix in [prefix for prefix in self._slots if prefix.startswith(head)]:
+            slot = self._slots.pop(prefix)
+            self._prefixes[slot] = b""
+            self._free.append(slot)
+
+    def _take(self, count: int) -> list[int]:
+        """Return ``count`` slots that are nobody's."""
+        self._grow(len(self._slots) + count)
+        while len(self._free) < count:
+            self._evict(count - len(self._free))
+        taken, self._free = self._free[-count:], self._free[:-count]
+        return taken
+
+    def _grow(self, wanted: int) -> None:
+        before = len(self._prefixes)
+        if wanted <= before or before == self.capacity:
+            return
+        size = min(max(wanted, 2 * before, _FIRST_SLOTS), self.capacity)
+        self._prefixes += [b""] * (size - before)
+        self._rows = np.concatenate([self._rows, np.empty((size - before, FIELDS), np.int64)])
+        self._used = np.concatenate([self._used, np.zeros(size - before, bool)])
+        self._free += range(before, size)
+
+    def _evict(self, count: int) -> None:
+        """Move the hand over ``count`` slots; free those not used since its last time."""
+        span = np.arange(self._hand, self._hand + count) % self.capacity
+        self._hand = (self._hand + count) % self.capacity
+        idle = span[~self._used[span]]
+        self._used[span] = False
+        for slot in idle.tolist():
+            prefix = self._prefixes[slot]
+            if prefix:
+                del self._slots[prefix]
+                self._prefixes[slot] = b""
+                self._free.append(slot)

@@ -1,0 +1,44 @@
+"""LightQuota: how many light queues a store may have.
+
+RocketMQ has the setting and the status but enforces neither; here they hold where the setting is
+given. Light queues are counted once, when the first one is put to, and again after a deletion.
+"""
+
+from store.errors import IllegalMessageError
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.record.message import LMQ_PREFIX
+
+
+class LightQuotaError(IllegalMessageError):
+    """A message would make more light queues than the store may have."""
+
+
+class LightQuota:
+    """Counts the light queues of one store; used under the append lock."""
+
+    def __init__(self, queues: ConsumeQueueStore, most: int | None) -> None:
+        """``most``: ``None`` for any number."""
+        self._queues = queues
+        self._most = most
+        self._count: int | None = None
+
+    def admit(self, new: int) -> None:
+        """Let a message in that makes ``new`` light queues.
+
+        Raises:
+            LightQuotaError: there would be too many.
+        """
+        if self._most is None or not new:
+            return
+        if self._count is None:
+            self._count = sum(1 for _ in self._queues.topics(LMQ_PREFIX))
+        if self._count + new > self._most:
+            raise LightQuotaError(
+                f"{new} light queues more than the {self._count} that there are would exceed"
+                f" maxLmqConsumeQueueNum, {self._most}"
+            )
+        self._count += new
+
+    def recount(self) -> None:
+        """Count anew before the next one, after queues were deleted."""
+        self._count = None

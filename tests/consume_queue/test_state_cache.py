@@ -1,0 +1,70 @@
+"""The bounded cache of queue states, against a dict, and what it weighs."""
+
+import tracemalloc
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cq_rocksdb.keys import queue_prefix
+from cq_rocksdb.state_cache import StateCache
+
+PREFIXES = [queue_prefix(topic, number) for topic in ("a", "aa", "b") for number in range(4)]
+prefixes = st.sampled_from(PREFIXES)
+puts = st.tuples(st.just("put"), st.lists(prefixes, min_size=1, max_size=8))
+gets = st.tuples(st.just("get"), st.lists(prefixes, min_size=1, max_size=3))
+drops = st.tuples(st.just("drop"), st.sampled_from([[PREFIXES[0][:6]], [b""]]))
+
+
+@given(st.integers(1, 6) | st.just(12), st.lists(puts | gets | drops, max_size=40))
+def test_what_is_found_is_what_was_put_last(
+    capacity: int, steps: list[tuple[str, list[bytes]]]
+) -> None:
+    cache, model, count = StateCache(capacity), dict[bytes, list[int]](), 0
+    for kind, wanted in steps:
+        if kind == "put":
+            unique = list(dict.fromkeys(wanted))
+            rows = np.arange(count, count + 4 * len(unique)).reshape(-1, 4)
+            count += 4 * len(unique)
+            cache.put(unique, rows)
+            model.update(zip(unique, rows.tolist(), strict=True))
+            if capacity >= len(PREFIXES):
+                assert not len(cache.find(unique)[1])
+        elif kind == "drop":
+            cache.discard(wanted[0])
+            model = {key: row for key, row in model.items() if not key.startswith(wanted[0])}
+        else:
+            rows, missing = cache.find(wanted)
+            there = set(range(len(wanted))) - set(missing.tolist())
+            assert all(rows[at].tolist() == model[wanted[at]] for at in there)
+        assert len(cache) <= capacity
+        for prefix in PREFIXES:
+            found = cache.get(prefix)
+            assert found is None or found == model[prefix]
+    assert len(cache) == sum(cache.get(prefix) is not None for prefix in PREFIXES)
+
+
+def test_queues_that_are_used_outlive_those_that_are_not() -> None:
+    cache = StateCache(100)
+    hot = PREFIXES[:10]
+    cache.put(hot, np.zeros((10, 4), np.int64))
+    for number in range(1000):
+        cache.put([queue_prefix("cold", number)], np.zeros((1, 4), np.int64))
+        if number % 20 == 0:
+            assert not len(cache.find(hot)[1])
+
+
+def test_a_hot_queue_weighs_less_than_200_bytes_and_none_weigh_nothing() -> None:
+    names = [f"a_topic_of_19_c{number:04d}" for number in range(2_500)]
+    assert {len(name) for name in names} == {19}
+    tracemalloc.start()
+    empty = StateCache(100_000)
+    assert tracemalloc.get_traced_memory()[0] < 2_000
+    wanted = [queue_prefix(name, queue_id) for name in names for queue_id in range(40)]
+    before = tracemalloc.get_traced_memory()[0]
+    for first in range(0, len(wanted), 1_000):
+        empty.put(wanted[first : first + 1_000], np.zeros((1_000, 4), np.int64))
+    own = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    keys = sum(len(prefix) + 33 for prefix in wanted)  # bytes objects, held by the cache alone
+    assert (own + keys) / len(wanted) < 200
