@@ -1,4 +1,4 @@
-"""What is wrong in a database by itself: one pass over each family, bounded memory.
+"""Audit: what is wrong in a database by itself: one pass over each family, bounded memory.
 
 Units are not compared with the log's records here; the log is asked only where it begins and ends,
 since expired units may be there or not (RocketMQ drops them when it happens to compact).
@@ -30,12 +30,39 @@ _END_OF_KEYS = b"\xff" * 8
 _EXPIRED = -1
 
 
-def check_database(
-    engine: RocksEngine, offsets: OffsetTable, units: UnitTable, log: LogView, folder: Path
-) -> Iterator[QueueFinding]:
-    """Yield findings, first of the ``offset`` family, then of the units, each in key order."""
-    yield from _Entries(offsets, units, log, str(folder)).findings()
-    yield from _Units(engine, log.min_phy_offset(), str(folder)).findings()
+class Audit:
+    """One check of one database, with what it has counted."""
+
+    def __init__(
+        self,
+        engine: RocksEngine,
+        offsets: OffsetTable,
+        units: UnitTable,
+        log: LogView,
+        folder: Path,
+    ) -> None:
+        self._entries = _Entries(offsets, units, log, str(folder))
+        self._units = _Units(engine, log.min_phy_offset(), str(folder))
+
+    def findings(self) -> Iterator[QueueFinding]:
+        """Yield the findings; run once."""
+        yield from self._entries.findings()
+        yield from self._units.findings()
+
+    @property
+    def queues(self) -> int:
+        """Return how many ``max`` entries there were."""
+        return self._entries.queues
+
+    @property
+    def units(self) -> int:
+        """Return how many units there were."""
+        return self._units.units
+
+    @property
+    def expired_units(self) -> int:
+        """Return how many of them lie below the log's minimum: compactions will drop them."""
+        return self._units.expired_units
 
 
 class _Entries:
@@ -46,6 +73,7 @@ class _Entries:
         self._units = units
         self._log = log
         self._path = path
+        self.queues = 0
 
     def findings(self) -> Iterator[QueueFinding]:
         min_phy_offset = self._log.min_phy_offset()
@@ -62,6 +90,7 @@ class _Entries:
                 problem = f"the {name.kind.decode()} entry has {len(value)} bytes instead of 16"
                 yield QueueFinding(problem, self._path, name.queue)
                 continue
+            self.queues += name.kind != KIND_MIN
             entry = OFFSET_ENTRY.unpack_from(value)
             if entry.phy_offset < min_phy_offset or entry.queue_offset < 0:
                 continue  # of an expired record, or made up
@@ -126,6 +155,7 @@ class _Units:
         self._next_offset: int | None = None
         self._phy_offset = _EXPIRED
         self._behind = False
+        self.units = self.expired_units = 0
 
     def findings(self) -> Iterator[QueueFinding]:
         start = b""
@@ -163,6 +193,8 @@ class _Units:
             self._last_offset = OFFSET_ENTRY.unpack_from(value).queue_offset
 
     def _unit(self, queue_offset: int, unit: QueueUnit) -> Iterator[QueueFinding]:
+        self.units += 1
+        self.expired_units += unit.phy_offset < self._min_phy_offset
         if queue_offset > self._last_offset:
             if not self._behind:
                 self._behind = True

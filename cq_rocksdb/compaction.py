@@ -46,8 +46,10 @@ class CompactionRun:
 
     def cancel(self) -> bool:
         """Ask it to end. False: the engine cannot interrupt, it ends with the family at work."""
+        if not self.running:
+            return True
         self._cancelled.set()
-        return self._engine.cancel_compaction() if self.running else True
+        return self._engine.cancel_compaction()
 
     def _run(self) -> None:
         try:

@@ -43,6 +43,7 @@ _MOST_UNITS = 1 << 20
 """Units that one scan makes room for; a caller may ask for as many as a queue could have."""
 _FIRST_UNITS = 1 << 12
 _LOG_HEAD = 4096
+_VERSION_IN_NAME = re.compile(r"(?:rocksdbjni-|librocksdb\.so\.)(\d+\.\d+\.\d+)")
 _VERSION = re.compile(rb"RocksDB version: ([0-9.]+)")
 
 
@@ -320,14 +321,18 @@ class NativeEngine:
         }
 
     def _version(self) -> str:
-        """Return what RocksDB wrote at the head of its own log; the C API does not tell."""
+        """Return what RocksDB wrote at the head of its own log; the C API does not tell.
+
+        Read-only it may not have written it yet: then what the library's name says.
+        """
         logs = sorted(self._log_folder.glob("*LOG"), key=lambda path: path.stat().st_mtime_ns)
         for path in reversed(logs):
             with path.open("rb") as log:
                 found = _VERSION.search(log.read(_LOG_HEAD))
             if found:
                 return found[1].decode()
-        return "unknown"
+        named = _VERSION_IN_NAME.search(f"{self._library.source} {self._library.path.resolve()}")
+        return named[1] if named else "unknown"
 
     def close(self, *, flush: bool = True) -> None:
         """Close the database; the private folder of a read-only open is removed."""

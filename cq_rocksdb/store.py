@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from cq_rocksdb.batch_plan import BatchPlan
-from cq_rocksdb.check import check_database
+from cq_rocksdb.check import Audit
 from cq_rocksdb.compaction import CompactionRun
 from cq_rocksdb.cut import clean_expired, truncate_dirty
 from cq_rocksdb.engine import EngineBatch, Family, RocksEngine
@@ -317,8 +317,17 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
 
     def check_files(self) -> Iterator[QueueFinding]:
         """Yield impossible keys and values, entries that do not fit their units, and holes."""
+        yield from self.audit().findings()
+
+    def audit(self) -> Audit:
+        """Return a check of the database, to be run; it counts while it runs."""
         engine = self._open_engine()
-        yield from check_database(engine, self._offsets, self._units, self.context.log, self.folder)
+        return Audit(engine, self._offsets, self._units, self.context.log, self.folder)
+
+    @property
+    def engine(self) -> RocksEngine:
+        """Return the open engine, for those who ask what RocksDB itself knows."""
+        return self._open_engine()
 
     def describe(self) -> dict[str, object]:
         """Return engine, versions, folder and sizes."""

@@ -147,6 +147,10 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         for store in self.stores:
             yield from store.check_files()
 
+    def parts(self) -> Sequence[ConsumeQueueStore]:
+        """Return the stores, the one that is read first."""
+        return self.stores
+
     def describe(self) -> dict[str, object]:
         """Return the facts of all, each label with its backend's name."""
         return {

@@ -7,7 +7,7 @@ also while a batch is being put. Reading never writes, on disk or off it, save i
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -291,6 +291,10 @@ class ConsumeQueueStore(ABC):
         On every backend, so that moving queues changes no answer; asked after ``load``.
         """
         return self.context.config.units_per_file
+
+    def parts(self) -> Sequence["ConsumeQueueStore"]:
+        """Return the stores that this one is made of: itself, unless it combines several."""
+        return (self,)
 
     def describe(self) -> dict[str, object]:
         """Return facts for ``info`` (engine, versions, folders), label → value."""
