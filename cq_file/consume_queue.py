@@ -74,6 +74,11 @@ class FileConsumeQueue(QueueFiles):
                 self.cut(end.max_offset * _UNIT)
         return end.has_hole
 
+    def restore(self, first_offset: int, max_offset: int, last_phy: int, end_phy: int) -> None:
+        """Take the end as it was left, instead of ``recover``."""
+        self.first_offset, self.max_offset = first_offset, max_offset
+        self.last_phy, self.end_phy = last_phy, end_phy
+
     @property
     def _size(self) -> int:
         return self.access.mapped_file_size

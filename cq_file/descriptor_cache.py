@@ -18,6 +18,7 @@ from store.errors import StoreClosedError, os_errors
 _RESERVE = 256
 """Descriptors left to the log, the index, RocksDB and the program around the store."""
 _LEAST = 8
+_MAX_MAPS = Path("/proc/sys/vm/max_map_count")
 _NO_DESCRIPTOR_LEFT = {errno.EMFILE, errno.ENFILE}
 
 
@@ -30,6 +31,20 @@ def descriptor_limit(wanted: int) -> int:
     if soft == resource.RLIM_INFINITY:
         return max(wanted, _LEAST)
     return max(min(wanted, soft - min(_RESERVE, soft // 2)), _LEAST)
+
+
+def limit_warning(queues: int, limit: int) -> str | None:
+    """Return what an operator should know of ``queues`` file queues, ``None`` below ``limit``."""
+    if queues <= limit:
+        return None
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    maps = _MAX_MAPS.read_text().strip() if _MAX_MAPS.exists() else "unknown"
+    return (
+        f"{queues} file queues, but {limit} files may be open at once (RLIMIT_NOFILE is {soft},"
+        f" {queues + _RESERVE} would hold all): files are opened and closed in turn, which is"
+        " slower; nothing is lost. RocketMQ itself would need a memory map a file"
+        f" (vm.max_map_count is {maps}); queues in RocksDB need neither"
+    )
 
 
 class Descriptor:

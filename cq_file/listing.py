@@ -7,12 +7,16 @@ Source: RocketMQ ``AbstractConsumeQueueStore.loadConsumeQueues``, ``MappedFileQu
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from cq_file.layout import parse_file_name, parse_queue_id
 from store.errors import CorruptionError, os_errors
+
+_STAT_BLOCK = 512
+"""Bytes of the unit of ``st_blocks``."""
 
 
 class QueueFolder(NamedTuple):
@@ -155,3 +159,13 @@ def one_file_size(listing: Listing, configured: int, unit: int, *, explicit: boo
                     got=start,
                 )
     return expected
+
+
+def allocated_bytes(folder: Path) -> int:
+    """Return the disk blocks of all files of queues below ``folder``, in bytes."""
+    total = 0
+    for queue in queue_folders(folder):
+        for entry in entries(queue.path):
+            with suppress(FileNotFoundError):  # removed between the listing and here
+                total += entry.stat().st_blocks * _STAT_BLOCK if entry.is_file() else 0
+    return total

@@ -11,6 +11,7 @@ from cq_file.consume_queue import FileConsumeQueue
 from cq_file.descriptor_cache import DescriptorCache
 from cq_file.ext import ExtFiles
 from cq_file.file_sync import UnsyncedFiles
+from cq_file.known_ends import read_ends
 from cq_file.layout import BATCH_UNIT, FILE_UNIT
 from cq_file.listing import Listing, list_queues, one_file_size
 from cq_file.queue_files import FileAccess
@@ -70,6 +71,31 @@ def open_queues(
         opened.batch_topics[topic][queue_id] = BatchConsumeQueue(batch_access, path, starts)
     for (topic, queue_id, path), starts in ext.queues.items():
         opened.ext[topic, queue_id] = ExtFiles(ext_access, path, starts)
+    return opened
+
+
+def reopen_queues(
+    context: QueueStoreContext, cache: DescriptorCache, unsynced: UnsyncedFiles
+) -> OpenedQueues | None:
+    """Return the queues as the last clean stop left them, no file touched; ``None``: look at them.
+
+    Stores with batch queues or extension files are always looked at.
+    """
+    paths, config = context.paths, context.config
+    others = (paths.batch_consume_queue, paths.consume_queue_ext)
+    known = read_ends(paths) if context.last_exit_ok else None
+    if known is None or any(folder.exists() for folder in others):
+        return None
+    file_size, queues = known
+    wanted = config.units_per_file * FILE_UNIT.size
+    if "mapped_file_size_consume_queue" in config.model_fields_set and file_size != wanted:
+        return None
+    opened = OpenedQueues(FileAccess(file_size, cache, unsynced), {}, {}, {})
+    folder = str(paths.consume_queue)
+    for topic, queue_id, first_offset, max_offset, last_phy, end_phy, starts in queues:
+        queue = FileConsumeQueue(opened.access, f"{folder}/{topic}/{queue_id}", starts)
+        queue.restore(first_offset, max_offset, last_phy, end_phy)
+        opened.topics.setdefault(topic, {})[queue_id] = queue
     return opened
 
 

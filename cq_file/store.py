@@ -19,13 +19,14 @@ import numpy as np
 from cq_file.batch_queue import BatchConsumeQueue
 from cq_file.check import check_queue_files
 from cq_file.consume_queue import FileConsumeQueue
-from cq_file.descriptor_cache import DescriptorCache, descriptor_limit
+from cq_file.descriptor_cache import DescriptorCache, descriptor_limit, limit_warning
 from cq_file.dump import rows_of_file
 from cq_file.ext import ExtFiles, is_ext_address
 from cq_file.file_sync import UnsyncedFiles, sync_folder
+from cq_file.known_ends import write_ends
 from cq_file.layout import FILE_UNIT
-from cq_file.listing import entries, queue_folders
-from cq_file.opening import open_queues
+from cq_file.listing import allocated_bytes, entries, queue_folders
+from cq_file.opening import open_queues, reopen_queues
 from cq_file.queue_files import FileAccess
 from store.errors import (
     IllegalMessageError,
@@ -60,7 +61,6 @@ _UNIT = FILE_UNIT.size
 _NAME_MAX = 255
 """Bytes of the longest folder name that common file systems take."""
 _BLOCK_UNITS = 1024
-_STAT_BLOCK = 512
 _Queue = FileConsumeQueue | BatchConsumeQueue
 
 
@@ -87,6 +87,8 @@ class FileConsumeQueueStore(ConsumeQueueStore):
             context.config.units_per_file * _UNIT, self._cache, self._unsynced
         )
         self._loaded = False
+        self._ends_known = self._warned = False
+        self._queue_count = 0
         self._closed = False
         self._failed = False
 
@@ -108,17 +110,30 @@ class FileConsumeQueueStore(ConsumeQueueStore):
         return rows_of_file(path)
 
     def load(self) -> Self:
-        """List every queue and find the files' sizes; no file is opened."""
-        opened = open_queues(self.context, self._cache, self._unsynced)
+        """List every queue and find the files' sizes, unless that is known; no file is opened."""
+        parts = self.context, self._cache, self._unsynced
+        reopened = reopen_queues(*parts)
+        self._ends_known = reopened is not None
+        opened = reopened or open_queues(*parts)
         self._access = opened.access
         self._topics, self._batch_topics = opened.topics, opened.batch_topics
         self._ext = opened.ext
         self._loaded = True
+        self._queue_count = sum(map(len, self._topics.values()))
+        self._warn_of_limit()
         return self
+
+    def _warn_of_limit(self) -> None:
+        warning = limit_warning(self._queue_count, self._cache.limit)
+        if warning is not None and not self._warned:
+            self._warned = True
+            _log.warning("%s", warning)
 
     def recover(self) -> None:
         """Find the end of every queue; nothing is written when read-only."""
         self._check_open()
+        if self._ends_known:
+            return
         context = self.context
         max_phy_offset = context.log.max_phy_offset()
         safe = max_phy_offset if context.last_exit_ok else self._safe_phy_offset()
@@ -231,6 +246,9 @@ class FileConsumeQueueStore(ConsumeQueueStore):
         folder = f"{self._folder}/{key.topic}/{key.queue_id}"
         queue = FileConsumeQueue(self._access, folder, [])
         self._topics.setdefault(key.topic, {})[key.queue_id] = queue
+        self._queue_count += 1
+        if self._queue_count > self._cache.limit:
+            self._warn_of_limit()
         return queue
 
     def truncate_dirty(self, phy_offset: int) -> int:
@@ -394,12 +412,8 @@ class FileConsumeQueueStore(ConsumeQueueStore):
         """Return the allocated blocks of queue, batch queue and extension files."""
         self._check_open()
         paths = self.context.paths
-        total = 0
-        for folder in (paths.consume_queue, paths.batch_consume_queue, paths.consume_queue_ext):
-            for queue in queue_folders(folder):
-                for entry in entries(queue.path):
-                    total += _allocated_bytes(entry)
-        return total
+        folders = (paths.consume_queue, paths.batch_consume_queue, paths.consume_queue_ext)
+        return sum(map(allocated_bytes, folders))
 
     def check_files(self) -> Iterator[QueueFinding]:
         """Yield odd names and sizes, gaps, what lies behind the ends, and lost addresses."""
@@ -437,6 +451,9 @@ class FileConsumeQueueStore(ConsumeQueueStore):
         try:
             if self._loaded and not self.context.read_only and not self._failed:
                 self._unsynced.sync(self._cache)
+                if not (self._batch_topics or self._ext):
+                    size = self._access.mapped_file_size
+                    write_ends(self.context.paths, size, self._topics)
         finally:
             self._closed = True
             self._cache.close()
@@ -480,10 +497,3 @@ _BATCH_COLUMNS = np.dtype(
         "itemsize": QUEUE_UNIT.size,
     }
 )
-
-
-def _allocated_bytes(entry: "os.DirEntry[str]") -> int:
-    try:
-        return entry.stat().st_blocks * _STAT_BLOCK if entry.is_file() else 0
-    except FileNotFoundError:
-        return 0  # removed between the listing and here

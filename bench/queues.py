@@ -1,0 +1,250 @@
+"""RocksDB and file queues by themselves: many queues, expiry, opening, disk, memory.
+
+Units are ready columns, as a dispatcher or a migration hands them over. Each measurement runs in a
+process of its own, so that memory is that of the backend alone.
+"""
+
+import json
+import random
+import resource
+import subprocess
+import sys
+import time
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from bench.workloads import folder
+from cq_rocksdb.engine import Family
+from cq_rocksdb.keys import queue_prefix
+from cq_rocksdb.native_engine import NativeEngine
+from cq_rocksdb.options import DatabaseOptions, database_options
+from store.config import RocksDBEngine, StoreConfig
+from store.paths import StorePaths
+from store.queue.backends import backend
+from store.queue.consume_queue_store import ConsumeQueueStore, QueueStoreContext
+from store.queue.units import QUEUE_UNIT, QueueKey, UnitBatch
+
+RECORD = 200
+UNIT = np.dtype([("phy", ">i8"), ("size", ">i4"), ("tags", ">i8"), ("stamp", ">i8")])
+MIB = 1 << 20
+
+
+@dataclass
+class Log:
+    """Facts of a log that is not there."""
+
+    low: int = 0
+    high: int = 1 << 60
+
+    def min_phy_offset(self) -> int:
+        return self.low
+
+    def max_phy_offset(self) -> int:
+        return self.high
+
+    def store_timestamp(self, phy_offset: int, size: int) -> int:
+        _ = size
+        return phy_offset
+
+    def file_offset_by_timestamp(self, timestamp: int) -> int:
+        _ = timestamp
+        return 0
+
+
+@dataclass(frozen=True)
+class NoCheckpoint:
+    min_timestamp: int = 0
+    logics_phy_offset: int = 0
+
+
+@dataclass
+class Queues:
+    """One backend over nothing but a folder."""
+
+    root: Path
+    name: str
+    engine: RocksDBEngine = RocksDBEngine.AUTO
+    log: Log = field(default_factory=Log)
+
+    def open(self) -> ConsumeQueueStore:
+        config = StoreConfig(rocksdb_engine=self.engine, mapped_file_size_consume_queue=6000)
+        context = QueueStoreContext(
+            StorePaths(self.root), config, self.log, NoCheckpoint(),
+            last_exit_ok=True, read_only=False,
+        )  # fmt: skip
+        store = backend(self.name)(context).load()
+        store.recover()
+        return store
+
+
+def key(number: int) -> QueueKey:
+    return QueueKey(f"topic_{number // 8:013d}", number % 8)
+
+
+def batches(queues: int, units: int, size: int) -> Iterator[UnitBatch]:
+    """Yield units round robin over the queues, ``size`` a batch."""
+    for first in range(0, units, size):
+        numbers = np.arange(first, min(first + size, units))
+        used, index = np.unique(numbers % queues, return_inverse=True)
+        batch = UnitBatch()
+        batch.queues = [key(number) for number in used.tolist()]
+        batch.queue_index = array("i", index.astype(np.int32).tobytes())
+        batch.queue_offset = array("q", (numbers // queues).astype(np.int64).tobytes())
+        rows = np.zeros(len(numbers), UNIT)
+        rows["phy"], rows["size"], rows["stamp"] = numbers * RECORD, RECORD, numbers
+        batch.units = bytearray(rows.tobytes())
+        batch.end_phy_offset = int(numbers[-1] + 1) * RECORD
+        yield batch
+
+
+def written_bytes() -> int:
+    """Return what this process has sent to the disk."""
+    fields = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(fields["write_bytes"])
+
+
+def resident_mib() -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    (line,) = [line for line in lines if line.startswith("VmRSS")]
+    return int(line.split()[1]) / 1024
+
+
+def dispatch(name: str, engine: str, queues: int, units: int, size: int) -> dict[str, float]:
+    """Put ready columns, flush, reopen: units/s, bytes a unit and a queue, seconds, memory."""
+    with folder() as root:
+        where = Queues(root, name, RocksDBEngine(engine))
+        store = where.open()
+        before, written, spent = resident_mib(), written_bytes(), 0.0
+        for batch in batches(queues, units, size):
+            started = time.perf_counter()
+            store.put_batch(batch)
+            spent += time.perf_counter() - started
+        memory = resident_mib() - before
+        started = time.perf_counter()
+        store.flush()
+        spent += time.perf_counter() - started
+        written = written_bytes() - written
+        store.close()
+        started = time.perf_counter()
+        store = where.open()
+        opened = time.perf_counter() - started
+        disk = store.total_size_bytes()
+        store.close()
+    return {
+        "units/s": units / spent, "written B/unit": written / units, "disk B/queue": disk / queues,
+        "memory MiB": memory, "peak MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "open ms": opened * 1000,
+    }  # fmt: skip
+
+
+def scans(name: str, engine: str, queues: int, units: int, rounds: int) -> dict[str, float]:
+    """32-unit scans at random places; compacted; the memory budget holds all."""
+    with folder() as root:
+        store = Queues(root, name, RocksDBEngine(engine)).open()
+        for batch in batches(queues, units, 1 << 16):
+            store.put_batch(batch)
+        store.flush()
+        rnd, depth = random.Random(1), units // queues
+        places = [(key(rnd.randrange(queues)), rnd.randrange(depth - 32)) for _ in range(rounds)]
+        for (topic, queue_id), at in places[: rounds // 10]:
+            store.read_units(topic, queue_id, at, 32)
+        started = time.perf_counter()
+        for (topic, queue_id), at in places:
+            if store.read_units(topic, queue_id, at, 32).count != 32:
+                raise RuntimeError("a scan came back short")
+        spent = time.perf_counter() - started
+        store.close()
+    return {"scans/s": rounds / spent}
+
+
+def expiry(universal: int, queues: int, units: int) -> dict[str, float]:
+    """Half of the units expire: the filter's rate, space, bytes written, reads meanwhile."""
+    options = database_options(512 * MIB)
+    family = replace(options.default, universal_compaction=bool(universal))
+    free = replace(options, default=family, rate_limit_bytes_per_second=1 << 40)
+    limited = replace(options, default=family)
+    result: dict[str, float] = {}
+    with folder() as root:
+        written = written_bytes()
+        _fill(root, free, queues, units)
+        result["written B/unit"] = (written_bytes() - written) / units
+        engine = NativeEngine(root / "db", free, root / "log", read_only=False)
+        result["before B/unit"] = sum(file.size_bytes for file in engine.live_files()) / units
+        idle = _reads(engine, queues, units, lambda: False)
+        engine.expire_below(units // 2 * RECORD)
+        started = time.perf_counter()
+        engine.compact(Family.DEFAULT)
+        result["expiry units/s"] = units / (time.perf_counter() - started)
+        result["dropped"] = engine.dropped_units
+        result["after B/unit"] = sum(file.size_bytes for file in engine.live_files()) / units
+        engine.close()
+        engine = NativeEngine(root / "db", limited, root / "log", read_only=False)
+        engine.expire_below(units // 4 * 3 * RECORD)
+        result["idle p99 us"] = idle
+        result["limited p99 us"] = _reads_while_compacting(engine, queues, units)
+        engine.close()
+    return result
+
+
+def _fill(root: Path, options: DatabaseOptions, queues: int, units: int) -> None:
+    engine = NativeEngine(root / "db", options, root / "log", read_only=False)
+    from cq_rocksdb.engine import EngineBatch  # noqa: PLC0415
+
+    prefixes = [queue_prefix(*key(number)) for number in range(queues)]
+    for batch in batches(queues, units, 1 << 17):
+        numbers = np.frombuffer(batch.queue_index, np.int32).astype(np.int64)
+        names = [queue_prefix(*queue) for queue in batch.queues]
+        engine.write(
+            EngineBatch(
+                names, numbers, np.frombuffer(batch.queue_offset, np.int64),
+                np.frombuffer(batch.units, np.uint8).reshape(-1, QUEUE_UNIT.size),
+            )
+        )  # fmt: skip
+    _ = prefixes
+    engine.flush()
+    engine.close()
+
+
+def _reads(engine: NativeEngine, queues: int, units: int, done: Callable[[], bool]) -> float:
+    """Return the 99th percentile of 32-unit scans in the newest quarter, microseconds."""
+    rnd, depth, spent = random.Random(1), units // queues, list[float]()
+    while len(spent) < 20_000 and not (spent and done()):
+        prefix = queue_prefix(*key(rnd.randrange(queues)))
+        at = rnd.randrange(depth * 3 // 4, depth - 32)
+        started = time.perf_counter()
+        engine.scan_units(prefix, at, 32)
+        spent.append(time.perf_counter() - started)
+    return float(np.percentile(spent, 99)) * 1e6
+
+
+def _reads_while_compacting(engine: NativeEngine, queues: int, units: int) -> float:
+    from cq_rocksdb.compaction import CompactionRun  # noqa: PLC0415
+
+    run = CompactionRun(engine, [Family.DEFAULT])
+    p99 = _reads(engine, queues, units, lambda: not run.running)
+    run.wait()
+    return p99
+
+
+MEASURES: dict[str, Callable[..., dict[str, float]]] = {
+    "dispatch": dispatch,
+    "scans": scans,
+    "expiry": expiry,
+}
+
+
+def measured(name: str, *arguments: object) -> dict[str, float]:
+    """Run one measurement in a process of its own."""
+    command = [sys.executable, "-m", "bench.queues", name, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+if __name__ == "__main__":
+    words = [int(word) if word.isdecimal() else word for word in sys.argv[2:]]
+    print(json.dumps(MEASURES[sys.argv[1]](*words)))

@@ -1,0 +1,130 @@
+"""What a clean stop knew of every queue, so that the next open need not touch their files.
+
+Without it an open lists every folder and reads the end of every queue, 0.2 ms each. It is believed
+only after a clean stop and only while nobody else has had the store: it is tied to the checkpoint's
+content and to the time of the file ``lock``, which RocketMQ writes at each start. Whatever else is
+done to single queue files behind a store's back shows as holes when they are read.
+"""
+
+import hashlib
+import logging
+import os
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from cq_file.consume_queue import FileConsumeQueue
+from store.errors import StoreError, os_errors
+from store.paths import StorePaths
+
+_LOG = logging.getLogger(__name__)
+_VERSION = 1
+_NAME = "file-queue-ends.npz"
+_NUMBERS = 6
+"""Columns a queue: topic, queue id, first offset, max offset, last phy offset, its end."""
+_NAMES_END = "\0"
+_UTF_8 = ("utf-8", "surrogateescape")  # as folder names are read
+_DAMAGED = (OSError, ValueError, LookupError, EOFError, NotImplementedError, zipfile.BadZipFile)
+Topics = Mapping[str, Mapping[int, FileConsumeQueue]]
+
+
+class KnownQueue(NamedTuple):
+    """One queue as it was left."""
+
+    topic: str
+    queue_id: int
+    first_offset: int
+    max_offset: int
+    last_phy: int
+    end_phy: int
+    starts: list[int]
+    """Start of each file, bytes from the start of the queue."""
+
+
+def write_ends(paths: StorePaths, file_size: int, topics: Topics) -> None:
+    """Write down every queue. A failure is logged: the next open then looks for itself."""
+    tie = _tie(paths)
+    if tie is None:
+        return
+    names = list(topics)
+    queues = [(at, *item) for at, name in enumerate(names) for item in topics[name].items()]
+    numbers = [
+        (at, queue_id, q.first_offset, q.max_offset, q.last_phy, q.end_phy)
+        for at, queue_id, q in queues
+    ]
+    path = ends_path(paths)
+    unfinished = path.with_suffix(".new")
+    try:
+        with os_errors("write down the ends of the queues", path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with unfinished.open("wb") as file:
+                np.savez(
+                    file,
+                    version=np.array([_VERSION, file_size]),
+                    tie=np.frombuffer(tie, np.uint8),
+                    names=np.frombuffer(_NAMES_END.join(names).encode(*_UTF_8), np.uint8),
+                    numbers=np.array(numbers, np.int64).reshape(-1, _NUMBERS),
+                    files=np.array([len(q.starts) for _, _, q in queues], np.int64),
+                    starts=np.array([start for *_, q in queues for start in q.starts], np.int64),
+                )
+                file.flush()
+                os.fsync(file.fileno())
+            unfinished.rename(path)
+    except StoreError as exc:
+        _LOG.warning("the next open will be slower: %s", exc)
+        unfinished.unlink(missing_ok=True)
+
+
+def read_ends(paths: StorePaths) -> tuple[int, Iterable[KnownQueue]] | None:
+    """Return file size and queues as they were left; ``None`` if that is not to be believed."""
+    path = ends_path(paths)
+    tie = _tie(paths)
+    if tie is None or not path.exists():
+        return None
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as columns:  # checks CRCs
+            version, file_size = columns["version"].tolist()
+            if version != _VERSION or columns["tie"].tobytes() != tie:
+                return None
+            text = columns["names"].tobytes().decode(*_UTF_8)
+            numbers, files = columns["numbers"], columns["files"]
+            starts = columns["starts"]
+    except _DAMAGED as exc:
+        _LOG.warning("what was known of the queues cannot be read, they are looked at: %s", exc)
+        return None
+    if numbers.shape != (len(files), _NUMBERS) or int(files.sum()) != len(starts):
+        return None
+    return file_size, _queues(
+        text.split(_NAMES_END), numbers.tolist(), files.tolist(), starts.tolist()
+    )
+
+
+def _queues(
+    names: list[str], numbers: list[list[int]], files: list[int], starts: list[int]
+) -> Iterable[KnownQueue]:
+    at = 0
+    for (name, queue_id, *ends), count in zip(numbers, files, strict=True):
+        first_offset, max_offset, last_phy, end_phy = ends
+        yield KnownQueue(
+            names[name], queue_id, first_offset, max_offset, last_phy, end_phy,
+            starts[at : at + count],
+        )  # fmt: skip
+        at += count
+
+
+def _tie(paths: StorePaths) -> bytes | None:
+    """Return what changes when somebody else opens the store, ``None`` without a lock file."""
+    try:
+        stamp = paths.lock.stat().st_mtime_ns
+        checkpoint = paths.checkpoint.read_bytes() if paths.checkpoint.exists() else b""
+    except OSError:
+        return None
+    return hashlib.sha256(b"%d %s" % (stamp, checkpoint)).digest()
+
+
+def ends_path(paths: StorePaths) -> Path:
+    """Return where the ends are written down."""
+    return paths.own / _NAME

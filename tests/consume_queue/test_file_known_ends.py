@@ -1,0 +1,148 @@
+"""What a clean stop wrote down of the file queues: believed when true, and only then."""
+
+import logging
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cq_file.descriptor_cache import limit_warning
+from cq_file.known_ends import ends_path
+from store.config import StoreConfig
+from store.errors import CorruptionError
+from store.paths import StorePaths
+from store.record.message import Message
+from store.service.message_store import MessageStore
+from tests.kit.golden import CLEAN
+
+Golden = Callable[[str], Path]
+CONFIG = StoreConfig(mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=200)
+FILE_ONLY = [name for name in CLEAN if name.endswith("-default")]
+
+
+def write(root: Path, count: int = 25) -> None:
+    with MessageStore.open(root, CONFIG, backend="file") as store:
+        for number in range(count):
+            for topic in ("a", "b", "主题"):
+                assert store.put_message(Message(topic, b"x" * 10, number % 2)).ok
+
+
+def facts(root: Path, *, read_only: bool = True) -> dict[tuple[str, int], tuple[int, ...]]:
+    with MessageStore.open(root, read_only=read_only) as store:
+        return {
+            key: (
+                store.min_offset(*key), store.max_offset(*key),
+                *[unit.phy_offset for unit in store.queues.iterate(*key, store.min_offset(*key))],
+            )
+            for key in store.queue_keys()
+        }  # fmt: skip
+
+
+def forget(root: Path) -> None:
+    ends_path(StorePaths(root)).unlink()
+
+
+def test_no_queue_file_is_touched_after_a_clean_stop(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    write(root)
+    for path in (root / "consumequeue").rglob("*"):
+        if path.is_file():
+            path.unlink()
+    (root / "consumequeue" / "a" / "0" / f"{0:020d}").touch()  # else no backend is found
+    with MessageStore.open(root, read_only=True) as store:
+        assert {key: store.max_offset(*key) for key in store.queue_keys()} == {
+            (topic, queue_id): 13 - queue_id for topic in ("a", "b", "主题") for queue_id in (0, 1)
+        }
+
+
+@pytest.mark.parametrize("name", FILE_ONLY)
+def test_rocketmqs_stores_answer_the_same_with_and_without(golden: Golden, name: str) -> None:
+    root = golden(name)
+    MessageStore.open(root).close()
+    has_others = (root / "batchconsumequeue").exists() or (root / "consumequeue_ext").exists()
+    assert ends_path(StorePaths(root)).exists() is not has_others
+    with_ends = facts(root)
+    if not has_others:
+        forget(root)
+    assert facts(root) == with_ends
+
+
+def test_it_lasts_over_any_number_of_clean_stops(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    for _ in range(3):
+        write(root, 7)
+        known = facts(root)
+        forget(root)
+        assert facts(root) == known
+
+
+def rocketmq_starts(root: Path) -> None:
+    (root / "lock").write_bytes(b"lock")
+    os.utime(root / "lock", ns=(1, 1))
+
+
+def the_checkpoint_is_written(root: Path) -> None:
+    data = bytearray((root / "checkpoint").read_bytes())
+    data[0:8] = (1).to_bytes(8, "big")
+    (root / "checkpoint").write_bytes(data)
+
+
+def a_crash(root: Path) -> None:
+    (root / "abort").touch()
+
+
+@pytest.mark.parametrize("happens", [rocketmq_starts, the_checkpoint_is_written, a_crash])
+def test_it_is_not_believed_once_somebody_else_had_the_store(
+    tmp_path: Path, happens: Callable[[Path], None]
+) -> None:
+    root = tmp_path / "store"
+    write(root)
+    shutil.rmtree(root / "consumequeue" / "a")
+    happens(root)
+    assert {topic for topic, _ in facts(root)} == {"b", "主题"}
+
+
+def test_any_damage_to_it_leads_to_looking_at_the_queues(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    write(root)
+    expected = facts(root)
+    path = ends_path(StorePaths(root))
+    whole = path.read_bytes()
+    for at in range(0, len(whole), 97):
+        damaged = bytearray(whole)
+        damaged[at] ^= 0x55
+        path.write_bytes(damaged)
+        assert facts(root) == expected, at
+    for size in (0, 1, 100, len(whole) - 1):
+        path.write_bytes(whole[:size])
+        assert facts(root) == expected, size
+
+
+def test_a_size_that_does_not_fit_the_files_is_still_refused(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    write(root)
+    with pytest.raises(CorruptionError, match="wrong size"):
+        MessageStore.open(root, StoreConfig(mapped_file_size_consume_queue=400), read_only=True)
+
+
+def test_more_queues_than_files_may_be_open_are_warned_of_once_and_lose_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = CONFIG.model_copy(update={"queue_files_max": 16})
+    root = tmp_path / "store"
+    with caplog.at_level(logging.WARNING), MessageStore.open(root, config) as store:
+        for _ in range(3):
+            for queue_id in range(60):
+                assert store.put_message(Message("t", b"x", queue_id)).ok
+        store.flush()
+    (warning,) = [record.getMessage() for record in caplog.records if "RLIMIT" in record.message]
+    assert warning.startswith("17 file queues, but 16 files may be open at once")
+    assert "vm.max_map_count" in warning
+    assert [found[1] for found in facts(root).values()] == [3] * 60
+
+
+def test_below_the_limit_there_is_no_warning() -> None:
+    assert limit_warning(16, 16) is None
+    assert limit_warning(17, 16) is not None
