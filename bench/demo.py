@@ -1,7 +1,7 @@
 """The main job in one go: put, stop, reopen, read everything back, compare the backends.
 
-100,000 messages over 1,000 queues through each backend; the table shows what it took, and the
-exit code is 1 if a single message differs.
+100,000 messages over 1,000 queues, then over 100,000, through each backend; the table shows what it
+took, and the exit code is 1 if a single message differs.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from store.record.message import Message
 from store.service.message_store import MessageStore
 
 MESSAGES = 100_000
-TOPICS = 100
+TOPICS = (100, 10_000)
 QUEUES_PER_TOPIC = 10
 LIST = 32
 BACKENDS = ("file", "rocksdb")
@@ -32,6 +32,7 @@ class Outcome:
     """What one backend took and what was read back from it."""
 
     backend: str
+    queues: int
     put_seconds: float
     open_seconds: float
     read_seconds: float
@@ -40,24 +41,24 @@ class Outcome:
     digest: str
 
 
-def messages() -> Iterator[Message]:
+def messages(topics: int) -> Iterator[Message]:
     """Yield the messages, neighbours in different queues."""
     for number in range(MESSAGES):
-        queue = number * 7919 % (TOPICS * QUEUES_PER_TOPIC)
+        queue = number * 7919 % (topics * QUEUES_PER_TOPIC)
         yield Message(
-            topic=f"demo_topic_{queue % TOPICS:03d}",
-            queue_id=queue // TOPICS,
+            topic=f"demo_topic_{queue % topics:05d}",
+            queue_id=queue // topics,
             body=f"message {number} ".encode() * 8,
             properties={"TAGS": f"Tag{number % 5}"},
         )
 
 
-def run(backend: str, root: Path) -> Outcome:
+def run(backend: str, topics: int, root: Path) -> Outcome:
     """Put everything, close, reopen, read everything back."""
     started = time.perf_counter()
     with MessageStore.open(root, CONFIG, backend=backend) as store:
         group: list[Message] = []
-        for message in messages():
+        for message in messages(topics):
             group.append(message)
             if len(group) == LIST:
                 put(store, group)
@@ -72,7 +73,8 @@ def run(backend: str, root: Path) -> Outcome:
     read_seconds = time.perf_counter() - started
     size = store.queues.total_size_bytes()
     store.close()
-    return Outcome(backend, put_seconds, open_seconds, read_seconds, size, count, digest)
+    queues = topics * QUEUES_PER_TOPIC
+    return Outcome(backend, queues, put_seconds, open_seconds, read_seconds, size, count, digest)
 
 
 def put(store: MessageStore, group: list[Message]) -> None:
@@ -102,13 +104,19 @@ def main() -> int:
     """Run both backends and compare them with each other and with what was put."""
     console = Console()
     with tempfile.TemporaryDirectory(prefix="cqstore-demo-") as folder:
-        outcomes = [run(backend, Path(folder) / backend) for backend in BACKENDS]
-    table = Table(title=f"{MESSAGES:,} messages over {TOPICS * QUEUES_PER_TOPIC:,} queues")
-    for column in ("backend", "put/s", "reopen s", "read/s", "queues, MB", "read back", "content"):
+        outcomes = [
+            run(backend, topics, Path(folder) / f"{backend}-{topics}")
+            for topics in TOPICS
+            for backend in BACKENDS
+        ]
+    table = Table(title=f"{MESSAGES:,} messages, put in lists of {LIST}")
+    labels = ("backend", "queues", "put/s", "reopen s", "read/s", "queues, MB", "read", "content")
+    for column in labels:
         table.add_column(column, justify="left" if column == "backend" else "right")
     for outcome in outcomes:
         table.add_row(
             outcome.backend,
+            f"{outcome.queues:,}",
             f"{MESSAGES / outcome.put_seconds:,.0f}",
             f"{outcome.open_seconds:.3f}",
             f"{outcome.messages / outcome.read_seconds:,.0f}",
@@ -117,7 +125,7 @@ def main() -> int:
             outcome.digest[:12],
         )
     console.print(table)
-    same = len({outcome.digest for outcome in outcomes}) == 1
+    same = len({(outcome.queues, outcome.digest) for outcome in outcomes}) == len(TOPICS)
     whole = all(outcome.messages == MESSAGES for outcome in outcomes)
     console.print("equal" if same and whole else "DIFFERENT")
     return 0 if same and whole else 1

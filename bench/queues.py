@@ -5,8 +5,8 @@ process of its own, so that memory is that of the backend alone.
 """
 
 import json
+import os
 import random
-import resource
 import subprocess
 import sys
 import time
@@ -18,7 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from bench.workloads import folder
-from cq_rocksdb.engine import Family
+from cq_rocksdb.compaction import CompactionRun
+from cq_rocksdb.engine import EngineBatch, Family
 from cq_rocksdb.keys import queue_prefix
 from cq_rocksdb.native_engine import NativeEngine
 from cq_rocksdb.options import DatabaseOptions, database_options
@@ -27,6 +28,8 @@ from store.paths import StorePaths
 from store.queue.backends import backend
 from store.queue.consume_queue_store import ConsumeQueueStore, QueueStoreContext
 from store.queue.units import QUEUE_UNIT, QueueKey, UnitBatch
+from store.record.message import Message
+from store.service.message_store import MessageStore
 
 RECORD = 200
 UNIT = np.dtype([("phy", ">i8"), ("size", ">i4"), ("tags", ">i8"), ("stamp", ">i8")])
@@ -128,17 +131,76 @@ def dispatch(name: str, engine: str, queues: int, units: int, size: int) -> dict
         store.flush()
         spent += time.perf_counter() - started
         written = written_bytes() - written
-        store.close()
-        started = time.perf_counter()
-        store = where.open()
-        opened = time.perf_counter() - started
         disk = store.total_size_bytes()
         store.close()
     return {
         "units/s": units / spent, "written B/unit": written / units, "disk B/queue": disk / queues,
-        "memory MiB": memory, "peak MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        "open ms": opened * 1000,
+        "memory MiB": memory, "raw units/s": raw_dispatch(name, queues, units, size),
     }  # fmt: skip
+
+
+def raw_dispatch(name: str, queues: int, units: int, size: int) -> float:
+    """The same units with nothing around them: RocksDB through its C API, or one file."""
+    spent = 0.0
+    with folder() as root:
+        engine = NativeEngine(root / "db", database_options(512 * MIB), root, read_only=False)
+        with (root / "file").open("wb") as file:
+            for batch in batches(queues, units, size):
+                write = engine_batch(batch)
+                started = time.perf_counter()
+                if name == "rocksdb":
+                    engine.write(write)
+                else:
+                    file.write(batch.units)
+                spent += time.perf_counter() - started
+            started = time.perf_counter()
+            engine.flush()
+            os.fsync(file.fileno())
+            spent += time.perf_counter() - started
+        engine.close()
+    return units / spent
+
+
+def engine_batch(batch: UnitBatch) -> EngineBatch:
+    return EngineBatch(
+        [queue_prefix(*queue) for queue in batch.queues],
+        np.frombuffer(batch.queue_index, np.int32).astype(np.int64),
+        np.frombuffer(batch.queue_offset, np.int64),
+        np.frombuffer(batch.units, np.uint8).reshape(-1, QUEUE_UNIT.size),
+    )
+
+
+def reopen(name: str, queues: int) -> dict[str, float]:
+    """A whole store of ``queues`` queues with three messages each, after a clean stop."""
+    with folder() as root, folder() as empty:
+        config = StoreConfig(mapped_file_size_commit_log=256 * MIB)
+        with MessageStore.open(root, config, backend=name) as store:
+            for _ in range(3):
+                for first in range(0, queues, 1000):
+                    numbers = range(first, min(first + 1000, queues))
+                    store.put_messages([Message(*_place(number)) for number in numbers])
+        MessageStore.open(empty, config, backend=name).close()
+        times, before, memory, disk = list[float](), 0.0, 0.0, 0
+        for where in (root, empty):
+            best = 1e9
+            for _ in range(3):
+                before = before or resident_mib()
+                started = time.perf_counter()
+                store = MessageStore.open(where, config)
+                best = min(best, time.perf_counter() - started)
+                memory = max(memory, resident_mib() - before)
+                disk = max(disk, store.queues.total_size_bytes())
+                store.close()
+            times.append(best)
+    return {
+        "open ms": times[0] * 1000, "empty store, ms": times[1] * 1000,
+        "disk B/queue": disk / queues, "memory MiB": memory,
+    }  # fmt: skip
+
+
+def _place(number: int) -> tuple[str, bytes, int]:
+    topic, queue_id = key(number)
+    return topic, b"x" * 32, queue_id
 
 
 def scans(name: str, engine: str, queues: int, units: int, rounds: int) -> dict[str, float]:
@@ -174,6 +236,7 @@ def expiry(universal: int, queues: int, units: int) -> dict[str, float]:
         result["written B/unit"] = (written_bytes() - written) / units
         engine = NativeEngine(root / "db", free, root / "log", read_only=False)
         result["before B/unit"] = sum(file.size_bytes for file in engine.live_files()) / units
+        _reads(engine, queues, units, lambda: False)  # warms the cache
         idle = _reads(engine, queues, units, lambda: False)
         engine.expire_below(units // 2 * RECORD)
         started = time.perf_counter()
@@ -192,19 +255,8 @@ def expiry(universal: int, queues: int, units: int) -> dict[str, float]:
 
 def _fill(root: Path, options: DatabaseOptions, queues: int, units: int) -> None:
     engine = NativeEngine(root / "db", options, root / "log", read_only=False)
-    from cq_rocksdb.engine import EngineBatch  # noqa: PLC0415
-
-    prefixes = [queue_prefix(*key(number)) for number in range(queues)]
     for batch in batches(queues, units, 1 << 17):
-        numbers = np.frombuffer(batch.queue_index, np.int32).astype(np.int64)
-        names = [queue_prefix(*queue) for queue in batch.queues]
-        engine.write(
-            EngineBatch(
-                names, numbers, np.frombuffer(batch.queue_offset, np.int64),
-                np.frombuffer(batch.units, np.uint8).reshape(-1, QUEUE_UNIT.size),
-            )
-        )  # fmt: skip
-    _ = prefixes
+        engine.write(engine_batch(batch))
     engine.flush()
     engine.close()
 
@@ -222,8 +274,6 @@ def _reads(engine: NativeEngine, queues: int, units: int, done: Callable[[], boo
 
 
 def _reads_while_compacting(engine: NativeEngine, queues: int, units: int) -> float:
-    from cq_rocksdb.compaction import CompactionRun  # noqa: PLC0415
-
     run = CompactionRun(engine, [Family.DEFAULT])
     p99 = _reads(engine, queues, units, lambda: not run.running)
     run.wait()
@@ -232,6 +282,7 @@ def _reads_while_compacting(engine: NativeEngine, queues: int, units: int) -> fl
 
 MEASURES: dict[str, Callable[..., dict[str, float]]] = {
     "dispatch": dispatch,
+    "reopen": reopen,
     "scans": scans,
     "expiry": expiry,
 }

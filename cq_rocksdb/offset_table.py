@@ -72,7 +72,8 @@ class OffsetTable:
         with self._lock:
             row, life = self._cache.get(prefix), self._lives
             if row is None:
-                row = self._load([prefix])[0].tolist()
+                row = [*self._read_last(self._engine.get(Family.OFFSET, max_key(prefix))), *NO_UNIT]
+                self._cache.put_one(prefix, row)
         last_phy, last_offset, first_phy, first_offset = row
         first = OffsetEntry(first_phy, first_offset) if first_offset >= 0 else None
         return QueueState(prefix, OffsetEntry(last_phy, last_offset), first, life)
@@ -90,13 +91,18 @@ class OffsetTable:
         rows = np.full((len(prefixes), FIELDS), UNKNOWN, np.int64)
         values = self._engine.multi_get(Family.OFFSET, [max_key(prefix) for prefix in prefixes])
         for at, value in enumerate(values):
-            if value is not None and len(value) == OFFSET_ENTRY.size:
-                last = OFFSET_ENTRY.unpack_from(value)
-                # Without a unit, whatever position the entry names is made up.
-                if last.queue_offset >= 0:
-                    rows[at, :2] = last
+            if value is not None:
+                rows[at, :2] = self._read_last(value)
         self._cache.put(prefixes, rows)
         return rows
+
+    def _read_last(self, value: bytes | None) -> OffsetEntry:
+        """Return what a ``max`` entry says, ``NO_UNIT`` where there is none."""
+        if value is None or len(value) != OFFSET_ENTRY.size:
+            return NO_UNIT
+        last = OFFSET_ENTRY.unpack_from(value)
+        # Without a unit, whatever position the entry names is made up.
+        return last if last.queue_offset >= 0 else NO_UNIT
 
     def update(self, prefixes: list[bytes], rows: NDArray[np.int64], *, renewed: bool) -> None:
         """Take what was just written; ``renewed``: a queue among them lost or regained units."""

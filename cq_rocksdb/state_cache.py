@@ -67,6 +67,15 @@ class StateCache:
         here = slots >= 0  # the hand may have met some of those that were here before
         self._rows[slots[here]] = rows[here]
 
+    def put_one(self, prefix: bytes, row: list[int]) -> None:
+        """Set the row of one queue; as ``put``, without arrays."""
+        slot = self._slots.get(prefix)
+        if slot is None:
+            (slot,) = self._take(1)
+            self._slots[prefix] = slot
+            self._prefixes[slot] = prefix
+        self._rows[slot] = row
+
     def set_first(self, prefix: bytes, phy_offset: int, queue_offset: int) -> None:
         """Set the first unit of a queue, if it is here."""
         slot = self._slots.get(prefix)
@@ -82,10 +91,12 @@ class StateCache:
 
     def _take(self, count: int) -> list[int]:
         """Return ``count`` slots that are nobody's."""
-        self._grow(len(self._slots) + count)
+        if len(self._free) < count:
+            self._grow(len(self._slots) + count)
         while len(self._free) < count:
             self._evict(count - len(self._free))
-        taken, self._free = self._free[-count:], self._free[:-count]
+        taken = self._free[-count:]
+        del self._free[-count:]
         return taken
 
     def _grow(self, wanted: int) -> None:

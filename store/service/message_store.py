@@ -35,7 +35,7 @@ from store.service.clean_service import CleanService, ExpiryReport
 from store.service.deleted_topics import DeletedTopics
 from store.service.dispatch import Dispatcher
 from store.service.flush import FlushService, flush_all
-from store.service.opening import open_index
+from store.service.opening import open_index, refuse_queues_without_log
 from store.service.puller import MAX_PULL_BYTES, Puller, TagFilter
 from store.service.putter import Putter
 from store.service.recovery import Recovery, RecoveryReport
@@ -76,15 +76,11 @@ class MessageStore:
         self.report = RecoveryReport(self.last_exit_ok, self.read_only)
         self.commit_log = CommitLog(layout.log_folders, config, read_only=self.read_only)
         self.commit_log.load()
-        if self.commit_log.min_phy_offset() < 0 and layout.backends:
-            raise RefusedStoreError(
-                "there are queues but no commit log: opening would take the queues for empty "
-                "(if the log lies elsewhere, name its folder)",
-                path=self.paths.root,
-            )
         context = QueueStoreContext(
             self.paths, config, self.commit_log, self.checkpoint, self.last_exit_ok, self.read_only
         )
+        if self.commit_log.min_phy_offset() < 0:
+            refuse_queues_without_log(context, layout.backends)
         stores = [backend_class(name)(context) for name in names]
         self.queues: ConsumeQueueStore = (
             stores[0] if len(stores) == 1 else CombinedConsumeQueueStore(context, stores)

@@ -1,12 +1,16 @@
-"""Opening the parts of a store that may have to be left out."""
+"""Opening the parts of a store that may have to be left out, or must not be opened."""
 
 import logging
+from collections.abc import Collection
+from dataclasses import replace
 
 from store.config import StoreConfig
-from store.errors import UnsupportedFormatError
+from store.errors import RefusedStoreError, UnsupportedFormatError
 from store.index.index_service import IndexService
 from store.log.checkpoint import StoreCheckpoint
 from store.paths import StorePaths
+from store.queue.backends import backend
+from store.queue.consume_queue_store import QueueStoreContext
 
 _LOG = logging.getLogger(__name__)
 
@@ -42,3 +46,23 @@ def open_index(
         _LOG.warning("the index is left out: %s", exc)
         return None
     return index
+
+
+def refuse_queues_without_log(context: QueueStoreContext, present: Collection[str]) -> None:
+    """Refuse a store without a log file if a backend that is there has queues; looks read-only.
+
+    Raises:
+        RefusedStoreError: it has.
+    """
+    for name in present:
+        queues = backend(name)(replace(context, read_only=True)).load()
+        try:
+            found = next(iter(queues.queues()), None)
+        finally:
+            queues.close()
+        if found is not None:
+            raise RefusedStoreError(
+                "there are queues but no commit log: opening would take the queues for empty "
+                "(if the log lies elsewhere, name its folder)",
+                path=context.paths.root,
+            )

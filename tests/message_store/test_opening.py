@@ -370,3 +370,12 @@ def test_no_room_for_a_file_is_a_status(tmp_path: Path, backend: str) -> None:
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "CREATE_MAPPED_FILE_FAILED\n"), done.stderr
     assert list((tmp_path / "s" / "commitlog").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", backend_names())
+def test_a_store_that_never_had_a_message_opens_again(tmp_path: Path, name: str) -> None:
+    for _ in range(2):
+        with MessageStore.open(tmp_path / "store", CONFIG, backend=name) as store:
+            assert list(store.queue_keys()) == []
+    with MessageStore.open(tmp_path / "store", CONFIG) as store:
+        assert store.put_message(Message("t", b"x")).ok
