@@ -60,8 +60,6 @@ class EncodedRecord(NamedTuple):
     queue_id: int
     sys_flag: int
     dispatch: DispatchProperties
-    only_tags: bool
-    """``dispatch`` holds nothing but tags: most records, and the quick way through dispatch."""
 
 
 _new = tuple.__new__
@@ -95,9 +93,9 @@ class MessageEncoder:
         if len(properties) == 1:  # a tag alone, most often; producers repeat themselves
             (pair,) = properties.items()
             found = self._properties.get(pair)
-            encoded, dispatch, only_tags = found or self._learn_pair(pair)
+            encoded, dispatch = found or self._learn_pair(pair)
         else:
-            encoded, dispatch, only_tags = self._encode_properties(properties)
+            encoded, dispatch = self._encode_properties(properties)
         body = message.body
         if len(body) > self._max_body:
             raise IllegalMessageError(f"body of {len(body)} bytes, at most {self._max_body}")
@@ -123,7 +121,7 @@ class MessageEncoder:
         return _new(
             EncodedRecord,
             (size, start, prefix, middle, tail, message.topic, message.queue_id,
-             sys_flag, dispatch, only_tags),
+             sys_flag, dispatch),
         )  # fmt: skip
 
     def _encode_properties(self, properties: dict[str, str]) -> "_Encoded":
@@ -136,8 +134,7 @@ class MessageEncoder:
             raise PropertiesTooLongError(
                 f"properties of {len(encoded)} bytes, at most {MAX_PROPERTIES}"
             )
-        dispatch = dispatch_properties_of(properties)
-        return encoded, dispatch, dispatch.only_tags
+        return encoded, dispatch_properties_of(properties)
 
     def _learn_pair(self, pair: tuple[str, str]) -> "_Encoded":
         if len(self._properties) >= _REMEMBERED:
@@ -166,7 +163,7 @@ class MessageEncoder:
         return learnt
 
 
-_Encoded = tuple[bytes, DispatchProperties, bool]
+_Encoded = tuple[bytes, DispatchProperties]
 _REMEMBERED = 10_000
 _TAIL_PACK = TAIL.struct.pack
 _TWO_V4 = 16

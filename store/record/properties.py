@@ -73,11 +73,8 @@ class DispatchProperties(NamedTuple):
     multi_queue_offset: str | None
     inner_num: str | None
     inner_base: str | None
-
-    @property
-    def only_tags(self) -> bool:
-        """Return whether there is nothing here but tags."""
-        return not any(self[2:])
+    only_tags: bool = True
+    """There is nothing here but tags: most records, and the quick way through dispatch."""
 
 
 _NAMES = (
@@ -116,4 +113,4 @@ def dispatch_properties(data: bytes) -> DispatchProperties:
 def dispatch_properties_of(properties: dict[str, str]) -> DispatchProperties:
     """Return the same from parsed properties."""
     values = [properties.get(name) for name in _NAMES]
-    return DispatchProperties(tags_code_of(values[0]), *values)
+    return DispatchProperties._make([tags_code_of(values[0]), *values, not any(values[1:])])

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 from store.config import StoreConfig
 from store.errors import CorruptionError
-from store.index.index_batch import IndexBatch
+from store.index.index_batch import TAGS_PREFIX, IndexBatch
 from store.index.index_service import IndexService
 from store.log.commit_log import Appended
 from store.queue.consume_queue_store import ConsumeQueueStore, QueueRestart, QueueType
@@ -88,7 +88,7 @@ class Dispatcher:
         phy_offset, size, timestamp = appended
         pending = self.pending
         properties, sys_flag = record.dispatch, record.sys_flag
-        if record.only_tags:
+        if properties.only_tags:
             if is_queued(sys_flag):
                 pending.add(
                     (record.topic, record.queue_id), queue_offset,
@@ -100,7 +100,9 @@ class Dispatcher:
                 phy_offset, size, timestamp, sys_flag, properties,
             )  # fmt: skip
         if self._index is not None:
-            self._note_keys(self._pending_keys, record.topic, sys_flag, properties, appended)
+            self._note_keys(
+                self._pending_keys, record.topic, sys_flag, properties, phy_offset, timestamp
+            )
         pending.end_phy_offset = phy_offset + size
         self._pending_last = appended
 
@@ -111,7 +113,7 @@ class Dispatcher:
         appended: Sequence[Appended],
     ) -> None:
         """Take over a list of appended records, in log order; as ``hot`` each, but in columns."""
-        if not all(record.only_tags and is_queued(record.sys_flag) for record in records):
+        if not all(record.dispatch.only_tags and is_queued(record.sys_flag) for record in records):
             for record, queue_offset, done in zip(records, queue_offsets, appended, strict=True):
                 self.hot(record, queue_offset, done)
             return
@@ -230,14 +232,20 @@ class Dispatcher:
         phy_offset, size, topic, queue_id, queue_offset, sys_flag, timestamp, data = record
         properties = dispatch_properties(data)
         if phy_offset >= queues_from:
-            self._add(
-                batch, topic, queue_id, queue_offset, phy_offset, size, timestamp, sys_flag,
-                properties,
-            )  # fmt: skip
+            if properties.only_tags and not len(self._deleted):
+                if is_queued(sys_flag):
+                    batch.add(
+                        (topic, queue_id), queue_offset,
+                        phy_offset, size, properties.tags_code, timestamp,
+                    )  # fmt: skip
+            else:
+                self._add(
+                    batch, topic, queue_id, queue_offset, phy_offset, size, timestamp, sys_flag,
+                    properties,
+                )  # fmt: skip
             batch.end_phy_offset = phy_offset + size
         if index_from is not None and self._index is not None and phy_offset >= index_from:
-            appended = Appended(phy_offset, size, timestamp)
-            self._note_keys(keys, topic, sys_flag, properties, appended)
+            self._note_keys(keys, topic, sys_flag, properties, phy_offset, timestamp)
 
     # ---- both
 
@@ -276,15 +284,17 @@ class Dispatcher:
         topic: str,
         sys_flag: int,
         properties: DispatchProperties,
-        appended: Appended,
+        phy_offset: int,
+        timestamp: int,
     ) -> None:
         if sys_flag & TRANSACTION_MASK == SysFlag.TRANSACTION_ROLLBACK:
             return
-        _, tags, uniq_key, words, *_ = properties
-        phy_offset, _, timestamp = appended
-        if not self._indexes_tags:
-            tags = None
-        keys.add_record(topic, uniq_key, words, tags, phy_offset, timestamp)
+        tags = properties.tags if self._indexes_tags else None
+        if not properties.only_tags:
+            uniq_key, words = properties.uniq_key, properties.keys
+            keys.add_record(topic, uniq_key, words, tags, phy_offset, timestamp)
+        elif tags:
+            keys.add(topic, TAGS_PREFIX + tags, phy_offset, timestamp)
 
     def _store(self, batch: UnitBatch, keys: IndexBatch) -> list[QueueRestart]:
         restarts: list[QueueRestart] = []
