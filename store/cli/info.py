@@ -32,10 +32,15 @@ def _facts(store: MessageStore) -> Iterator[tuple[str, object]]:
     yield "commit log file size, bytes", config.mapped_file_size_commit_log
     yield "min phy offset", log.min_phy_offset()
     yield "max phy offset", log.max_phy_offset()
-    keys = list(islice(store.queue_keys(), _COUNTED_QUEUES))
-    more = "+" if len(keys) == _COUNTED_QUEUES else ""
-    yield "topics", f"{len({key.topic for key in keys})}{more}"
-    yield "queues", f"{len(keys)}{more}"
+    topics = queues = 0
+    last = None
+    for topic, _ in islice(store.queue_keys(), _COUNTED_QUEUES):  # those of a topic together
+        queues += 1
+        topics += topic != last
+        last = topic
+    more = "+" if queues == _COUNTED_QUEUES else ""
+    yield "topics", f"{topics}{more}"
+    yield "queues", f"{queues}{more}"
     yield "queues on disk, bytes", store.queues.total_size_bytes()
     yield from store.queues.describe().items()
     if store.index is not None:
