@@ -78,6 +78,15 @@ class OffsetTable:
         first = OffsetEntry(first_phy, first_offset) if first_offset >= 0 else None
         return QueueState(prefix, OffsetEntry(last_phy, last_offset), first, life)
 
+    def end(self, topic: str, queue_id: int) -> tuple[bytes, int]:
+        """Return prefix and max offset of a queue: all that most reads need of its state."""
+        prefix = queue_prefix(topic, queue_id)
+        with self._lock:
+            last = self._cache.last_offset(prefix)
+        if last is None:
+            last = self.state(topic, queue_id).last.queue_offset
+        return prefix, last + 1
+
     def rows(self, prefixes: list[bytes]) -> NDArray[np.int64]:
         """Return a row of ``StateCache`` for each queue; those not cached in one read."""
         with self._lock:

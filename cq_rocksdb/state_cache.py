@@ -42,6 +42,15 @@ class StateCache:
         row: list[int] = self._rows[slot].tolist()
         return row
 
+    def last_offset(self, prefix: bytes) -> int | None:
+        """Return the offset of a queue's last unit alone, ``None`` if it is not here."""
+        slot = self._slots.get(prefix)
+        if slot is None:
+            return None
+        self._used[slot] = True
+        offset: int = self._rows.item(slot, 1)
+        return offset
+
     def find(self, prefixes: list[bytes]) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
         """Return a row for each of ``prefixes``, and the places of those that are not here."""
         get = self._slots.get

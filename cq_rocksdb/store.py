@@ -250,7 +250,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Ask the cache, else the ``max`` entry."""
-        return self._state(topic, queue_id).max_offset
+        return self._end(topic, queue_id)[1]
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """Ask the cache, else the ``min`` entry, else search; only the cache is corrected.
@@ -285,15 +285,15 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
 
     def read_units(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> UnitBlock:
         """Read with one seek; keys are looked at only if something is missing."""
-        state = self._state(topic, queue_id)
-        return self._units.block(state.prefix, queue_offset, state.max_offset, max_count)
+        prefix, max_offset = self._end(topic, queue_id)
+        return self._units.block(prefix, queue_offset, max_offset, max_count)
 
     def unit_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int:
         """Return the timestamp of the unit itself; the log is asked only for its ends."""
-        state = self._state(topic, queue_id)
-        if not 0 <= queue_offset < state.max_offset:
+        prefix, max_offset = self._end(topic, queue_id)
+        if not 0 <= queue_offset < max_offset:
             return -1
-        unit = self._units.get(state.prefix, queue_offset)
+        unit = self._units.get(prefix, queue_offset)
         log = self.context.log
         if unit is None or not log.min_phy_offset() <= unit.phy_offset < log.max_phy_offset():
             return -1
@@ -359,6 +359,11 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
             engine.close(flush=not self._failed)
 
     # ---- inside
+
+    def _end(self, topic: str, queue_id: int) -> tuple[bytes, int]:
+        if self._closed:
+            raise StoreClosedError("the queues have been closed", path=self.folder)
+        return self._offsets.end(topic, queue_id)
 
     def _state(self, topic: str, queue_id: int) -> QueueState:
         if self._closed:
