@@ -102,6 +102,16 @@ def read_ends(paths: StorePaths) -> tuple[int, Iterable[KnownQueue]] | None:
     )
 
 
+def forget_ends(paths: StorePaths) -> None:
+    """Remove what was written down, before anything is written to the queues.
+
+    Else it could be taken for true after a crash whose marker somebody removed.
+    """
+    path = ends_path(paths)
+    with os_errors("remove what was known of the queues", path):
+        path.unlink(missing_ok=True)
+
+
 def _queues(
     names: list[str], numbers: list[list[int]], files: list[int], starts: list[int]
 ) -> Iterable[KnownQueue]:

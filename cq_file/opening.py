@@ -11,7 +11,7 @@ from cq_file.consume_queue import FileConsumeQueue
 from cq_file.descriptor_cache import DescriptorCache
 from cq_file.ext import ExtFiles
 from cq_file.file_sync import UnsyncedFiles
-from cq_file.known_ends import read_ends
+from cq_file.known_ends import forget_ends, read_ends
 from cq_file.layout import BATCH_UNIT, FILE_UNIT
 from cq_file.listing import Listing, list_queues, one_file_size
 from cq_file.queue_files import FileAccess
@@ -79,11 +79,13 @@ def reopen_queues(
 ) -> OpenedQueues | None:
     """Return the queues as the last clean stop left them, no file touched; ``None``: look at them.
 
-    Stores with batch queues or extension files are always looked at.
+    Read-write: what was written down is removed. Stores with batch queues or extension files are always looked at.
     """
     paths, config = context.paths, context.config
     others = (paths.batch_consume_queue, paths.consume_queue_ext)
     known = read_ends(paths) if context.last_exit_ok else None
+    if not context.read_only:
+        forget_ends(paths)
     if known is None or any(folder.exists() for folder in others):
         return None
     file_size, queues = known

@@ -593,11 +593,15 @@ cdef class Database:
         ``stop``: 0 the buffer is full, 1 no further unit of the queue, 2 a hole before ``next
         offset``, 3 the value at ``next offset`` is too short.
         """
+        return self._scan_into(self.read_options, prefix, queue_offset, target)
+
+    cdef tuple _scan_into(self, P read_options, bytes prefix, int64_t queue_offset,
+                          uint8_t[:, ::1] target):
         if target.shape[1] != UNIT_BYTES:
             raise ValueError("rows of 28 bytes are needed")
         if not target.shape[0]:
             return 0, 0, queue_offset
-        return self._scan(self.read_options, prefix, queue_offset, target.shape[0], &target[0, 0])
+        return self._scan(read_options, prefix, queue_offset, target.shape[0], &target[0, 0])
 
     cdef tuple _scan(self, P read_options, bytes prefix, int64_t queue_offset, int64_t count,
                      uint8_t *target):
@@ -852,9 +856,4 @@ cdef class Snapshot:
 
     def scan_into(self, bytes prefix, int64_t queue_offset, uint8_t[:, ::1] target):
         """As ``Database.scan_into``."""
-        if target.shape[1] != UNIT_BYTES:
-            raise ValueError("rows of 28 bytes are needed")
-        if not target.shape[0]:
-            return 0, 0, queue_offset
-        return self.database._scan(
-            self.read_options, prefix, queue_offset, target.shape[0], &target[0, 0])
+        return self.database._scan_into(self.read_options, prefix, queue_offset, target)

@@ -78,6 +78,17 @@ def test_it_lasts_over_any_number_of_clean_stops(tmp_path: Path) -> None:
         assert facts(root) == known
 
 
+def test_it_is_gone_while_the_store_is_open_for_writing(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    write(root)
+    path = ends_path(StorePaths(root))
+    with MessageStore.open(root, read_only=True):
+        assert path.exists()
+    with MessageStore.open(root):
+        assert not path.exists()
+    assert path.exists()
+
+
 def rocketmq_starts(root: Path) -> None:
     (root / "lock").write_bytes(b"lock")
     os.utime(root / "lock", ns=(1, 1))
