@@ -79,7 +79,8 @@ def reopen_queues(
 ) -> OpenedQueues | None:
     """Return the queues as the last clean stop left them, no file touched; ``None``: look at them.
 
-    Read-write: what was written down is removed. Stores with batch queues or extension files are always looked at.
+    Read-write: what was written down is removed. Stores with batch queues or extension files are
+    always looked at.
     """
     paths, config = context.paths, context.config
     others = (paths.batch_consume_queue, paths.consume_queue_ext)
