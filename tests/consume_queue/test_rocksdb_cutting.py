@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cq_rocksdb import cut
-from cq_rocksdb.engine import EngineBatch, Family
+from cq_rocksdb.engine import EngineBatch, Family, RocksEngine
 from cq_rocksdb.keys import OFFSET_ENTRY, OffsetEntry, max_key, min_key, queue_prefix
 from cq_rocksdb.store import RocksDBConsumeQueueStore
 from store.queue.units import UnitBatch
@@ -195,6 +195,34 @@ def test_a_deleted_topic_is_gone_at_once_and_on_disk_and_no_other_one_is(tmp_pat
     assert list(store.queues()) == [("U", 0), ("T1", 0)]
     assert list(store.check_files()) == []
     store.close()
+
+
+def test_a_deleted_topic_leaves_no_key_and_its_space_comes_back(tmp_path: Path) -> None:
+    store = RocksDBQueues(tmp_path).open()
+    engine = engine_of(store)
+    names = ["T", "T1", "S", "%LMQ%T", "TT"]
+    for place, topic in enumerate(names):
+        for queue_id in (0, 1, 2147483647):
+            put(store, topic, queue_id, range(2000), place * 10**6 + queue_id % 7 * 10**5)
+    store.flush()
+    before = sum(file.size_bytes for file in engine.live_files())
+    kept = {family: all_keys(engine, family) for family in Family}
+    for topic in ("T", "%LMQ%T"):
+        store.delete_topic(topic)
+        prefix = queue_prefix(topic, 0)[:-6]
+        assert any(key.startswith(prefix) for key in kept[Family.DEFAULT])
+        for family in Family:
+            kept[family] = [key for key in kept[family] if not key.startswith(prefix)]
+    for family in Family:
+        assert all_keys(engine, family) == kept[family]
+        engine.compact(family)
+        assert all_keys(engine, family) == kept[family]
+    assert sum(file.size_bytes for file in engine.live_files()) < before * 0.7
+    store.close()
+
+
+def all_keys(engine: RocksEngine, family: Family) -> list[bytes]:
+    return [key for key, _ in engine.scan(family, b"", b"\xff" * 300, 1_000_000)]
 
 
 def test_a_crash_keeps_what_was_flushed_and_a_replay_from_the_checkpoint_brings_the_rest(
