@@ -11,7 +11,7 @@ import numpy as np
 
 from cq_file.batch_queue import BatchConsumeQueue
 from cq_file.consume_queue import FileConsumeQueue
-from cq_file.layout import EXT_ADDRESS_MAX, FILE_UNIT, parse_file_name, parse_queue_id
+from cq_file.layout import EXT_ADDRESS_MAX, FILE_UNIT, PRE_BLANK, parse_file_name, parse_queue_id
 from cq_file.listing import entries
 from cq_file.queue_files import QueueFiles
 from cq_file.recovery import NO_PHY, read_rows
@@ -98,8 +98,10 @@ def _check_queue(
 ) -> Iterator[QueueFinding]:
     yield from _check_gaps(key, queue)
     end = queue.max_offset
-    if queue.starts and queue.last_phy == NO_PHY and queue.first_offset > 0:
-        yield QueueFinding("the queue has pre-blanks or zeros but no unit", queue.folder, key, end)
+    # Pre-blanks alone are a queue that expired wholly and goes on at its end.
+    unused = queue.starts and queue.last_phy == NO_PHY and end > 0
+    if unused and queue.read((end - 1) * _UNIT, _UNIT) != PRE_BLANK:
+        yield QueueFinding("the queue has zeros but no unit", queue.folder, key, end)
     for logic_offset, data in queue.data_behind(end * _UNIT):
         skip = next(index for index, byte in enumerate(data) if byte)
         start = queue.file_at(logic_offset) or 0

@@ -251,6 +251,19 @@ class FileConsumeQueue(QueueFiles):
         self._tail_path = None if start is None else self.path(start)
         self._tail_position = 0 if start is None else end - start
 
+    def begin_at(self, queue_offset: int) -> None:
+        """Let the queue, which has no units, go on at ``queue_offset``, behind pre-blanks.
+
+        At the start of a file these fill the file before: one of nothing but zeros would not last.
+        """
+        per_file = self._size // _UNIT
+        blanks = queue_offset % per_file or per_file
+        self.clear()
+        self.write((queue_offset - blanks) * _UNIT, PRE_BLANK * blanks)
+        self.last_phy = self.end_phy = NO_PHY
+        self.first_offset = self.max_offset = queue_offset
+        self.generation += 1
+
     def _begin(self, queue_offset: int, data: bytes, last_phy: int, end_phy: int) -> None:
         """Forget what the queue holds and let it begin at ``queue_offset``, behind pre-blanks."""
         self.clear()

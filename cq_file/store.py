@@ -277,6 +277,13 @@ class FileConsumeQueueStore(ConsumeQueueStore):
             self._failed = True
             raise
 
+    def restore_end(self, topic: str, queue_id: int, queue_offset: int) -> None:
+        """Make a file of pre-blanks up to there."""
+        self._check_writable()
+        key = QueueKey(topic, queue_id)
+        queue = self._topics.get(topic, {}).get(queue_id) or self._new_queue(key)
+        queue.begin_at(queue_offset)
+
     def delete_topic(self, topic: str) -> None:
         """Remove the topic's folders of queues, batch queues and extension files."""
         self._check_writable()

@@ -22,12 +22,15 @@ from cq_rocksdb.engines import open_engine
 from cq_rocksdb.keys import (
     CHECKPOINT_ENTRY,
     CHECKPOINT_KEY,
+    OFFSET_ENTRY,
     CheckpointEntry,
     OffsetEntry,
     check_topic,
+    max_key,
+    queue_prefix,
     topic_range,
 )
-from cq_rocksdb.offset_table import OffsetTable, QueueState
+from cq_rocksdb.offset_table import NO_UNIT, OffsetTable, QueueState
 from cq_rocksdb.private_folder import DATABASE_FILE
 from cq_rocksdb.unit_table import UnitTable
 from store.errors import (
@@ -166,11 +169,6 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         self.flush()
         return cut
 
-    @property
-    def wants_expired_offsets(self) -> bool:
-        """An engine without a filter has to delete what expired, queue by queue."""
-        return not self._open_engine().filters_expired
-
     def allow_expiry(self, min_phy_offset: int) -> None:
         """Let compactions drop units of records below."""
         self._writable_engine().expire_below(min_phy_offset)
@@ -209,6 +207,14 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         if self.compaction is None or not self.compaction.running:
             self.compaction = CompactionRun(engine, families)
         return self.compaction
+
+    def restore_end(self, topic: str, queue_id: int, queue_offset: int) -> None:
+        """Write a ``max`` entry whose unit has expired."""
+        self._writable_engine()
+        entry = OffsetEntry(NO_UNIT.phy_offset, queue_offset - 1)
+        key = max_key(queue_prefix(topic, queue_id))
+        self._write(EngineBatch(puts=[(key, OFFSET_ENTRY.pack(entry))]))
+        self._offsets.forget(topic)
 
     def delete_topic(self, topic: str) -> None:
         """Delete one range in each family, then flush."""

@@ -89,3 +89,8 @@ class StorePaths:
     def deleted_topics(self) -> Path:
         """Return our journal of deleted topics."""
         return self.own / "deleted-topics"
+
+    @property
+    def expired_queues(self) -> Path:
+        """Return our journal of the next offsets of wholly expired queues."""
+        return self.own / "expired-queues"

@@ -75,11 +75,6 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         """Truncate all; return the largest number of queues cut."""
         return max([store.truncate_dirty(phy_offset) for store in self.stores])
 
-    @property
-    def wants_expired_offsets(self) -> bool:
-        """Ask all."""
-        return any(store.wants_expired_offsets for store in self.stores)
-
     def allow_expiry(self, min_phy_offset: int) -> None:
         """Tell all."""
         for store in self.stores:
@@ -90,6 +85,12 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
     ) -> int:
         """Clean all; return the sum."""
         return sum([store.clean_expired(min_phy_offset, expired) for store in self.stores])
+
+    def restore_end(self, topic: str, queue_id: int, queue_offset: int) -> None:
+        """Restore in all that have no such queue."""
+        for store in self.stores:
+            if not store.max_offset(topic, queue_id):
+                store.restore_end(topic, queue_id, queue_offset)
 
     def delete_topic(self, topic: str) -> None:
         """Delete from all."""

@@ -192,11 +192,6 @@ class ConsumeQueueStore(ABC):
         Returns how many queues were cut. The caller has flushed nothing in between.
         """
 
-    @property
-    def wants_expired_offsets(self) -> bool:
-        """``clean_expired`` with ``expired`` is worth reading the log files before they go."""
-        return False
-
     def allow_expiry(self, min_phy_offset: int) -> None:
         """Let units of records below ``min_phy_offset`` go at any time from now on.
 
@@ -215,6 +210,13 @@ class ConsumeQueueStore(ABC):
         it every queue may have to be looked at. A queue never loses its next offset. Returns how
         many files or queues gave something back, as far as that is known at once: a backend may go
         on in the background.
+        """
+
+    @abstractmethod
+    def restore_end(self, topic: str, queue_id: int, queue_offset: int) -> None:
+        """Let a queue without units go on at ``queue_offset``: all before it have expired.
+
+        Minimum and maximum are that offset then. Durable after ``flush``.
         """
 
     @abstractmethod

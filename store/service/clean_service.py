@@ -23,6 +23,7 @@ from store.record.properties import dispatch_properties
 from store.record.scan import ScanRules
 from store.service.deleted_topics import DeletedTopics
 from store.service.dispatch import Dispatcher, light_queues
+from store.service.expired_queues import ExpiredQueues
 from store.service.flush import FlushService
 
 _LOG = logging.getLogger(__name__)
@@ -51,6 +52,7 @@ class CleanService:
         dispatcher: Dispatcher,
         flush: FlushService,
         deleted: DeletedTopics,
+        expired: ExpiredQueues,
     ) -> None:
         self._log = log
         self._queues = queues
@@ -58,6 +60,7 @@ class CleanService:
         self._dispatcher = dispatcher
         self._flush = flush
         self._deleted = deleted
+        self._expired = expired
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic, see ``MessageStore.delete_topic``."""
@@ -66,6 +69,7 @@ class CleanService:
             self._flush.flush_log()
             self._deleted.begin(topic, self._log.max_phy_offset())
             self._queues.delete_topic(topic)
+            self._expired.forget(topic)
             self._deleted.finish(topic)
             self._queues.forget_queue_offsets(topic)
 
@@ -87,13 +91,19 @@ class CleanService:
         end = min(phy_offset - phy_offset % files.file_size, last)
         if end <= before:
             return ExpiryReport(0, 0, 0, 0, before)
-        expired = expired_offsets(log, end) if self._queues.wants_expired_offsets else None
+        expired = expired_offsets(log, end)
+        with self._dispatcher.caught_up():
+            ends = [(key, at) for key, at in (expired or {}).items() if self._ends_at(key, at)]
+        self._expired.add(ends)  # before the records go; those that live on are named by the log
         with self._dispatcher.caught_up():
             count = files.delete_before(end)
             minimum = log.min_phy_offset()
             queues = self._queues.clean_expired(minimum, expired)
             index = self._index.delete_expired(minimum) if self._index is not None else 0
         return ExpiryReport(count, count * files.file_size, queues, index, minimum)
+
+    def _ends_at(self, key: QueueKey, queue_offset: int) -> bool:
+        return self._queues.max_offset(*key) == queue_offset
 
 
 def expired_offsets(log: CommitLog, end: int) -> ExpiredOffsets | None:

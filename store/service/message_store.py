@@ -34,6 +34,7 @@ from store.service.check import Finding, StoreCheck
 from store.service.clean_service import CleanService, ExpiryReport
 from store.service.deleted_topics import DeletedTopics
 from store.service.dispatch import Dispatcher
+from store.service.expired_queues import ExpiredQueues
 from store.service.flush import FlushService, flush_all
 from store.service.opening import open_index, refuse_queues_without_log
 from store.service.puller import MAX_PULL_BYTES, Puller, TagFilter
@@ -182,8 +183,9 @@ class MessageStore:
             config, log, self.queues, self._dispatcher, self._flush, self._append_lock, self._fail
         )
         self._clean = CleanService(
-            log, self.queues, self.index, self._dispatcher, self._flush, self.deleted_topics
-        )
+            log, self.queues, self.index, self._dispatcher, self._flush, self.deleted_topics,
+            ExpiredQueues(self.paths.expired_queues),
+        )  # fmt: skip
         if not self.read_only:
             self._flush.start()
         _LOG.info("opened %s: %s", self.paths.root, self.report)

@@ -21,6 +21,7 @@ from store.queue.consume_queue_store import ConsumeQueueStore, QueueRestart
 from store.record.scan import ScannedRecord, ScanRules
 from store.service.deleted_topics import DeletedTopics
 from store.service.dispatch import Dispatcher, ReplayResult
+from store.service.expired_queues import ExpiredQueues
 from store.service.log_end import (
     SavedTail,
     data_behind,
@@ -149,12 +150,20 @@ class Recovery:
         report.queues_cut = self._queues.truncate_dirty(end)
         log.truncate(end)
         self._deleted.fit(log.min_phy_offset(), end)
+        if queues_from <= max(log.min_phy_offset(), 0):
+            self._restore_expired()
         self._mend_index(dispatcher, end)
         if not report.last_exit_ok:
             self._queues.flush()
         log.files.sync()  # whatever files are gone must not come back after this
         self._queues.allow_expiry(log.min_phy_offset())
         return report
+
+    def _restore_expired(self) -> None:
+        """Bring back, after a rebuild, the next offsets of queues that the log no longer names."""
+        for key, end in ExpiredQueues(self._paths.expired_queues).ends().items():
+            if not self._queues.max_offset(*key):
+                self._queues.restore_end(*key, end)
 
     def _start(self, wanted: int) -> int:
         start = scan_start(

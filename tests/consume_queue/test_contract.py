@@ -173,6 +173,25 @@ def test_a_wholly_expired_queue_keeps_its_next_offset(drive: QueueDrive) -> None
     assert drive.offsets("topic") == (35, 36)
 
 
+@pytest.mark.parametrize("end", [1, 9, 10, 11, 30])
+def test_a_queue_that_is_known_only_by_its_next_offset_goes_on_there(
+    drive: QueueDrive, end: int
+) -> None:
+    drive.store.restore_end("topic", 3, end)
+    drive.put("other", 0, 0, 1)
+    drive.store.flush()
+    for _ in range(2):
+        assert drive.offsets("topic", 3) == (end, end)
+        assert drive.read("topic", 3, end, 5).count == 0
+        assert QueueKey("topic", 3) in drive.store.queues()
+        assert list(drive.store.check_files()) == []
+        drive.reopen()
+    drive.put("topic", 3, end, 15)
+    drive.reopen()
+    assert drive.offsets("topic", 3) == (end, end + 15)
+    assert len(drive.phys("topic", 3, end)) == 15
+
+
 def test_cleaning_takes_expired_units_and_no_others(drive: QueueDrive) -> None:
     drive.put("topic", 0, 0, 35)
     drive.expire(22)

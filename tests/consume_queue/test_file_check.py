@@ -6,7 +6,7 @@ from cq_file.store import FileConsumeQueueStore
 from store.paths import StorePaths
 from store.queue.consume_queue_store import QueueFinding
 from store.queue.units import QueueKey
-from tests.kit.file_queues import PRE_BLANK, Disk, put, rows
+from tests.kit.file_queues import FILE_SIZE, PRE_BLANK, Disk, put, rows
 from tests.kit.tree import tree_digest
 
 KEY = QueueKey("T", 0)
@@ -78,11 +78,16 @@ def test_a_missing_file_and_a_file_without_a_byte_are_found(tmp_path: Path) -> N
     assert "0 bytes" in found[f"{600:020d}"]
 
 
-def test_a_queue_of_pre_blanks_alone_is_found(tmp_path: Path) -> None:
+def test_a_queue_of_pre_blanks_alone_is_sound_and_one_of_zeros_that_begins_late_is_not(
+    tmp_path: Path,
+) -> None:
+    """Pre-blanks alone say that all units have expired, and where the queue goes on."""
     disk = Disk(tmp_path)
     disk.write(0, [PRE_BLANK] * 4)
+    assert findings_of(disk) == []
+    disk.write(FILE_SIZE, [], queue_id=7)
     (found,) = findings_of(disk)
-    assert (found.queue, found.queue_offset) == (KEY, 4)
+    assert (found.queue, found.queue_offset) == (("T", 7), FILE_SIZE // 20)
 
 
 def test_queues_are_present_once_one_has_a_file(tmp_path: Path) -> None:

@@ -153,3 +153,40 @@ def test_a_read_only_store_deletes_nothing(opened: Opened) -> None:
         ):
             with pytest.raises(ReadOnlyStoreError):
                 call()
+
+
+def without_queues(root: Path) -> None:
+    shutil.rmtree(root / "consumequeue")
+    (root / "checkpoint").write_bytes(bytes(4096))
+    (root / "abort").touch()
+
+
+def test_a_wholly_expired_queue_keeps_its_next_offset_through_a_rebuild(opened: Opened) -> None:
+    opened.fill()
+    for queue_id in (1, 2):  # 100 units fill a queue file, and 99 do not
+        for _ in range(98 + queue_id):
+            assert opened.store.put_message(Message("ends", b"", queue_id)).ok
+    while opened.store.commit_log.max_phy_offset() < 6 * FILE:
+        assert opened.store.put_message(Message("busy", b"x" * 1000)).ok
+    opened.store.delete_expired_files(5 * FILE)
+    expected = {("early", 3): 5, ("%LMQ%a", 0): 5, ("ends", 1): 99, ("ends", 2): 100}
+    for _ in range(2):
+        opened.store.close()
+        without_queues(opened.root)
+        opened.store = MessageStore.open(opened.root, opened.config, backend=opened.backend)
+        for _ in range(2):
+            store = opened.store
+            for key, end in expected.items():
+                assert (store.min_offset(*key), store.max_offset(*key)) == (end, end), key
+                assert store.get_message("g", *key, end, 5).queue_offsets == []
+            assert [finding for finding in store.check() if finding.damage] == []
+            opened.reopen()
+    for (topic, queue_id), end in expected.items():
+        if not topic.startswith("%"):
+            assert opened.store.put_message(Message(topic, b"x", queue_id)).queue_offset == end
+    opened.store.delete_topic("ends")
+    opened.store.close()
+    without_queues(opened.root)
+    opened.store = MessageStore.open(opened.root, opened.config, backend=opened.backend)
+    assert opened.store.max_offset("ends", 1) == opened.store.max_offset("ends", 2) == 0
+    assert (opened.store.min_offset("early", 3), opened.store.max_offset("early", 3)) == (5, 6)

@@ -1,0 +1,64 @@
+"""ExpiredQueues: a small journal of ours, so that an expired queue keeps its next offset.
+
+When all records of a queue have left the log, only the queue itself knows where it goes on. A
+rebuild of all queues from the log asks this journal for those that the log no longer names.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from store.queue.units import QueueKey
+from store.service.journal import Entry, append_lines, read_lines
+
+
+class ExpiredQueues:
+    """Where wholly expired queues go on. Read only by a rebuild; one thread at a time."""
+
+    def __init__(self, path: Path) -> None:
+        """Describe the journal at ``path``; touches no file."""
+        self.path = path
+
+    def add(self, ends: Iterable[tuple[QueueKey, int]]) -> None:
+        """Note durably that each queue goes on at its offset, before its last records go.
+
+        Raises:
+            StoreIOError: they cannot be written; nothing may be deleted.
+        """
+        entries: list[Entry] = [{"queue": list(key), "next": end} for key, end in ends]
+        if entries:
+            append_lines(self.path, entries)
+
+    def forget(self, topic: str) -> None:
+        """Note durably that ``topic`` was deleted: it begins anew.
+
+        Raises:
+            StoreIOError: it cannot be written.
+        """
+        if self.path.exists():
+            append_lines(self.path, [{"gone": topic}])
+
+    def ends(self) -> dict[QueueKey, int]:
+        """Return where each queue goes on that once was wholly expired.
+
+        Raises:
+            CorruptionError: a line before the last one is damaged.
+            StoreIOError: the journal cannot be read.
+        """
+        found: dict[QueueKey, int] = {}
+        for entry in read_lines(self.path, _is_entry):
+            if entry is None:
+                break
+            if "gone" in entry:
+                found = {key: end for key, end in found.items() if key.topic != entry["gone"]}
+            else:
+                found[QueueKey(*entry["queue"])] = entry["next"]
+        return found
+
+
+def _is_entry(entry: Entry) -> bool:
+    if "gone" in entry:
+        return isinstance(entry["gone"], str)
+    queue = entry.get("queue")
+    if not isinstance(queue, list) or not isinstance(entry.get("next"), int):
+        return False
+    return [type(part) for part in queue] == [str, int]
