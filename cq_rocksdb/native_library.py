@@ -14,17 +14,26 @@ import sys
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from store.errors import UnsupportedFormatError, os_errors
+from store.errors import StoreIOError, UnsupportedFormatError, os_errors
 
 JAR_PATTERN = "rocksdbjni-*.jar"
 _SYSTEM_PATTERN = "librocksdb.so*"
 _SYSTEM_FOLDERS = ("/usr/local/lib", "/usr/lib64", "/usr/lib", "/lib64", "/lib")
 _FOREIGN_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_JAR_HEAD = b"PK\x03\x04"
+_LIBRARY_HEADS = {b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe"}
+"""ELF, Mach-O, Mach-O for several machines."""
+_MACHINES = {"x86_64": "64", "AMD64": "64", "i386": "32", "i586": "32", "i686": "32"}
+"""What RocksDB's jars call a machine, where that is not ``-`` and its name."""
+
+
+class LibraryNotFoundError(UnsupportedFormatError):
+    """No RocksDB library can be used; the sentence says which were tried and what they lack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +59,7 @@ class Platform:
         if self.system == "darwin":
             machine = "arm64" if self.machine == "arm64" else "x86_64"
             return f"librocksdbjni-osx-{machine}.jnilib"
-        machine = "64" if self.machine in {"x86_64", "AMD64"} else f"-{self.machine}"
+        machine = _MACHINES.get(self.machine, f"-{self.machine}")
         libc = "" if self.libc == "glibc" else "-musl"
         return f"librocksdbjni-linux{machine}{libc}.so"
 
@@ -58,55 +67,83 @@ class Platform:
 HERE = Platform()
 
 
-def find_library(configured: Path | None, cache: Path | None = None) -> NativeLibrary:
+def find_library(
+    configured: Path | None, cache: Path | None = None, places: Iterable[Path] | None = None
+) -> NativeLibrary:
     """Return the library to load.
 
     Args:
         configured: a library, a jar that holds one, or a folder with such a jar (a broker's
             ``lib``); then nothing else is looked at.
         cache: where members of jars are unpacked; by default below the user's cache folder.
+        places: what is tried if nothing is configured, the best first; by default what is
+            installed here.
 
     Raises:
-        UnsupportedFormatError: there is none; the message says where it was looked for and why
+        LibraryNotFoundError: there is none; the message says where it was looked for and why
             what was there does not do.
+        StoreIOError: what is configured cannot be read or unpacked.
     """
-    cache = cache or Path.home() / ".cache" / "cqstore"
     if configured is not None:
         return _usable(configured, cache)
+    if places is None:
+        places = installed_places(_spark_jars(), _system_folders())
     faults = []
-    for place in _places():
+    for place in places:
         try:
             return _usable(place, cache)
-        except UnsupportedFormatError as exc:
+        except (LibraryNotFoundError, StoreIOError) as exc:
             faults.append(str(exc))
     looked = "; ".join(faults) or "neither pyspark nor a librocksdb.so is installed"
-    raise UnsupportedFormatError(f"no RocksDB library is found: {looked}")
+    raise LibraryNotFoundError(f"no RocksDB library is found: {looked}")
 
 
-def _places() -> Iterator[Path]:
-    """Yield what may hold a library, the best first."""
+def installed_places(spark_jars: Path | None, system_folders: Iterable[Path]) -> Iterator[Path]:
+    """Yield what may hold a library, the best first: pyspark's jars, then the system's."""
+    if spark_jars is not None:
+        yield from sorted(spark_jars.glob(JAR_PATTERN), key=_version, reverse=True)
+    for folder in system_folders:
+        yield from sorted(folder.glob(_SYSTEM_PATTERN), key=_version, reverse=True)
+
+
+def _spark_jars() -> Path | None:
     spark = find_spec("pyspark")  # looks it up, imports nothing
-    if spark is not None and spark.origin is not None:
-        yield from sorted((Path(spark.origin).parent / "jars").glob(JAR_PATTERN), reverse=True)
-    for folder in (f"/usr/lib/{HERE.machine}-linux-gnu", *_SYSTEM_FOLDERS):
-        yield from sorted(Path(folder).glob(_SYSTEM_PATTERN), key=_version, reverse=True)
+    return None if spark is None or spark.origin is None else Path(spark.origin).parent / "jars"
+
+
+def _system_folders() -> list[Path]:
+    return [Path(f"/usr/lib/{HERE.machine}-linux-gnu"), *map(Path, _SYSTEM_FOLDERS)]
 
 
 def _version(path: Path) -> tuple[int, ...]:
     return tuple(int(digits) for digits in re.findall(r"\d+", path.name))
 
 
-def _usable(place: Path, cache: Path) -> NativeLibrary:
+def _usable(place: Path, cache: Path | None) -> NativeLibrary:
     if place.is_dir():
         jars = sorted(place.glob(JAR_PATTERN), key=_version)
         if not jars:
-            raise UnsupportedFormatError(f"the folder holds no {JAR_PATTERN}", path=place)
+            raise LibraryNotFoundError(f"the folder holds no {JAR_PATTERN}", path=place)
         place = jars[-1]
     if not place.is_file():
-        raise UnsupportedFormatError("there is no such file", path=place)
-    if zipfile.is_zipfile(place):
-        return unpacked(place, cache)
+        raise LibraryNotFoundError("there is no such file", path=place)
+    with os_errors("read a RocksDB library", place), place.open("rb") as file:
+        head = file.read(4)
+    # Not ``zipfile.is_zipfile``: to that a jar cut short is no jar, so a library.
+    if head == _JAR_HEAD:
+        return unpacked(place, cache or _user_cache())
+    if head not in _LIBRARY_HEADS:
+        raise LibraryNotFoundError("it is neither a library nor a jar", path=place)
     return NativeLibrary(place, str(place))
+
+
+def _user_cache() -> Path:
+    try:
+        return Path.home() / ".cache" / "cqstore"
+    except RuntimeError as exc:
+        raise LibraryNotFoundError(
+            "this user has no home folder to unpack a jar into; configure a library instead"
+        ) from exc
 
 
 def unpacked(jar: Path, cache: Path, target: Platform = HERE) -> NativeLibrary:
@@ -115,20 +152,21 @@ def unpacked(jar: Path, cache: Path, target: Platform = HERE) -> NativeLibrary:
     Any number of processes may do this at once.
 
     Raises:
-        UnsupportedFormatError: the jar is damaged, has no such build, or the cache folder is
+        LibraryNotFoundError: the jar is damaged, has no such build, or the cache folder is
             another user's or open to others.
-        StoreIOError: the build cannot be unpacked.
+        StoreIOError: the jar cannot be read, or the build cannot be unpacked.
     """
     _make_cache(cache)
     try:
-        with zipfile.ZipFile(jar) as archive:
+        with os_errors("read the jar", jar), zipfile.ZipFile(jar) as archive:
             member = archive.getinfo(target.member)
             key = f"rocksdb-{member.CRC:08x}-{member.file_size}"
-            library = _cached(cache, key) or _unpack(archive, member, cache, key)
+            library = _cached(member, cache, key) or _unpack(archive, member, cache, key)
     except KeyError as exc:
-        raise UnsupportedFormatError(f"the jar has no {target.member}", path=jar) from exc
-    except (zipfile.BadZipFile, zlib.error) as exc:
-        raise UnsupportedFormatError(f"the jar is damaged: {exc}", path=jar) from exc
+        raise LibraryNotFoundError(f"the jar has no {target.member}", path=jar) from exc
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as exc:
+        # RuntimeError: encrypted, or compressed in a way that zipfile does not know.
+        raise LibraryNotFoundError(f"the jar is damaged: {exc}", path=jar) from exc
     return NativeLibrary(library, f"{jar}!{target.member}")
 
 
@@ -137,21 +175,25 @@ def _make_cache(cache: Path) -> None:
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = cache.stat()
     if status.st_uid != os.getuid() or status.st_mode & _FOREIGN_WRITE:
-        raise UnsupportedFormatError(
+        raise LibraryNotFoundError(
             "the cache folder belongs to another user, or others may write to it: libraries would"
             " be loaded from there",
             path=cache,
         )
 
 
-def _cached(cache: Path, key: str) -> Path | None:
-    """Return the unpacked library whose content is what its name says; others are removed."""
+def _cached(member: zipfile.ZipInfo, cache: Path, key: str) -> Path | None:
+    """Return the unpacked library whose content is what its name and ``member`` say.
+
+    A damaged one stays: unpacking renames the right one over it. To unlink it here could remove
+    what another process has put in its place since.
+    """
     for path in cache.glob(f"{key}-*.so"):
         with os_errors("read a cached library", path):
-            found = hashlib.sha256(path.read_bytes()).hexdigest()
-            if path.name == f"{key}-{found}.so":
-                return path
-            path.unlink(missing_ok=True)
+            data = path.read_bytes()
+        named = path.name == f"{key}-{hashlib.sha256(data).hexdigest()}.so"
+        if named and zlib.crc32(data) == member.CRC:
+            return path
     return None
 
 

@@ -1,6 +1,7 @@
 """Finding a RocksDB library: jars, the cache, and what is refused."""
 
 import hashlib
+import os
 import subprocess
 import sys
 import zipfile
@@ -9,9 +10,14 @@ from pathlib import Path
 import pytest
 
 from cq_rocksdb.engines import engine_works
-from cq_rocksdb.native_library import Platform, find_library, unpacked
+from cq_rocksdb.native_library import (
+    LibraryNotFoundError,
+    Platform,
+    find_library,
+    installed_places,
+    unpacked,
+)
 from store.config import RocksDBEngine
-from store.errors import UnsupportedFormatError
 
 LINUX = Platform("linux", "x86_64", "glibc")
 CONTENT = b"\x7fELF, as far as anybody looks" * 1000
@@ -29,6 +35,7 @@ def jar(path: Path, member: str = LINUX.member, content: bytes = CONTENT) -> Pat
     [
         (LINUX, "librocksdbjni-linux64.so"),
         (Platform("linux", "x86_64", "musl"), "librocksdbjni-linux64-musl.so"),
+        (Platform("linux", "i686", "glibc"), "librocksdbjni-linux32.so"),
         (Platform("linux", "aarch64", "glibc"), "librocksdbjni-linux-aarch64.so"),
         (Platform("linux", "aarch64", "musl"), "librocksdbjni-linux-aarch64-musl.so"),
         (Platform("darwin", "arm64", ""), "librocksdbjni-osx-arm64.jnilib"),
@@ -63,9 +70,73 @@ def test_a_folder_that_others_may_write_is_refused(tmp_path: Path) -> None:
     archive = jar(tmp_path / "a.jar")
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache").chmod(0o777)
-    with pytest.raises(UnsupportedFormatError, match="others may write"):
+    with pytest.raises(LibraryNotFoundError, match="others may write"):
         unpacked(archive, tmp_path / "cache", LINUX)
     assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
+    archive, cache = jar(tmp_path / "a.jar"), Path("/usr")
+    if os.getuid() == 0:
+        cache = tmp_path / "cache"
+        cache.mkdir(mode=0o700)
+        os.chown(cache, 12345, 12345)
+    with pytest.raises(LibraryNotFoundError, match="another user") as caught:
+        unpacked(archive, cache, LINUX)
+    assert caught.value.path == cache
+
+
+def test_a_cached_library_that_only_agrees_with_its_own_name_is_not_taken(tmp_path: Path) -> None:
+    archive = jar(tmp_path / "a.jar")
+    path = unpacked(archive, tmp_path / "cache", LINUX).path
+    other = CONTENT[:-1] + b"!"
+    key = path.name.rpartition("-")[0]
+    path.unlink()
+    (path.parent / f"{key}-{hashlib.sha256(other).hexdigest()}.so").write_bytes(other)
+    assert unpacked(archive, tmp_path / "cache", LINUX).path.read_bytes() == CONTENT
+
+
+def test_pyspark_comes_before_the_system_and_the_newest_before_older_ones(tmp_path: Path) -> None:
+    jars, system = tmp_path / "jars", tmp_path / "system"
+    jars.mkdir()
+    system.mkdir()
+    names = ["rocksdbjni-10.1.0.jar", "rocksdbjni-9.8.4.jar", "spark-core.jar"]
+    found = [jar(jars / name) for name in names][:2]
+    for name in ("librocksdb.so.10.2.1", "librocksdb.so.7.8.3", "librocksdb.so", "libother.so"):
+        (system / name).write_bytes(CONTENT)
+    found += [system / f"librocksdb.so{end}" for end in (".10.2.1", ".7.8.3", "")]
+    assert list(installed_places(jars, [tmp_path / "missing", system])) == found
+    assert list(installed_places(None, [system])) == found[2:]
+
+
+def test_without_a_setting_the_first_usable_place_is_taken(tmp_path: Path) -> None:
+    good, library = jar(tmp_path / "good.jar", Platform().member), tmp_path / "librocksdb.so"
+    library.write_bytes(CONTENT)
+    bad = jar(tmp_path / "bad.jar", "librocksdbjni-for-nobody.so")
+    cache = tmp_path / "cache"
+    assert find_library(None, cache, [good, library]).source.startswith(str(good))
+    assert find_library(None, cache, [bad, library, good]).path == library
+    with pytest.raises(LibraryNotFoundError, match="no such file"):
+        find_library(tmp_path / "missing", cache)
+
+
+def test_a_cache_that_cannot_be_made_leaves_the_libraries_that_need_none(tmp_path: Path) -> None:
+    archive, library = jar(tmp_path / "a.jar", Platform().member), tmp_path / "librocksdb.so"
+    library.write_bytes(CONTENT)
+    cache = library / "cache"
+    assert find_library(None, cache, [archive, library]).path == library
+    with pytest.raises(LibraryNotFoundError, match="cannot make the cache folder"):
+        find_library(None, cache, [archive])
+
+
+def test_when_nothing_does_each_place_and_its_fault_are_named(tmp_path: Path) -> None:
+    bad = jar(tmp_path / "bad.jar", "librocksdbjni-for-nobody.so")
+    text = tmp_path / "librocksdb.so"
+    text.write_bytes(b"not a library")
+    with pytest.raises(LibraryNotFoundError) as caught:
+        find_library(None, tmp_path / "cache", [bad, text])
+    assert f"the jar has no {Platform().member} ({bad})" in str(caught.value)
+    assert f"it is neither a library nor a jar ({text})" in str(caught.value)
 
 
 def test_what_is_configured_may_be_a_library_a_jar_or_a_folder_with_one(tmp_path: Path) -> None:
@@ -88,7 +159,7 @@ def test_a_configured_place_without_a_library_is_an_error_that_names_it(tmp_path
     missing = tmp_path / "rocksdbjni-1.jar"
     other = jar(tmp_path / "rocksdbjni-2.jar", "librocksdbjni-for-nobody.so")
     for place, problem in ((missing, "no such file"), (other, "jar has no"), (empty, "holds no")):
-        with pytest.raises(UnsupportedFormatError, match=problem) as caught:
+        with pytest.raises(LibraryNotFoundError, match=problem) as caught:
             find_library(place, cache)
         assert caught.value.path == place
 
@@ -98,9 +169,25 @@ def test_a_damaged_jar_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     data = bytearray(archive.read_bytes())
     data[60] ^= 0xFF
     archive.write_bytes(data)
-    with pytest.raises(UnsupportedFormatError, match="damaged"):
+    with pytest.raises(LibraryNotFoundError, match="damaged"):
         unpacked(archive, tmp_path / "cache", LINUX)
     assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_a_jar_that_was_cut_short_is_refused(tmp_path: Path) -> None:
+    archive = jar(tmp_path / "a.jar")
+    archive.write_bytes(archive.read_bytes()[:-30])
+    with pytest.raises(LibraryNotFoundError, match="the jar is damaged"):
+        find_library(archive, tmp_path / "cache")
+
+
+def test_a_jar_compressed_in_an_unknown_way_is_refused(tmp_path: Path) -> None:
+    archive = jar(tmp_path / "a.jar")
+    data = bytearray(archive.read_bytes())
+    data[data.find(b"PK\x01\x02") + 10] = data[8] = 99
+    archive.write_bytes(data)
+    with pytest.raises(LibraryNotFoundError, match="the jar is damaged"):
+        unpacked(archive, tmp_path / "cache", LINUX)
 
 
 @pytest.mark.slow
