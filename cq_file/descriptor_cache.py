@@ -19,6 +19,8 @@ _RESERVE = 256
 """Descriptors left to the log, the index, RocksDB and the program around the store."""
 _LEAST = 8
 _MAX_MAPS = Path("/proc/sys/vm/max_map_count")
+_NEAR_PERCENT = 90
+"""Share of a limit from which it is near."""
 _NO_DESCRIPTOR_LEFT = {errno.EMFILE, errno.ENFILE}
 
 
@@ -33,18 +35,40 @@ def descriptor_limit(wanted: int) -> int:
     return max(min(wanted, soft - min(_RESERVE, soft // 2)), _LEAST)
 
 
+def warn_from(limit: int) -> int:
+    """Return the number of queues that comes near what ``limit`` or the kernel allows."""
+    maps = _max_maps()
+    least = limit if maps is None else min(limit, maps)
+    return max(least * _NEAR_PERCENT // 100, 1)
+
+
 def limit_warning(queues: int, limit: int) -> str | None:
-    """Return what an operator should know of ``queues`` file queues, ``None`` below ``limit``."""
-    if queues <= limit:
+    """Return what an operator should know of so many file queues, ``None`` far below the limits.
+
+    Args:
+        queues: how many there are, of one file each or more.
+        limit: how many descriptors the cache may keep, see ``descriptor_limit``.
+    """
+    if queues < warn_from(limit):
         return None
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    maps = _MAX_MAPS.read_text().strip() if _MAX_MAPS.exists() else "unknown"
+    allowed = "unlimited" if soft == resource.RLIM_INFINITY else str(soft)
+    maps = _max_maps()
     return (
-        f"{queues} file queues, but {limit} files may be open at once (RLIMIT_NOFILE is {soft},"
-        f" {queues + _RESERVE} would hold all): files are opened and closed in turn, which is"
-        " slower; nothing is lost. RocketMQ itself would need a memory map a file"
-        f" (vm.max_map_count is {maps}); queues in RocksDB need neither"
+        f"{queues} file queues come near a limit or pass it. To hold their files open at once"
+        f" takes a queueFilesMax of {queues} ({limit} can be used) and an RLIMIT_NOFILE of"
+        f" {queues + _RESERVE} (it is {allowed}); beyond that files are opened and closed in turn,"
+        " which is slower; nothing is lost. RocketMQ itself would need a descriptor and a memory"
+        f" map a file, a vm.max_map_count of more than {queues} (it is"
+        f" {'unknown' if maps is None else maps}); queues in RocksDB need none of these"
     )
+
+
+def _max_maps() -> int | None:
+    try:
+        return int(_MAX_MAPS.read_text())
+    except (OSError, ValueError):
+        return None
 
 
 class Descriptor:
@@ -96,8 +120,11 @@ class DescriptorCache:
             StoreIOError: it cannot be made.
         """
         descriptor = self._open(path, self._flags | os.O_CREAT)
-        with os_errors("size a queue file", Path(path)):
+        try:
             os.ftruncate(descriptor.fd, size)
+        except OSError:  # a Path is made for the report alone: there may be 100,000 files
+            with os_errors("size a queue file", Path(path)):
+                raise
         return descriptor
 
     def forget(self, path: str) -> None:

@@ -7,6 +7,7 @@ touches what changed and nothing else. Only the store's writer uses these object
 import ctypes
 import os
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -48,6 +49,19 @@ class UnsyncedFiles:
         self.folders = {
             path for path in self.folders if path != folder and not path.startswith(below)
         }
+
+    def remove_folder(self, folder: Path) -> None:
+        """Remove a topic's folder, if there is one, durably, and cross off what lay in it.
+
+        Raises:
+            StoreIOError: the disk refused.
+        """
+        if not folder.is_dir():
+            return
+        with os_errors("remove the folder of a topic", folder):
+            shutil.rmtree(folder)
+        self.forget_folder(str(folder))
+        sync_folder(str(folder.parent))
 
     def sync(self, cache: DescriptorCache) -> None:
         """Make every noted file and folder durable. On failure all of them stay noted.

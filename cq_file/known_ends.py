@@ -2,8 +2,10 @@
 
 Without it an open lists every folder and reads the end of every queue, 0.2 ms each. It is believed
 only after a clean stop and only while nobody else has had the store: it is tied to the checkpoint's
-content and to the time of the file ``lock``, which RocketMQ writes at each start. Whatever else is
-done to single queue files behind a store's back shows as holes when they are read.
+content and to the time of the file ``lock``, which RocketMQ writes at each start. It is not
+believed either if a queue leads behind the log's end, and an open that failed before it knew the
+ends writes none. Whatever else is done to single queue files behind a store's back shows as holes
+when they are read.
 """
 
 import hashlib
@@ -17,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cq_file.consume_queue import FileConsumeQueue
+from cq_file.file_sync import sync_folder
 from store.errors import StoreError, os_errors
 from store.paths import StorePaths
 
@@ -103,13 +106,19 @@ def read_ends(paths: StorePaths) -> tuple[int, Iterable[KnownQueue]] | None:
 
 
 def forget_ends(paths: StorePaths) -> None:
-    """Remove what was written down, before anything is written to the queues.
+    """Remove what was written down, durably, before anything is written to the queues.
 
     Else it could be taken for true after a crash whose marker somebody removed.
+
+    Raises:
+        StoreIOError: it cannot be removed.
     """
     path = ends_path(paths)
+    if not path.exists():
+        return
     with os_errors("remove what was known of the queues", path):
         path.unlink(missing_ok=True)
+    sync_folder(str(path.parent))
 
 
 def _queues(

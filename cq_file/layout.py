@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from store.queue.units import QUEUE_UNIT
 from store.record.layout import Annotated, Layout, NamedTuple, Wire
 
 
@@ -102,3 +103,14 @@ def parse_queue_id(name: str) -> int | None:
         return None
     queue_id = int(name)
     return queue_id if _INT_MIN <= queue_id <= _INT_MAX else None
+
+
+BATCH_COLUMNS = np.dtype(
+    {
+        "names": ["phy_offset", "size"],
+        "formats": [">i8", ">i4"],
+        "offsets": [QUEUE_UNIT.offset("phy_offset"), QUEUE_UNIT.offset("size")],
+        "itemsize": QUEUE_UNIT.size,
+    }
+)
+"""Log position and record size of a packed unit of a batch on its way into the queues."""

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cq_file.layout import parse_file_name, parse_queue_id
-from store.errors import CorruptionError, os_errors
+from store.errors import CorruptionError, IllegalMessageError, os_errors
 
 _STAT_BLOCK = 512
 """Bytes of the unit of ``st_blocks``."""
+_NAME_MAX = 255
+"""Bytes of the longest folder name that common file systems take."""
 
 
 class QueueFolder(NamedTuple):
@@ -169,3 +171,21 @@ def allocated_bytes(folder: Path) -> int:
             with suppress(FileNotFoundError):  # removed between the listing and here
                 total += entry.stat().st_blocks * _STAT_BLOCK if entry.is_file() else 0
     return total
+
+
+def check_folder_name(topic: str) -> None:
+    """Refuse a topic that cannot be the name of a folder.
+
+    Raises:
+        IllegalMessageError: it cannot.
+    """
+    if not topic or topic in {".", ".."} or "/" in topic or "\0" in topic:
+        raise IllegalMessageError(f"the topic {topic!r} cannot be the name of a folder")
+    try:
+        length = len(os.fsencode(topic))
+    except UnicodeEncodeError as exc:
+        raise IllegalMessageError(f"the topic {topic!r} is not valid text") from exc
+    if length > _NAME_MAX:
+        raise IllegalMessageError(
+            f"the topic's name has {length} bytes, a folder's may have {_NAME_MAX}"
+        )

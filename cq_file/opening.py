@@ -95,7 +95,10 @@ def reopen_queues(
         return None
     opened = OpenedQueues(FileAccess(file_size, cache, unsynced), {}, {}, {})
     folder = str(paths.consume_queue)
+    log_end = context.log.max_phy_offset()
     for topic, queue_id, first_offset, max_offset, last_phy, end_phy, starts in queues:
+        if end_phy > log_end:
+            return None  # the log was cut since: looking leaves out what leads behind its end
         queue = FileConsumeQueue(opened.access, f"{folder}/{topic}/{queue_id}", starts)
         queue.restore(first_offset, max_offset, last_phy, end_phy)
         opened.topics.setdefault(topic, {})[queue_id] = queue

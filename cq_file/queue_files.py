@@ -212,8 +212,11 @@ class QueueFiles:
             missing.append(folder)
             folder = folder.rpartition("/")[0]
         for folder in reversed(missing):
-            with os_errors("make a queue folder", Path(folder)):
-                Path(folder).mkdir()
+            try:
+                os.mkdir(folder)  # noqa: PTH102 - as above
+            except OSError:
+                with os_errors("make a queue folder", Path(folder)):
+                    raise
             self.access.unsynced.folders.add(folder.rpartition("/")[0])
 
     def cut(self, logic_offset: int) -> None:

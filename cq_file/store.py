@@ -8,8 +8,7 @@ Source: RocketMQ ``ConsumeQueueStore``.
 """
 
 import logging
-import os
-import shutil
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Self
@@ -19,13 +18,18 @@ import numpy as np
 from cq_file.batch_queue import BatchConsumeQueue
 from cq_file.check import check_queue_files
 from cq_file.consume_queue import FileConsumeQueue
-from cq_file.descriptor_cache import DescriptorCache, descriptor_limit, limit_warning
+from cq_file.descriptor_cache import (
+    DescriptorCache,
+    descriptor_limit,
+    limit_warning,
+    warn_from,
+)
 from cq_file.dump import rows_of_file
 from cq_file.ext import ExtFiles, is_ext_address
-from cq_file.file_sync import UnsyncedFiles, sync_folder
+from cq_file.file_sync import UnsyncedFiles
 from cq_file.known_ends import write_ends
-from cq_file.layout import FILE_UNIT
-from cq_file.listing import allocated_bytes, entries, queue_folders
+from cq_file.layout import BATCH_COLUMNS, FILE_UNIT
+from cq_file.listing import allocated_bytes, check_folder_name, entries, queue_folders
 from cq_file.opening import open_queues, reopen_queues
 from cq_file.queue_files import FileAccess
 from store.errors import (
@@ -35,7 +39,6 @@ from store.errors import (
     StoreFailedError,
     StoreIOError,
     UnsupportedFormatError,
-    os_errors,
 )
 from store.paths import StorePaths
 from store.queue.consume_queue_store import (
@@ -48,7 +51,6 @@ from store.queue.consume_queue_store import (
 from store.queue.time_search import BoundaryType
 from store.queue.units import (
     PACKED_PREFIX,
-    QUEUE_UNIT,
     BlockStop,
     CqUnit,
     QueueKey,
@@ -58,8 +60,6 @@ from store.queue.units import (
 
 _log = logging.getLogger(__name__)
 _UNIT = FILE_UNIT.size
-_NAME_MAX = 255
-"""Bytes of the longest folder name that common file systems take."""
 _BLOCK_UNITS = 1024
 _Queue = FileConsumeQueue | BatchConsumeQueue
 
@@ -88,7 +88,9 @@ class FileConsumeQueueStore(ConsumeQueueStore):
         )
         self._loaded = False
         self._ends_known = self._warned = False
+        self._recovered = False
         self._queue_count = 0
+        self._warn_from = warn_from(limit)
         self._closed = False
         self._failed = False
 
@@ -124,16 +126,21 @@ class FileConsumeQueueStore(ConsumeQueueStore):
         return self
 
     def _warn_of_limit(self) -> None:
+        if self._warned:
+            return
         warning = limit_warning(self._queue_count, self._cache.limit)
-        if warning is not None and not self._warned:
+        if warning is not None:
             self._warned = True
             _log.warning("%s", warning)
 
     def recover(self) -> None:
         """Find the end of every queue; nothing is written when read-only."""
         self._check_open()
-        if self._ends_known:
-            return
+        if not self._ends_known:
+            self._find_ends()
+        self._recovered = True
+
+    def _find_ends(self) -> None:
         context = self.context
         max_phy_offset = context.log.max_phy_offset()
         safe = max_phy_offset if context.last_exit_ok else self._safe_phy_offset()
@@ -171,16 +178,7 @@ class FileConsumeQueueStore(ConsumeQueueStore):
 
     def check_topic(self, topic: str) -> None:
         """Refuse names that are no folder names, and names that a file has taken."""
-        if not topic or topic in {".", ".."} or "/" in topic or "\0" in topic:
-            raise IllegalMessageError(f"the topic {topic!r} cannot be the name of a folder")
-        try:
-            length = len(os.fsencode(topic))
-        except UnicodeEncodeError as exc:
-            raise IllegalMessageError(f"the topic {topic!r} is not valid text") from exc
-        if length > _NAME_MAX:
-            raise IllegalMessageError(
-                f"the topic's name has {length} bytes, a folder's may have {_NAME_MAX}"
-            )
+        check_folder_name(topic)
         if topic not in self._topics and Path(self._folder, topic).is_file():
             raise IllegalMessageError(
                 f"the topic {topic!r} has the name of a file in the queues' folder"
@@ -211,7 +209,7 @@ class FileConsumeQueueStore(ConsumeQueueStore):
     def _put_runs(self, batch: UnitBatch) -> list[QueueRestart]:
         runs = batch.runs()
         data = np.ascontiguousarray(runs.units[:, :PACKED_PREFIX]).tobytes()
-        columns = runs.units.view(_BATCH_COLUMNS)[:, 0]
+        columns = runs.units.view(BATCH_COLUMNS)[:, 0]
         phys = columns["phy_offset"].astype(np.int64)
         ends = phys + columns["size"]
         starts = np.asarray(runs.starts)
@@ -247,7 +245,7 @@ class FileConsumeQueueStore(ConsumeQueueStore):
         queue = FileConsumeQueue(self._access, folder, [])
         self._topics.setdefault(key.topic, {})[key.queue_id] = queue
         self._queue_count += 1
-        if self._queue_count > self._cache.limit:
+        if self._queue_count >= self._warn_from:
             self._warn_of_limit()
         return queue
 
@@ -282,7 +280,11 @@ class FileConsumeQueueStore(ConsumeQueueStore):
         self._check_writable()
         key = QueueKey(topic, queue_id)
         queue = self._topics.get(topic, {}).get(queue_id) or self._new_queue(key)
-        queue.begin_at(queue_offset)
+        try:
+            queue.begin_at(queue_offset)
+        except StoreIOError:
+            self._failed = True
+            raise
 
     def delete_topic(self, topic: str) -> None:
         """Remove the topic's folders of queues, batch queues and extension files."""
@@ -299,21 +301,13 @@ class FileConsumeQueueStore(ConsumeQueueStore):
         paths = self.context.paths
         try:
             for parent in (paths.consume_queue, paths.batch_consume_queue, paths.consume_queue_ext):
-                self._remove_folder(parent / topic)
+                self._unsynced.remove_folder(parent / topic)
         except StoreIOError:
             self._failed = True
             raise
         for path in files:
             self._cache.forget(path)
         self.forget_queue_offsets(topic)
-
-    def _remove_folder(self, folder: Path) -> None:
-        if not folder.is_dir():
-            return
-        with os_errors("remove the folder of a topic", folder):
-            shutil.rmtree(folder)
-        self._unsynced.forget_folder(str(folder))
-        sync_folder(str(folder.parent))
 
     def flush(self) -> None:
         """Sync what changed: each file, or the whole file system where there are many."""
@@ -333,6 +327,8 @@ class FileConsumeQueueStore(ConsumeQueueStore):
         """Yield every queue that has a folder, simple and batch, by topic and queue id."""
         self._check_open()
         names = sorted({*self._topics, *self._batch_topics}) if topic is None else [topic]
+        if after is not None:
+            names = names[bisect_left(names, after.topic) :]
         found = (
             QueueKey(name, queue_id)
             for name in names
@@ -436,7 +432,7 @@ class FileConsumeQueueStore(ConsumeQueueStore):
         return self._access.mapped_file_size // _UNIT
 
     def describe(self) -> dict[str, object]:
-        """Return the size of the files and how many there are."""
+        """Return the size of the files and how many there are; looks at no file."""
         self._check_open()
         simple, batch = self._simple_queues(), self._batch_queues()
         facts: dict[str, object] = {
@@ -458,7 +454,8 @@ class FileConsumeQueueStore(ConsumeQueueStore):
         try:
             if self._loaded and not self.context.read_only and not self._failed:
                 self._unsynced.sync(self._cache)
-                if not (self._batch_topics or self._ext):
+                # An open that failed before ``recover`` was done knows no ends to write down.
+                if self._recovered and not (self._batch_topics or self._ext):
                     size = self._access.mapped_file_size
                     write_ends(self.context.paths, size, self._topics)
         finally:
@@ -494,13 +491,3 @@ class FileConsumeQueueStore(ConsumeQueueStore):
             raise ReadOnlyStoreError("the queues were opened read-only")
         if self._failed:
             raise StoreFailedError("an earlier write of the queues failed: open the store again")
-
-
-_BATCH_COLUMNS = np.dtype(
-    {
-        "names": ["phy_offset", "size"],
-        "formats": [">i8", ">i4"],
-        "offsets": [QUEUE_UNIT.offset("phy_offset"), QUEUE_UNIT.offset("size")],
-        "itemsize": QUEUE_UNIT.size,
-    }
-)

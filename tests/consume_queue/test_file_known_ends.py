@@ -1,6 +1,5 @@
 """What a clean stop wrote down of the file queues: believed when true, and only then."""
 
-import logging
 import os
 import shutil
 from collections.abc import Callable
@@ -8,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cq_file.descriptor_cache import limit_warning
 from cq_file.known_ends import ends_path
 from store.config import StoreConfig
-from store.errors import CorruptionError
+from store.errors import CorruptionError, UnsupportedFormatError
 from store.paths import StorePaths
 from store.record.message import Message
 from store.service.message_store import MessageStore
@@ -138,22 +136,29 @@ def test_a_size_that_does_not_fit_the_files_is_still_refused(tmp_path: Path) -> 
         MessageStore.open(root, StoreConfig(mapped_file_size_consume_queue=400), read_only=True)
 
 
-def test_more_queues_than_files_may_be_open_are_warned_of_once_and_lose_nothing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    config = CONFIG.model_copy(update={"queue_files_max": 16})
+def test_a_queue_that_leads_behind_a_log_cut_since_is_looked_at(tmp_path: Path) -> None:
     root = tmp_path / "store"
-    with caplog.at_level(logging.WARNING), MessageStore.open(root, config) as store:
-        for _ in range(3):
-            for queue_id in range(60):
-                assert store.put_message(Message("t", b"x", queue_id)).ok
-        store.flush()
-    (warning,) = [record.getMessage() for record in caplog.records if "RLIMIT" in record.message]
-    assert warning.startswith("17 file queues, but 16 files may be open at once")
-    assert "vm.max_map_count" in warning
-    assert [found[1] for found in facts(root).values()] == [3] * 60
+    write(root, 400)
+    logs = sorted((root / "commitlog").iterdir())
+    assert len(logs) > 1
+    logs[-1].unlink()
+    believed = facts(root)
+    forget(root)
+    assert believed == facts(root)
+    assert max(phys[-1] for _, _, *phys in believed.values()) < int(logs[-1].name)
 
 
-def test_below_the_limit_there_is_no_warning() -> None:
-    assert limit_warning(16, 16) is None
-    assert limit_warning(17, 16) is not None
+def test_an_open_that_fails_before_the_ends_are_found_writes_none_down(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    write(root)
+    expected = facts(root)
+    forget(root)  # as after RocketMQ
+    index = root / "index"
+    shutil.rmtree(index, ignore_errors=True)
+    index.mkdir()
+    (index / "20260101000000000").write_bytes(b"\1" * 12345)
+    with pytest.raises(UnsupportedFormatError):
+        MessageStore.open(root)
+    assert not ends_path(StorePaths(root)).exists()
+    shutil.rmtree(index)
+    assert facts(root) == expected
