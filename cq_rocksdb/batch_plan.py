@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cq_rocksdb.engine import EngineBatch, Family, row_bytes
-from cq_rocksdb.keys import OffsetEntry, max_key, min_key, prefix_end, queue_prefix, unit_key
+from cq_rocksdb.keys import OffsetEntry, max_keys, min_key, prefix_end, queue_prefix, unit_key
 from cq_rocksdb.offset_table import OffsetTable
 from cq_rocksdb.state_cache import FIELDS, UNKNOWN
 from cq_rocksdb.unit_table import UnitTable
@@ -163,7 +163,7 @@ class BatchPlan:
         """Plan the ``max`` entries of the queues, in key order; all of them, or those changed."""
         self._after = after
         self.write.prefixes = prefixes
-        keys = map(max_key, prefixes)
+        keys = max_keys(prefixes)
         values = row_bytes(np.ascontiguousarray(after[:, :2]).astype(">i8").view(np.uint8))
         puts = zip(keys, values, strict=True)
         self.write.puts = list(puts if changed is None else compress(puts, changed.tolist()))

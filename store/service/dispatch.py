@@ -35,6 +35,8 @@ from store.service.deleted_topics import DeletedTopics
 
 REPLAY_UNITS = 1 << 18
 """Units that a replay collects before it hands them on: large, so that queues get runs."""
+MOST_REPLAY_UNITS = 1 << 20
+"""As many where there are many queues; about 250 bytes of memory a unit on RocksDB."""
 ASSIGNED_QUEUES = 100_000
 """Queues whose next offset is kept beside the queues; more are read from them again."""
 _SLICE_PER_QUEUE = 8
@@ -207,14 +209,18 @@ class Dispatcher:
         how the scan of a torn log ends.
         """
         result = ReplayResult()
-        batch, keys = UnitBatch(), IndexBatch()
+        batch, keys, full_at = UnitBatch(), IndexBatch(), REPLAY_UNITS
         try:
             for record in records:
                 result.note(record)
                 self._replay_one(record, batch, keys, queues_from, index_from)
-                if len(batch) >= REPLAY_UNITS:
+                if len(batch) >= full_at:
+                    wanted = min(_SLICE_PER_QUEUE * len(batch.queues), MOST_REPLAY_UNITS)
+                    if len(batch) < wanted:
+                        full_at = wanted
+                        continue
                     result.take(batch, self._store(batch, keys))
-                    batch, keys = UnitBatch(), IndexBatch()
+                    batch, keys, full_at = UnitBatch(), IndexBatch(), REPLAY_UNITS
         except CorruptionError as exc:
             result.fault = exc
         if batch.end_phy_offset or len(keys):
