@@ -29,6 +29,9 @@ cdef class Database:
     cdef P db, writes, write_options, read_options, flush_options, compact_options
     cdef P families[2]
     cdef Options options, offset_options  # kept: the database refers to them
+    cdef P idle[IDLE_ITERATORS]  # iterators over units that nobody uses; each sees all that was ever written
+    cdef int idle_count, idle_uses
+    cdef int64_t changes  # an iterator that is older than the last one is out of date
     cdef readonly CompactionFilter filter
 
     def __cinit__(self, bytes folder, Options options, Options offset_options, bint read_only,
@@ -66,6 +69,7 @@ cdef class Database:
         """Stop compactions and release everything. A second call does nothing."""
         cdef P db = self.db
         if db != NULL:
+            self.let_go()
             self.db = NULL
             with nogil:
                 C.disable_manual_compaction(db)
@@ -80,6 +84,41 @@ cdef class Database:
             O.flushoptions_destroy(self.flush_options)
             O.compactoptions_destroy(self.compact_options)
             self.writes = NULL
+
+    cpdef let_go(self):
+        """Release the idle iterators, and with them what they keep from being deleted."""
+        cdef P idle[IDLE_ITERATORS]
+        cdef int at, count = self.idle_count
+        memcpy(idle, self.idle, sizeof(idle))
+        self.changes += 1
+        self.idle_count = 0
+        if count:
+            with nogil:
+                for at in range(count):
+                    C.iter_destroy(idle[at])
+
+    cdef P _iterator(self):
+        """Return an iterator over the units as they are now; given back by ``_give_back``."""
+        cdef P units
+        if self.idle_count:
+            self.idle_count -= 1
+            return self.idle[self.idle_count]
+        with nogil:
+            units = C.create_iterator_cf(self.db, self.read_options, self.families[0])
+        return units
+
+    cdef void _give_back(self, P units, int64_t changes):
+        """Keep an iterator for the next scan, if nothing was written since it was taken."""
+        self.idle_uses += 1
+        if self.idle_uses >= MOST_USES:
+            self.idle_uses = 0
+            self.let_go()
+        if changes == self.changes and self.idle_count < IDLE_ITERATORS:
+            self.idle[self.idle_count] = units
+            self.idle_count += 1
+        else:
+            with nogil:
+                C.iter_destroy(units)
 
     # ---- writing
 
@@ -107,6 +146,7 @@ cdef class Database:
         with nogil:
             C.write(self.db, self.write_options, self.writes, &error)
             C.writebatch_clear(self.writes)
+        self.let_go()
         _check(error)
 
     cdef void _add_units(self, const char *base, const int64_t[::1] starts,
@@ -133,6 +173,7 @@ cdef class Database:
             return False
         with nogil:
             F.flush_cfs(self.db, self.flush_options, self.families, 2, &error)
+        self.let_go()
         _check(error)
         return True
 
@@ -141,6 +182,7 @@ cdef class Database:
         cdef char *error = NULL
         with nogil:
             C.flush_cf(self.db, self.flush_options, self.families[family], &error)
+        self.let_go()
         _check(error)
 
     def set_options(self, int family, bytes name, bytes value):
@@ -165,6 +207,7 @@ cdef class Database:
         with nogil:
             C.compact_range_cf_opt(self.db, self.families[family], self.compact_options, low,
                                    low_length, high, high_length)
+        self.let_go()
 
     def cancel_compaction(self):
         """Make running manual compactions end soon and refuse further ones."""
@@ -192,6 +235,7 @@ cdef class Database:
         finally:
             T.ingestexternalfileoptions_destroy(options)
             free(names)
+            self.let_go()
         _check(error)
 
     # ---- reading
@@ -255,13 +299,17 @@ cdef class Database:
         cdef int64_t taken = 0, there = queue_offset
         cdef int stop = 0
         cdef char *error = NULL
+        cdef bint own = read_options != self.read_options  # a snapshot's
+        cdef int64_t changes = self.changes
         cdef P units
         if length > MAX_PREFIX:
             raise ValueError("the prefix is too long")
         memcpy(key, <const char *>prefix, length)
         store_be64(key + length, queue_offset)
+        units = NULL if own else self._iterator()
         with nogil:
-            units = C.create_iterator_cf(self.db, read_options, self.families[0])
+            if own:
+                units = C.create_iterator_cf(self.db, read_options, self.families[0])
             C.iter_seek(units, key, length + PLACE_BYTES)
             while taken < count:
                 if not C.iter_valid(units):
@@ -286,7 +334,10 @@ cdef class Database:
                     C.iter_next(units)
             if stop == 1:
                 C.iter_get_error(units, &error)
-            C.iter_destroy(units)
+            if own or error != NULL:
+                C.iter_destroy(units)
+        if not own and error == NULL:
+            self._give_back(units, changes)
         _check(error)
         return taken, stop, there if stop >= 2 else queue_offset + taken
 

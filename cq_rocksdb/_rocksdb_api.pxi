@@ -15,6 +15,7 @@ cdef extern from *:
     #include <stddef.h>
 
     enum { UNIT_BYTES = 28, PLACE_BYTES = 8, MAX_PREFIX = 512 };
+    enum { IDLE_ITERATORS = 4, MOST_USES = 256 };
 
     static inline int64_t load_be64(const void *from) {
         const unsigned char *byte = from;
@@ -55,6 +56,8 @@ cdef extern from *:
     const int UNIT_BYTES
     const int PLACE_BYTES
     const int MAX_PREFIX
+    const int IDLE_ITERATORS
+    const int MOST_USES  # of idle iterators, until what they keep from being deleted is let go
     int64_t load_be64(const void *) nogil
     void store_be64(void *, int64_t) nogil
     ctypedef struct FilterState:

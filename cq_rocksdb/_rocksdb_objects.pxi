@@ -1,6 +1,7 @@
 # What a database is opened with, and the tables beside it: options, the filter, the table writer.
 # Part of `_native.pyx`.
 
+ctypedef void (*SetOn)(P) noexcept nogil
 ctypedef void (*SetInt)(P, int) noexcept nogil
 ctypedef void (*SetSize)(P, uint64_t) noexcept nogil
 ctypedef void (*SetByte)(P, unsigned char) noexcept nogil
@@ -53,6 +54,8 @@ cdef class Options:
         cdef void *function = dlsym(_library, b"rocksdb_" + name.encode())
         if function == NULL:
             self.lacking.append("rocksdb_" + name)
+        elif kind == "on":
+            (<SetOn>function)(self.handle)
         elif kind == "int":
             (<SetInt>function)(self.handle, value)
         elif kind == "size":

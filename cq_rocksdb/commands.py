@@ -10,6 +10,7 @@ import typer
 from cq_rocksdb.check import Audit
 from cq_rocksdb.engine import Family, RocksEngine
 from cq_rocksdb.keys import topic_range
+from cq_rocksdb.logged_counters import logged_counters
 from cq_rocksdb.store import RocksDBConsumeQueueStore
 from store.cli.options import ConfigFile, Dir, Format, note, open_store
 from store.cli.output import OutputFormat, Row, output, progress
@@ -28,6 +29,13 @@ _PROPERTIES = {
     "memtables, bytes": "rocksdb.cur-size-all-mem-tables",
     "background errors": "rocksdb.background-errors",
 }
+_COUNTERS = {
+    "block cache hits": "rocksdb.block.cache.hit",
+    "block cache misses": "rocksdb.block.cache.miss",
+    "units dropped by the filter": "rocksdb.compaction.key.drop.user",
+    "bytes written by flushes": "rocksdb.flush.write.bytes",
+    "bytes written by compactions": "rocksdb.compact.write.bytes",
+}
 
 
 @app.command()
@@ -42,7 +50,12 @@ def stats(
     """Show levels, bytes, tombstones, debts of compaction and sizes of topics. Changes nothing."""
     with progress("reading"), open_store(root, config, None, None) as store:
         queues = _rocksdb_queues(store)
-        rows = [*_facts(queues), *_levels(queues.engine), *_topics(queues, topics)]
+        rows = [
+            *_facts(queues),
+            *_counters(store.paths.rocksdb_log),
+            *_levels(queues.engine),
+            *_topics(queues, topics),
+        ]
     output(kind).rows(rows)
 
 
@@ -119,12 +132,19 @@ def _facts(queues: RocksDBConsumeQueueStore) -> Iterator[Row]:
     yield _row("database", "on disk, bytes", queues.total_size_bytes())
     usage = engine.property_value(Family.DEFAULT, "rocksdb.block-cache-usage")
     yield _row("database", "block cache in use, bytes", int(usage or 0))
-    dropped = engine.dropped_units if engine.filters_expired else None
-    yield _row("database", "units dropped since it was opened", dropped)
     for family in Family:
         for label, name in _PROPERTIES.items():
             value = engine.property_value(family, name)
             yield _row(family.value, label, int(value) if value is not None else None)
+
+
+def _counters(log_folder: Path) -> Iterator[Row]:
+    logged = logged_counters(log_folder)
+    if logged is None:
+        return
+    part = f"since it was opened, as logged {logged.time}"
+    for label, name in _COUNTERS.items():
+        yield _row(part, label, logged.counts.get(name))
 
 
 def _levels(engine: RocksEngine) -> Iterator[Row]:

@@ -51,7 +51,8 @@ def database_objects(options: DatabaseOptions, log_folder: Path) -> DatabaseObje
         ("options_set_db_log_dir", "text", str(log_folder).encode()),
         ("options_set_max_log_file_size", "size", options.info_log_bytes),
         ("options_set_keep_log_file_num", "size", options.info_logs_kept),
-        ("options_set_stats_dump_period_sec", "int", 0),
+        ("options_enable_statistics", "on", None),
+        ("options_set_stats_dump_period_sec", "int", options.stats_dump_seconds),
     ])  # fmt: skip
     return DatabaseObjects(default, offset, (*lacking, *offset_lacking, *default.lacking))
 

@@ -88,6 +88,8 @@ class DatabaseOptions:
     """Flushes and compactions, so that they leave the disk to the commit log."""
     info_log_bytes: int = 16 * MIB
     info_logs_kept: int = 5
+    stats_dump_seconds: int = 600
+    """How often RocksDB writes its counters (cache hits and the like) to its own log."""
     paranoid_checks: bool = True
     allow_concurrent_memtable_write: bool = False
     """One writer; RocketMQ's choice too."""

@@ -43,7 +43,8 @@ def _set_database_options(target: Options, options: DatabaseOptions, log_folder:
     target.set_db_log_dir(str(log_folder))
     target.set_max_log_file_size(options.info_log_bytes)
     target.set_keep_log_file_num(options.info_logs_kept)
-    target.set_stats_dump_period_sec(0)
+    target.set_stats_dump_period_sec(options.stats_dump_seconds)
+    target.enable_statistics()
 
 
 def _family_options(options: FamilyOptions, cache: Cache) -> Options:

@@ -105,7 +105,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         self._engine, self._engine_reason = open_engine(
             self.folder,
             context.config,
-            context.paths.own / "rocksdb-log",
+            context.paths.rocksdb_log,
             read_only=context.read_only,
         )
         self._offsets = OffsetTable(self._engine, context.config.rocksdb_hot_queues)

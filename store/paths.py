@@ -86,6 +86,11 @@ class StorePaths:
         return self.root / "cqstore"
 
     @property
+    def rocksdb_log(self) -> Path:
+        """Return the folder of RocksDB's own log."""
+        return self.own / "rocksdb-log"
+
+    @property
     def deleted_topics(self) -> Path:
         """Return our journal of deleted topics."""
         return self.own / "deleted-topics"

@@ -61,7 +61,7 @@ class BlockStop(Enum):
     """Units are missing behind the block, see ``UnitBlock.hole``."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that would cost a pull a twentieth
 class UnitBlock:
     """Consecutive units of one queue, packed.
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from store.config import StoreConfig
+from store.paths import StorePaths
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.cli.test_commands import lines, run
@@ -43,6 +44,20 @@ def test_stats_and_audit_tell_of_rocketmqs_database_and_change_no_byte(
         in done.stderr
     )
     assert tree_digest(root) == before
+
+
+def test_stats_tell_of_cache_hits_as_rocksdb_logged_them(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    MessageStore.open(root, backend="rocksdb").close()
+    log = StorePaths(root).rocksdb_log / "x_LOG"
+    log.write_text(
+        "2026/11/21-07:52:24.003748 1397 [db/db_impl/db_impl.cc:795] STATISTICS:\n"
+        " rocksdb.block.cache.miss COUNT : 3\nrocksdb.block.cache.hit COUNT : 0\n"
+        "rocksdb.compaction.key.drop.user COUNT : 0\n"
+    )
+    logged = {fact: value for (part, fact), value in facts(root).items() if "as logged 20" in part}
+    assert logged["block cache misses"] == 3
+    assert logged["block cache hits"] == logged["units dropped by the filter"] == 0
 
 
 def test_the_largest_topics_come_first(golden: Golden) -> None:

@@ -2,16 +2,21 @@
 
 import os
 import threading
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from cq_rocksdb import engines
 from cq_rocksdb.compaction import CompactionRun
 from cq_rocksdb.engine import EngineBatch, Family, RocksEngine
 from cq_rocksdb.engines import open_engine
 from cq_rocksdb.keys import queue_prefix, unit_key
+from cq_rocksdb.logged_counters import logged_counters
+from cq_rocksdb.options import database_options
 from store.config import RocksDBEngine, StoreConfig
 from store.errors import (
     CorruptionError,
@@ -157,6 +162,92 @@ def test_scans_of_any_length_stop_where_the_units_do(opened: RocksEngine, count:
     assert (found.stop, found.next_offset) == (stop, 10 + there)
     assert found.data == units(range(1000, 1000 + 100 * there, 100)).tobytes()
     opened.close()
+
+
+def test_every_scan_sees_what_was_changed_before_it_began(
+    opened: RocksEngine, tmp_path: Path
+) -> None:
+    other = queue_prefix("U", 0)
+
+    def there(prefix: bytes = PREFIX) -> int:
+        return len(opened.scan_units(prefix, 0, 100).data) // 28
+
+    for end in range(1, 20):
+        opened.write(batch(range(end - 1, end)))
+        assert [there(), there()] == [end, end]
+    opened.write(EngineBatch(delete_ranges=[(Family.DEFAULT, unit_key(PREFIX, 9), PREFIX + b"~")]))
+    assert there() == 9
+    writer = opened.table_writer(Family.DEFAULT, tmp_path / "other.sst")
+    writer.put_units(other, 0, units(range(0, 500, 100)))
+    writer.finish()
+    assert there(other) == 0
+    opened.ingest(Family.DEFAULT, [tmp_path / "other.sst"])
+    assert there(other) == 5
+    opened.close()
+
+
+def test_no_reader_ever_misses_a_write_that_has_returned(opened: RocksEngine) -> None:
+    written, wrong = [0], list[tuple[int, int]]()
+
+    def read() -> None:
+        while written[0] < 300 and not wrong:
+            before = written[0]
+            found = len(opened.scan_units(PREFIX, max(before - 30, 0), 4000).data) // 28
+            if found + max(before - 30, 0) < before:
+                wrong.append((before, found))
+
+    readers = [threading.Thread(target=read) for _ in range(4)]
+    for reader in readers:
+        reader.start()
+    for offset in range(300):
+        opened.write(batch(range(offset, offset + 1)))
+        written[0] = offset + 1
+    for reader in readers:
+        reader.join()
+    assert not wrong
+    opened.close()
+
+
+def test_scans_keep_no_table_file_that_a_compaction_has_replaced(
+    opened: RocksEngine, tmp_path: Path
+) -> None:
+    for start in range(0, 400, 100):
+        opened.write(batch(range(start, start + 100)))
+        opened.flush()
+        opened.scan_units(PREFIX, 0, 10)
+    opened.compact(Family.DEFAULT)
+    live = {file.name for file in opened.live_files()}
+    assert {path.name for path in (tmp_path / "db").glob("*.sst")} == live
+    opened.close()
+
+
+def test_what_rocksdb_counted_is_read_from_its_own_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = replace(database_options(16 << 20), stats_dump_seconds=1)
+    monkeypatch.setattr(engines, "database_options", lambda _: options)
+    assert logged_counters(tmp_path / "log") is None
+    engine = open_in(tmp_path)
+    engine.write(batch(range(100)))
+    engine.flush()
+    for _ in range(50):
+        engine.scan_units(PREFIX, 0, 100)
+
+    def told(name: str) -> int:
+        text = engine.property_value(Family.DEFAULT, "rocksdb.options-statistics") or ""
+        (line,) = [line for line in text.splitlines() if line.strip().startswith(f"{name} ")]
+        return int(line.split()[-1])
+
+    names = ("rocksdb.block.cache.hit", "rocksdb.block.cache.miss", "rocksdb.flush.write.bytes")
+    wanted = {name: told(name) for name in names}
+    assert all(wanted.values())
+    found = dict[str, int]()
+    deadline = time.monotonic() + 30
+    while found != wanted and time.monotonic() < deadline:
+        logged = logged_counters(tmp_path / "log")
+        found = {name: logged.counts[name] for name in names} if logged else {}
+    assert found == wanted
+    engine.close()
 
 
 def test_of_two_units_of_one_key_in_a_batch_the_later_wins_in_any_order(

@@ -1,0 +1,43 @@
+"""What RocksDB counts while a store is served, as it last wrote it to its own log.
+
+A reader of a running store has a database object of its own, whose counters know nothing of what
+the store's own has done.
+"""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from store.errors import os_errors
+
+_HEADING = re.compile(rb"^(\S+) .*\] STATISTICS:\s*$", re.MULTILINE)
+_COUNTER = re.compile(rb"^ ?(rocksdb\.[a-z.]+) COUNT : (\d+)", re.MULTILINE)
+
+
+class LoggedCounters(NamedTuple):
+    """RocksDB's counters since the database was opened, until ``time``."""
+
+    time: str
+    """As RocksDB writes it, local time."""
+    counts: dict[str, int]
+    """By RocksDB's names, such as ``rocksdb.block.cache.hit``."""
+
+
+def logged_counters(log_folder: Path) -> LoggedCounters | None:
+    """Return the newest counters in the logs of ``log_folder``, ``None`` if it has none.
+
+    Raises:
+        StoreIOError: a log cannot be read.
+    """
+    with os_errors("read RocksDB's log", log_folder):
+        if not log_folder.is_dir():
+            return None
+        logs = sorted(log_folder.glob("*LOG*"), key=lambda path: path.stat().st_mtime_ns)
+        for path in reversed(logs):
+            data = path.read_bytes()  # bounded by DatabaseOptions.info_log_bytes
+            headings = list(_HEADING.finditer(data))
+            if headings:
+                found = _COUNTER.finditer(data, headings[-1].end())
+                counts = {match[1].decode(): int(match[2]) for match in found}
+                return LoggedCounters(headings[-1][1].decode(errors="replace"), counts)
+    return None
