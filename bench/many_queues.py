@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.queues import measured
+from store.service.dispatch import MOST_REPLAY_UNITS
 
 QUEUES = (1, 1_000, 100_000, 1_000_000)
 BACKENDS = (("rocksdb", "native"), ("rocksdb", "rocksdict"), ("file", "auto"))
@@ -32,6 +33,10 @@ def main(words: list[str]) -> None:
             here, raw = found.pop("units/s"), found.pop("raw units/s")
             label = f"dispatch {name} {engine}, units/s"
             table.add_row(label, f"{queues:,}", *_compared(here, raw), _rest(found))
+    found = measured("dispatch", "rocksdb", "native", 100_000, 4_000_000, MOST_REPLAY_UNITS)
+    here, raw = found.pop("units/s"), found.pop("raw units/s")
+    label = "the same in a rebuild's batches"
+    table.add_row(label, "100,000", *_compared(here, raw), _rest(found))
     for name in ("rocksdb", "file"):
         for queues in QUEUES[1:]:
             if name == "file" and queues > FILES_AT_MOST:

@@ -23,6 +23,7 @@ from cq_rocksdb.engine import EngineBatch, Family
 from cq_rocksdb.keys import queue_prefix
 from cq_rocksdb.native_engine import NativeEngine
 from cq_rocksdb.options import DatabaseOptions, database_options
+from cq_rocksdb.store import RocksDBConsumeQueueStore
 from store.config import RocksDBEngine, StoreConfig
 from store.paths import StorePaths
 from store.queue.backends import backend
@@ -204,7 +205,7 @@ def _place(number: int) -> tuple[str, bytes, int]:
 
 
 def scans(name: str, engine: str, queues: int, units: int, rounds: int) -> dict[str, float]:
-    """32-unit scans at random places; compacted; the memory budget holds all."""
+    """32-unit scans at random places; compacted, read before, and the memory budget holds all."""
     with folder() as root:
         store = Queues(root, name, RocksDBEngine(engine)).open()
         for batch in batches(queues, units, 1 << 16):
@@ -212,8 +213,10 @@ def scans(name: str, engine: str, queues: int, units: int, rounds: int) -> dict[
         store.flush()
         rnd, depth = random.Random(1), units // queues
         places = [(key(rnd.randrange(queues)), rnd.randrange(depth - 32)) for _ in range(rounds)]
-        for (topic, queue_id), at in places[: rounds // 10]:
-            store.read_units(topic, queue_id, at, 32)
+        if isinstance(store, RocksDBConsumeQueueStore):
+            store.compact().wait()
+        for number in range(queues):
+            store.read_units(*key(number), 0, depth)
         started = time.perf_counter()
         for (topic, queue_id), at in places:
             if store.read_units(topic, queue_id, at, 32).count != 32:

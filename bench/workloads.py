@@ -237,6 +237,10 @@ for _backend in BACKENDS:
         WORKLOADS[f"replay {_backend} {_queues:,} queues 128 B"] = partial(
             replay, _backend, _queues, 128, 1_000_000
         )
+    if _backend == "rocksdb":
+        WORKLOADS["replay rocksdb 100,000 queues 128 B"] = partial(
+            replay, _backend, 100_000, 128, 2_000_000
+        )
     WORKLOADS[f"get {_backend} 32 of 1,000 queues"] = partial(get, _backend, 1_000, 400_000, 40_000)
     WORKLOADS[f"time search {_backend} 1,000 queues"] = partial(
         time_search, _backend, 1_000, 400_000, 20_000
