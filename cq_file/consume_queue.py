@@ -230,7 +230,7 @@ class FileConsumeQueue(QueueFiles):
         if path is None or position + size > access.mapped_file_size:
             self._append_across(data)
         else:
-            access.unsynced.files.add(path)
+            access.unsynced.note_file(path, size)
             try:
                 descriptor = access.cache.get(path)
                 written = os.pwrite(descriptor.fd, data, position)

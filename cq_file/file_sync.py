@@ -1,14 +1,16 @@
 """Which queue files and folders the disk may not have yet, and bringing them there.
 
 Exact: a file is noted before its bytes change and crossed off after a successful sync, so a sync
-touches what changed and nothing else. Only the store's writer uses these objects.
+touches what changed and nothing else.
 """
 
 import ctypes
 import os
 import re
 import shutil
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from pathlib import Path
 
 from cq_file.descriptor_cache import DescriptorCache
@@ -31,24 +33,54 @@ def _find_syncfs() -> Callable[[int], int] | None:
 
 
 class UnsyncedFiles:
-    """Paths of changed files, and of folders that gained or lost an entry."""
+    """Paths of changed files, and of folders that gained or lost an entry.
+
+    The store's writer notes; any other thread may bring to the disk what was noted, meanwhile.
+    """
 
     def __init__(self) -> None:
-        self.files: set[str] = set()
-        self.folders: set[str] = set()
+        self._lock = threading.Lock()  # guards both; not held while the disk works
+        self._sync_lock = threading.Lock()  # one sync at a time: each waits for what it may claim
+        self._files: dict[str, int] = {}
+        self._folders: set[str] = set()
         self._syncfs = _find_syncfs()
+
+    @property
+    def files(self) -> frozenset[str]:
+        """Return the files that were noted."""
+        with self._lock:
+            return frozenset(self._files)
+
+    @property
+    def folders(self) -> frozenset[str]:
+        """Return the folders that were noted."""
+        with self._lock:
+            return frozenset(self._folders)
+
+    def note_file(self, path: str, size: int) -> None:
+        """Note that ``size`` bytes of a file are about to change."""
+        with self._lock:
+            self._files[path] = self._files.get(path, 0) + size
+
+    def note_folder(self, folder: str) -> None:
+        """Note that a folder gained or lost an entry."""
+        with self._lock:
+            self._folders.add(folder)
 
     def forget(self, path: str) -> None:
         """Cross off a file that was unlinked."""
-        self.files.discard(path)
+        with self._lock:
+            self._files.pop(path, None)
 
     def forget_folder(self, folder: str) -> None:
         """Cross off a folder that was removed with everything below it."""
         below = folder + os.sep
-        self.files = {path for path in self.files if not path.startswith(below)}
-        self.folders = {
-            path for path in self.folders if path != folder and not path.startswith(below)
-        }
+        with self._lock:
+            for path in [path for path in self._files if path.startswith(below)]:
+                del self._files[path]
+            self._folders = {
+                path for path in self._folders if path != folder and not path.startswith(below)
+            }
 
     def remove_folder(self, folder: Path) -> None:
         """Remove a topic's folder, if there is one, durably, and cross off what lay in it.
@@ -63,32 +95,61 @@ class UnsyncedFiles:
         self.forget_folder(str(folder))
         sync_folder(str(folder.parent))
 
-    def sync(self, cache: DescriptorCache) -> None:
-        """Make every noted file and folder durable. On failure all of them stay noted.
+    def sync(self, cache: DescriptorCache, least_bytes: int = 0) -> None:
+        """Make durable what was noted before the call. On failure all of it stays noted.
+
+        ``least_bytes``: only the files of which as many bytes have changed, and no folder.
 
         Raises:
             StoreIOError: the disk refused.
         """
-        if len(self.files) >= _SYNCFS_FROM and self._syncfs is not None:
-            self._sync_file_system(self._syncfs, next(iter(self.files)), cache)
-        else:
-            for path in self.files:
+        with self._sync_lock:
+            self._sync_noted(cache, least_bytes)
+
+    def _sync_noted(self, cache: DescriptorCache, least_bytes: int) -> None:
+        with self._lock:
+            files = {path: size for path, size in self._files.items() if size >= least_bytes}
+            folders = set() if least_bytes else self._folders.copy()
+            for path in files:
+                del self._files[path]
+            self._folders -= folders
+        try:
+            self._sync(files, folders, cache)
+        except BaseException:
+            with self._lock:
+                self._folders |= folders
+                for path, size in files.items():
+                    self._files[path] = self._files.get(path, 0) + size
+            raise
+
+    def _sync(
+        self, files: Collection[str], folders: Collection[str], cache: DescriptorCache
+    ) -> None:
+        if len(files) >= _SYNCFS_FROM and self._syncfs is not None:
+            self._sync_file_system(self._syncfs, files, cache)
+            return
+        for path in files:
+            with suppress(FileNotFoundError):  # removed meanwhile, as its folder's entry tells
+                descriptor = cache.get(path)
                 with os_errors("flush a queue file", Path(path)):
-                    descriptor = cache.get(path)
                     os.fdatasync(descriptor.fd)
-            # Entries come after the bytes that they lead to.
-            for folder in self.folders:
+        # Entries come after the bytes that they lead to.
+        for folder in folders:
+            if Path(folder).is_dir():
                 sync_folder(folder)
-        self.files.clear()
-        self.folders.clear()
 
     @staticmethod
-    def _sync_file_system(syncfs: Callable[[int], int], path: str, cache: DescriptorCache) -> None:
-        with os_errors("flush the queues' file system", Path(path)):
-            descriptor = cache.get(path)
-            if syncfs(descriptor.fd) != 0:
-                code = ctypes.get_errno()
-                raise OSError(code, os.strerror(code))
+    def _sync_file_system(
+        syncfs: Callable[[int], int], files: Collection[str], cache: DescriptorCache
+    ) -> None:
+        for path in files:
+            with suppress(FileNotFoundError):
+                descriptor = cache.get(path)
+                with os_errors("flush the queues' file system", Path(path)):
+                    if syncfs(descriptor.fd) != 0:
+                        code = ctypes.get_errno()
+                        raise OSError(code, os.strerror(code))
+                return
 
 
 def sync_folder(folder: str) -> None:

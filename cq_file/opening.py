@@ -109,7 +109,7 @@ def _tidy(folder: Path, empty_files: list[str], unsynced: UnsyncedFiles) -> None
     if not folder.is_dir():
         with os_errors("make the folder of the queues", folder):
             folder.mkdir(parents=True)
-        unsynced.folders.add(str(folder.parent))
+        unsynced.note_folder(str(folder.parent))
     for path in empty_files:
         with os_errors("remove an empty queue file", Path(path)):
             Path(path).unlink()

@@ -184,7 +184,7 @@ class QueueFiles:
     def write_file(self, path: str, position: int, data: bytes) -> None:
         """Write ``data`` into one file that exists."""
         access = self.access
-        access.unsynced.files.add(path)  # before the bytes change, so that no change is missed
+        access.unsynced.note_file(path, len(data))  # before the bytes change: none is missed
         written = 0
         try:
             descriptor = access.cache.get(path)
@@ -196,13 +196,13 @@ class QueueFiles:
 
     def _create(self, start: int) -> None:
         path, access = self.path(start), self.access
-        access.unsynced.files.add(path)
+        access.unsynced.note_file(path, 0)
         try:
             access.cache.create(path, access.mapped_file_size)
         except FileNotFoundError:
             self._make_folders()
             access.cache.create(path, access.mapped_file_size)
-        access.unsynced.folders.add(self.folder)
+        access.unsynced.note_folder(self.folder)
         self.starts = sorted([*self.starts, start])
 
     def _make_folders(self) -> None:
@@ -217,7 +217,7 @@ class QueueFiles:
             except OSError:
                 with os_errors("make a queue folder", Path(folder)):
                     raise
-            self.access.unsynced.folders.add(folder.rpartition("/")[0])
+            self.access.unsynced.note_folder(folder.rpartition("/")[0])
 
     def cut(self, logic_offset: int) -> None:
         """Leave nothing but zeros from ``logic_offset`` on; callers raise ``generation`` first.
@@ -253,4 +253,4 @@ class QueueFiles:
             Path(path).unlink(missing_ok=True)
         access.cache.forget(path)
         access.unsynced.forget(path)
-        access.unsynced.folders.add(self.folder)
+        access.unsynced.note_folder(self.folder)

@@ -42,6 +42,7 @@ from store.errors import (
 )
 from store.paths import StorePaths
 from store.queue.consume_queue_store import (
+    PAGE_BYTES,
     ConsumeQueueStore,
     QueueFinding,
     QueueRestart,
@@ -309,14 +310,14 @@ class FileConsumeQueueStore(ConsumeQueueStore):
             self._cache.forget(path)
         self.forget_queue_offsets(topic)
 
-    def flush(self) -> None:
+    def flush(self, least_pages: int = 0) -> None:
         """Sync what changed: each file, or the whole file system where there are many."""
         self._check_open()
         if self.context.read_only:
             return
         self._check_writable()
         try:
-            self._unsynced.sync(self._cache)
+            self._unsynced.sync(self._cache, least_pages * PAGE_BYTES)
         except StoreIOError:
             self._failed = True
             raise

@@ -116,6 +116,9 @@ class NativeEngine:
         self._read_only = read_only
         self._library = load_library(library)
         self._gate = CallGate(folder, lambda exc: isinstance(exc, _native.Error))
+        self._write_lock = (
+            threading.Lock()
+        )  # a library that flushes single families: no write between
         with ExitStack() as undo:
             opened, really_read_only = folder, read_only
             if read_only:
@@ -148,7 +151,7 @@ class NativeEngine:
             if order is not None:
                 index, offsets, units = index[order], offsets[order], units[order]
         starts = np.fromiter(accumulate(map(len, prefixes), initial=0), np.int64, len(prefixes) + 1)
-        with self._gate:
+        with self._gate, self._write_lock:
             self._writable()
             self._database.write(
                 b"".join(prefixes), starts, index, offsets, np.ascontiguousarray(units),
@@ -165,8 +168,9 @@ class NativeEngine:
 
     def _flush(self) -> None:
         if not self._database.flush_both():
-            for number in _NUMBER.values():  # units first, see RocksdictEngine.flush
-                self._database.flush(number)
+            with self._write_lock:
+                for number in _NUMBER.values():  # units first, see RocksdictEngine.flush
+                    self._database.flush(number)
 
     def compact(self, family: Family) -> None:
         """Compact a whole family, its last level too; ends early after ``cancel_compaction``."""

@@ -7,6 +7,7 @@ engine, because any of it would keep the database's LOCK after ``close``; and no
 its ``ReadOptions``, because it reads the upper bound in their memory.
 """
 
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -85,6 +86,7 @@ class RocksdictEngine:
         self.folder = folder
         self._read_only = read_only
         self._gate = CallGate(folder, _is_rocksdicts)
+        self._write_lock = threading.Lock()  # no write between the flushes of the two families
         with ExitStack() as undo:
             access, opened = AccessType.read_write(), folder
             if read_only:
@@ -126,22 +128,25 @@ class RocksdictEngine:
             if batch.puts:
                 entries = zip(*batch.puts, strict=True)
                 deque(map(put, *entries, repeat(self._offset_handle)), maxlen=0)
-            self._default.write(writes, self._write_options)
+            with self._write_lock:
+                self._default.write(writes, self._write_options)
 
     def flush(self) -> None:
         """Flush ``default``, then ``offset``.
 
         A manual flush takes one family alone, ``atomic_flush`` or not (the automatic ones take
         both). So the units go first, and the entries that speak of them, the checkpoint entry
-        among them, last: after a crash in between, the units are there twice, not missing.
+        among them, last: after a crash in between, the units are there twice, not missing. Writes
+        wait meanwhile: an entry between the two would speak of a unit that has not been flushed.
         """
         with self._gate:
             self._writable()
             self._flush()
 
     def _flush(self) -> None:
-        self._default.flush(wait=True)
-        self._offset.flush(wait=True)
+        with self._write_lock:
+            self._default.flush(wait=True)
+            self._offset.flush(wait=True)
 
     def compact(self, family: Family) -> None:
         """Compact a whole family."""

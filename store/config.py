@@ -102,8 +102,16 @@ class StoreConfig(BaseModel):
     """Whether a put waits for the disk."""
     flush_interval_commit_log: int = Field(500, ge=1)
     """Milliseconds between two flushes of the log under ``ASYNC_FLUSH``."""
+    flush_commit_log_least_pages: int = Field(4, ge=0)
+    """Pages of 4 KiB that must wait for such a flush to take place."""
+    flush_commit_log_thorough_interval: int = Field(10_000, ge=1)
+    """Milliseconds after which it takes place for a single byte."""
+    flush_interval_consume_queue: int = Field(1_000, ge=1)
+    """Milliseconds between two flushes of the file queues that have changed much."""
+    flush_consume_queue_least_pages: int = Field(2, ge=1)
+    """Changed pages of 4 KiB that are much."""
     flush_consume_queue_thorough_interval: int = Field(60_000, ge=1)
-    """Milliseconds between two flushes of all file queues."""
+    """Milliseconds between two flushes of all queues and of the checkpoint."""
     sync_flush_timeout: int = Field(5_000, ge=1)
     """Milliseconds a put waits for the disk under ``SYNC_FLUSH``."""
 

@@ -197,8 +197,8 @@ class IndexService:
             self._append(self._missing(batch, known, at), 0)
         self._append(batch, at)
 
-    def flush(self) -> None:
-        """Make every key that was put durable.
+    def drain(self) -> IndexFile | None:
+        """Write every key that was put; return the file whose ``sync`` makes the last durable.
 
         Raises:
             StoreIOError: the disk refused.
@@ -206,7 +206,19 @@ class IndexService:
         """
         self._wait_behind()
         if self._current is not None:
-            self._current.flush()
+            self._current.drain()
+        return self._current
+
+    def flush(self) -> None:
+        """Make every key that was put durable.
+
+        Raises:
+            StoreIOError: the disk refused.
+            StoreFailedError: an earlier write failed.
+        """
+        file = self.drain()
+        if file is not None:
+            file.sync()
 
     def delete_expired(self, min_phy_offset: int) -> int:
         """Delete the leading files all of whose records lie below ``min_phy_offset``.

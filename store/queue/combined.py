@@ -97,10 +97,10 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         for store in self.stores:
             store.delete_topic(topic)
 
-    def flush(self) -> None:
+    def flush(self, least_pages: int = 0) -> None:
         """Flush all."""
         for store in self.stores:
-            store.flush()
+            store.flush(least_pages)
 
     def queues(self, topic: str | None = None, after: QueueKey | None = None) -> Iterator[QueueKey]:
         """Yield the queues of the store that is read."""

@@ -1,9 +1,9 @@
 """ConsumeQueueStore: the promise that every backend keeps to the message store.
 
 One object holds all queues of a store. The message store is its only writer: ``put_batch``,
-``truncate_dirty``, ``clean_expired``, ``delete_topic`` and ``flush`` are called by one thread at a
-time (the dispatcher holds a lock); every reading method may be called by any thread at any time,
-also while a batch is being put. Reading never writes, on disk or off it, save into caches.
+``truncate_dirty``, ``clean_expired`` and ``delete_topic`` are called by one thread at a time (the
+dispatcher holds a lock); ``flush`` and every reading method may be called by any thread at any
+time, also while a batch is being put. Reading never writes, on disk or off it, save into caches.
 """
 
 from abc import ABC, abstractmethod
@@ -18,6 +18,9 @@ from store.paths import StorePaths
 from store.queue.estimate import MessageFilter, estimate
 from store.queue.time_search import BoundaryType, search_offset
 from store.queue.units import CqUnit, QueueKey, UnitBatch, UnitBlock
+
+PAGE_BYTES = 4096
+"""What RocketMQ's settings count in."""
 
 
 class LogView(Protocol):
@@ -224,8 +227,11 @@ class ConsumeQueueStore(ABC):
         """Remove every queue of exactly ``topic``; durable when it returns. Unknown: no error."""
 
     @abstractmethod
-    def flush(self) -> None:
-        """Make everything that ``put_batch`` took durable before it returns.
+    def flush(self, least_pages: int = 0) -> None:
+        """Make everything that ``put_batch`` took before the call durable before it returns.
+
+        May run beside ``put_batch``, and keeps it from nothing. With ``least_pages`` only a part is
+        written ahead of the next whole flush: what has as many changed pages of 4 KiB.
 
         Raises:
             ConsumeQueueError: it could not; the store must be opened again.

@@ -24,7 +24,7 @@ from store.record.scan import ScanRules
 from store.service.deleted_topics import DeletedTopics
 from store.service.dispatch import Dispatcher, light_queues
 from store.service.expired_queues import ExpiredQueues
-from store.service.flush import FlushService
+from store.service.group_commit import GroupCommit
 
 _LOG = logging.getLogger(__name__)
 ExpiredOffsets = dict[QueueKey, int]
@@ -50,7 +50,7 @@ class CleanService:
         queues: ConsumeQueueStore,
         index: IndexService | None,
         dispatcher: Dispatcher,
-        flush: FlushService,
+        commit: GroupCommit,
         deleted: DeletedTopics,
         expired: ExpiredQueues,
     ) -> None:
@@ -58,7 +58,7 @@ class CleanService:
         self._queues = queues
         self._index = index
         self._dispatcher = dispatcher
-        self._flush = flush
+        self._commit = commit
         self._deleted = deleted
         self._expired = expired
 
@@ -66,7 +66,7 @@ class CleanService:
         """Delete a topic, see ``MessageStore.delete_topic``."""
         self._queues.check_topic(topic)
         with self._dispatcher.caught_up():
-            self._flush.flush_log()
+            self._commit.flush()
             self._deleted.begin(topic, self._log.max_phy_offset())
             self._queues.delete_topic(topic)
             self._expired.forget(topic)

@@ -1,11 +1,12 @@
 """FlushService: when the log, the queues and the checkpoint reach the disk.
 
-``SYNC_FLUSH``: the first writer that waits syncs for all who came meanwhile (leader and followers:
-no hand-over to a thread). ``ASYNC_FLUSH``: a thread syncs the log every ``flush_interval``. In
-both modes that thread hands waiting units to the queues and makes the file queues and the
-checkpoint durable every ``flush_consume_queue_thorough_interval``.
+``SYNC_FLUSH``: ``GroupCommit`` serves the writers that wait, the thread here those who took a
+future instead.
+``ASYNC_FLUSH``: the thread syncs the log every ``flush_interval_commit_log``. In both modes it
+hands waiting units to the queues, writes file queues ahead, and every
+``flush_consume_queue_thorough_interval`` makes all queues and the checkpoint durable.
 
-Source: RocketMQ ``CommitLog.GroupCommitService``, ``FlushRealTimeService``,
+Source: RocketMQ ``CommitLog.FlushRealTimeService``,
 ``ConsumeQueueStore.FlushConsumeQueueService``.
 """
 
@@ -13,121 +14,205 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 
-from store.errors import StoreError
+from store.config import StoreConfig
+from store.errors import StoreClosedError, StoreError
 from store.index.index_service import IndexService
 from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
-from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.consume_queue_store import PAGE_BYTES, ConsumeQueueStore
 from store.service.dispatch import Dispatcher
+from store.service.group_commit import GroupCommit
 
 _LOG = logging.getLogger(__name__)
 
 
 class FlushService:
-    """Flushes one store.
-
-    ``thorough`` makes queues and checkpoint durable; ``idle`` hands waiting units on. ``failed``
-    is told of the first failure: the store must then refuse writes.
-    """
+    """Flushes one store; ``failed`` is told of the first failure: no more writes then."""
 
     def __init__(
         self,
+        config: StoreConfig,
         log: CommitLog,
-        *,
-        interval_ms: int,
-        thorough_ms: int,
-        idle: Callable[[], None],
-        thorough: Callable[[], None],
+        commit: GroupCommit,
+        dispatcher: Dispatcher,
+        whole: "WholeFlush",
         failed: Callable[[StoreError], None],
     ) -> None:
+        self._config = config
         self._log = log
-        self._interval = interval_ms / 1000
-        self._thorough_interval = thorough_ms / 1000
-        self._idle = idle
-        self._thorough = thorough
+        self._commit = commit
+        self._dispatcher = dispatcher
+        self._whole = whole
         self._failed = failed
-        self._flush_lock = threading.Lock()  # the leader holds it
-        self._stop = threading.Event()
+        self._waiting: list[_Waiter] = []
+        self._waiting_lock = threading.Lock()  # guards _waiting
+        self._wake = threading.Event()
+        self._stopped = False
         self._thread = threading.Thread(target=self._run, name="cqstore-flush", daemon=True)
 
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
 
-    def flush_log(self) -> int:
-        """Make the log durable up to its present end; return that.
+    def when_durable(self, phy_offset: int, future: Future[bool]) -> None:
+        """Complete ``future`` once the log is durable up to ``phy_offset``: True if in time.
 
-        Raises:
-            StoreIOError: the disk refused.
+        It fails with the error that kept the log from the disk.
         """
-        with self._flush_lock:
-            return self._log.flush()
+        waiter = _Waiter(phy_offset, future, time.monotonic() + self._commit.timeout)
+        with self._waiting_lock:
+            if not self._stopped:
+                self._waiting.append(waiter)
+                self._wake.set()
+                return
+        waiter.fail(StoreClosedError("the store is closed"))
 
-    def wait_for(self, phy_offset: int, timeout_ms: int) -> bool:
-        """Return once the log is durable up to ``phy_offset``; False if that took too long.
-
-        The caller becomes the leader if nobody is syncing; a sync that is under way when it comes
-        may have begun too early for it, so it looks again after each.
-
-        Raises:
-            StoreIOError: the disk refused.
-        """
-        deadline = time.monotonic() + timeout_ms / 1000
-        while self._log.flushed_phy_offset() < phy_offset:
-            if not self._flush_lock.acquire(timeout=max(deadline - time.monotonic(), 0)):
-                return False
-            try:
-                if self._log.flushed_phy_offset() < phy_offset:
-                    self._log.flush()
-            finally:
-                self._flush_lock.release()
-        return True
+    # ---- the thread
 
     def stop(self) -> None:
-        """End the thread; the caller flushes what is left."""
-        self._stop.set()
+        """End the thread once nobody waits any more; the caller flushes what is left."""
+        with self._waiting_lock:
+            self._stopped = True
+            self._wake.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def _run(self) -> None:
-        last_thorough = time.monotonic()
-        while not self._stop.wait(self._interval):
-            try:
-                self._idle()
-                self.flush_log()
-                if time.monotonic() - last_thorough >= self._thorough_interval:
-                    self._thorough()
-                    last_thorough = time.monotonic()
-            except StoreError as exc:
-                _LOG.exception("flush failed, the store takes no more writes")
-                self._failed(exc)
-                return
+        config = self._config
+        rounds = _Rounds(time.monotonic())
+        rounds.add(config.flush_interval_commit_log, self._flush_much)
+        rounds.add(config.flush_commit_log_thorough_interval, self._commit.flush)
+        rounds.add(config.flush_interval_consume_queue, self._write_ahead)
+        rounds.add(config.flush_consume_queue_thorough_interval, self._whole.without_index)
+        try:
+            while not self._stopped or self._waiting:
+                self._wake.wait(rounds.seconds_left(time.monotonic()))
+                self._wake.clear()
+                if self._waiting:
+                    self._serve()
+                if not self._stopped:
+                    rounds.run(time.monotonic())
+        except StoreError as exc:
+            _LOG.exception("flush failed, the store takes no more writes")
+            self._failed(exc)
+            with self._waiting_lock:
+                self._stopped = True
+                waiting, self._waiting = self._waiting, []
+            for waiter in waiting:
+                waiter.fail(exc)
+
+    def _serve(self) -> None:
+        """Sync once, for all who took a future until now."""
+        durable = self._commit.flush()
+        now = time.monotonic()
+        with self._waiting_lock:
+            served = [waiter for waiter in self._waiting if waiter.phy_offset <= durable]
+            self._waiting = [waiter for waiter in self._waiting if waiter.phy_offset > durable]
+        for waiter in served:
+            waiter.future.set_result(now <= waiter.deadline)
+
+    def _flush_much(self) -> None:
+        self._dispatcher.drain()
+        waiting = self._log.max_phy_offset() - self._log.flushed_phy_offset()
+        if waiting >= self._config.flush_commit_log_least_pages * PAGE_BYTES:
+            self._commit.flush()
+
+    def _write_ahead(self) -> None:
+        self._whole.queues.flush(self._config.flush_consume_queue_least_pages)
 
 
-def flush_all(
-    dispatcher: Dispatcher,
-    flush: FlushService,
-    queues: ConsumeQueueStore,
-    index: IndexService | None,
-    checkpoint: StoreCheckpoint,
-) -> None:
-    """Flush the log first, then what points into it, then the checkpoint that vouches for both."""
-    dispatcher.drain()
-    last = dispatcher.last_dispatched
-    flush.flush_log()
-    with dispatcher.still():
-        queues.flush()
-        if index is not None:
-            index.flush()
-    changes = {}
-    if index is not None:
-        changes["index_msg_timestamp"] = index.index_timestamp
-    if last is not None:
-        changes["physic_msg_timestamp"] = last.store_timestamp
-        changes["confirm_phy_offset"] = last.phy_offset
-        if queues.counts_in_checkpoint:
+class WholeFlush:
+    """Flushes the log first, then what points into it, then the checkpoint that vouches for both.
+
+    Writers go on meanwhile. One flush at a time, so that each has done all it claims.
+    """
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        queues: ConsumeQueueStore,
+        index: IndexService | None,
+        checkpoint: StoreCheckpoint,
+        commit: GroupCommit,
+    ) -> None:
+        self._dispatcher = dispatcher
+        self.queues = queues
+        self._index = index
+        self._checkpoint = checkpoint
+        self._commit = commit
+        self._lock = threading.Lock()
+
+    def __call__(self) -> None:
+        """Make everything durable that was put before."""
+        with self._lock:
+            self._flush()
+            self._flush_index()
+            self._checkpoint.flush()
+
+    def without_index(self) -> None:
+        """The same but for the index: of that, a crash leaves only whole files anyhow."""
+        with self._lock:
+            self._flush()
+            self._checkpoint.flush()
+
+    def _flush(self) -> None:
+        self._dispatcher.drain()
+        last = self._dispatcher.last_dispatched
+        self._commit.flush()
+        self.queues.flush()
+        changes = {}
+        if self._index is not None:
+            changes["index_msg_timestamp"] = self._index.index_timestamp
+        if last is not None:
+            changes["physic_msg_timestamp"] = last.store_timestamp
+            changes["confirm_phy_offset"] = last.phy_offset
+        if last is not None and self.queues.counts_in_checkpoint:
             changes["logics_msg_timestamp"] = last.store_timestamp
             changes["logics_phy_offset"] = last.phy_offset
-    checkpoint.update(**changes)
-    checkpoint.flush()
+        self._checkpoint.update(**changes)
+
+    def _flush_index(self) -> None:
+        if self._index is None:
+            return
+        with self._dispatcher.still():
+            file = self._index.drain()
+            timestamp = self._index.index_timestamp
+        if file is not None:
+            file.sync()
+        self._checkpoint.update(index_msg_timestamp=timestamp)
+
+
+class _Waiter:
+    """Somebody who wants to know when the log is durable."""
+
+    def __init__(self, phy_offset: int, future: Future[bool], deadline: float) -> None:
+        self.phy_offset = phy_offset
+        self.future = future
+        self.deadline = deadline
+
+    def fail(self, exc: StoreError) -> None:
+        self.future.set_exception(exc)
+
+
+class _Rounds:
+    """Things to do again and again, each in its own interval."""
+
+    def __init__(self, now: float) -> None:
+        self._now = now
+        self._things: list[tuple[float, Callable[[], object]]] = []
+        self._due: list[float] = []
+
+    def add(self, interval_ms: int, thing: Callable[[], object]) -> None:
+        self._things.append((interval_ms / 1000, thing))
+        self._due.append(self._now + interval_ms / 1000)
+
+    def seconds_left(self, now: float) -> float:
+        return max(min(self._due) - now, 0)
+
+    def run(self, now: float) -> None:
+        for at, (interval, thing) in enumerate(self._things):
+            if self._due[at] <= now:
+                thing()
+                self._due[at] = max(self._due[at] + interval, now)

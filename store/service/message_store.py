@@ -6,7 +6,8 @@ threads. Source: RocketMQ ``DefaultMessageStore``, ``RocksDBMessageStore``.
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -25,30 +26,27 @@ from store.log.commit_log import CommitLog
 from store.queue.backends import backend as backend_class
 from store.queue.combined import CombinedConsumeQueueStore
 from store.queue.consume_queue_store import ConsumeQueueStore, QueueStoreContext
-from store.queue.time_search import BoundaryType
-from store.queue.units import QueueKey
-from store.record.decoder import StoredMessage
-from store.record.message import Message, MessageProperty
-from store.record.message_id import decode_message_id
-from store.service.check import Finding, StoreCheck
+from store.record.message import Message
 from store.service.clean_service import CleanService, ExpiryReport
 from store.service.deleted_topics import DeletedTopics
 from store.service.dispatch import Dispatcher
 from store.service.expired_queues import ExpiredQueues
-from store.service.flush import FlushService, flush_all
+from store.service.flush import FlushService, WholeFlush
+from store.service.group_commit import GroupCommit
 from store.service.opening import open_index, refuse_queues_without_log
-from store.service.puller import MAX_PULL_BYTES, Puller, TagFilter
+from store.service.puller import Puller
 from store.service.putter import Putter
 from store.service.recovery import Recovery, RecoveryReport
-from store.service.results import GetMessageResult, PutMessageResult
+from store.service.results import PutMessageResult
 from store.service.store_layout import StoreLayout, choose_backends, detect, found_sizes
 from store.service.store_lock import StoreLock, mark_closed, mark_open
+from store.service.store_reads import StoreReads
 
 _LOG = logging.getLogger(__name__)
 _ALL_TIME = (0, (1 << 63) - 1)
 
 
-class MessageStore:
+class MessageStore(StoreReads):
     """One open store. Make it with ``MessageStore.open``, end it with ``close``.
 
     Any thread may call any method. What was put is visible to every later read; it is durable when
@@ -168,22 +166,22 @@ class MessageStore:
             raise
         if (last := recovery.last) is not None:
             self._dispatcher.note_last(last.phy_offset, last.size, last.store_timestamp)
+        self._commit = GroupCommit(log, config.sync_flush_timeout)
+        self._flush_all = WholeFlush(
+            self._dispatcher, self.queues, self.index, self.checkpoint, self._commit
+        )
         self._flush = FlushService(
-            log,
-            interval_ms=config.flush_interval_commit_log,
-            thorough_ms=config.flush_consume_queue_thorough_interval,
-            idle=self._dispatcher.drain,
-            thorough=self._flush_all,
-            failed=self._fail,
+            config, log, self._commit, self._dispatcher, self._flush_all, self._fail
         )
         if config.flush_disk_type is FlushDiskType.SYNC_FLUSH:
-            self._dispatcher.before_store = self._flush.flush_log
+            self._dispatcher.before_store = self._commit.flush
         self._puller = Puller(config, log, self.queues)
         self._putter = Putter(
-            config, log, self.queues, self._dispatcher, self._flush, self._append_lock, self._fail
-        )
+            config, log, self.queues, self._dispatcher, self._commit, self._flush,
+            self._append_lock, self._fail,
+        )  # fmt: skip
         self._clean = CleanService(
-            log, self.queues, self.index, self._dispatcher, self._flush, self.deleted_topics,
+            log, self.queues, self.index, self._dispatcher, self._commit, self.deleted_topics,
             ExpiredQueues(self.paths.expired_queues),
         )  # fmt: skip
         if not self.read_only:
@@ -208,6 +206,22 @@ class MessageStore:
         if self._closed or self.read_only or self._failure is not None:
             self._refuse_write()
         return self._putter.put(message)
+
+    def put_message_async(self, message: Message) -> Future[PutMessageResult]:
+        """Put one message; the future completes when it is as durable as the settings promise.
+
+        The message has its place when this returns: calls of one thread keep their order. For
+        asyncio: ``await asyncio.wrap_future(store.put_message_async(message))``. The future cannot
+        be cancelled; its callbacks run in the flush thread and must be short.
+
+        Raises:
+            StoreError: as for ``put_message``; what goes wrong later is the future's.
+
+        Source: RocketMQ ``DefaultMessageStore.asyncPutMessage``.
+        """
+        if self._closed or self.read_only or self._failure is not None:
+            self._refuse_write()
+        return self._putter.put_async(message)
 
     def put_messages(self, messages: Sequence[Message]) -> list[PutMessageResult]:
         """Put several messages, in order, under one lock; one result each.
@@ -266,133 +280,6 @@ class MessageStore:
         with self._writing():
             return self._clean.delete_expired_files(phy_offset)
 
-    # ---- reading
-
-    def get_message(
-        self,
-        group: str,
-        topic: str,
-        queue_id: int,
-        offset: int,
-        max_msgs: int = 32,
-        tags: TagFilter | None = None,
-        max_total_bytes: int = MAX_PULL_BYTES,
-    ) -> GetMessageResult:
-        """Pull at most ``max_msgs`` messages from ``offset`` on.
-
-        ``group`` is for the caller's own records. The first message is returned whatever its size.
-
-        Source: RocketMQ ``DefaultMessageStore.getMessage``.
-        """
-        _ = group
-        self._ready()
-        return self._puller.get(topic, queue_id, offset, max_msgs, tags, max_total_bytes)
-
-    def message_by_offset(self, phy_offset: int) -> StoredMessage:
-        """Return the message that starts at ``phy_offset``.
-
-        Raises:
-            CorruptionError: none starts there.
-        """
-        self._ready()
-        return self.commit_log.message(phy_offset)
-
-    def message_by_id(self, message_id: str) -> StoredMessage:
-        """Return the message with an offset message id.
-
-        Raises:
-            IllegalMessageError: it is no message id.
-            CorruptionError: no message starts where it says.
-        """
-        return self.message_by_offset(decode_message_id(message_id)[1])
-
-    def query_message(
-        self, topic: str, key: str, max_num: int = 32, begin: int = 0, end: int = _ALL_TIME[1]
-    ) -> list[StoredMessage]:
-        """Return messages of ``topic`` with ``key`` (one of KEYS, or UNIQ_KEY), in log order.
-
-        ``begin`` and ``end`` are store times in ms. The index knows hashes: each record's own keys
-        are compared, so a collision is not returned (RocketMQ returns it).
-        """
-        self._ready()
-        if self.index is None:
-            return []
-        most = min(max_num, self.config.max_msgs_num_batch)
-        low, found = self.commit_log.min_phy_offset(), []
-        for phy_offset in sorted(self.index.query(topic, key, most, begin, end)):
-            if phy_offset < low:
-                continue
-            message = self.commit_log.message(phy_offset)
-            properties = message.properties
-            keys = properties.get(MessageProperty.KEYS, "").split(" ")
-            if message.topic == topic and (
-                key in keys or key == properties.get(MessageProperty.UNIQ_KEY)
-            ):
-                found.append(message)
-        return found
-
-    def offset_by_time(
-        self,
-        topic: str,
-        queue_id: int,
-        timestamp: int,
-        boundary: BoundaryType = BoundaryType.LOWER,
-    ) -> int:
-        """Return the queue offset that ``timestamp`` (ms) leads to, within [min, max]."""
-        self._ready()
-        return self.queues.offset_by_time(topic, queue_id, timestamp, boundary)
-
-    def min_offset(self, topic: str, queue_id: int) -> int:
-        """Return the first offset of the queue whose record is in the log."""
-        self._ready()
-        return self.queues.min_offset(topic, queue_id)
-
-    def max_offset(self, topic: str, queue_id: int) -> int:
-        """Return the next offset of the queue; 0 if there is no such queue."""
-        self._ready()
-        return self.queues.max_offset(topic, queue_id)
-
-    def confirm_phy_offset(self) -> int:
-        """Return up to where the log is confirmed: on disk under ``SYNC_FLUSH``, else its end.
-
-        Source: RocketMQ ``DefaultMessageStore.getConfirmOffset``.
-        """
-        if self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH:
-            return self.commit_log.flushed_phy_offset()
-        return self.commit_log.max_phy_offset()
-
-    def estimate_message_count(
-        self, topic: str, queue_id: int, from_offset: int, to_offset: int, tags: TagFilter
-    ) -> int:
-        """Estimate how many messages of the range a filter lets through, by their tag hashes."""
-        self._ready()
-        return self.queues.estimate_message_count(
-            topic, queue_id, from_offset, to_offset, tags.may_match
-        )
-
-    def queue_keys(
-        self, topic: str | None = None, after: QueueKey | None = None
-    ) -> Iterator[QueueKey]:
-        """Yield the queues (of ``topic``), in no promised order."""
-        self._ready()
-        return self.queues.queues(topic, after)
-
-    def topics(self, prefix: str = "") -> Iterator[str]:
-        """Yield each topic that has a queue and begins with ``prefix``, in no promised order."""
-        self._ready()
-        return self.queues.topics(prefix)
-
-    def checker(self, progress: Callable[[int], None] | None = None) -> StoreCheck:
-        """Return a check of everything, to be run; ``progress`` is told phy offsets."""
-        self._ready()
-        return StoreCheck(
-            self.config, self.commit_log, self.queues, self.index, self.deleted_topics, progress
-        )
-
-    def check(self) -> Iterator[Finding]:
-        """Check every record, unit and file, and yield what is found."""
-        return self.checker().run()
-
     # ---- flush and close
 
     def flush(self) -> None:
@@ -441,9 +328,6 @@ class MessageStore:
         self.close()
 
     # ---- inside
-
-    def _flush_all(self) -> None:
-        flush_all(self._dispatcher, self._flush, self.queues, self.index, self.checkpoint)
 
     def _ready(self) -> None:
         """Refuse after close; hand on what waits, so that the reader sees it."""

@@ -9,6 +9,7 @@ Source: RocketMQ ``HookUtils.checkBeforePutMessage``, ``CommitLog.asyncPutMessag
 
 import logging
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
 
 from store.config import FlushDiskType, StoreConfig
@@ -32,6 +33,7 @@ from store.record.message import (
 )
 from store.service.dispatch import Dispatcher, allows_light_queues
 from store.service.flush import FlushService
+from store.service.group_commit import GroupCommit
 from store.service.light_quota import LightQuota, LightQuotaError
 from store.service.results import PutMessageResult, PutMessageStatus
 
@@ -57,6 +59,7 @@ class Putter:
         log: CommitLog,
         queues: ConsumeQueueStore,
         dispatcher: Dispatcher,
+        commit: GroupCommit,
         flush: FlushService,
         append_lock: AbstractContextManager[object],
         failed: Callable[[StoreError], None],
@@ -65,6 +68,7 @@ class Putter:
         self._log = log
         self._queues = queues
         self._dispatcher = dispatcher
+        self._commit = commit
         self._flush = flush
         self._lock = append_lock
         self._failed = failed
@@ -74,12 +78,12 @@ class Putter:
 
     # ---- one message
 
-    def put(self, message: Message) -> PutMessageResult:
-        """Put one message, see ``MessageStore.put_message``."""
+    def put(self, message: Message, *, wait: bool = True) -> PutMessageResult:
+        """Put one message, see ``MessageStore.put_message``; ``wait`` for the disk if it is due."""
         properties = message.properties
         try:
             if _LIGHT in properties and self._goes_to_light(message):
-                return self._put_light(message)
+                return self._put_light(message, wait=wait)
             if message.sys_flag & _INNER or _INNER_NUM in properties:
                 _refuse_inner_batch(message)
             record = self._encoder.encode(message)
@@ -102,8 +106,30 @@ class Putter:
             raise
         result = _new(PutMessageResult, (_OK, appended, queue_offset, message.store_host, ""))
         if self._sync or len(dispatcher.pending) >= dispatcher.full_at:
-            return self._settle([result], wait=_waits(properties))[0]
+            return self._settle([result], wait=wait and _waits(properties))[0]
         return result
+
+    def put_async(self, message: Message) -> Future[PutMessageResult]:
+        """Put one message without waiting, see ``MessageStore.put_message_async``."""
+        done: Future[PutMessageResult] = Future()
+        done.set_running_or_notify_cancel()
+        result = self.put(message, wait=False)
+        if result.appended is None or not (self._sync and _waits(message.properties)):
+            done.set_result(result)
+            return done
+
+        def complete(durable: Future[bool]) -> None:
+            fault = durable.exception()
+            if fault is not None:
+                done.set_exception(fault)
+                return
+            late = PutMessageStatus.FLUSH_DISK_TIMEOUT
+            done.set_result(result if durable.result() else result._replace(status=late))
+
+        durable: Future[bool] = Future()
+        durable.add_done_callback(complete)
+        self._flush.when_durable(result.phy_offset + result.appended.size, durable)
+        return done
 
     # ---- several messages
 
@@ -202,7 +228,7 @@ class Putter:
         names = message.properties[MessageProperty.INNER_MULTI_DISPATCH]
         return bool(enabled and names.strip() and allows_light_queues(message.topic))
 
-    def _put_light(self, message: Message) -> PutMessageResult:
+    def _put_light(self, message: Message, *, wait: bool) -> PutMessageResult:
         """Put a message into its own queue and into its light queues.
 
         Their offsets are among the properties, so it is encoded under the lock. A list that
@@ -240,7 +266,7 @@ class Putter:
             self._failed(exc)
             raise
         result = PutMessageResult(_OK, appended, queue_offset, message.store_host)
-        return self._settle([result], wait=_waits(message.properties))[0]
+        return self._settle([result], wait=wait and _waits(message.properties))[0]
 
     # ---- before and after
 
@@ -262,7 +288,7 @@ class Putter:
             end = max((r.phy_offset + r.appended.size for r in results if r.appended), default=0)
         if end:
             try:
-                in_time = self._flush.wait_for(end, self._config.sync_flush_timeout)
+                in_time = self._commit.wait_for(end)
             except StoreError as exc:
                 self._failed(exc)
                 raise

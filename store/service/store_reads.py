@@ -1,0 +1,163 @@
+"""StoreReads: what can be asked of an open store.
+
+Source: RocketMQ ``DefaultMessageStore``.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+
+from store.config import FlushDiskType, StoreConfig
+from store.index.index_service import IndexService
+from store.log.commit_log import CommitLog
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.time_search import BoundaryType
+from store.queue.units import QueueKey
+from store.record.decoder import StoredMessage
+from store.record.message import MessageProperty
+from store.record.message_id import decode_message_id
+from store.service.check import Finding, StoreCheck
+from store.service.deleted_topics import DeletedTopics
+from store.service.puller import MAX_PULL_BYTES, Puller, TagFilter
+from store.service.results import GetMessageResult
+
+_ALL_TIME = (0, (1 << 63) - 1)
+
+
+class StoreReads(ABC):
+    """The questions; any thread may ask. Each sees what was put before it."""
+
+    config: StoreConfig
+    commit_log: CommitLog
+    queues: ConsumeQueueStore
+    index: IndexService | None
+    deleted_topics: DeletedTopics
+    _puller: Puller
+
+    @abstractmethod
+    def _ready(self) -> None:
+        """Refuse after close; hand on what waits, so that the reader sees it."""
+
+    def get_message(
+        self,
+        group: str,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_msgs: int = 32,
+        tags: TagFilter | None = None,
+        max_total_bytes: int = MAX_PULL_BYTES,
+    ) -> GetMessageResult:
+        """Pull at most ``max_msgs`` messages from ``offset`` on.
+
+        ``group`` is for the caller's own records. The first message is returned whatever its size.
+
+        Source: RocketMQ ``DefaultMessageStore.getMessage``.
+        """
+        _ = group
+        self._ready()
+        return self._puller.get(topic, queue_id, offset, max_msgs, tags, max_total_bytes)
+
+    def message_by_offset(self, phy_offset: int) -> StoredMessage:
+        """Return the message that starts at ``phy_offset``.
+
+        Raises:
+            CorruptionError: none starts there.
+        """
+        self._ready()
+        return self.commit_log.message(phy_offset)
+
+    def message_by_id(self, message_id: str) -> StoredMessage:
+        """Return the message with an offset message id.
+
+        Raises:
+            IllegalMessageError: it is no message id.
+            CorruptionError: no message starts where it says.
+        """
+        return self.message_by_offset(decode_message_id(message_id)[1])
+
+    def query_message(
+        self, topic: str, key: str, max_num: int = 32, begin: int = 0, end: int = _ALL_TIME[1]
+    ) -> list[StoredMessage]:
+        """Return messages of ``topic`` with ``key`` (one of KEYS, or UNIQ_KEY), in log order.
+
+        ``begin`` and ``end`` are store times in ms. The index knows hashes: each record's own keys
+        are compared, so a collision is not returned (RocketMQ returns it).
+        """
+        self._ready()
+        if self.index is None:
+            return []
+        most = min(max_num, self.config.max_msgs_num_batch)
+        low, found = self.commit_log.min_phy_offset(), []
+        for phy_offset in sorted(self.index.query(topic, key, most, begin, end)):
+            if phy_offset < low:
+                continue
+            message = self.commit_log.message(phy_offset)
+            properties = message.properties
+            keys = properties.get(MessageProperty.KEYS, "").split(" ")
+            if message.topic == topic and (
+                key in keys or key == properties.get(MessageProperty.UNIQ_KEY)
+            ):
+                found.append(message)
+        return found
+
+    def offset_by_time(
+        self,
+        topic: str,
+        queue_id: int,
+        timestamp: int,
+        boundary: BoundaryType = BoundaryType.LOWER,
+    ) -> int:
+        """Return the queue offset that ``timestamp`` (ms) leads to, within [min, max]."""
+        self._ready()
+        return self.queues.offset_by_time(topic, queue_id, timestamp, boundary)
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """Return the first offset of the queue whose record is in the log."""
+        self._ready()
+        return self.queues.min_offset(topic, queue_id)
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """Return the next offset of the queue; 0 if there is no such queue."""
+        self._ready()
+        return self.queues.max_offset(topic, queue_id)
+
+    def confirm_phy_offset(self) -> int:
+        """Return up to where the log is confirmed: on disk under ``SYNC_FLUSH``, else its end.
+
+        Source: RocketMQ ``DefaultMessageStore.getConfirmOffset``.
+        """
+        if self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH:
+            return self.commit_log.flushed_phy_offset()
+        return self.commit_log.max_phy_offset()
+
+    def estimate_message_count(
+        self, topic: str, queue_id: int, from_offset: int, to_offset: int, tags: TagFilter
+    ) -> int:
+        """Estimate how many messages of the range a filter lets through, by their tag hashes."""
+        self._ready()
+        return self.queues.estimate_message_count(
+            topic, queue_id, from_offset, to_offset, tags.may_match
+        )
+
+    def queue_keys(
+        self, topic: str | None = None, after: QueueKey | None = None
+    ) -> Iterator[QueueKey]:
+        """Yield the queues (of ``topic``), in no promised order."""
+        self._ready()
+        return self.queues.queues(topic, after)
+
+    def topics(self, prefix: str = "") -> Iterator[str]:
+        """Yield each topic that has a queue and begins with ``prefix``, in no promised order."""
+        self._ready()
+        return self.queues.topics(prefix)
+
+    def checker(self, progress: Callable[[int], None] | None = None) -> StoreCheck:
+        """Return a check of everything, to be run; ``progress`` is told phy offsets."""
+        self._ready()
+        return StoreCheck(
+            self.config, self.commit_log, self.queues, self.index, self.deleted_topics, progress
+        )
+
+    def check(self) -> Iterator[Finding]:
+        """Check every record, unit and file, and yield what is found."""
+        return self.checker().run()
