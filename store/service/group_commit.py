@@ -1,52 +1,110 @@
 """GroupCommit: one sync of the log serves all who wait for it.
 
-The first writer that waits syncs for all who came meanwhile (leader and followers): there is no
-hand-over to a thread, and a lone writer pays for nothing but its sync.
+Who finds nobody syncing becomes the leader and syncs for all who came until then; the others sleep,
+each at a gate of its own, until they are served or one of them is made the next leader. There is no
+hand-over to a thread: a lone writer pays for nothing but its sync.
+
+After a failed sync nothing is synced any more: the kernel may have dropped the pages that it could
+not write, and a second sync would succeed without them.
 
 Source: RocketMQ ``CommitLog.GroupCommitService``.
 """
 
 import threading
-import time
 
+from store.errors import StoreError, StoreFailedError
 from store.log.commit_log import CommitLog
 
 
 class GroupCommit:
-    """Syncs one log. Any thread may call; one sync at a time."""
+    """Syncs one log. Any thread may call."""
 
     def __init__(self, log: CommitLog, timeout_ms: int) -> None:
-        """``timeout_ms``: how long ``wait_for`` waits."""
+        """``timeout_ms``: how long ``wait_for`` waits for another one's sync."""
         self._log = log
         self.timeout = timeout_ms / 1000
         """Seconds."""
-        self._lock = threading.Lock()  # the leader holds it
+        self._lock = threading.Lock()  # guards all below
+        self._syncing = False
+        self._followers: list[_Follower] = []
+        self._fault: StoreError | None = None
 
     def flush(self) -> int:
         """Make the log durable up to its present end; return that.
 
         Raises:
             StoreIOError: the disk refused.
+            StoreFailedError: it did so before.
         """
-        with self._lock:
-            return self._log.flush()
+        end = self._log.max_phy_offset()
+        self._wait(end, -1)
+        return end
 
     def wait_for(self, phy_offset: int) -> bool:
         """Return once the log is durable up to ``phy_offset``; False after the timeout.
 
-        The caller becomes the leader if nobody is syncing; a sync that is under way when it comes
-        may have begun too early for it, so it looks again after each.
-
         Raises:
-            StoreIOError: the disk refused.
+            StoreIOError, StoreFailedError: as for ``flush``.
         """
-        deadline = time.monotonic() + self.timeout
-        while self._log.flushed_phy_offset() < phy_offset:
-            if not self._lock.acquire(timeout=max(deadline - time.monotonic(), 0)):
-                return False
-            try:
-                if self._log.flushed_phy_offset() < phy_offset:
-                    self._log.flush()
-            finally:
-                self._lock.release()
+        return self._wait(phy_offset, self.timeout)
+
+    def _wait(self, phy_offset: int, timeout: float) -> bool:
+        with self._lock:
+            self._check()
+            if self._log.flushed_phy_offset() >= phy_offset:
+                return True
+            follower = _Follower(phy_offset) if self._syncing else None
+            if follower is not None:
+                self._followers.append(follower)
+            self._syncing = True
+        if follower is not None:
+            follower.gate.acquire(timeout=timeout)
+            with self._lock:
+                if follower in self._followers:  # nobody came: too late
+                    self._followers.remove(follower)
+                    return False
+                if not follower.leads:
+                    if self._log.flushed_phy_offset() < phy_offset:
+                        self._check()
+                    return True
+        self._lead()
         return True
+
+    def _check(self) -> None:
+        if self._fault is not None:
+            raise StoreFailedError(f"the log could not be flushed: {self._fault}") from self._fault
+
+    def _lead(self) -> None:
+        """Sync, serve who is served by that, and make one of the others the next leader."""
+        fault: StoreError | None = None
+        try:
+            self._log.flush()
+        except StoreError as exc:
+            fault = exc
+            raise
+        finally:
+            with self._lock:
+                self._fault = self._fault or fault
+                flushed = self._log.flushed_phy_offset()
+                failed = self._fault is not None
+                done = [one for one in self._followers if failed or one.phy_offset <= flushed]
+                self._followers = [one for one in self._followers if one not in done]
+                self._syncing = bool(self._followers)
+                if self._followers:
+                    leader = self._followers.pop(0)
+                    leader.leads = True
+                    leader.gate.release()
+                for follower in done:
+                    follower.gate.release()
+
+
+class _Follower:
+    """Somebody who waits while another one syncs."""
+
+    __slots__ = ("gate", "leads", "phy_offset")
+
+    def __init__(self, phy_offset: int) -> None:
+        self.phy_offset = phy_offset
+        self.leads = False
+        self.gate = threading.Lock()
+        self.gate.acquire()

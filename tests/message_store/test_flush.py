@@ -1,0 +1,268 @@
+"""Group commit, futures, and what is flushed when: with a disk that waits until it is told."""
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from store.config import FlushDiskType, StoreConfig
+from store.errors import StoreClosedError, StoreFailedError, StoreIOError
+from store.record.message import Message, MessageProperty
+from store.service.message_store import MessageStore
+from store.service.results import PutMessageResult, PutMessageStatus
+from tests.kit.engines import engine_in_use
+
+SYNC = StoreConfig(
+    flush_disk_type=FlushDiskType.SYNC_FLUSH,
+    mapped_file_size_commit_log=65536,
+    flush_interval_commit_log=3_600_000,
+    flush_commit_log_thorough_interval=3_600_000,
+    flush_interval_consume_queue=3_600_000,
+)
+"""Nothing is flushed but for those who wait."""
+ASYNC = SYNC.model_copy(update={"flush_disk_type": FlushDiskType.ASYNC_FLUSH})
+
+
+class Disk:
+    """Stands before ``os.fdatasync``: counts, waits, fails."""
+
+    def __init__(self) -> None:
+        self.syncs = 0
+        self.entered = threading.Semaphore(0)
+        self.open = threading.Event()
+        self.open.set()
+        self.fails = False
+        self._real = os.fdatasync
+
+    def sync(self, fd: int) -> None:
+        self.syncs += 1
+        self.entered.release()
+        assert self.open.wait(30)
+        if self.fails:
+            self.fails = False  # as the kernel: the pages are gone, the next sync succeeds
+            raise OSError(5, "Input/output error")
+        self._real(fd)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    made = Disk()
+    monkeypatch.setattr(os, "fdatasync", made.sync)
+    return made
+
+
+@pytest.fixture
+def store(tmp_path: Path, disk: Disk) -> Iterator[MessageStore]:
+    opened = MessageStore.open(tmp_path / "store", SYNC)
+    disk.syncs = 0
+    yield opened
+    disk.open.set()
+    opened.close()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, "it never came about"
+
+
+def message(number: int = 0, properties: dict[str, str] | None = None) -> Message:
+    return Message("t", b"x" * 100, number, properties or {})
+
+
+def test_one_sync_serves_all_who_came_while_another_one_ran(
+    store: MessageStore, disk: Disk
+) -> None:
+    disk.open.clear()
+    with ThreadPoolExecutor(12) as pool:
+        first = pool.submit(store.put_message, message())
+        disk.entered.acquire()  # it leads, and came too early for the others
+        others = [pool.submit(store.put_message, message(at)) for at in range(10)]
+        until(lambda: len(store._commit._followers) == 10)
+        disk.open.set()
+        results = [future.result(30) for future in (first, *others)]
+    assert {result.status for result in results} == {PutMessageStatus.PUT_OK}
+    assert disk.syncs == 2
+
+
+def test_who_waits_too_long_is_told_so_and_the_message_is_stored(
+    tmp_path: Path, disk: Disk
+) -> None:
+    config = SYNC.model_copy(update={"sync_flush_timeout": 50})
+    with MessageStore.open(tmp_path / "store", config) as store, ThreadPoolExecutor(1) as pool:
+        disk.open.clear()
+        leader = pool.submit(store.put_message, message())
+        disk.entered.acquire()
+        late = store.put_message(message())
+        disk.open.set()
+        assert late.status is PutMessageStatus.FLUSH_DISK_TIMEOUT
+        assert late.ok
+        assert leader.result(30).status is PutMessageStatus.PUT_OK
+        assert store.max_offset("t", 0) == 2
+
+
+def test_after_a_failed_sync_nobody_is_told_that_anything_is_durable(
+    store: MessageStore, disk: Disk
+) -> None:
+    disk.open.clear()
+    with ThreadPoolExecutor(5) as pool:
+        puts = [pool.submit(store.put_message, message())]
+        disk.entered.acquire()
+        puts += [pool.submit(store.put_message, message()) for _ in range(4)]
+        until(lambda: len(store._commit._followers) == 4)
+        disk.fails = True
+        disk.open.set()
+        faults = [put.exception(30) for put in puts]
+    assert all(isinstance(fault, StoreIOError | StoreFailedError) for fault in faults)
+    assert disk.syncs == 1, "a second sync would have succeeded without the pages"
+    with pytest.raises(StoreFailedError, match="Input/output error"):
+        store.put_message(message())
+
+
+def test_a_message_that_does_not_wait_costs_no_sync(store: MessageStore, disk: Disk) -> None:
+    assert store.put_message(message(0, {MessageProperty.WAIT: "false"})).ok
+    assert store.put_message_async(message(0, {MessageProperty.WAIT: "false"})).done()
+    assert disk.syncs == 0
+
+
+# ---- futures
+
+
+def test_a_future_completes_when_the_disk_has_the_message_and_not_before(
+    store: MessageStore, disk: Disk
+) -> None:
+    disk.open.clear()
+    futures = [store.put_message_async(message()) for _ in range(20)]
+    disk.entered.acquire()
+    assert not any(future.done() for future in futures)
+    assert not futures[0].cancel()
+    disk.open.set()
+    results = [future.result(30) for future in futures]
+    assert [result.queue_offset for result in results] == [*range(20)]
+    assert {result.status for result in results} == {PutMessageStatus.PUT_OK}
+    assert store.confirm_phy_offset() == store.commit_log.max_phy_offset()
+    assert disk.syncs <= 20
+
+
+def test_futures_are_awaited_by_asyncio(store: MessageStore) -> None:
+    async def put_all() -> list[PutMessageResult]:
+        futures = [store.put_message_async(message(at)) for at in range(50)]
+        return await asyncio.gather(*map(asyncio.wrap_future, futures))
+
+    assert [result.queue_offset for result in asyncio.run(put_all())] == [0] * 50
+
+
+def test_without_sync_flush_a_future_is_done_at_once(tmp_path: Path, disk: Disk) -> None:
+    with MessageStore.open(tmp_path / "store", ASYNC) as store:
+        disk.syncs = 0
+        future = store.put_message_async(message())
+        assert future.done()
+        assert future.result().ok
+        assert store.put_message_async(Message("", b"x")).result().appended is None
+        assert disk.syncs == 0
+
+
+def test_a_late_future_says_so(tmp_path: Path, disk: Disk) -> None:
+    config = SYNC.model_copy(update={"sync_flush_timeout": 1})
+    with MessageStore.open(tmp_path / "store", config) as store:
+        disk.open.clear()
+        future = store.put_message_async(message())
+        disk.entered.acquire()
+        started = time.monotonic()
+        until(lambda: time.monotonic() - started > 0.01)
+        disk.open.set()
+        assert future.result(30).status is PutMessageStatus.FLUSH_DISK_TIMEOUT
+
+
+def test_a_future_fails_with_what_kept_its_message_from_the_disk(
+    store: MessageStore, disk: Disk
+) -> None:
+    disk.fails = True
+    future = store.put_message_async(message())
+    assert isinstance(future.exception(30), StoreIOError)
+    until(lambda: store._failure is not None)
+    with pytest.raises(StoreFailedError):
+        store.put_message_async(message())
+
+
+def test_close_completes_every_future(tmp_path: Path, disk: Disk) -> None:
+    store = MessageStore.open(tmp_path / "store", SYNC)
+    disk.open.clear()
+    futures: list[Future[PutMessageResult]] = [
+        store.put_message_async(message()) for _ in range(10)
+    ]
+    closing = threading.Thread(target=store.close)
+    closing.start()
+    disk.open.set()
+    closing.join(30)
+    assert [future.result(0).queue_offset for future in futures] == [*range(10)]
+    with pytest.raises(StoreClosedError):
+        store.put_message_async(message())
+
+
+# ---- what the thread does by itself
+
+
+def test_the_thread_flushes_four_pages_and_leaves_less_to_the_thorough_round(
+    tmp_path: Path, disk: Disk
+) -> None:
+    config = ASYNC.model_copy(update={"flush_interval_commit_log": 1})
+    with MessageStore.open(tmp_path / "store", config) as store:
+        disk.syncs = 0
+        assert store.put_message(message()).ok
+        until(lambda: not store._dispatcher.behind)  # the thread came by
+        flushed = store.commit_log.flushed_phy_offset
+        assert flushed() == 0
+        while store.commit_log.max_phy_offset() < 4 * 4096:
+            store.put_message(message())
+        until(lambda: flushed() >= 4 * 4096)
+    thorough = config.model_copy(update={"flush_commit_log_thorough_interval": 1})
+    with MessageStore.open(tmp_path / "store", thorough) as store:
+        assert store.put_message(message()).ok
+        until(lambda: store.commit_log.flushed_phy_offset() == store.commit_log.max_phy_offset())
+
+
+def test_queue_files_with_much_that_is_new_are_written_ahead(tmp_path: Path) -> None:
+    config = ASYNC.model_copy(update={"flush_interval_consume_queue": 1})
+    with MessageStore.open(tmp_path / "store", config, backend="file") as store:
+        for _ in range(500):  # 10,000 bytes of units
+            store.put_message(Message("plenty", b""))
+        store.put_message(Message("scant", b""))
+        assert store.max_offset("plenty", 0) == 500
+        unsynced = store.queues._unsynced  # type: ignore[attr-defined]
+        until(lambda: not any("/plenty/" in path for path in unsynced.files))
+        assert any("/scant/" in path for path in unsynced.files)
+        assert store.checkpoint.fields.logics_phy_offset == 0, "a part is no checkpoint"
+
+
+@pytest.mark.parametrize("backend", ["file", "rocksdb"])
+def test_a_flush_of_queues_does_not_keep_writers_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    config = ASYNC.model_copy(update={"rocksdb_engine": engine_in_use(), "dispatch_slice": 10})
+    store = MessageStore.open(tmp_path / "store", config, backend=backend)
+    store.put_message(message())
+    entered, leave = threading.Event(), threading.Event()
+    flush = store.queues.flush
+
+    def held(least_pages: int = 0) -> None:
+        entered.set()
+        assert leave.wait(30)
+        flush(least_pages)
+
+    monkeypatch.setattr(store.queues, "flush", held)
+    flushing = threading.Thread(target=store.flush)
+    flushing.start()
+    assert entered.wait(30)
+    for _ in range(100):  # ten batches go to the queues
+        assert store.put_message(message()).ok
+    assert store.max_offset("t", 0) == 101
+    leave.set()
+    flushing.join(30)
+    monkeypatch.setattr(store.queues, "flush", flush)
+    store.close()
