@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 
 import javaproperties
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 from pydantic.alias_generators import to_camel
 
 from store.errors import StoreConfigError, os_errors
 
 CQ_UNIT_SIZE = 20
 """Bytes of one unit of a file queue; file sizes are rounded up to a multiple of it."""
+_HOURS = 24
 
 
 class FlushDiskType(StrEnum):
@@ -115,6 +116,27 @@ class StoreConfig(BaseModel):
     sync_flush_timeout: int = Field(5_000, ge=1)
     """Milliseconds a put waits for the disk under ``SYNC_FLUSH``."""
 
+    file_reserved_time: int = Field(72, ge=0)
+    """Hours after its last write that a commit log file is kept."""
+    delete_when: str = "04"
+    """Hours of the day, with semicolons, at which older ones are deleted."""
+    clean_resource_interval: int = Field(10_000, ge=1)
+    """Milliseconds between two looks at the disk."""
+    delete_commit_log_files_interval: int = Field(100, ge=0)
+    """Milliseconds between two deletions."""
+    delete_file_batch_max: int = Field(10, ge=1)
+    """Most files that one look deletes."""
+    redelete_hanged_file_interval: int = Field(120_000, ge=1)
+    """Milliseconds until a file that could not be deleted is tried again."""
+    clean_file_forcibly_enable: bool = True
+    """Delete files that are not old where the disk is nearly full."""
+    disk_max_used_space_ratio: int = 75
+    """Percent of the disk beyond which old files go at any hour; 10 to 95."""
+    disk_space_clean_forcibly_ratio: int = 85
+    """Percent beyond which the oldest files go before they are old; 30 to 85."""
+    disk_space_warning_level_ratio: int = 90
+    """Percent beyond which nothing is written any more; 35 to 90."""
+
     enable_lmq: bool = False
     """Put messages into light queues named by ``INNER_MULTI_DISPATCH``."""
     enable_multi_dispatch: bool = False
@@ -183,6 +205,19 @@ class StoreConfig(BaseModel):
     def known_keys(cls) -> dict[str, str]:
         """Return RocketMQ's key → field name, for every setting."""
         return {field.alias or name: name for name, field in cls.model_fields.items()}
+
+    @field_validator("delete_when")
+    @classmethod
+    def _check_hours(cls, value: str) -> str:
+        hours = [hour.strip() for hour in value.split(";") if hour.strip()]
+        if not all(hour.isdecimal() and int(hour) < _HOURS for hour in hours):
+            raise ValueError(f"{value!r} is no list of hours such as 04;16")
+        return value
+
+    @property
+    def delete_hours(self) -> frozenset[int]:
+        """Return the hours of ``delete_when``."""
+        return frozenset(int(hour) for hour in self.delete_when.split(";") if hour.strip())
 
     @property
     def units_per_file(self) -> int:

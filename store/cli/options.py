@@ -46,8 +46,9 @@ def open_store(
 ) -> MessageStore:
     """Open the store as the options say; say on stderr if it needs recovery."""
     store = MessageStore.open(
-        root, read_config(config), read_only=read_only, backend=backend, commit_log=commit_log
-    )
+        root, read_config(config), read_only=read_only, backend=backend, commit_log=commit_log,
+        housekeeping=False,
+    )  # fmt: skip
     if read_only and store.report.needed:
         note(f"{root}: this store needs recovery and is shown as it lies (cqstore recover)")
     return store

@@ -29,7 +29,9 @@ def recover(
         raise RefusedStoreError("no such folder", path=root)
     with (
         progress("recovering"),
-        MessageStore.open(root, read_config(config), backend=backend, cut_at=cut_at) as store,
+        MessageStore.open(
+            root, read_config(config), backend=backend, cut_at=cut_at, housekeeping=False
+        ) as store,
     ):
         report = store.report
     output(kind).record(_record(report))

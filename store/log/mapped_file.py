@@ -213,6 +213,14 @@ class MappedFile:
             self._map = None
             self._open = None
 
+    def hold_open(self) -> None:
+        """Open the file if nobody has yet: readers then need its name no more.
+
+        Raises:
+            StoreIOError: it cannot be opened.
+        """
+        self._descriptor()
+
     def unlink(self) -> None:
         """Delete the file; readers that have it keep what they have.
 

@@ -8,7 +8,13 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from store.errors import CorruptionError, StoreError, TruncatedRecordError, os_errors
+from store.errors import (
+    CorruptionError,
+    StoreError,
+    StoreIOError,
+    TruncatedRecordError,
+    os_errors,
+)
 from store.log.mapped_file import NAME_DIGITS, MappedFile, file_name, sync_folder
 
 
@@ -182,27 +188,31 @@ class MappedFileQueue:
                 if folder.is_dir():
                     sync_folder(folder)
 
-    def delete_before(self, offset: int) -> int:
-        """Delete the leading files that end at or before ``offset``, durably; return how many.
+    def delete_before(self, offset: int) -> StoreIOError | None:
+        """Delete the leading files that end at or before ``offset``, durably.
 
         Never the last one. Whoever reads in them meanwhile goes on: they go when nobody has them.
+        Returns what kept a file from being deleted: it stays in the log, those before it are gone.
 
         Raises:
-            StoreIOError: one cannot be deleted; those before it are gone.
+            StoreIOError: files were deleted, but the disk did not take that in.
         """
-        size = self.file_size
-        gone = [file for file in self.files()[:-1] if file.file_from_offset + size <= offset]
-        try:
-            for file in gone:
-                start = file.file_from_offset
-                self._files = {at: kept for at, kept in self._files.items() if at != start}
-                with self._mapped_lock:
-                    self._mapped.pop(start, None)
+        size, fault = self.file_size, None
+        for file in self.files()[:-1]:
+            start = file.file_from_offset
+            if start + size > offset:
+                break
+            try:
+                file.hold_open()  # for readers that come between the two next steps
                 file.unlink()
-        finally:
-            if gone:
-                self.sync()
-        return len(gone)
+            except StoreIOError as exc:
+                fault = exc
+                break
+            self._files = {at: kept for at, kept in self._files.items() if at != start}
+            with self._mapped_lock:
+                self._mapped.pop(start, None)
+        self.sync()
+        return fault
 
     def close(self) -> None:
         """Close every file; the one made ahead and not used is deleted."""

@@ -9,10 +9,11 @@ Source: RocketMQ ``CleanCommitLogService.deleteExpiredFiles``, ``CleanConsumeQue
 """
 
 import logging
+import threading
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from store.errors import CorruptionError
+from store.errors import CorruptionError, StoreIOError
 from store.index.index_service import IndexService
 from store.log.commit_log import CommitLog
 from store.queue.consume_queue_store import ConsumeQueueStore
@@ -39,10 +40,12 @@ class ExpiryReport(NamedTuple):
     """Queues or queue files that gave something back at once."""
     index_files: int
     min_phy_offset: int
+    fault: StoreIOError | None = None
+    """Why a file could not be deleted; it is still there, and so are those behind it."""
 
 
 class CleanService:
-    """Deletes topics and expired log files of one open store. One thread at a time."""
+    """Deletes topics and expired log files of one open store. Any thread may call."""
 
     def __init__(
         self,
@@ -61,11 +64,12 @@ class CleanService:
         self._commit = commit
         self._deleted = deleted
         self._expired = expired
+        self._lock = threading.Lock()  # one deletion at a time
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic, see ``MessageStore.delete_topic``."""
         self._queues.check_topic(topic)
-        with self._dispatcher.caught_up():
+        with self._lock, self._dispatcher.caught_up():
             self._commit.flush()
             self._deleted.begin(topic, self._log.max_phy_offset())
             self._queues.delete_topic(topic)
@@ -85,6 +89,10 @@ class CleanService:
 
     def delete_expired_files(self, phy_offset: int) -> ExpiryReport:
         """Delete leading log files, see ``MessageStore.delete_expired_files``."""
+        with self._lock:
+            return self._delete_files(phy_offset)
+
+    def _delete_files(self, phy_offset: int) -> ExpiryReport:
         log, files = self._log, self._log.files
         before = max(log.min_phy_offset(), 0)
         last = files.files()[-1].file_from_offset if files.files() else 0
@@ -96,11 +104,14 @@ class CleanService:
             ends = [(key, at) for key, at in (expired or {}).items() if self._ends_at(key, at)]
         self._expired.add(ends)  # before the records go; those that live on are named by the log
         with self._dispatcher.caught_up():
-            count = files.delete_before(end)
+            fault = files.delete_before(end)
             minimum = log.min_phy_offset()
+            if minimum == before:
+                return ExpiryReport(0, 0, 0, 0, before, fault)
             queues = self._queues.clean_expired(minimum, expired)
             index = self._index.delete_expired(minimum) if self._index is not None else 0
-        return ExpiryReport(count, count * files.file_size, queues, index, minimum)
+        count = (minimum - before) // files.file_size
+        return ExpiryReport(count, minimum - before, queues, index, minimum, fault)
 
     def _ends_at(self, key: QueueKey, queue_offset: int) -> bool:
         return self._queues.max_offset(*key) == queue_offset

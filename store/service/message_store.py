@@ -29,18 +29,21 @@ from store.queue.consume_queue_store import ConsumeQueueStore, QueueStoreContext
 from store.record.message import Message
 from store.service.clean_service import CleanService, ExpiryReport
 from store.service.deleted_topics import DeletedTopics
+from store.service.disk_levels import DiskLevels
 from store.service.dispatch import Dispatcher
 from store.service.expired_queues import ExpiredQueues
+from store.service.file_expiry import FileExpiry
 from store.service.flush import FlushService, WholeFlush
 from store.service.group_commit import GroupCommit
 from store.service.opening import open_index, refuse_queues_without_log
 from store.service.puller import Puller
 from store.service.putter import Putter
 from store.service.recovery import Recovery, RecoveryReport
-from store.service.results import PutMessageResult
+from store.service.results import PutMessageResult, PutMessageStatus
 from store.service.store_layout import StoreLayout, choose_backends, detect, found_sizes
 from store.service.store_lock import StoreLock, mark_closed, mark_open
 from store.service.store_reads import StoreReads
+from store.service.surroundings import Surroundings
 
 _LOG = logging.getLogger(__name__)
 _ALL_TIME = (0, (1 << 63) - 1)
@@ -69,7 +72,9 @@ class MessageStore(StoreReads):
         self._lock = lock
         self._append_lock = threading.Lock()
         self._failure: StoreError | None = None
+        self._disk_full = ""
         self._closed = False
+        self._note_state()
         self.checkpoint = StoreCheckpoint(self.paths.checkpoint)
         self.last_exit_ok = not self.paths.abort.exists()
         self.report = RecoveryReport(self.last_exit_ok, self.read_only)
@@ -96,13 +101,17 @@ class MessageStore(StoreReads):
         backend: str | None = None,
         commit_log: Path | None = None,
         cut_at: int | None = None,
+        housekeeping: bool = True,
+        surroundings: Surroundings | None = None,
     ) -> Self:
         """Open the store in ``root``; read-write, a new one is made if there is none.
 
         What lies on disk decides on backend and file sizes, unless ``config`` gives a size.
         Read-only: takes no lock and changes no byte, for a copy or a stopped broker's folder.
         ``commit_log`` names the log's folder when it lies elsewhere (read-only). ``cut_at`` allows
-        to lose what lies behind damage at exactly that phy offset.
+        to lose what lies behind damage at exactly that phy offset. With ``housekeeping`` old log
+        files go by RocketMQ's rules (``FileExpiry``), from a minute after the opening on, and a
+        disk that is nearly full takes no more puts. ``surroundings`` is the machine.
 
         Raises:
             StoreLockedError: somebody has it open.
@@ -123,15 +132,15 @@ class MessageStore(StoreReads):
         lock = None if read_only else StoreLock(layout.paths)
         try:
             store = cls(layout, config, names, lock)
-            store._load(cut_at)
+            store._load(cut_at, surroundings or Surroundings(), housekeeping=housekeeping)
         except BaseException:
             if lock is not None:
                 lock.release()
             raise
         return store
 
-    def _load(self, cut_at: int | None) -> None:
-        """Open queues and index, recover, and start the flush thread; undo all on failure."""
+    def _load(self, cut_at: int | None, surroundings: Surroundings, *, housekeeping: bool) -> None:
+        """Open queues and index, recover, and start the threads; undo all on failure."""
         config, log = self.config, self.commit_log
         marked = False
         try:
@@ -184,8 +193,14 @@ class MessageStore(StoreReads):
             log, self.queues, self.index, self._dispatcher, self._commit, self.deleted_topics,
             ExpiredQueues(self.paths.expired_queues),
         )  # fmt: skip
+        levels = DiskLevels(config, surroundings, self.layout.log_folders, self.paths.consume_queue)
+        self._expiry = FileExpiry(
+            config, log, levels, surroundings, self.delete_expired_files, self._set_disk_full
+        )
         if not self.read_only:
             self._flush.start()
+            if housekeeping:
+                self._expiry.start()
         _LOG.info("opened %s: %s", self.paths.root, self.report)
 
     # ---- putting
@@ -203,8 +218,8 @@ class MessageStore(StoreReads):
 
         Source: RocketMQ ``DefaultMessageStore.putMessage``.
         """
-        if self._closed or self.read_only or self._failure is not None:
-            self._refuse_write()
+        if self._unwritable:
+            return self._refuse_put()
         return self._putter.put(message)
 
     def put_message_async(self, message: Message) -> Future[PutMessageResult]:
@@ -219,8 +234,10 @@ class MessageStore(StoreReads):
 
         Source: RocketMQ ``DefaultMessageStore.asyncPutMessage``.
         """
-        if self._closed or self.read_only or self._failure is not None:
-            self._refuse_write()
+        if self._unwritable:
+            refused: Future[PutMessageResult] = Future()
+            refused.set_result(self._refuse_put())
+            return refused
         return self._putter.put_async(message)
 
     def put_messages(self, messages: Sequence[Message]) -> list[PutMessageResult]:
@@ -228,8 +245,8 @@ class MessageStore(StoreReads):
 
         A message that is refused does not keep the others out. Cheaper than single puts.
         """
-        if self._closed or self.read_only or self._failure is not None:
-            self._refuse_write()
+        if self._unwritable:
+            return [self._refuse_put()] * len(messages)
         return self._putter.put_list(messages)
 
     def put_client_batch(self, batch: Message) -> list[PutMessageResult]:
@@ -239,8 +256,8 @@ class MessageStore(StoreReads):
 
         Source: RocketMQ ``DefaultMessageStore.putMessages``.
         """
-        if self._closed or self.read_only or self._failure is not None:
-            self._refuse_write()
+        if self._unwritable:
+            return [self._refuse_put()]
         return self._putter.put_client_batch(batch)
 
     def delete_topic(self, topic: str) -> None:
@@ -280,6 +297,15 @@ class MessageStore(StoreReads):
         with self._writing():
             return self._clean.delete_expired_files(phy_offset)
 
+    def delete_files_manually(self) -> None:
+        """Let expired log files go now and in the next looks at them, whatever the hour.
+
+        Source: RocketMQ ``DefaultMessageStore.executeDeleteFilesManually``.
+        """
+        self._refuse_write()
+        self._expiry.delete_manually()
+        self._expiry.run()
+
     # ---- flush and close
 
     def flush(self) -> None:
@@ -294,9 +320,11 @@ class MessageStore(StoreReads):
         """
         if self._closed:
             return
+        self._expiry.stop()
         self._flush.stop()
         with self._append_lock:
             self._closed = True
+            self._note_state()
         try:
             if not self.read_only and self._failure is None:
                 with self._failing():
@@ -337,6 +365,23 @@ class MessageStore(StoreReads):
             with self._failing():
                 self._dispatcher.drain()
 
+    def _set_disk_full(self, reason: str) -> None:
+        if reason != self._disk_full:
+            _LOG.warning("%s", reason or "the disk has room again: puts are taken")
+        self._disk_full = reason
+        self._note_state()
+
+    def _note_state(self) -> None:
+        """Sum up in one flag, which is all that a put looks at, whether anything forbids it."""
+        self._unwritable = bool(
+            self._closed or self.read_only or self._failure is not None or self._disk_full
+        )
+
+    def _refuse_put(self) -> PutMessageResult:
+        """Raise why the store takes no puts, or return the status of a disk that is nearly full."""
+        self._refuse_write()
+        return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE, reason=self._disk_full)
+
     def _refuse_write(self) -> None:
         if self._closed:
             raise StoreClosedError("the store is closed", path=self.paths.root)
@@ -366,3 +411,4 @@ class MessageStore(StoreReads):
     def _fail(self, exc: StoreError) -> None:
         if self._failure is None:
             self._failure = exc
+        self._note_state()

@@ -1,0 +1,38 @@
+"""Surroundings: what a store asks of the machine around it, so that tests can answer instead."""
+
+import os
+import time
+from datetime import datetime
+from pathlib import Path
+from threading import Event
+
+
+class Surroundings:
+    """The clock, the calendar, the disk's fill, and the passing of time. Any thread may ask."""
+
+    def now(self) -> float:
+        """Return seconds since the epoch, by the clock that file times are taken from."""
+        return time.time()
+
+    def local_hour(self) -> int:
+        """Return the hour of the day, 0 to 23, in the machine's time zone."""
+        return datetime.now().astimezone().hour
+
+    def used_percent(self, folder: Path) -> int:
+        """Return how full the file system of ``folder`` is, rounded up; -1 if that is unknown.
+
+        Of what programs may use: the blocks kept for root count as used only where they are.
+
+        Source: RocketMQ ``UtilAll.getDiskPartitionSpaceUsedPercent``.
+        """
+        try:
+            facts = os.statvfs(folder)
+        except OSError:
+            return -1
+        used = facts.f_blocks - facts.f_bfree
+        whole = used + facts.f_bavail
+        return -(-100 * used // whole) if whole else -1
+
+    def wait(self, stop: Event, seconds: float) -> bool:
+        """Return after ``seconds``, or when ``stop`` is set; whether it is."""
+        return stop.wait(seconds)
