@@ -6,6 +6,7 @@ lock is taken for a file that is open already.
 """
 
 import errno
+import logging
 import os
 import resource
 import threading
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from store.errors import StoreClosedError, os_errors
 
+_LOG = logging.getLogger(__name__)
 _RESERVE = 256
 """Descriptors left to the log, the index, RocksDB and the program around the store."""
 _LEAST = 8
@@ -62,6 +64,24 @@ def limit_warning(queues: int, limit: int) -> str | None:
         f" map a file, a vm.max_map_count of more than {queues} (it is"
         f" {'unknown' if maps is None else maps}); queues in RocksDB need none of these"
     )
+
+
+class LimitWatch:
+    """Warns once, when the number of queues comes near a limit."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._from = warn_from(limit)
+        self._warned = False
+
+    def look(self, queues: int) -> None:
+        """Warn if there are now so many ``queues`` that it is due."""
+        if queues < self._from or self._warned:
+            return
+        warning = limit_warning(queues, self._limit)
+        if warning is not None:
+            self._warned = True
+            _LOG.warning("%s", warning)
 
 
 def _max_maps() -> int | None:

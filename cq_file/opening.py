@@ -3,6 +3,7 @@
 Source: RocketMQ ``ConsumeQueueStore.load``.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from cq_file.ext import ExtFiles
 from cq_file.file_sync import UnsyncedFiles
 from cq_file.known_ends import forget_ends, read_ends
 from cq_file.layout import BATCH_UNIT, FILE_UNIT
-from cq_file.listing import Listing, list_queues, one_file_size
+from cq_file.listing import Listing, entries, list_queues, one_file_size
 from cq_file.queue_files import FileAccess
 from store.config import StoreConfig
 from store.errors import os_errors
@@ -103,6 +104,19 @@ def reopen_queues(
         queue.restore(first_offset, max_offset, last_phy, end_phy)
         opened.topics.setdefault(topic, {})[queue_id] = queue
     return opened
+
+
+def lost_topics(folder: Path, topics: Collection[str]) -> set[str] | None:
+    """Return which of ``topics`` have no folder any more; ``None`` if all folders are just theirs.
+
+    An empty set: none is lost, but there are folders of others.
+
+    Raises:
+        StoreIOError: ``folder`` cannot be listed.
+    """
+    there = {entry.name for entry in entries(str(folder)) if entry.is_dir()}
+    known = set(topics)
+    return None if there == known else known - there
 
 
 def _tidy(folder: Path, empty_files: list[str], unsynced: UnsyncedFiles) -> None:

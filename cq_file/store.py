@@ -20,9 +20,8 @@ from cq_file.check import check_queue_files
 from cq_file.consume_queue import FileConsumeQueue
 from cq_file.descriptor_cache import (
     DescriptorCache,
+    LimitWatch,
     descriptor_limit,
-    limit_warning,
-    warn_from,
 )
 from cq_file.dump import rows_of_file
 from cq_file.ext import ExtFiles, is_ext_address
@@ -30,7 +29,7 @@ from cq_file.file_sync import UnsyncedFiles
 from cq_file.known_ends import write_ends
 from cq_file.layout import BATCH_COLUMNS, FILE_UNIT
 from cq_file.listing import allocated_bytes, check_folder_name, entries, queue_folders
-from cq_file.opening import open_queues, reopen_queues
+from cq_file.opening import lost_topics, open_queues, reopen_queues
 from cq_file.queue_files import FileAccess
 from store.errors import (
     IllegalMessageError,
@@ -88,10 +87,10 @@ class FileConsumeQueueStore(ConsumeQueueStore):
             context.config.units_per_file * _UNIT, self._cache, self._unsynced
         )
         self._loaded = False
-        self._ends_known = self._warned = False
-        self._recovered = False
+        self._ends_known = False
+        self._recovered = self._incomplete = False
         self._queue_count = 0
-        self._warn_from = warn_from(limit)
+        self._watch = LimitWatch(limit)
         self._closed = False
         self._failed = False
 
@@ -116,6 +115,14 @@ class FileConsumeQueueStore(ConsumeQueueStore):
         """List every queue and find the files' sizes, unless that is known; no file is opened."""
         parts = self.context, self._cache, self._unsynced
         reopened = reopen_queues(*parts)
+        if reopened is not None:
+            lost = lost_topics(self.context.paths.consume_queue, reopened.topics)
+            if lost:
+                _log.warning(
+                    "the folders of %d topics are gone, all is dispatched again", len(lost)
+                )
+                self._incomplete = True
+            reopened = reopened if lost is None else None
         self._ends_known = reopened is not None
         opened = reopened or open_queues(*parts)
         self._access = opened.access
@@ -123,16 +130,8 @@ class FileConsumeQueueStore(ConsumeQueueStore):
         self._ext = opened.ext
         self._loaded = True
         self._queue_count = sum(map(len, self._topics.values()))
-        self._warn_of_limit()
+        self._watch.look(self._queue_count)
         return self
-
-    def _warn_of_limit(self) -> None:
-        if self._warned:
-            return
-        warning = limit_warning(self._queue_count, self._cache.limit)
-        if warning is not None:
-            self._warned = True
-            _log.warning("%s", warning)
 
     def recover(self) -> None:
         """Find the end of every queue; nothing is written when read-only."""
@@ -171,7 +170,7 @@ class FileConsumeQueueStore(ConsumeQueueStore):
         ends = [queue.end_phy for queue in self._simple_queues()]
         ends += [queue.end_phy for queue in self._batch_queues()]
         newest = max(ends, default=0)
-        if newest <= 0:
+        if newest <= 0 or self._incomplete:
             return 0  # no unit at all: whatever a checkpoint says was about queues that are gone
         return newest if self.context.last_exit_ok else self._safe_phy_offset()
 
@@ -246,8 +245,7 @@ class FileConsumeQueueStore(ConsumeQueueStore):
         queue = FileConsumeQueue(self._access, folder, [])
         self._topics.setdefault(key.topic, {})[key.queue_id] = queue
         self._queue_count += 1
-        if self._queue_count >= self._warn_from:
-            self._warn_of_limit()
+        self._watch.look(self._queue_count)
         return queue
 
     def truncate_dirty(self, phy_offset: int) -> int:

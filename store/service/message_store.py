@@ -8,7 +8,7 @@ import logging
 import threading
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -18,6 +18,7 @@ from store.errors import (
     ReadOnlyStoreError,
     RefusedStoreError,
     StoreClosedError,
+    StoreConfigError,
     StoreError,
     StoreFailedError,
 )
@@ -141,40 +142,8 @@ class MessageStore(StoreReads):
 
     def _load(self, cut_at: int | None, surroundings: Surroundings, *, housekeeping: bool) -> None:
         """Open queues and index, recover, and start the threads; undo all on failure."""
+        self._recover(cut_at)
         config, log = self.config, self.commit_log
-        marked = False
-        try:
-            self.queues.load()
-            self.index = open_index(
-                self.paths, config, self.last_exit_ok, self.checkpoint, read_only=self.read_only
-            )
-            if not self.read_only and self.last_exit_ok:
-                mark_open(self.paths)
-                marked = True
-            self.queues.recover()
-            self.deleted_topics.load()
-            recovery = Recovery(
-                self.paths, config, log, self.queues, self.index, self.checkpoint, self.report,
-                self.deleted_topics,
-            )  # fmt: skip
-            self._dispatcher = Dispatcher(
-                self.queues, self.index, config, self._append_lock, self.deleted_topics
-            )
-            if self.read_only:
-                recovery.find_end()
-            else:
-                recovery.run(self._dispatcher, cut_at)
-                if not marked:
-                    mark_open(self.paths)
-        except BaseException:
-            with suppress(StoreError):  # what went wrong first is what counts
-                self.queues.close()
-            log.close()
-            if marked:
-                mark_closed(self.paths)
-            raise
-        if (last := recovery.last) is not None:
-            self._dispatcher.note_last(last.phy_offset, last.size, last.store_timestamp)
         self._commit = GroupCommit(log, config.sync_flush_timeout)
         self._flush_all = WholeFlush(
             self._dispatcher, self.queues, self.index, self.checkpoint, self._commit
@@ -202,6 +171,51 @@ class MessageStore(StoreReads):
             if housekeeping:
                 self._expiry.start()
         _LOG.info("opened %s: %s", self.paths.root, self.report)
+
+    def _recover(self, cut_at: int | None) -> None:
+        """Open queues and index and make them and the log whole; undo all on failure."""
+        marked = changing = False
+        try:
+            self.queues.load()
+            self.index = open_index(
+                self.paths, self.config, self.last_exit_ok, self.checkpoint,
+                read_only=self.read_only,
+            )  # fmt: skip
+            if not self.read_only and self.last_exit_ok:
+                mark_open(self.paths)
+                marked = True
+            self.queues.recover()
+            self.deleted_topics.load()
+            recovery = Recovery(
+                self.paths, self.config, self.commit_log, self.queues, self.index,
+                self.checkpoint, self.report, self.deleted_topics,
+            )  # fmt: skip
+            self._dispatcher = Dispatcher(
+                self.queues, self.index, self.config, self._append_lock, self.deleted_topics
+            )
+            if self.read_only:
+                recovery.find_end()
+            else:
+                changing = True
+                recovery.run(self._dispatcher, cut_at)
+                if not marked:
+                    mark_open(self.paths)
+        except BaseException as exc:
+            refused = isinstance(exc, RefusedStoreError | StoreConfigError)
+            self._undo(marked=marked, whole=refused or not changing)
+            raise
+        if (last := recovery.last) is not None:
+            self._dispatcher.note_last(last.phy_offset, last.size, last.store_timestamp)
+
+    def _undo(self, *, marked: bool, whole: bool) -> None:
+        """Close what a failed open has loaded; not ``whole``: a batch may have stopped midway."""
+        try:
+            self.queues.close()
+        except StoreError:  # what went wrong first is what counts
+            whole = False
+        self.commit_log.close()
+        if marked and whole:
+            mark_closed(self.paths)
 
     # ---- putting
 

@@ -133,6 +133,7 @@ class Recovery:
             self._queues.delete_topic(topic)
             self._deleted.finish(topic)
         queues_from = self._queues.dispatch_from_phy_offset()
+        self._withdraw_claim(queues_from)
         index_from = self._index.resume_phy_offset() if self._index else None
         wanted = queues_from if index_from is None else min(queues_from, index_from)
         start = self._start(wanted)
@@ -158,6 +159,17 @@ class Recovery:
         log.files.sync()  # whatever files are gone must not come back after this
         self._queues.allow_expiry(log.min_phy_offset())
         return report
+
+    def _withdraw_claim(self, queues_from: int) -> None:
+        """Let the checkpoint vouch for no unit where the queues know less than it says.
+
+        They are being rebuilt then: cut short, the rebuild would pass for what was vouched for.
+        """
+        fields, checkpoint = self._checkpoint.fields, self._checkpoint
+        claimed = fields.logics_phy_offset > queues_from
+        if claimed or (queues_from <= 0 and fields.logics_msg_timestamp > 0):
+            checkpoint.update(logics_msg_timestamp=0, logics_phy_offset=0)
+            checkpoint.flush()
 
     def _restore_expired(self) -> None:
         """Bring back, after a rebuild, the next offsets of queues that the log no longer names."""

@@ -136,6 +136,30 @@ def test_a_size_that_does_not_fit_the_files_is_still_refused(tmp_path: Path) -> 
         MessageStore.open(root, StoreConfig(mapped_file_size_consume_queue=400), read_only=True)
 
 
+@pytest.mark.parametrize("gone", [["a"], ["a", "b", "主题"]])
+def test_topics_whose_folders_were_removed_are_dispatched_again(
+    tmp_path: Path, gone: list[str]
+) -> None:
+    root = tmp_path / "store"
+    write(root)
+    expected = facts(root)
+    for topic in gone:
+        shutil.rmtree(root / "consumequeue" / topic)
+    assert facts(root, read_only=False) == expected
+    shutil.rmtree(root / "consumequeue")
+    assert facts(root, read_only=False) == expected
+
+
+def test_a_folder_that_came_by_is_looked_at(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    write(root)
+    expected = facts(root)
+    shutil.copytree(root / "consumequeue" / "a", root / "consumequeue" / "c")
+    found = facts(root)
+    assert {key: found[key] for key in expected} == expected
+    assert found["c", 0] == expected["a", 0]
+
+
 def test_a_queue_that_leads_behind_a_log_cut_since_is_looked_at(tmp_path: Path) -> None:
     root = tmp_path / "store"
     write(root, 400)

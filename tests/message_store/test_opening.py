@@ -22,8 +22,12 @@ from store.errors import (
     StoreIOError,
     StoreLockedError,
 )
+from store.queue.backends import backend as backend_class
 from store.queue.backends import backend_names
+from store.queue.consume_queue_store import ConsumeQueueStore, QueueRestart
+from store.queue.units import UnitBatch
 from store.record.message import Message
+from store.service import dispatch
 from store.service.message_store import MessageStore
 from store.service.results import GetMessageStatus
 from tests.kit.golden import load_dump
@@ -379,3 +383,47 @@ def test_a_store_that_never_had_a_message_opens_again(tmp_path: Path, name: str)
             assert list(store.queue_keys()) == []
     with MessageStore.open(tmp_path / "store", CONFIG) as store:
         assert store.put_message(Message("t", b"x")).ok
+
+
+# ---- a recovery that is cut short
+
+
+def cut_short(
+    monkeypatch: pytest.MonkeyPatch, backend: str, fault: BaseException, batches: int
+) -> None:
+    """Let replays take batches of ten, and the one behind ``batches`` fail."""
+    kind = backend_class(backend)
+    put_batch, left = kind.put_batch, [batches]
+
+    def failing(queues: ConsumeQueueStore, batch: UnitBatch) -> list[QueueRestart]:
+        left[0] -= 1
+        if left[0] < 0:
+            raise fault
+        return put_batch(queues, batch)
+
+    monkeypatch.setattr(dispatch, "REPLAY_UNITS", 10)
+    monkeypatch.setattr(kind, "put_batch", failing)
+
+
+@pytest.mark.parametrize("crashed", [False, True])
+@pytest.mark.parametrize("fault", [StoreIOError("cannot write"), KeyboardInterrupt()])
+def test_a_rebuild_that_is_cut_short_is_begun_again(
+    root: Path,
+    backend: str,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: BaseException,
+    *,
+    crashed: bool,
+) -> None:
+    if crashed:
+        crash(root)
+    shutil.rmtree(root / "consumequeue")
+    with monkeypatch.context() as patched:
+        cut_short(patched, backend, fault, 7)
+        with pytest.raises(type(fault)):
+            MessageStore.open(root, backend=backend)
+    for queue in (root / "consumequeue").glob("t/1/*"):
+        queue.unlink()  # as after a batch that had come to the first queue only
+    with MessageStore.open(root, backend=backend) as store:
+        assert [store.max_offset("t", queue_id) for queue_id in (0, 1)] == [100, 100]
+        assert [finding for finding in store.check() if finding.damage] == []
