@@ -26,7 +26,7 @@ from cq_file.descriptor_cache import (
 from cq_file.dump import rows_of_file
 from cq_file.ext import ExtFiles, is_ext_address
 from cq_file.file_sync import UnsyncedFiles
-from cq_file.known_ends import write_ends
+from cq_file.known_ends import ends_path, write_ends
 from cq_file.layout import BATCH_COLUMNS, FILE_UNIT
 from cq_file.listing import allocated_bytes, check_folder_name, entries, queue_folders
 from cq_file.opening import lost_topics, open_queues, reopen_queues
@@ -105,6 +105,13 @@ class FileConsumeQueueStore(ConsumeQueueStore):
             for queue in queue_folders(folder)
             for entry in entries(queue.path)
         )
+
+    @classmethod
+    def own_files(cls, paths: StorePaths) -> list[Path]:
+        """Return the topics' folders, and what was written down of their ends."""
+        folder = paths.consume_queue
+        found = [path for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
+        return [path for path in (*found, ends_path(paths)) if path.exists()]
 
     @classmethod
     def dump_file(cls, path: Path) -> Iterator[dict[str, object]] | None:
@@ -301,6 +308,22 @@ class FileConsumeQueueStore(ConsumeQueueStore):
         try:
             for parent in (paths.consume_queue, paths.batch_consume_queue, paths.consume_queue_ext):
                 self._unsynced.remove_folder(parent / topic)
+        except StoreIOError:
+            self._failed = True
+            raise
+        for path in files:
+            self._cache.forget(path)
+        self.forget_queue_offsets(topic)
+
+    def delete_queue(self, topic: str, queue_id: int) -> None:
+        """Remove the folder of a simple queue."""
+        self._check_writable()
+        queue = self._topics.get(topic, {}).pop(queue_id, None)
+        if queue is None:
+            return
+        files = queue.abandon()
+        try:
+            self._unsynced.remove_folder(Path(queue.folder))
         except StoreIOError:
             self._failed = True
             raise

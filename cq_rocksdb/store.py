@@ -27,6 +27,8 @@ from cq_rocksdb.keys import (
     OffsetEntry,
     check_topic,
     max_key,
+    min_key,
+    prefix_end,
     queue_prefix,
     topic_range,
 )
@@ -95,6 +97,13 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
     def present(cls, paths: StorePaths) -> bool:
         """Return whether a database is there."""
         return database_folder(paths) is not None
+
+    @classmethod
+    def own_files(cls, paths: StorePaths) -> list[Path]:
+        """Return the database's files, also a part; file queues may lie in the same folder."""
+        folders = (paths.consume_queue, paths.consume_queue_rocksdb)
+        entries = [path for folder in folders if folder.is_dir() for path in folder.iterdir()]
+        return [path for path in entries if DATABASE_FILE.fullmatch(path.name) and path.is_file()]
 
     def load(self) -> Self:
         """Open the database; a read-only open without one has empty queues."""
@@ -223,6 +232,19 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         ranges = [(family, start, end) for family in Family]
         self._write(EngineBatch(delete_ranges=ranges))
         self._offsets.forget(topic)
+        self.flush()
+
+    def delete_queue(self, topic: str, queue_id: int) -> None:
+        """Delete the range of its units and both its entries, then flush."""
+        prefix = queue_prefix(topic, queue_id)
+        self._write(
+            EngineBatch(
+                delete_ranges=[(Family.DEFAULT, prefix, prefix_end(prefix))],
+                deletes=[(Family.OFFSET, key(prefix)) for key in (max_key, min_key)],
+            )
+        )
+        self._offsets.forget(topic)
+        self.forget_queue_offsets(topic)
         self.flush()
 
     def flush(self, least_pages: int = 0) -> None:

@@ -99,3 +99,18 @@ class StorePaths:
     def expired_queues(self) -> Path:
         """Return our journal of the next offsets of wholly expired queues."""
         return self.own / "expired-queues"
+
+    @property
+    def rebuilding(self) -> Path:
+        """Return our journal of single queues that are being rebuilt."""
+        return self.own / "rebuilding"
+
+    @property
+    def replacing(self) -> Path:
+        """Return our journal of parts that are being moved away to be built anew."""
+        return self.own / "replacing"
+
+    @property
+    def replaced(self) -> Path:
+        """Return the folder of parts that were moved away, a folder a time."""
+        return self.own / "replaced"

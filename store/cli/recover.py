@@ -28,9 +28,14 @@ def recover(
     if not root.is_dir():
         raise RefusedStoreError("no such folder", path=root)
     with (
-        progress("recovering"),
+        progress("recovering") as tick,
         MessageStore.open(
-            root, read_config(config), backend=backend, cut_at=cut_at, housekeeping=False
+            root,
+            read_config(config),
+            backend=backend,
+            cut_at=cut_at,
+            housekeeping=False,
+            progress=tick,
         ) as store,
     ):
         report = store.report
@@ -50,6 +55,7 @@ def _record(report: RecoveryReport) -> dict[str, object]:
         "firstBad": str(report.first_bad) if report.first_bad else None,
         "saved": [str(tail.path) for tail in report.saved],
         "indexFilesCut": report.index_files_cut,
+        "indexDropped": report.index_dropped or None,
         "restartedQueues": [
             {
                 "topic": restart.queue.topic,

@@ -97,6 +97,11 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         for store in self.stores:
             store.delete_topic(topic)
 
+    def delete_queue(self, topic: str, queue_id: int) -> None:
+        """Delete from all."""
+        for store in self.stores:
+            store.delete_queue(topic, queue_id)
+
     def flush(self, least_pages: int = 0) -> None:
         """Flush all."""
         for store in self.stores:

@@ -125,6 +125,15 @@ class ConsumeQueueStore(ABC):
         """
 
     @classmethod
+    def own_files(cls, paths: StorePaths) -> list[Path]:
+        """Return the files and folders that make up this backend's queues, no others'.
+
+        Moved away together they leave a store without queues of this backend.
+        """
+        _ = paths
+        return []
+
+    @classmethod
     def dump_file(cls, path: Path) -> Iterator[dict[str, object]] | None:
         """Return the rows of one bare file, ``None`` if it is no file of this backend's.
 
@@ -225,6 +234,10 @@ class ConsumeQueueStore(ABC):
     @abstractmethod
     def delete_topic(self, topic: str) -> None:
         """Remove every queue of exactly ``topic``; durable when it returns. Unknown: no error."""
+
+    @abstractmethod
+    def delete_queue(self, topic: str, queue_id: int) -> None:
+        """Remove one queue, to be put anew; durable when it returns. Unknown: no error."""
 
     @abstractmethod
     def flush(self, least_pages: int = 0) -> None:

@@ -11,6 +11,7 @@ Source: RocketMQ ``DefaultMessageStore.ReputMessageService``,
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from typing import NamedTuple
 
 from store.config import StoreConfig
 from store.errors import CorruptionError
@@ -42,6 +43,21 @@ ASSIGNED_QUEUES = 100_000
 _SLICE_PER_QUEUE = 8
 """Units a queue that a batch waits for before it goes to the queues: one write for several."""
 _MAX_SLICE = 1 << 16
+
+
+class Unit(NamedTuple):
+    """The arguments of ``UnitBatch.add``."""
+
+    key: tuple[str, int]
+    queue_offset: int
+    phy_offset: int
+    size: int
+    tags_code: int
+    store_timestamp: int
+
+
+_AddUnit = Callable[[tuple[str, int], int, int, int, int, int], None]
+"""``UnitBatch.add``, or what looks at its arguments first."""
 
 
 class Dispatcher:
@@ -98,7 +114,7 @@ class Dispatcher:
                 )  # fmt: skip
         else:
             self._add(
-                pending, record.topic, record.queue_id, queue_offset,
+                pending.add, record.topic, record.queue_id, queue_offset,
                 phy_offset, size, timestamp, sys_flag, properties,
             )  # fmt: skip
         if self._index is not None:
@@ -199,14 +215,18 @@ class Dispatcher:
     # ---- replay feed
 
     def replay(
-        self, records: Iterable[ScannedRecord], queues_from: int, index_from: int | None
+        self,
+        records: Iterable[ScannedRecord],
+        queues_from: int,
+        index_from: int | None,
+        progress: Callable[[int], object] = bool,
     ) -> "ReplayResult":
         """Dispatch scanned records, to the queues those that start at or behind ``queues_from``.
 
         At or behind, not behind: RocketMQ's ``>`` loses a record (spec trap T16). To the index
         go those from ``index_from`` on, none if it is ``None``. Whatever was read before a
         ``CorruptionError`` of ``records`` is stored; the error is returned, not raised, for it is
-        how the scan of a torn log ends.
+        how the scan of a torn log ends. ``progress`` is told phy offsets, one a batch.
         """
         result = ReplayResult()
         batch, keys, full_at = UnitBatch(), IndexBatch(), REPLAY_UNITS
@@ -220,6 +240,7 @@ class Dispatcher:
                         full_at = wanted
                         continue
                     result.take(batch, self._store(batch, keys))
+                    progress(record.phy_offset)
                     batch, keys, full_at = UnitBatch(), IndexBatch(), REPLAY_UNITS
         except CorruptionError as exc:
             result.fault = exc
@@ -246,18 +267,36 @@ class Dispatcher:
                     )  # fmt: skip
             else:
                 self._add(
-                    batch, topic, queue_id, queue_offset, phy_offset, size, timestamp, sys_flag,
+                    batch.add, topic, queue_id, queue_offset, phy_offset, size, timestamp, sys_flag,
                     properties,
                 )  # fmt: skip
             batch.end_phy_offset = phy_offset + size
         if index_from is not None and self._index is not None and phy_offset >= index_from:
             self._note_keys(keys, topic, sys_flag, properties, phy_offset, timestamp)
 
+    def units_of(self, records: Iterable[ScannedRecord], topic: str) -> Iterator[Unit]:
+        """Yield the units that ``records`` have in queues of ``topic``, light ones too."""
+        found: list[Unit] = []
+
+        def add(key: tuple[str, int], *unit: int) -> None:
+            if key[0] == topic:
+                found.append(Unit(key, *unit))
+
+        for record in records:
+            properties = dispatch_properties(record.properties)
+            if record.topic == topic or properties.multi_dispatch:
+                self._add(
+                    add, record.topic, record.queue_id, record.queue_offset, record.phy_offset,
+                    record.size, record.store_timestamp, record.sys_flag, properties,
+                )  # fmt: skip
+                yield from found
+                found.clear()
+
     # ---- both
 
     def _add(
         self,
-        batch: UnitBatch,
+        add: _AddUnit,
         topic: str,
         queue_id: int,
         queue_offset: int,
@@ -278,11 +317,11 @@ class Dispatcher:
         if (whole or self._queues.queue_type(topic) is not QueueType.BATCH) and not gone(
             topic, phy_offset
         ):
-            batch.add((topic, queue_id), queue_offset, phy_offset, size, tags_code, timestamp)
+            add((topic, queue_id), queue_offset, phy_offset, size, tags_code, timestamp)
         if properties.multi_dispatch and properties.multi_queue_offset and self._replays_lmq:
             for name, offset in light_queues(topic, properties):
                 if not gone(name, phy_offset):
-                    batch.add((name, 0), offset, phy_offset, size, tags_code, timestamp)
+                    add((name, 0), offset, phy_offset, size, tags_code, timestamp)
 
     def _note_keys(
         self,

@@ -6,15 +6,18 @@ threads. Source: RocketMQ ``DefaultMessageStore``, ``RocksDBMessageStore``.
 
 import logging
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from store.config import FlushDiskType, StoreConfig
 from store.errors import (
+    CorruptionError,
     ReadOnlyStoreError,
     RefusedStoreError,
     StoreClosedError,
@@ -27,7 +30,10 @@ from store.log.commit_log import CommitLog
 from store.queue.backends import backend as backend_class
 from store.queue.combined import CombinedConsumeQueueStore
 from store.queue.consume_queue_store import ConsumeQueueStore, QueueStoreContext
+from store.queue.units import QueueKey
 from store.record.message import Message
+from store.record.scan import ScanRules
+from store.service import replacement
 from store.service.clean_service import CleanService, ExpiryReport
 from store.service.deleted_topics import DeletedTopics
 from store.service.disk_levels import DiskLevels
@@ -39,7 +45,9 @@ from store.service.group_commit import GroupCommit
 from store.service.opening import open_index, refuse_queues_without_log
 from store.service.puller import Puller
 from store.service.putter import Putter
+from store.service.queue_rebuild import QueueRebuild, RebuildReport
 from store.service.recovery import Recovery, RecoveryReport
+from store.service.replacement import Rebuild
 from store.service.results import PutMessageResult, PutMessageStatus
 from store.service.store_layout import StoreLayout, choose_backends, detect, found_sizes
 from store.service.store_lock import StoreLock, mark_closed, mark_open
@@ -102,17 +110,22 @@ class MessageStore(StoreReads):
         backend: str | None = None,
         commit_log: Path | None = None,
         cut_at: int | None = None,
+        rebuild: Rebuild = Rebuild.NOTHING,
         housekeeping: bool = True,
         surroundings: Surroundings | None = None,
+        progress: Callable[[int], object] = bool,
     ) -> Self:
         """Open the store in ``root``; read-write, a new one is made if there is none.
 
         What lies on disk decides on backend and file sizes, unless ``config`` gives a size.
         Read-only: takes no lock and changes no byte, for a copy or a stopped broker's folder.
         ``commit_log`` names the log's folder when it lies elsewhere (read-only). ``cut_at`` allows
-        to lose what lies behind damage at exactly that phy offset. With ``housekeeping`` old log
-        files go by RocketMQ's rules (``FileExpiry``), from a minute after the opening on, and a
-        disk that is nearly full takes no more puts. ``surroundings`` is the machine.
+        to lose what lies behind damage at exactly that phy offset. ``rebuild`` builds all queues,
+        or the index, anew from the log, the queues in ``backend`` if it is given; what was there is
+        moved to ``cqstore/replaced``. With ``housekeeping`` old log files go by RocketMQ's rules
+        (``FileExpiry``), from a minute after the opening on, and a disk that is nearly full takes
+        no more puts. ``surroundings`` is the machine, ``progress`` is told phy offsets that the
+        recovery has come to.
 
         Raises:
             StoreLockedError: somebody has it open.
@@ -129,20 +142,30 @@ class MessageStore(StoreReads):
                 path=root,
             )
         config = config.model_copy(update=found_sizes(layout, config))
-        names = choose_backends(layout, config, backend)
-        lock = None if read_only else StoreLock(layout.paths)
+        if read_only:
+            names = choose_backends(layout, config, backend)
+            store = cls(layout, config, names, None)
+            store._recover(None, progress)
+            store._start(surroundings or Surroundings(), housekeeping=False)
+            return store
+        if not replacement.begun(layout.paths) and not rebuild:
+            choose_backends(layout, config, backend)  # refuses before the lock file is made
+        lock = StoreLock(layout.paths)
         try:
+            ends = partial(_finished_queues, root, config)
+            names = replacement.prepare(layout, config, backend, rebuild, cut_at, ends)
+            layout = replace(layout, backends=detect(root, config).backends)
             store = cls(layout, config, names, lock)
-            store._load(cut_at, surroundings or Surroundings(), housekeeping=housekeeping)
+            store._recover(cut_at, progress)
+            store._start(surroundings or Surroundings(), housekeeping=housekeeping)
+            replacement.finish(layout.paths)
         except BaseException:
-            if lock is not None:
-                lock.release()
+            lock.release()
             raise
         return store
 
-    def _load(self, cut_at: int | None, surroundings: Surroundings, *, housekeeping: bool) -> None:
-        """Open queues and index, recover, and start the threads; undo all on failure."""
-        self._recover(cut_at)
+    def _start(self, surroundings: Surroundings, *, housekeeping: bool) -> None:
+        """Wire the services over a store that is whole, and start their threads."""
         config, log = self.config, self.commit_log
         self._commit = GroupCommit(log, config.sync_flush_timeout)
         self._flush_all = WholeFlush(
@@ -172,18 +195,18 @@ class MessageStore(StoreReads):
                 self._expiry.start()
         _LOG.info("opened %s: %s", self.paths.root, self.report)
 
-    def _recover(self, cut_at: int | None) -> None:
+    def _recover(self, cut_at: int | None, progress: Callable[[int], object]) -> None:
         """Open queues and index and make them and the log whole; undo all on failure."""
         marked = changing = False
         try:
             self.queues.load()
-            self.index = open_index(
-                self.paths, self.config, self.last_exit_ok, self.checkpoint,
-                read_only=self.read_only,
-            )  # fmt: skip
             if not self.read_only and self.last_exit_ok:
                 mark_open(self.paths)
                 marked = True
+            self.index, self.report.index_dropped = open_index(
+                self.paths, self.config, self.last_exit_ok, self.checkpoint,
+                read_only=self.read_only,
+            )  # fmt: skip
             self.queues.recover()
             self.deleted_topics.load()
             recovery = Recovery(
@@ -193,11 +216,17 @@ class MessageStore(StoreReads):
             self._dispatcher = Dispatcher(
                 self.queues, self.index, self.config, self._append_lock, self.deleted_topics
             )
+            rules = ScanRules(self.config.check_crc_on_recover)
+            self._rebuild = QueueRebuild(
+                self.paths, self.commit_log, self.queues, self._dispatcher, rules
+            )
             if self.read_only:
+                self.report.unfinished_rebuild = self.paths.rebuilding.exists()
                 recovery.find_end()
             else:
                 changing = True
-                recovery.run(self._dispatcher, cut_at)
+                recovery.run(self._dispatcher, cut_at, progress)
+                self._rebuild.resume()
                 if not marked:
                     mark_open(self.paths)
         except BaseException as exc:
@@ -310,6 +339,26 @@ class MessageStore(StoreReads):
         """
         with self._writing():
             return self._clean.delete_expired_files(phy_offset)
+
+    def rebuild_queues(
+        self,
+        topic: str,
+        queue_id: int | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> RebuildReport:
+        """Build one queue, or all of ``topic``, anew from the log.
+
+        Twice reads the whole log; the second time nobody can put, and who reads these queues sees
+        them grow. An offset that has no record keeps being the next one. ``progress`` is told phy
+        offsets of the first time.
+
+        Raises:
+            CorruptionError: the log is damaged; nothing was changed.
+            RefusedStoreError: the queue has units that the log would not bring back.
+            StoreError: as for ``put_message``.
+        """
+        self._refuse_write()
+        return self._rebuild.run(topic, queue_id, progress)
 
     def delete_files_manually(self) -> None:
         """Let expired log files go now and in the next looks at them, whatever the hour.
@@ -426,3 +475,15 @@ class MessageStore(StoreReads):
         if self._failure is None:
             self._failure = exc
         self._note_state()
+
+
+def _finished_queues(root: Path, config: StoreConfig) -> list[tuple[QueueKey, int]]:
+    """Return where queues go on of which the log has no record any more."""
+    try:
+        with MessageStore.open(root, config, read_only=True) as store:
+            keys = list(store.queue_keys())
+            spans = [(store.min_offset(*key), store.max_offset(*key)) for key in keys]
+    except CorruptionError as exc:
+        _LOG.warning("queues without records may begin at 0 again, theirs cannot be read: %s", exc)
+        return []
+    return [(key, high) for key, (low, high) in zip(keys, spans, strict=True) if low >= high > 0]

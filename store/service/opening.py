@@ -5,12 +5,13 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from store.config import StoreConfig
-from store.errors import RefusedStoreError, UnsupportedFormatError
+from store.errors import CorruptionError, RefusedStoreError, UnsupportedFormatError
 from store.index.index_service import IndexService
 from store.log.checkpoint import StoreCheckpoint
 from store.paths import StorePaths
 from store.queue.backends import backend
 from store.queue.consume_queue_store import QueueStoreContext
+from store.service import replacement
 
 _LOG = logging.getLogger(__name__)
 
@@ -22,30 +23,41 @@ def open_index(
     checkpoint: StoreCheckpoint,
     *,
     read_only: bool,
-) -> IndexService | None:
+) -> tuple[IndexService | None, str]:
     """Load the index; ``None`` where it is switched off, or read-only where it cannot be read.
 
+    Read-write an index that cannot be read is moved away, to be built anew by the replay: it never
+    stops the store. The second value says why that was done. The caller has marked the store open.
+
     Raises:
-        UnsupportedFormatError: read-write, its slots and entries cannot be told.
-        StoreError: as ``IndexService.load``.
+        StoreIOError: as ``IndexService.load``, or it cannot be moved.
     """
     if not config.message_index_enable:
-        return None
+        return None, ""
+    index = _index(paths, config, read_only=read_only)
+    try:
+        index.load(last_exit_ok, checkpoint.fields.index_msg_timestamp)
+    except (CorruptionError, UnsupportedFormatError) as exc:
+        if read_only:
+            _LOG.warning("the index is left out: %s", exc)
+            return None, ""
+        _LOG.warning("the index is built anew: %s", exc)
+        replacement.begin(paths, [], [], index=True)
+        replacement.move(paths)
+        index = _index(paths, config, read_only=False)
+        index.load(False, 0)  # noqa: FBT003 - as after a crash: all of it is missing
+        return index, str(exc)
+    return index, ""
+
+
+def _index(paths: StorePaths, config: StoreConfig, *, read_only: bool) -> IndexService:
     given = config.model_fields_set
-    index = IndexService(
+    return IndexService(
         paths.index,
         config.max_hash_slot_num if "max_hash_slot_num" in given else None,
         config.max_index_num if "max_index_num" in given else None,
         read_only=read_only,
     )
-    try:
-        index.load(last_exit_ok, checkpoint.fields.index_msg_timestamp)
-    except UnsupportedFormatError as exc:
-        if not read_only:
-            raise
-        _LOG.warning("the index is left out: %s", exc)
-        return None
-    return index
 
 
 def refuse_queues_without_log(context: QueueStoreContext, present: Collection[str]) -> None:

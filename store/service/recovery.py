@@ -9,6 +9,7 @@ Source: RocketMQ ``CommitLog.recoverNormally``, ``recoverAbnormally``; spec 7.6,
 """
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from store.config import StoreConfig
@@ -53,6 +54,10 @@ class RecoveryReport:
     saved: list[SavedTail] = field(default_factory=list)
     queues_cut: int = 0
     index_files_cut: int = 0
+    index_dropped: str = ""
+    """Why the index was moved away and built anew."""
+    unfinished_rebuild: bool = False
+    """Read-only: single queues were being rebuilt and are not whole."""
     restarts: list[QueueRestart] = field(default_factory=list)
     """Queues of which the log holds an older life; the last one won."""
 
@@ -65,6 +70,8 @@ class RecoveryReport:
             or self.dropped_bytes
             or self.queues_cut
             or self.index_files_cut
+            or self.index_dropped
+            or self.unfinished_rebuild
         )
 
 
@@ -118,8 +125,13 @@ class Recovery:
 
     # ---- read-write
 
-    def run(self, dispatcher: Dispatcher, cut_at: int | None) -> RecoveryReport:
-        """Recover on disk.
+    def run(
+        self,
+        dispatcher: Dispatcher,
+        cut_at: int | None,
+        progress: Callable[[int], object] = bool,
+    ) -> RecoveryReport:
+        """Recover on disk; ``progress`` is told phy offsets now and then.
 
         Raises:
             RefusedStoreError: valid records lie behind damage, and ``cut_at`` is not that place.
@@ -137,7 +149,9 @@ class Recovery:
         index_from = self._index.resume_phy_offset() if self._index else None
         wanted = queues_from if index_from is None else min(queues_from, index_from)
         start = self._start(wanted)
-        result = dispatcher.replay(log.scan(start, rules=self._rules), queues_from, index_from)
+        result = dispatcher.replay(
+            log.scan(start, rules=self._rules), queues_from, index_from, progress
+        )
         end = self._end_of(start, result)
         report.dispatched_units = result.units
         report.restarts = result.restarts
@@ -161,14 +175,19 @@ class Recovery:
         return report
 
     def _withdraw_claim(self, queues_from: int) -> None:
-        """Let the checkpoint vouch for no unit where the queues know less than it says.
+        """Let the checkpoint vouch for nothing where queues or index know less than it says.
 
         They are being rebuilt then: cut short, the rebuild would pass for what was vouched for.
         """
         fields, checkpoint = self._checkpoint.fields, self._checkpoint
         claimed = fields.logics_phy_offset > queues_from
+        changes = {}
         if claimed or (queues_from <= 0 and fields.logics_msg_timestamp > 0):
-            checkpoint.update(logics_msg_timestamp=0, logics_phy_offset=0)
+            changes = {"logics_msg_timestamp": 0, "logics_phy_offset": 0}
+        if self._index is not None and self._index.index_timestamp < fields.index_msg_timestamp:
+            changes["index_msg_timestamp"] = self._index.index_timestamp
+        if changes:
+            checkpoint.update(**changes)
             checkpoint.flush()
 
     def _restore_expired(self) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from cq_file.known_ends import ends_path
 from store.config import StoreConfig
-from store.errors import CorruptionError, UnsupportedFormatError
+from store.errors import CorruptionError, StoreIOError
+from store.index.index_service import IndexService
 from store.paths import StorePaths
 from store.record.message import Message
 from store.service.message_store import MessageStore
@@ -172,17 +173,20 @@ def test_a_queue_that_leads_behind_a_log_cut_since_is_looked_at(tmp_path: Path) 
     assert max(phys[-1] for _, _, *phys in believed.values()) < int(logs[-1].name)
 
 
-def test_an_open_that_fails_before_the_ends_are_found_writes_none_down(tmp_path: Path) -> None:
+def test_an_open_that_fails_before_the_ends_are_found_writes_none_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = tmp_path / "store"
     write(root)
     expected = facts(root)
     forget(root)  # as after RocketMQ
-    index = root / "index"
-    shutil.rmtree(index, ignore_errors=True)
-    index.mkdir()
-    (index / "20260101000000000").write_bytes(b"\1" * 12345)
-    with pytest.raises(UnsupportedFormatError):
-        MessageStore.open(root)
+
+    def fail(*_: object) -> None:
+        raise StoreIOError("cannot list the index files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(IndexService, "load", fail)
+        with pytest.raises(StoreIOError):
+            MessageStore.open(root)
     assert not ends_path(StorePaths(root)).exists()
-    shutil.rmtree(index)
     assert facts(root) == expected

@@ -1,0 +1,69 @@
+"""``cqstore rebuild``: queues and index anew from the commit log."""
+
+from typing import Annotated
+
+import typer
+
+from store.cli.options import Backend, ConfigFile, Dir, Format, note, read_config
+from store.cli.output import OutputFormat, output, progress
+from store.errors import RefusedStoreError, StoreConfigError
+from store.service.message_store import MessageStore
+from store.service.replacement import Rebuild
+
+
+def rebuild(
+    root: Dir,
+    topic: Annotated[
+        str | None, typer.Option(metavar="T", help="Only the queues of this topic.")
+    ] = None,
+    queue_id: Annotated[
+        int | None, typer.Option(metavar="Q", help="Only this queue of the topic.")
+    ] = None,
+    *,
+    index: Annotated[
+        bool, typer.Option("--index", help="The index by keys, and not the queues.")
+    ] = False,
+    cut_at: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Lose everything from this phy offset on (see check)."),
+    ] = None,
+    config: ConfigFile = None,
+    backend: Backend = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """Build all queues anew from the commit log, in another backend too, or single ones.
+
+    All queues, or the index: what was there is moved to DIR/cqstore/replaced, and with --backend
+    the new queues are in that backend. Single queues are replaced in their place. Next offsets of
+    queues without records stay, and deleted topics stay deleted.
+    """
+    if not root.is_dir():
+        raise RefusedStoreError("no such folder", path=root)
+    if topic is None:
+        if queue_id is not None:
+            raise StoreConfigError("--queue-id needs --topic")
+        parts = Rebuild.INDEX if index else Rebuild.QUEUES
+    elif index:
+        raise StoreConfigError("--index builds the whole index: leave --topic out")
+    else:
+        parts = Rebuild.NOTHING
+    with (
+        progress("rebuilding") as tick,
+        MessageStore.open(
+            root, read_config(config), backend=None if topic else backend, cut_at=cut_at,
+            rebuild=parts, housekeeping=False, progress=tick,
+        ) as store,
+    ):  # fmt: skip
+        report = store.report
+        record: dict[str, object] = {
+            "backend": "+".join(part.name for part in store.queues.parts())
+        }
+        if topic is None:
+            record |= {"scannedRecords": report.scanned_records, "units": report.dispatched_units}
+        else:
+            done = store.rebuild_queues(topic, queue_id, tick)
+            record |= {"topic": topic, "queues": done.queues, "units": done.units}
+        moved = sorted(store.paths.replaced.iterdir()) if topic is None else []
+    output(kind).record(record)
+    if moved:
+        note(f"what was there before lies in {moved[-1]}; remove it when you are content")

@@ -1,0 +1,139 @@
+"""QueueRebuild: the queues of one topic built anew from the log, in a store that is open.
+
+A small journal of ours is written before a queue goes and removed when it is whole again: a rebuild
+that a crash interrupts is done again by the next open.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from store.errors import RefusedStoreError, os_errors
+from store.log.commit_log import CommitLog
+from store.log.mapped_file import sync_folder
+from store.paths import StorePaths
+from store.queue.consume_queue_store import ConsumeQueueStore, QueueType
+from store.queue.units import UnitBatch
+from store.record.scan import ScannedRecord, ScanRules
+from store.service.dispatch import REPLAY_UNITS, Dispatcher
+from store.service.journal import Entry, append_lines, read_lines
+
+_LOG = logging.getLogger(__name__)
+_TICK = 65_536
+Progress = Callable[[int], None]
+"""Told phy offsets now and then."""
+
+
+class RebuildReport(NamedTuple):
+    """What a rebuild of single queues did."""
+
+    queues: int
+    """Queues that were there before; they may be fewer, or more, now."""
+    units: int
+
+
+class QueueRebuild:
+    """Rebuilds queues of one open store. The caller sees to it that only one runs at a time."""
+
+    def __init__(
+        self,
+        paths: StorePaths,
+        log: CommitLog,
+        queues: ConsumeQueueStore,
+        dispatcher: Dispatcher,
+        rules: ScanRules,
+    ) -> None:
+        self._path = paths.rebuilding
+        self._log = log
+        self._queues = queues
+        self._dispatcher = dispatcher
+        self._rules = rules
+
+    def run(
+        self, topic: str, queue_id: int | None = None, progress: Progress | None = None
+    ) -> RebuildReport:
+        """Rebuild one queue, or all of ``topic``, see ``MessageStore.rebuild_queues``."""
+        queues = self._queues
+        queues.check_topic(topic)
+        if queues.queue_type(topic) is QueueType.BATCH:
+            raise RefusedStoreError(f"{topic!r} is a BatchCQ topic: it is read, not written")
+        counts = self._count(topic, progress or (lambda _: None))
+        with self._dispatcher.caught_up():
+            keys = [key for key in queues.queues(topic) if queue_id in {None, key.queue_id}]
+            for key in keys:
+                if not counts[key.queue_id] and queues.min_offset(*key) < queues.max_offset(*key):
+                    raise RefusedStoreError(
+                        f"queue {key.queue_id} of {topic!r} has units, but by these settings no"
+                        " record of the log leads to it: a rebuild would lose them"
+                    )
+            ends = [[key.queue_id, queues.max_offset(*key)] for key in keys]
+            append_lines(self._path, [{"topic": topic, "queue": queue_id, "ends": ends}])
+            units = self._build(topic, queue_id, ends)
+            self._finish()
+        return RebuildReport(len(keys), units)
+
+    def resume(self) -> list[str]:
+        """Do again what was interrupted; return the topics. Called before the store is served."""
+        topics = []
+        for entry in read_lines(self._path, _is_entry):
+            if entry is not None:  # else torn: nothing had been removed
+                _LOG.warning("the rebuild of queues of %s was interrupted", entry["topic"])
+                self._build(entry["topic"], entry["queue"], entry["ends"])
+                topics.append(entry["topic"])
+        if self._path.exists():
+            self._finish()
+        return topics
+
+    def _count(self, topic: str, progress: Progress) -> Counter[int]:
+        """Count the units of each queue; so a damaged log is met before anything is removed."""
+
+        def ticking(records: Iterable[ScannedRecord]) -> Iterator[ScannedRecord]:
+            for number, record in enumerate(records):
+                if number % _TICK == 0:
+                    progress(record.phy_offset)
+                yield record
+
+        units = self._dispatcher.units_of(ticking(self._records()), topic)
+        return Counter(unit.key[1] for unit in units)
+
+    def _records(self) -> Iterator[ScannedRecord]:
+        return self._log.scan(max(self._log.min_phy_offset(), 0), rules=self._rules)
+
+    def _build(self, topic: str, queue_id: int | None, ends: list[list[int]]) -> int:
+        queues, count, batch = self._queues, 0, UnitBatch()
+        for number, _ in ends:
+            queues.delete_queue(topic, number)
+        for unit in self._dispatcher.units_of(self._records(), topic):
+            if queue_id not in {None, unit.key[1]}:
+                continue
+            batch.add(*unit)
+            batch.end_phy_offset = unit.phy_offset + unit.size
+            count += 1
+            if len(batch) >= REPLAY_UNITS:
+                queues.put_batch(batch)
+                batch = UnitBatch()
+        if len(batch):
+            queues.put_batch(batch)
+        for number, end in ends:
+            if end and not queues.max_offset(topic, number):  # all its records have expired
+                queues.restore_end(topic, number, end)
+        queues.forget_queue_offsets(topic)
+        queues.flush()
+        return count
+
+    def _finish(self) -> None:
+        with os_errors("remove the journal of a rebuild", self._path):
+            self._path.unlink()
+            sync_folder(self._path.parent)
+
+
+def _is_entry(entry: Entry) -> bool:
+    ends = entry.get("ends")
+    if not isinstance(entry.get("topic"), str) or not isinstance(ends, list):
+        return False
+    if not isinstance(entry.get("queue"), int | None):
+        return False
+    return all(
+        isinstance(pair, list) and [type(part) for part in pair] == [int, int] for pair in ends
+    )

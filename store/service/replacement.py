@@ -1,0 +1,196 @@
+"""Replacement: all queues, or the index, moved away so that opening the store builds them anew.
+
+Nothing is deleted: what was there lies below ``cqstore/replaced`` afterwards. A small journal says
+what is to be moved until the store has been opened without it, so that an interrupted replacement
+goes on, and the right backend is chosen then.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import asdict, dataclass, field, fields, replace
+from enum import Flag, auto
+
+from store.config import StoreConfig
+from store.errors import CorruptionError, RefusedStoreError, os_errors
+from store.log.commit_log import CommitLog
+from store.log.mapped_file import sync_folder
+from store.paths import StorePaths
+from store.queue.backends import backend
+from store.queue.units import QueueKey
+from store.record.scan import ScanRules
+from store.service.expired_queues import ExpiredQueues
+from store.service.journal import Entry, read_lines, rewrite
+from store.service.log_end import valid_record_behind
+from store.service.store_layout import StoreLayout, choose_backends
+from store.service.store_lock import mark_open
+
+_LOG = logging.getLogger(__name__)
+
+
+class Rebuild(Flag):
+    """What an open builds anew."""
+
+    NOTHING = 0
+    QUEUES = auto()
+    """All queues of the backend that is asked for."""
+    INDEX = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """One replacement that was begun."""
+
+    folder: str
+    """Name of the folder below ``cqstore/replaced`` that takes what is moved."""
+    backends: list[str]
+    """Backends whose queues are moved."""
+    index: bool
+    opened: list[str] = field(default_factory=list)
+    """Backends that the store is opened with, the one that is read first; empty: as ever."""
+    moved: bool = False
+
+
+def prepare(
+    layout: StoreLayout,
+    config: StoreConfig,
+    asked: str | None,
+    rebuild: Rebuild,
+    cut_at: int | None,
+    ends: Callable[[], Iterable[tuple[QueueKey, int]]],
+) -> list[str]:
+    """Move away what is to be built anew, now or as begun before; return the backends to open.
+
+    ``ends`` reads where the queues that have no unit left go on; it is noted before they are moved.
+    The caller has the store's lock and calls ``finish`` when the store has been opened.
+
+    Raises:
+        RefusedStoreError: the log is damaged: nothing is moved, for it could not be built anew.
+        StoreIOError: something cannot be moved; the next open goes on with it.
+    """
+    paths = layout.paths
+    pending = begun(paths)
+    if not pending and rebuild:
+        _check_log(layout, config, cut_at)
+        opened = [asked] if asked and asked not in layout.backends else None
+        opened = opened or choose_backends(layout, config, asked)
+        moved = [asked] if asked in layout.backends else layout.backends
+        if Rebuild.QUEUES not in rebuild:
+            opened, moved = choose_backends(layout, config, asked), []
+        elif paths.batch_consume_queue.is_dir() and any(paths.batch_consume_queue.iterdir()):
+            raise RefusedStoreError(
+                "BatchCQ queues cannot be built anew", path=paths.batch_consume_queue
+            )
+        else:
+            ExpiredQueues(paths.expired_queues).add(ends())
+        if not paths.abort.exists():
+            mark_open(paths)  # from here on a crash is one
+        begin(paths, moved, opened, index=Rebuild.INDEX in rebuild)
+        pending = begun(paths)
+    move(paths)
+    chosen = [each.opened for each in pending if each.opened]
+    return chosen[0] if chosen else choose_backends(layout, config, asked)
+
+
+def _check_log(layout: StoreLayout, config: StoreConfig, cut_at: int | None) -> None:
+    """Refuse a log that opening would refuse, while the queues are still in their place."""
+    log = CommitLog(layout.log_folders, config, read_only=True)
+    log.load()
+    end = log.max_phy_offset()
+    try:
+        for _ in log.scan(
+            max(log.min_phy_offset(), 0), rules=ScanRules(config.check_crc_on_recover)
+        ):
+            pass
+    except CorruptionError as exc:
+        end = end if exc.phy_offset is None else exc.phy_offset
+    survivor = valid_record_behind(log, end)
+    log.close()
+    if survivor is not None and cut_at != end:
+        raise RefusedStoreError(
+            f"the log is damaged and a valid record lies behind, at {survivor}: to build anew from"
+            f" what lies before and lose the rest, cut at {end}",
+            path=layout.paths.commit_log,
+            phy_offset=end,
+        )
+
+
+def begin(
+    paths: StorePaths, backends: Collection[str], opened: Collection[str], *, index: bool
+) -> None:
+    """Note durably what is to be moved; nothing is moved yet.
+
+    Raises:
+        StoreIOError: it cannot be written.
+    """
+    stamp, number, before = time.strftime("%Y%m%dT%H%M%S", time.gmtime()), 0, begun(paths)
+    taken = {each.folder for each in before}
+    while (name := f"{stamp}-{number}") in taken or (paths.replaced / name).exists():
+        number += 1
+    _write(paths, [*before, Replacement(name, list(backends), index, list(opened))])
+
+
+def begun(paths: StorePaths) -> list[Replacement]:
+    """Return the replacements that have not been finished, with what is still to be moved.
+
+    Raises:
+        CorruptionError: the journal is damaged.
+    """
+    return [Replacement(**entry) for entry in read_lines(paths.replacing, _is_entry) if entry]
+
+
+def move(paths: StorePaths) -> None:
+    """Move what is still to be moved.
+
+    Raises:
+        StoreIOError: something cannot be moved; the next open goes on with it.
+    """
+    all_begun = begun(paths)
+    for at, each in enumerate(all_begun):
+        if each.moved:  # what is there now has been built since
+            continue
+        found = [path for name in each.backends for path in backend(name).own_files(paths)]
+        if each.index and paths.index.is_dir():
+            found.append(paths.index)
+        target = paths.replaced / each.folder
+        for path in found:
+            place = target / path.relative_to(paths.root)
+            with os_errors("move away", path):
+                place.parent.mkdir(parents=True, exist_ok=True)
+                path.rename(place)
+        for folder in {path.parent for path in found}:
+            with os_errors("sync the folder of what was moved away", folder):
+                sync_folder(folder)
+        all_begun[at] = replace(each, moved=True)
+        _write(paths, all_begun)
+        _LOG.warning("%d files and folders were moved to %s", len(found), target)
+
+
+def _write(paths: StorePaths, replacements: Iterable[Replacement]) -> None:
+    with os_errors("make the folder of the journal", paths.own):
+        paths.own.mkdir(parents=True, exist_ok=True)
+    rewrite(paths.replacing, [asdict(each) for each in replacements])
+
+
+def finish(paths: StorePaths) -> None:
+    """Note that the store was opened without what was moved.
+
+    Raises:
+        StoreIOError: it cannot be noted.
+    """
+    if paths.replacing.exists():
+        with os_errors("remove the journal of a replacement", paths.replacing):
+            paths.replacing.unlink()
+            sync_folder(paths.replacing.parent)
+
+
+def _is_entry(entry: Entry) -> bool:
+    if set(entry) != {each.name for each in fields(Replacement)}:
+        return False
+    lists = (entry["backends"], entry["opened"])
+    return (
+        isinstance(entry["folder"], str)
+        and "/" not in entry["folder"]
+        and all(isinstance(entry[flag], bool) for flag in ("index", "moved"))
+        and all(isinstance(part, list) and all(isinstance(w, str) for w in part) for part in lists)
+    )

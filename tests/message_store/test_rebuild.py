@@ -1,0 +1,290 @@
+"""Queues and index built anew from the log: whole or single, cut short at any step, refused."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from store.config import StoreConfig
+from store.errors import CorruptionError, RefusedStoreError, StoreIOError
+from store.queue.backends import backend as backend_class
+from store.queue.backends import backend_names
+from store.queue.units import QueueKey
+from store.record.message import Message
+from store.service.message_store import MessageStore
+from store.service.replacement import Rebuild
+from tests.kit.golden import CLEAN, load_dump
+from tests.kit.tree import tree_digest
+
+Golden = Callable[[str], Path]
+Facts = dict[QueueKey, tuple[int, int, list[tuple[int, int, int | None]]]]
+CONFIG = StoreConfig(
+    mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=400, enable_lmq=True,
+    enable_multi_dispatch=True, max_hash_slot_num=50, max_index_num=100,
+)  # fmt: skip
+LIGHT = {"INNER_MULTI_DISPATCH": "%LMQ%one,%LMQ%two", "KEYS": "key"}
+BATCH = "special-default"
+SIMPLE = [name for name in CLEAN if name != BATCH]
+
+
+@pytest.fixture(params=backend_names())
+def backend(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def root(tmp_path: Path, backend: str) -> Path:
+    """A store with light queues, a deleted topic, and a queue all of whose records expired."""
+    root = tmp_path / "store"
+    with opened(root, backend=backend) as store:
+        for number in range(30):
+            assert store.put_message(Message("expired", b"x", number % 2)).ok
+        for number in range(300):
+            assert store.put_message(Message("t", b"x" * 400, number % 3, LIGHT)).ok
+            assert store.put_message(Message("gone", b"x", 0)).ok
+        store.delete_topic("gone")
+        assert store.delete_expired_files(65536).log_files == 1
+    return root
+
+
+def opened(root: Path, **options: object) -> MessageStore:
+    return MessageStore.open(root, CONFIG, housekeeping=False, **options)  # type: ignore[arg-type]
+
+
+def facts(store: MessageStore) -> Facts:
+    found = {}
+    for key in store.queue_keys():
+        low, high = store.min_offset(*key), store.max_offset(*key)
+        units = [u[1:4] for u in store.queues.iterate(*key, low)] if low < high else []
+        found[key] = (low, high, units)
+    return found
+
+
+def read(root: Path, **options: object) -> Facts:
+    with opened(root, read_only=True, **options) as store:
+        assert [finding for finding in store.check() if finding.damage] == []
+        return facts(store)
+
+
+def damage(root: Path, backend: str) -> None:
+    """Spoil queue 1 of topic t behind the store's back."""
+    if backend == "file":
+        for path in sorted((root / "consumequeue" / "t" / "1").iterdir())[:2]:
+            path.write_bytes(bytes(range(200)) * 2)
+        return
+    with opened(root) as store:
+        store.queues.delete_queue("t", 1)
+
+
+@pytest.fixture(params=["in its backend", "in the other one"])
+def target(request: pytest.FixtureRequest, backend: str) -> str:
+    if request.param == "in its backend":
+        return backend
+    (other,) = set(backend_names()) - {backend}
+    return other
+
+
+# ---- all queues
+
+
+def test_all_queues_are_the_same_again_and_the_old_ones_are_kept(
+    root: Path, backend: str, target: str
+) -> None:
+    before = read(root)
+    assert before[QueueKey("expired", 0)][:2] == (15, 15)
+    assert QueueKey("%LMQ%two", 0) in before
+    ticks: list[int] = []
+    with opened(root, rebuild=Rebuild.QUEUES, backend=target, progress=ticks.append) as store:
+        assert store.queues.name == target
+        assert facts(store) == before
+        assert store.put_message(Message("expired", b"x")).queue_offset == 15
+    (kept,) = (root / "cqstore" / "replaced").iterdir()
+    shutil.rmtree(root / "consumequeue")
+    (kept / "consumequeue").rename(root / "consumequeue")
+    assert backend_class(backend).present(store.paths), "what was there could be moved back"
+
+
+@pytest.mark.parametrize("name", SIMPLE)
+def test_queues_of_rocketmq_are_the_same_again_in_either_backend(
+    golden: Golden, name: str, backend: str
+) -> None:
+    root, queues = golden(name), load_dump(name)["queues"]
+    with MessageStore.open(root, rebuild=Rebuild.QUEUES, backend=backend) as store:
+        found = {key: store.max_offset(*key) for key in store.queue_keys()}
+        units = store.report.dispatched_units
+    wanted = {(q["topic"], q["queueId"]): q["max"] for q in queues if q["max"]}
+    assert {key: end for key, end in found.items() if key in wanted} == wanted
+    assert units >= sum(q["max"] - q["min"] for q in queues)
+
+
+@pytest.fixture(params=[StoreIOError("refused"), KeyboardInterrupt()])
+def fault(request: pytest.FixtureRequest) -> BaseException:
+    found: BaseException = request.param
+    return found
+
+
+@pytest.mark.parametrize("step", range(6))
+def test_a_rebuild_that_is_cut_short_goes_on_with_the_next_open(
+    root: Path, target: str, monkeypatch: pytest.MonkeyPatch, fault: BaseException, step: int
+) -> None:
+    before = read(root)
+    left = [step]
+
+    def count_down() -> bool:
+        left[0] -= 1
+        if left[0] < 0:
+            raise fault
+        return False
+
+    with monkeypatch.context() as patched:
+        rename, put_batch = Path.rename, backend_class(target).put_batch
+        patched.setattr("store.service.dispatch.REPLAY_UNITS", 100)
+        patched.setattr(Path, "rename", lambda *args: count_down() or rename(*args))
+        patched.setattr(
+            backend_class(target), "put_batch", lambda *args: count_down() or put_batch(*args)
+        )
+        with pytest.raises(type(fault)):
+            opened(root, rebuild=Rebuild.QUEUES, backend=target)
+    with opened(root) as store:
+        if step > 1:
+            assert store.queues.name == target, "as it was begun"
+        assert facts(store) == before
+    assert read(root) == before
+    assert not (root / "cqstore" / "replacing").exists()
+
+
+def test_a_damaged_log_is_refused_while_the_queues_are_still_there(
+    root: Path, backend: str
+) -> None:
+    last = sorted((root / "commitlog").iterdir())[-1]
+    start = int(last.name)
+    with opened(root, read_only=True) as store:
+        third = [record.phy_offset for record in store.commit_log.scan(start)][2]
+    with last.open("r+b") as file:
+        file.seek(third - start + 100)
+        file.write(b"\xff" * 50)
+    queues = tree_digest(root / "consumequeue")
+    with pytest.raises(RefusedStoreError, match=f"cut at {third}"):
+        opened(root, rebuild=Rebuild.QUEUES)
+    assert tree_digest(root / "consumequeue") == queues
+    with opened(root, rebuild=Rebuild.QUEUES, cut_at=third) as store:
+        assert store.commit_log.max_phy_offset() == third
+        assert [finding for finding in store.check() if finding.damage] == []
+
+
+# ---- single queues
+
+
+@pytest.mark.parametrize("queue_id", [1, None])
+def test_single_queues_are_the_same_again(root: Path, backend: str, queue_id: int | None) -> None:
+    before = read(root)
+    damage(root, backend)
+    ticks: list[int] = []
+    with opened(root) as store:
+        assert facts(store) != before
+        report = store.rebuild_queues("t", queue_id, ticks.append)
+        assert facts(store) == before
+        assert store.put_message(Message("t", b"x", 1)).queue_offset == before[QueueKey("t", 1)][1]
+    wanted = [before[key][2] for key in before if key.topic == "t" and queue_id in {None, key[1]}]
+    assert report.units == sum(map(len, wanted))
+    assert ticks
+
+
+def test_a_light_queue_and_an_expired_one_are_the_same_again(root: Path) -> None:
+    before = read(root)
+    with opened(root) as store:
+        assert store.rebuild_queues("%LMQ%one").units == len(before[QueueKey("%LMQ%one", 0)][2])
+        assert store.rebuild_queues("expired") == (2, 0)
+        assert store.rebuild_queues("gone") == (0, 0)
+        assert facts(store) == before
+    assert read(root) == before
+
+
+def test_a_rebuild_that_would_lose_units_is_refused(root: Path) -> None:
+    before = read(root)
+    config = CONFIG.model_copy(update={"enable_lmq": False})
+    with MessageStore.open(root, config) as store:
+        with pytest.raises(RefusedStoreError, match="would lose them"):
+            store.rebuild_queues("%LMQ%one")
+        assert facts(store) == before
+
+
+def test_a_single_rebuild_in_a_damaged_log_changes_nothing(root: Path) -> None:
+    with opened(root) as store:
+        before = facts(store)
+        end = store.commit_log.max_phy_offset()
+        at = next(store.commit_log.scan(65536)).phy_offset
+        place = store.commit_log.files.find(at)
+        assert place is not None
+        place.map()[at - place.file_from_offset + 100] ^= 0xFF
+        with pytest.raises(CorruptionError):
+            store.rebuild_queues("t")
+        place.map()[at - place.file_from_offset + 100] ^= 0xFF
+        assert facts(store) == before
+        assert store.commit_log.max_phy_offset() == end
+
+
+def test_a_single_rebuild_that_is_cut_short_is_done_again(
+    root: Path, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = read(root)
+    store = opened(root)
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            type(store.queues), "put_batch", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+        )
+        with pytest.raises(KeyboardInterrupt):
+            store.rebuild_queues("t", 1)
+    store.close()
+    with opened(root, read_only=True) as half:
+        assert half.report.needed
+        assert half.max_offset("t", 1) == 0
+    with opened(root) as again:
+        assert facts(again) == before
+    assert read(root) == before
+    assert not (root / "cqstore" / "rebuilding").exists()
+
+
+def test_batch_queues_are_not_rebuilt(golden: Golden) -> None:
+    root = golden(BATCH)
+    (topic,) = {q["topic"] for q in load_dump(BATCH)["queues"] if q["type"] == "BatchCQ"}
+    with MessageStore.open(root) as store, pytest.raises(RefusedStoreError, match="BatchCQ"):
+        store.rebuild_queues(topic)
+    before = tree_digest(root / "batchconsumequeue")
+    with pytest.raises(RefusedStoreError, match="BatchCQ"):
+        MessageStore.open(root, rebuild=Rebuild.QUEUES)
+    assert tree_digest(root / "batchconsumequeue") == before
+
+
+# ---- the index
+
+
+def keys_found(store: MessageStore) -> list[int]:
+    return [message.queue_offset for message in store.query_message("t", "key", 60)]
+
+
+@pytest.mark.parametrize("how", ["garbage", "short", "asked for"])
+def test_a_broken_index_stops_nothing_and_is_built_anew(root: Path, how: str) -> None:
+    with opened(root) as store:
+        wanted = keys_found(store)
+    files = sorted((root / "index").iterdir())
+    names = len(files)
+    if how == "garbage":
+        files[0].write_bytes(b"\1" * 12345)
+    elif how == "short":
+        files[0].write_bytes(files[0].read_bytes()[:-1])
+    with opened(root, read_only=True) as store:
+        assert store.max_offset("t", 0)
+    parts = Rebuild.INDEX if how == "asked for" else Rebuild.NOTHING
+    with opened(root, rebuild=parts) as store:
+        assert bool(store.report.index_dropped) == (how != "asked for")
+        assert keys_found(store) == wanted
+        assert [finding for finding in store.check() if finding.damage] == []
+    assert 0 < len(list((root / "index").iterdir())) <= names, "what expired is not there again"
+    (kept,) = (root / "cqstore" / "replaced").iterdir()
+    assert len(list((kept / "index").iterdir())) == names
+    with opened(root) as store:
+        assert not store.report.needed
+        assert keys_found(store) == wanted
