@@ -1,12 +1,26 @@
-"""``cqstore check``: every record, every unit, every file."""
+"""``cqstore check``: every record, every unit, every file; and what can be done about damage."""
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from store.cli.options import Backend, CommitLogFolder, ConfigFile, Dir, Format, note, open_store
+from store.cli.options import (
+    Backend,
+    CommitLogFolder,
+    ConfigFile,
+    Dir,
+    Format,
+    note,
+    open_store,
+    read_config,
+)
 from store.cli.output import OutputFormat, Row, output, progress
+from store.errors import StoreConfigError
 from store.service.check import Finding
+from store.service.repair import RepairPlan, carry_out, plan_repair
+from store.service.store_copy import copy_store
 
 
 def check(
@@ -15,25 +29,77 @@ def check(
     backend: Backend = None,
     commit_log: CommitLogFolder = None,
     kind: Format = OutputFormat.TABLE,
+    *,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Mend a copy of the store; says first what it does.")
+    ] = False,
+    copy_to: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="Where the copy goes; without it DIR.repaired."),
+    ] = None,
+    in_place: Annotated[
+        bool, typer.Option("--in-place", help="Mend the store itself, not a copy.")
+    ] = False,
+    cut_at: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Lose everything from this phy offset on, if asked for."),
+    ] = None,
 ) -> None:
     """Check the whole store and list what is wrong, with file and offset. Changes nothing.
 
-    Exit code 1 if anything is damaged or the store needs recovery.
+    Exit code 1 if anything is damaged or the store needs recovery. With --repair a copy is mended
+    and checked again, and the exit code is that of the second check.
     """
-    damaged = 0
+    if not repair and (copy_to or in_place or cut_at is not None):
+        raise StoreConfigError("--copy-to, --in-place and --cut-at belong to --repair")
+    if in_place and copy_to:
+        raise StoreConfigError("--in-place makes no copy: leave --copy-to out")
+    if repair and commit_log:
+        raise StoreConfigError("a store whose log lies elsewhere can only be read")
+    plan = _look(root, config, backend, commit_log, kind)
+    if plan is None:
+        return
+    if not repair:
+        raise typer.Exit(1)
+    for step in plan.steps():
+        note(step)
+    if not plan:
+        raise typer.Exit(1)
+    target = root
+    if not in_place:
+        target = copy_to or root.with_name(root.name + ".repaired")
+        with progress("copying"):
+            copy_store(root, target)
+        note(f"mending the copy {target}")
+    with progress("mending") as tick:
+        carry_out(target, read_config(config), plan, cut_at, tick)
+    if _look(target, config, backend, None, kind) is not None:
+        raise typer.Exit(1)
+
+
+def _look(
+    root: Path,
+    config: Path | None,
+    backend: str | None,
+    commit_log: Path | None,
+    kind: OutputFormat,
+) -> RepairPlan | None:
+    """Check and print; return what could be done, ``None`` if nothing is wrong."""
+    damage: list[Finding] = []
 
     def rows(findings: Iterator[Finding]) -> Iterator[Row]:
-        nonlocal damaged
         for finding in findings:
-            damaged += finding.damage
+            if finding.damage:
+                damage.append(finding)
             yield _row(finding)
 
     with progress("checking") as tick, open_store(root, config, backend, commit_log) as store:
         checking = store.checker(tick)
         output(kind).rows(rows(checking.run()))
-        note(f"{checking.records} records, {checking.units} units checked; {damaged} damaged")
-        if damaged or not store.last_exit_ok:
-            raise typer.Exit(1)
+        note(f"{checking.records} records, {checking.units} units checked; {len(damage)} damaged")
+        if damage or not store.last_exit_ok or store.report.needed:
+            return plan_repair(store, damage)
+    return None
 
 
 def _row(finding: Finding) -> Row:

@@ -147,7 +147,7 @@ class Recovery:
         queues_from = self._queues.dispatch_from_phy_offset()
         self._withdraw_claim(queues_from)
         index_from = self._index.resume_phy_offset() if self._index else None
-        wanted = queues_from if index_from is None else min(queues_from, index_from)
+        wanted = min(at for at in (queues_from, index_from, cut_at) if at is not None)
         start = self._start(wanted)
         result = dispatcher.replay(
             log.scan(start, rules=self._rules), queues_from, index_from, progress

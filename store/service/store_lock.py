@@ -82,6 +82,26 @@ def _holder(fd: int) -> int:
     return int(answer[4]) if answer[0] != fcntl.F_UNLCK else 0
 
 
+def locked_by(paths: StorePaths) -> int:
+    """Return the pid of who has the store open, 0 if nobody has or it cannot be told.
+
+    Raises:
+        StoreIOError: the lock file cannot be opened.
+    """
+    if not paths.lock.exists():
+        return 0
+    with os_errors("open the lock file", paths.lock):
+        status = paths.root.stat()
+        with _held_lock:
+            if (status.st_dev, status.st_ino) in _held:  # closing a descriptor would drop the lock
+                return os.getpid()
+            fd = os.open(paths.lock, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                return _holder(fd)
+            finally:
+                os.close(fd)
+
+
 def mark_open(paths: StorePaths) -> None:
     """Write ``abort``, durably: until ``mark_closed`` the store counts as crashed.
 

@@ -1,0 +1,145 @@
+"""``cqstore check --repair``: says what it would do, mends a copy, loses nothing unasked."""
+
+from pathlib import Path
+
+import pytest
+
+from cq_rocksdb.engine import EngineBatch, Family
+from cq_rocksdb.keys import queue_prefix, unit_key
+from cq_rocksdb.store import RocksDBConsumeQueueStore
+from store.config import StoreConfig
+from store.queue.backends import backend_names
+from store.record.message import Message
+from store.service.message_store import MessageStore
+from store.service.store_copy import copy_store
+from tests.cli.test_commands import run
+from tests.kit.tree import tree_digest
+
+CONFIG = StoreConfig(
+    mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=400, max_hash_slot_num=50,
+    max_index_num=100,
+)  # fmt: skip
+
+
+@pytest.fixture(params=backend_names())
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    with MessageStore.open(tmp_path / "s", CONFIG, backend=request.param) as store:
+        for number in range(300):
+            assert store.put_message(Message("t", b"x" * 300, number % 3, {"KEYS": "k"})).ok
+    return tmp_path / "s"
+
+
+def ends(root: Path) -> list[int]:
+    with MessageStore.open(root, read_only=True) as store:
+        return [store.max_offset("t", queue_id) for queue_id in range(3)]
+
+
+def spoil_queue(root: Path) -> None:
+    """Queue 1 loses units; in RocksDB by way of the store itself."""
+    files = sorted((root / "consumequeue" / "t" / "1").glob("*"))
+    if files:
+        files[1].write_bytes(bytes(range(200)) * 2)
+        return
+    prefix = queue_prefix("t", 1)
+    with MessageStore.open(root) as store:
+        assert isinstance(store.queues, RocksDBConsumeQueueStore)
+        span = (Family.DEFAULT, unit_key(prefix, 20), unit_key(prefix, 40))
+        store.queues.engine.write(EngineBatch(delete_ranges=[span]))
+
+
+def spoil_record(root: Path) -> int:
+    """Spoil a record in the middle of the first log file; return where it starts."""
+    with MessageStore.open(root, read_only=True) as store:
+        at = [record.phy_offset for record in store.commit_log.scan(0)][50]
+    with (root / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(at + 100)
+        file.write(b"\xff" * 20)
+    return at
+
+
+def test_a_whole_store_asks_for_nothing(root: Path) -> None:
+    before = tree_digest(root)
+    assert "0 damaged" in run("check", root, "--repair").stderr
+    assert tree_digest(root) == before
+    assert not root.with_name("s.repaired").exists()
+
+
+def test_a_queue_is_mended_in_a_copy_and_the_store_stays_as_it_was(root: Path) -> None:
+    spoil_queue(root)
+    before = tree_digest(root)
+    done = run("check", root, "--repair")
+    assert "build queue 1 of 't' anew" in done.stderr
+    assert tree_digest(root) == before
+    copy = root.with_name("s.repaired")
+    assert ends(copy) == [100] * 3
+    assert run("check", copy).stderr.endswith("0 damaged\n")
+    assert "the place of the copy is taken" in run("check", root, "--repair", code=2).stderr
+    run("check", root, code=1)
+
+
+def test_in_place_the_store_itself_is_mended(root: Path) -> None:
+    spoil_queue(root)
+    run("check", root, "--repair", "--in-place")
+    assert ends(root) == [100] * 3
+    run("check", root)
+    assert not root.with_name("s.repaired").exists()
+
+
+def test_a_broken_index_is_built_anew(root: Path, tmp_path: Path) -> None:
+    index = sorted((root / "index").iterdir())[1]
+    data = bytearray(index.read_bytes())
+    data[40:240] = b"\x7f" * 200  # slots that lead nowhere
+    index.write_bytes(data)
+    done = run("check", root, "--repair", "--copy-to", tmp_path / "copy")
+    assert "build the index anew" in done.stderr
+    with MessageStore.open(tmp_path / "copy", read_only=True) as store:
+        assert len(store.query_message("t", "k", 64)) == 64
+
+
+def test_records_are_given_up_only_when_told_and_counted_before(root: Path) -> None:
+    at = spoil_record(root)
+    before = tree_digest(root)
+    refused = run("check", root, "--repair", "--in-place", code=2)
+    assert f"cut the log at {at}" in refused.stderr
+    assert "249 valid records" in refused.stderr
+    assert tree_digest(root) == before
+    run("check", root, "--repair", "--in-place", "--cut-at", at + 1, code=2)
+    assert tree_digest(root) == before
+    run("check", root, "--repair", "--in-place", "--cut-at", at)
+    assert ends(root) == [17, 17, 16]
+    run("check", root)
+
+
+def test_many_queues_are_built_in_one_pass(tmp_path: Path) -> None:
+    root = tmp_path / "s"
+    with MessageStore.open(root, CONFIG, backend="file") as store:
+        for number in range(60):
+            assert store.put_message(Message("t", b"x", number % 20)).ok
+    for path in (root / "consumequeue" / "t").glob("*/*"):
+        path.write_bytes(b"\x11" * 400)
+    done = run("check", root, "--repair")
+    assert "build all queues anew (20 are damaged)" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--in-place"], ["--cut-at", 3], ["--repair", "--in-place", "--copy-to", "x"]],
+)
+def test_options_that_contradict_each_other_are_refused(root: Path, options: list[object]) -> None:
+    before = tree_digest(root)
+    run("check", root, *options, code=2)
+    assert tree_digest(root) == before
+
+
+def test_a_store_that_is_open_is_not_copied(root: Path, tmp_path: Path) -> None:
+    spoil_queue(root)
+    with MessageStore.open(root):
+        done = run("check", root, "--repair", code=2)
+    assert "has the store open" in done.stderr
+    assert not root.with_name("s.repaired").exists()
+    copy_store(root, tmp_path / "copy")
+    assert tree_digest(tmp_path / "copy") == tree_digest(root)
+    sparse = next((root / "commitlog").iterdir())
+    copied = tmp_path / "copy" / "commitlog" / sparse.name
+    assert copied.stat().st_mtime_ns == sparse.stat().st_mtime_ns
+    assert copied.stat().st_blocks <= sparse.stat().st_blocks
