@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from store.errors import CorruptionError, StoreError, TruncatedRecordError, os_errors
-from store.log.mapped_file import NAME_DIGITS, MappedFile, file_name, sync_folder
+from store.log.mapped_file import NAME_DIGITS, MappedFile, file_name, make_folder, sync_folder
 
 
 class MappedFileQueue:
@@ -147,7 +147,7 @@ class MappedFileQueue:
         file = self._ahead.take(offset) if self._ahead else None
         if file is None:
             with os_errors("make the folder of the commit log", self.folder):
-                self.folder.mkdir(parents=True, exist_ok=True)
+                make_folder(self.folder)
                 empty = self.folder / file_name(offset)
                 if empty.exists() and empty.stat().st_size == 0:
                     empty.unlink()  # passed over by load: a crash while it was made
@@ -169,11 +169,10 @@ class MappedFileQueue:
                 file.destroy()
                 del self._files[start]
                 self._mapped.pop(start, None)
+                self.sync()  # after each, so that no power cut leaves a gap in the row
             elif start + self.file_size > offset:
                 file.wrote_position = file.flushed_position = offset - start
-        if self.folder.is_dir():
-            with os_errors("sync the folder of the commit log", self.folder):
-                sync_folder(self.folder)
+        self.sync()
 
     def sync(self) -> None:
         """Make the names of all files durable, and that others are gone."""
@@ -192,16 +191,13 @@ class MappedFileQueue:
         """
         size = self.file_size
         gone = [file for file in self.files()[:-1] if file.file_from_offset + size <= offset]
-        try:
-            for file in gone:
-                start = file.file_from_offset
-                self._files = {at: kept for at, kept in self._files.items() if at != start}
-                with self._mapped_lock:
-                    self._mapped.pop(start, None)
-                file.unlink()
-        finally:
-            if gone:
-                self.sync()
+        for file in gone:
+            start = file.file_from_offset
+            self._files = {at: kept for at, kept in self._files.items() if at != start}
+            with self._mapped_lock:
+                self._mapped.pop(start, None)
+            file.unlink()
+            self.sync()  # after each, so that no power cut leaves a gap in the row
         return len(gone)
 
     def close(self) -> None:
