@@ -48,6 +48,7 @@ class FlushService:
         self._thorough = thorough
         self._failed = failed
         self._flush_lock = threading.Lock()  # the leader holds it
+        self.all_lock = threading.Lock()  # one flush of everything at a time, see flush_all
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="cqstore-flush", daemon=True)
 
@@ -112,22 +113,26 @@ def flush_all(
     index: IndexService | None,
     checkpoint: StoreCheckpoint,
 ) -> None:
-    """Flush the log first, then what points into it, then the checkpoint that vouches for both."""
-    dispatcher.drain()
-    last = dispatcher.last_dispatched
-    flush.flush_log()
-    with dispatcher.still():
-        queues.flush()
+    """Flush the log first, then what points into it, then the checkpoint that vouches for both.
+
+    Any thread may call this.
+    """
+    with flush.all_lock:  # so that the checkpoint is written by one thread, and never goes back
+        dispatcher.drain()
+        last = dispatcher.last_dispatched
+        flush.flush_log()
+        with dispatcher.still():
+            queues.flush()
+            if index is not None:
+                index.flush()
+        changes = {}
         if index is not None:
-            index.flush()
-    changes = {}
-    if index is not None:
-        changes["index_msg_timestamp"] = index.index_timestamp
-    if last is not None:
-        changes["physic_msg_timestamp"] = last.store_timestamp
-        changes["confirm_phy_offset"] = last.phy_offset
-        if queues.counts_in_checkpoint:
-            changes["logics_msg_timestamp"] = last.store_timestamp
-            changes["logics_phy_offset"] = last.phy_offset
-    checkpoint.update(**changes)
-    checkpoint.flush()
+            changes["index_msg_timestamp"] = index.index_timestamp
+        if last is not None:
+            changes["physic_msg_timestamp"] = last.store_timestamp
+            changes["confirm_phy_offset"] = last.phy_offset
+            if queues.counts_in_checkpoint:
+                changes["logics_msg_timestamp"] = last.store_timestamp
+                changes["logics_phy_offset"] = last.phy_offset
+        checkpoint.update(**changes)
+        checkpoint.flush()

@@ -178,3 +178,19 @@ def missing(disk: Disk) -> int:
     if gone:
         assert all(node.durable == node.now for node in folder.live.values())
     return len(gone)
+
+
+def test_one_thread_at_a_time_writes_the_checkpoint(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[bool] = []
+    original = StoreCheckpoint.flush
+
+    def flush(checkpoint: StoreCheckpoint) -> None:
+        held.append(store._flush.all_lock.locked())
+        original(checkpoint)
+
+    monkeypatch.setattr(StoreCheckpoint, "flush", flush)
+    with MessageStore.open(root, CONFIG) as store:
+        store.flush()
+    assert held == [True, True]
