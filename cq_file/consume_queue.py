@@ -32,6 +32,7 @@ class FileConsumeQueue(QueueFiles):
         "_known_min",
         "_tail_path",
         "_tail_position",
+        "_unproven",
         "end_phy",
         "first_offset",
         "last_phy",
@@ -48,6 +49,7 @@ class FileConsumeQueue(QueueFiles):
         self._known_min = _NEVER  # generation, log minimum, min offset: one tuple, so never torn
         self._tail_path: str | None = None  # where the next unit goes; None: not known, or no file
         self._tail_position = 0
+        self._unproven = False  # the last unit may be torn
 
     # ---- opening
 
@@ -72,6 +74,9 @@ class FileConsumeQueue(QueueFiles):
             # row as a unit (``ConsumeQueue.truncateDirtyLogicFiles``).
             if not read_only and (end.dirty or self.end >= end.max_offset * _UNIT + self._size):
                 self.cut(end.max_offset * _UNIT)
+        # Of what was not synced a power cut may leave a unit's first part alone, up to the end of a
+        # page: the tags code, whose rest is zero then, looks like any other. The replay knows it.
+        self._unproven = not trusted
         return end.has_hole
 
     def restore(self, first_offset: int, max_offset: int, last_phy: int, end_phy: int) -> None:
@@ -193,6 +198,8 @@ class FileConsumeQueue(QueueFiles):
             StoreIOError: the disk refused; the queue must be opened again.
         """
         repeats = int(np.searchsorted(phys, self.last_phy, side="right"))
+        if self._unproven and repeats and phys[repeats - 1] == self.last_phy:
+            self._write_last(queue_offset + repeats - 1, data[(repeats - 1) * _UNIT :][:_UNIT])
         if repeats == len(phys):
             return None
         queue_offset += repeats
@@ -216,6 +223,12 @@ class FileConsumeQueue(QueueFiles):
                 self.truncate(queue_offset)
                 self.append(data, last_phy, end_phy)
         return dropped
+
+    def _write_last(self, queue_offset: int, unit: bytes) -> None:
+        """Write the last unit once more, which a crash may have left incomplete."""
+        if queue_offset == self.max_offset - 1:
+            self.write(queue_offset * _UNIT, unit)
+            self._unproven = False
 
     def append(self, data: bytes, last_phy: int, end_phy: int) -> None:
         """Store the units that follow the last one; the fast path of ``put``.

@@ -21,6 +21,7 @@ import numpy as np
 from cq_file.consume_queue import FileConsumeQueue
 from cq_file.file_sync import sync_folder
 from store.errors import StoreError, os_errors
+from store.log.mapped_file import make_folder
 from store.paths import StorePaths
 
 _LOG = logging.getLogger(__name__)
@@ -62,7 +63,7 @@ def write_ends(paths: StorePaths, file_size: int, topics: Topics) -> None:
     unfinished = path.with_suffix(".new")
     try:
         with os_errors("write down the ends of the queues", path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             with unfinished.open("wb") as file:
                 np.savez(
                     file,

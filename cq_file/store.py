@@ -240,7 +240,7 @@ class FileConsumeQueueStore(ConsumeQueueStore):
                 queue = self._new_queue(key)
             if offset == queue.max_offset and first_phy > queue.last_phy:
                 queue.append(data[start * _UNIT : end * _UNIT], last_phy, end_phy)
-            elif last_phy > queue.last_phy:
+            elif last_phy >= queue.last_phy:
                 part = data[start * _UNIT : end * _UNIT]
                 dropped = queue.put(offset, part, phys[start:end], end_phy, min_phy_offset)
                 if dropped is not None:

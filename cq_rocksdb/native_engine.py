@@ -33,6 +33,7 @@ from store.errors import (
     UnsupportedFormatError,
     os_errors,
 )
+from store.log.mapped_file import make_folder
 from store.queue.units import QUEUE_UNIT, BlockStop
 
 _FAMILIES = (Family.DEFAULT, Family.OFFSET)  # numbered so in _native
@@ -129,7 +130,7 @@ class NativeEngine:
             else:
                 for each in (folder, log_folder):
                     with os_errors("create the folder", each):
-                        each.mkdir(parents=True, exist_ok=True)
+                        make_folder(each)
                 undo.enter_context(claimed(folder))
             self._log_folder = log_folder
             self._objects = database_objects(options, log_folder)

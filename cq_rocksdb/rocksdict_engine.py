@@ -53,6 +53,7 @@ from store.errors import (
     UnsupportedFormatError,
     os_errors,
 )
+from store.log.mapped_file import make_folder
 from store.queue.units import QUEUE_UNIT, BlockStop
 
 _LARGEST_OFFSET = (1 << 63) - 1
@@ -98,7 +99,7 @@ class RocksdictEngine:
             else:
                 for each in (folder, log_folder):
                     with os_errors("create the folder", each):
-                        each.mkdir(parents=True, exist_ok=True)
+                        make_folder(each)
                 undo.enter_context(claimed(folder))
             with self._gate.translation():
                 self._table_options = family_options(options, log_folder)

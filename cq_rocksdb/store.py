@@ -19,6 +19,7 @@ from cq_rocksdb.compaction import CompactionRun
 from cq_rocksdb.cut import clean_expired, truncate_dirty
 from cq_rocksdb.engine import EngineBatch, Family, RocksEngine
 from cq_rocksdb.engines import open_engine
+from cq_rocksdb.errors import RocksDBError, RocksDBStatus
 from cq_rocksdb.keys import (
     CHECKPOINT_ENTRY,
     CHECKPOINT_KEY,
@@ -54,6 +55,11 @@ from store.queue.consume_queue_store import (
 from store.queue.units import QueueKey, UnitBatch, UnitBlock
 
 _LOG = logging.getLogger(__name__)
+_FILE_GONE = "No such file or directory"
+_ADVICE = (
+    "move the folder away and open the store with the backend rocksdb (storeType defaultRocksDB):"
+    " the queues are rebuilt from the commit log"
+)
 _BLOCK_BYTES = 512
 """Unit of ``st_blocks``."""
 
@@ -95,8 +101,22 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
 
     @classmethod
     def present(cls, paths: StorePaths) -> bool:
-        """Return whether a database is there."""
-        return database_folder(paths) is not None
+        """Return whether a database is there.
+
+        Raises:
+            RefusedStoreError: there was one, and nothing else is in its folder.
+        """
+        if database_folder(paths) is not None:
+            return True
+        for folder in (paths.consume_queue, paths.consume_queue_rocksdb):
+            inside = list(folder.iterdir()) if folder.is_dir() else []
+            tables = any(path.suffix == ".sst" for path in inside)
+            moving = paths.replacing.exists()  # a part of it has been moved away already
+            if tables and not moving and not any(path.is_dir() for path in inside):
+                raise RefusedStoreError(
+                    f"the RocksDB queues have lost their file CURRENT; {_ADVICE}", path=folder
+                )
+        return False
 
     @classmethod
     def own_files(cls, paths: StorePaths) -> list[Path]:
@@ -111,12 +131,17 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         separate = context.config.use_separate_store_path_for_rocksdb_cq
         new = context.paths.consume_queue_rocksdb if separate else context.paths.consume_queue
         self.folder = database_folder(context.paths) or new
-        self._engine, self._engine_reason = open_engine(
-            self.folder,
-            context.config,
-            context.paths.rocksdb_log,
-            read_only=context.read_only,
-        )
+        try:
+            self._engine, self._engine_reason = open_engine(
+                self.folder,
+                context.config,
+                context.paths.rocksdb_log,
+                read_only=context.read_only,
+            )
+        except RocksDBError as exc:
+            if exc.status is RocksDBStatus.CORRUPTION or _FILE_GONE in exc.reason:
+                exc = RocksDBError(f"{exc.reason}; {_ADVICE}", status=exc.status, path=exc.path)
+            raise exc from exc.__cause__
         self._offsets = OffsetTable(self._engine, context.config.rocksdb_hot_queues)
         self._units = UnitTable(self._engine)
         _LOG.info("opened the RocksDB queues in %s", self.folder)

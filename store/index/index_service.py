@@ -28,7 +28,7 @@ from store.index.index_batch import IndexBatch
 from store.index.index_check import IndexFinding, check_index_file
 from store.index.index_file import UNFINISHED_NAME, IndexFile
 from store.index.layout import IndexGeometry
-from store.log.mapped_file import sync_folder
+from store.log.mapped_file import make_folder, sync_folder
 
 _LOG = logging.getLogger(__name__)
 NAME_DIGITS = 17
@@ -409,7 +409,7 @@ class IndexService:
         if full is not None:
             full.drain()
         with os_errors("create the folder of the index files", self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self.folder)
         path = self.folder / _next_name(full.path.name if full is not None else "")
         made = IndexFile.create(path, self.geometry, full)
         _LOG.info("new index file %s", path)

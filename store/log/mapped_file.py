@@ -263,6 +263,15 @@ class MappedFile:
 _ZERO_CHUNK = 1 << 20
 
 
+def make_folder(folder: Path) -> None:
+    """Make ``folder`` and what is missing above it, each name durably, unless it is there."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    sync_folder(folder.parent)
+
+
 def sync_folder(folder: Path) -> None:
     """Make the names in ``folder`` durable."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

@@ -15,7 +15,7 @@ from store.errors import (
     TruncatedRecordError,
     os_errors,
 )
-from store.log.mapped_file import NAME_DIGITS, MappedFile, file_name, sync_folder
+from store.log.mapped_file import NAME_DIGITS, MappedFile, file_name, make_folder, sync_folder
 
 
 class MappedFileQueue:
@@ -153,7 +153,7 @@ class MappedFileQueue:
         file = self._ahead.take(offset) if self._ahead else None
         if file is None:
             with os_errors("make the folder of the commit log", self.folder):
-                self.folder.mkdir(parents=True, exist_ok=True)
+                make_folder(self.folder)
                 empty = self.folder / file_name(offset)
                 if empty.exists() and empty.stat().st_size == 0:
                     empty.unlink()  # passed over by load: a crash while it was made
@@ -175,11 +175,10 @@ class MappedFileQueue:
                 file.destroy()
                 del self._files[start]
                 self._mapped.pop(start, None)
+                self.sync()  # after each, so that no power cut leaves a gap in the row
             elif start + self.file_size > offset:
                 file.wrote_position = file.flushed_position = offset - start
-        if self.folder.is_dir():
-            with os_errors("sync the folder of the commit log", self.folder):
-                sync_folder(self.folder)
+        self.sync()
 
     def sync(self) -> None:
         """Make the names of all files durable, and that others are gone."""
@@ -211,7 +210,7 @@ class MappedFileQueue:
             self._files = {at: kept for at, kept in self._files.items() if at != start}
             with self._mapped_lock:
                 self._mapped.pop(start, None)
-        self.sync()
+            self.sync()  # after each, so that no power cut leaves a gap in the row
         return fault
 
     def close(self) -> None:

@@ -102,7 +102,8 @@ class CleanService:
         expired = expired_offsets(log, end)
         with self._dispatcher.caught_up():
             ends = [(key, at) for key, at in (expired or {}).items() if self._ends_at(key, at)]
-        self._expired.add(ends)  # before the records go; those that live on are named by the log
+            self._commit.flush()  # for the log, not a line here, names the queues that live on
+        self._expired.add(ends)  # before the records go
         with self._dispatcher.caught_up():
             fault = files.delete_before(end)
             minimum = log.min_phy_offset()

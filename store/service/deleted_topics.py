@@ -10,7 +10,7 @@ A torn last line is dropped; damage before it is an error.
 
 from pathlib import Path
 
-from store.service.journal import Entry, append_lines, read_lines, rewrite
+from store.service.journal import Entry, append_lines, cut_torn_end, read_lines, rewrite
 
 
 class DeletedTopics:
@@ -21,7 +21,6 @@ class DeletedTopics:
         self.path = path
         self._below: dict[str, int] = {}
         self._unfinished: dict[str, int] = {}
-        self._torn = False
 
     def load(self) -> None:
         """Read the journal, if there is one. Changes nothing.
@@ -31,10 +30,16 @@ class DeletedTopics:
             StoreIOError: it cannot be read.
         """
         for entry in read_lines(self.path, _is_entry):
-            if entry is None:
-                self._torn = True
-            else:
+            if entry is not None:
                 self._take(entry)
+
+    def cut_torn_end(self) -> None:
+        """Make the journal whole after a crash, before a line is added.
+
+        Raises:
+            StoreIOError: it cannot be written.
+        """
+        cut_torn_end(self.path, _is_entry)
 
     def __len__(self) -> int:
         return len(self._below)
@@ -84,14 +89,14 @@ class DeletedTopics:
             for topic, below in self._below.items()
             if below > min_phy_offset
         }
-        if fitted == self._below and not self._torn:
+        if fitted == self._below:
             return
         entries: list[Entry] = [
             {"deleting" if topic in self._unfinished else "deleted": topic, "below": below}
             for topic, below in fitted.items()
         ]
         rewrite(self.path, entries)
-        self._below, self._torn = fitted, False
+        self._below = fitted
         self._unfinished = {t: fitted[t] for t in self._unfinished if t in fitted}
 
     # ---- inside

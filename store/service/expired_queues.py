@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from store.queue.units import QueueKey
-from store.service.journal import Entry, append_lines, read_lines
+from store.service.journal import Entry, append_lines, cut_torn_end, read_lines
 
 
 class ExpiredQueues:
@@ -17,6 +17,15 @@ class ExpiredQueues:
     def __init__(self, path: Path) -> None:
         """Describe the journal at ``path``; touches no file."""
         self.path = path
+
+    def cut_torn_end(self) -> None:
+        """Make the journal whole after a crash, before a line is added.
+
+        Raises:
+            CorruptionError: a line before its end is damaged.
+            StoreIOError: it cannot be read or written.
+        """
+        cut_torn_end(self.path, _is_entry)
 
     def add(self, ends: Iterable[tuple[QueueKey, int]]) -> None:
         """Note durably that each queue goes on at its offset, before its last records go.
@@ -47,7 +56,7 @@ class ExpiredQueues:
         found: dict[QueueKey, int] = {}
         for entry in read_lines(self.path, _is_entry):
             if entry is None:
-                break
+                break  # open read-only after a crash
             if "gone" in entry:
                 found = {key: end for key, end in found.items() if key.topic != entry["gone"]}
             else:

@@ -1,6 +1,7 @@
 """Lines of our own small journals: a CRC-32C, a space, a JSON object, a newline.
 
-A line that was appended and synced is whole; a torn last one was never promised to anybody.
+A line that was appended and synced is whole. The torn end that a crash leaves was never promised to
+anybody: a last line that is not whole, or, where a page of several lines is missing, zeros.
 """
 
 import json
@@ -12,7 +13,7 @@ from typing import Any, BinaryIO
 from crcmod.predefined import mkCrcFun
 
 from store.errors import CorruptionError, os_errors
-from store.log.mapped_file import sync_folder
+from store.log.mapped_file import make_folder, sync_folder
 
 _crc32c = mkCrcFun("crc-32c")
 _CRC_DIGITS = 8
@@ -20,12 +21,30 @@ Entry = dict[str, Any]
 
 
 def read_lines(path: Path, is_entry: Callable[[Entry], bool]) -> Iterator[Entry | None]:
-    """Yield the entries of a journal, and ``None`` at its end if the last line is torn.
+    """Yield the entries of a journal, and ``None`` at its end if that is torn.
 
     Raises:
-        CorruptionError: a line before the last one is damaged, or none that ``is_entry`` knows.
+        CorruptionError: a line before that is damaged, or none that ``is_entry`` knows.
         StoreIOError: it cannot be read.
     """
+    return (entry for entry, _ in _walk(path, is_entry))
+
+
+def cut_torn_end(path: Path, is_entry: Callable[[Entry], bool]) -> None:
+    """Cut off what a crash left of lines that were never synced, before any is appended.
+
+    Raises:
+        CorruptionError, StoreIOError: as for ``read_lines``; or it cannot be cut.
+    """
+    torn = next((start for entry, start in _walk(path, is_entry) if entry is None), None)
+    if torn is not None:
+        with os_errors("cut the torn end of the journal", path), path.open("r+b") as file:
+            file.truncate(torn)
+            os.fsync(file.fileno())
+
+
+def _walk(path: Path, is_entry: Callable[[Entry], bool]) -> Iterator[tuple[Entry | None, int]]:
+    """Yield each entry and where its line starts, up to a torn end, which is yielded as None."""
     if not path.exists():
         return
     position = 0
@@ -35,11 +54,13 @@ def read_lines(path: Path, is_entry: Callable[[Entry], bool]) -> Iterator[Entry 
             entry = _parse(line)
             if entry is not None and not is_entry(entry):
                 entry = None
-            if entry is None and position + len(line) < size:
+            if entry is None and position + len(line) < size and b"\0" not in line:
                 raise CorruptionError(
                     "a line of the journal is damaged", path=path, position=position
                 )
-            yield entry
+            yield entry, position
+            if entry is None:
+                return
             position += len(line)
 
 
@@ -51,7 +72,7 @@ def append_lines(path: Path, entries: Iterable[Entry]) -> None:
     """
     with os_errors("write the journal", path):
         created = not path.exists()
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         with path.open("ab") as file:
             _write(file, entries)
         if created:

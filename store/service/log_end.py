@@ -10,18 +10,21 @@ Source: RocketMQ ``CommitLog.recoverNormally``, ``recoverAbnormally``,
 
 import os
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from store.errors import CorruptionError, os_errors
+from store.errors import CorruptionError, TruncatedRecordError, os_errors
 from store.log.commit_log import CommitLog
-from store.log.mapped_file import MappedFile, sync_folder
+from store.log.mapped_file import MappedFile, make_folder, sync_folder
 from store.record.decoder import check_record, record_span
 from store.record.record_layout import BLANK_SIZE, MAGIC_V1, MAGIC_V2
-from store.record.scan import ScanRules
+from store.record.scan import ScannedRecord, ScanRules
 
 _CHUNK = 4 << 20
 _MAGIC_AT = 4
+_SECTOR = 512
+"""Bytes that a disk writes as a whole or not at all, at least."""
 _MAGICS = [magic.to_bytes(4, "big", signed=True) for magic in (MAGIC_V1, MAGIC_V2)]
 
 
@@ -118,6 +121,52 @@ def valid_record_behind(log: CommitLog, phy_offset: int) -> int | None:
     return None
 
 
+def lacks_a_sector(log: CommitLog, phy_offset: int) -> bool:
+    """Return whether the bytes of a record that should start there were lost by a power cut.
+
+    Of what was written since the last flush any page may be missing, also before others that are
+    there. It is as it was then: zeros from the end of the log, or its own start, to its end. Pages
+    are made of sectors, and a disk may tear them there.
+    """
+    file = log.files.find(phy_offset)
+    if file is None:
+        return False
+    start, most = phy_offset - file.file_from_offset, file.file_size
+    size = int.from_bytes(file.read_raw(start, min(4, most - start)), "big")
+    end = start + (size if 0 < size <= most - start else 1)
+    bounds = [start, *range(start - start % _SECTOR + _SECTOR, end, _SECTOR)]
+    return not all(any(file.read_raw(at, min(_SECTOR - at % _SECTOR, most - at))) for at in bounds)
+
+
+def whole_records(log: CommitLog, records: Iterable[ScannedRecord]) -> Iterator[ScannedRecord]:
+    """Yield ``records`` of a log that a crash ended, up to the first one that lost its end.
+
+    The CRC covers the body alone: a sector that is missing behind it leaves zeros in topic or
+    properties, and a record that looks valid.
+
+    Raises:
+        TruncatedRecordError: a record ends in, or holds behind its body, a sector of nothing.
+    """
+    for record in records:
+        if b"\0" in record.properties or "\0" in record.topic:
+            _refuse_lost_end(log, record)
+        yield record
+
+
+def _refuse_lost_end(log: CommitLog, record: ScannedRecord) -> None:
+    file = log.files.find(record.phy_offset)
+    if file is None:
+        return
+    end = record.phy_offset - file.file_from_offset + record.size
+    topic_at = end - len(record.properties) - 2 - len(record.topic.encode())
+    for at in range(topic_at - topic_at % -_SECTOR, end, _SECTOR):
+        if not any(file.read_raw(at, min(_SECTOR, end - at))):
+            raise TruncatedRecordError(
+                "a part of the record was never written", path=file.path,
+                phy_offset=record.phy_offset, position=at,
+            )  # fmt: skip
+
+
 def _hits(data: bytes) -> list[int]:
     hits: list[int] = []
     for magic in _MAGICS:
@@ -160,12 +209,13 @@ def save_tail(log: CommitLog, phy_offset: int, folder: Path) -> list[SavedTail]:
         StoreIOError, DiskFullError: it could not be saved; the log is untouched.
     """
     saved: list[SavedTail] = []
-    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+    seconds, rest = divmod(time.time_ns(), 1_000_000_000)
+    stamp = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(seconds))}.{rest:09d}"
     for file, _, last in data_behind(log, phy_offset):
         first = max(phy_offset - file.file_from_offset, 0)
         start = file.file_from_offset + first
         with os_errors("save the cut tail of the log", folder):
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
             path = folder / f"{start:020d}-{stamp}-{os.getpid()}"
             with path.open("xb") as out:
                 for at in range(first, last, _CHUNK):

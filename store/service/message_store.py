@@ -17,6 +17,7 @@ from typing import Self
 
 from store.config import FlushDiskType, StoreConfig
 from store.errors import (
+    ConsumeQueueError,
     CorruptionError,
     ReadOnlyStoreError,
     RefusedStoreError,
@@ -483,7 +484,7 @@ def _finished_queues(root: Path, config: StoreConfig) -> list[tuple[QueueKey, in
         with MessageStore.open(root, config, read_only=True) as store:
             keys = list(store.queue_keys())
             spans = [(store.min_offset(*key), store.max_offset(*key)) for key in keys]
-    except CorruptionError as exc:
+    except (CorruptionError, ConsumeQueueError) as exc:
         _LOG.warning("queues without records may begin at 0 again, theirs cannot be read: %s", exc)
         return []
     return [(key, high) for key, (low, high) in zip(keys, spans, strict=True) if low >= high > 0]

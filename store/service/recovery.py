@@ -9,7 +9,7 @@ Source: RocketMQ ``CommitLog.recoverNormally``, ``recoverAbnormally``; spec 7.6,
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from store.config import StoreConfig
@@ -26,9 +26,11 @@ from store.service.expired_queues import ExpiredQueues
 from store.service.log_end import (
     SavedTail,
     data_behind,
+    lacks_a_sector,
     save_tail,
     scan_start,
     valid_record_behind,
+    whole_records,
 )
 
 _LOG = logging.getLogger(__name__)
@@ -112,7 +114,7 @@ class Recovery:
         start = self._start(wanted)
         result = ReplayResult()
         try:
-            for record in log.scan(start, rules=self._rules):
+            for record in self._scan(start):
                 result.note(record)
         except CorruptionError as exc:
             result.fault = exc
@@ -140,6 +142,10 @@ class Recovery:
             QueueGapError: the log and a queue contradict each other.
         """
         report, log = self._report, self._log
+        expired = ExpiredQueues(self._paths.expired_queues)
+        if not report.last_exit_ok:
+            self._deleted.cut_torn_end()
+            expired.cut_torn_end()
         for topic in self._deleted.unfinished():
             _LOG.warning("the deletion of topic %s was interrupted: deleting it again", topic)
             self._queues.delete_topic(topic)
@@ -149,9 +155,7 @@ class Recovery:
         index_from = self._index.resume_phy_offset() if self._index else None
         wanted = min(at for at in (queues_from, index_from, cut_at) if at is not None)
         start = self._start(wanted)
-        result = dispatcher.replay(
-            log.scan(start, rules=self._rules), queues_from, index_from, progress
-        )
+        result = dispatcher.replay(self._scan(start), queues_from, index_from, progress)
         end = self._end_of(start, result)
         report.dispatched_units = result.units
         report.restarts = result.restarts
@@ -166,7 +170,7 @@ class Recovery:
         log.truncate(end)
         self._deleted.fit(log.min_phy_offset(), end)
         if queues_from <= max(log.min_phy_offset(), 0):
-            self._restore_expired()
+            self._restore(expired)
         self._mend_index(dispatcher, end)
         if not report.last_exit_ok:
             self._queues.flush()
@@ -190,10 +194,11 @@ class Recovery:
             checkpoint.update(**changes)
             checkpoint.flush()
 
-    def _restore_expired(self) -> None:
+    def _restore(self, expired: ExpiredQueues) -> None:
         """Bring back, after a rebuild, the next offsets of queues that the log no longer names."""
-        for key, end in ExpiredQueues(self._paths.expired_queues).ends().items():
-            if not self._queues.max_offset(*key):
+        for key, end in expired.ends().items():
+            # What is left of such a queue may be older than the line, and is expired too.
+            if self._queues.min_offset(*key) == self._queues.max_offset(*key) < end:
                 self._queues.restore_end(*key, end)
 
     def _start(self, wanted: int) -> int:
@@ -206,6 +211,10 @@ class Recovery:
         )
         self._report.start_phy_offset = start
         return start
+
+    def _scan(self, start: int) -> Iterator[ScannedRecord]:
+        records = self._log.scan(start, rules=self._rules)
+        return records if self._report.last_exit_ok else whole_records(self._log, records)
 
     def _end_of(self, start: int, result: ReplayResult) -> int:
         """Return where the log ends by a scan from ``start``, and note the scan."""
@@ -225,10 +234,15 @@ class Recovery:
         """Refuse to cut where valid records lie behind, unless told to.
 
         A writer that stopped cleanly at this very end has itself left them there: RocketMQ cuts a
-        log without erasing what it cut off.
+        log without erasing what it cut off. So has a power cut, if behind what the checkpoint
+        vouches for a page is missing: what follows it was never durable.
         """
-        stopped_here = self._report.last_exit_ok and queues_from == end
-        survivor = None if stopped_here else valid_record_behind(self._log, end)
+        if self._report.last_exit_ok:
+            explained = queues_from == end
+        else:
+            vouched = 0 < end <= self._checkpoint.fields.confirm_phy_offset
+            explained = not vouched and lacks_a_sector(self._log, end)
+        survivor = None if explained else valid_record_behind(self._log, end)
         if survivor is None:
             if cut_at is not None and cut_at != end:
                 raise StoreConfigError(

@@ -14,7 +14,7 @@ import threading
 from pathlib import Path
 
 from store.errors import StoreLockedError, os_errors
-from store.log.mapped_file import sync_folder
+from store.log.mapped_file import make_folder, sync_folder
 from store.paths import StorePaths
 
 _CONTENT = b"lock"
@@ -33,7 +33,7 @@ class StoreLock:
 
     def __init__(self, paths: StorePaths) -> None:
         with os_errors("make the folder of the store", paths.root):
-            paths.root.mkdir(parents=True, exist_ok=True)
+            make_folder(paths.root)
             status = paths.root.stat()
         self._key = (status.st_dev, status.st_ino)
         with _held_lock:

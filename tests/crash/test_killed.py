@@ -1,0 +1,54 @@
+"""A process is killed at random instants: whatever had returned is there, once and in order."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from store.config import RocksDBEngine
+from store.service.message_store import MessageStore
+from tests.kit.engines import ENGINES
+from tests.kit.killed_child import config_of, followed, start
+from tests.kit.promised import Promises, settle
+
+STORES = [("file", RocksDBEngine.AUTO), *[("rocksdb", engine) for engine in ENGINES]]
+MOST_LINES = 200
+NUMBERS = 1_000_000
+"""Messages that one process may put; the next one counts on from there."""
+
+
+def die_again_and_again(root: Path, backend: str, engine: RocksDBEngine, seeds: range) -> None:
+    """Kill a process a seed, all of them on one store; open and compare each time.
+
+    The process is killed as soon as it has said so many lines, wherever it is by then: in the
+    middle of whatever comes next. One in ten is killed while it opens the store.
+    """
+    promises = Promises()
+    for seed in seeds:
+        draw = random.Random(seed)
+        lines = 1 if draw.randrange(10) == 0 else draw.randrange(2, MOST_LINES)
+        child = start(root, backend, engine, seed * NUMBERS)
+        assert child.stdout is not None
+        with child:
+            for _ in range(lines):
+                followed(promises, child.stdout.readline())
+            child.kill()
+            for line in child.stdout:
+                followed(promises, line)
+        assert child.returncode == -9
+        with MessageStore.open(root, config_of(engine), backend=backend) as store:
+            promises = settle(store, promises)
+
+
+@pytest.mark.parametrize(("backend", "engine"), STORES)
+def test_nothing_that_returned_is_lost(tmp_path: Path, backend: str, engine: RocksDBEngine) -> None:
+    die_again_and_again(tmp_path, backend, engine, range(1, 8))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("group", range(10))
+@pytest.mark.parametrize(("backend", "engine"), STORES)
+def test_nothing_that_returned_is_lost_ever(
+    tmp_path: Path, backend: str, engine: RocksDBEngine, group: int
+) -> None:
+    die_again_and_again(tmp_path, backend, engine, range(100 + 7 * group, 107 + 7 * group))

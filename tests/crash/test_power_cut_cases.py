@@ -1,0 +1,196 @@
+"""Single cases of what a power cut leaves, each of which once was answered wrongly."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from cq_file.layout import FILE_UNIT
+from store.config import FlushDiskType, StoreConfig
+from store.errors import CorruptionError, RefusedStoreError
+from store.log.checkpoint import StoreCheckpoint
+from store.paths import StorePaths
+from store.queue.units import QueueKey
+from store.record.message import Message
+from store.service.deleted_topics import DeletedTopics
+from store.service.expired_queues import ExpiredQueues
+from store.service.message_store import MessageStore
+from tests.kit.power_cut import SECTOR, Disk
+
+CONFIG = StoreConfig(
+    mapped_file_size_commit_log=16384, mapped_file_size_consume_queue=2000, max_index_num=50,
+    max_hash_slot_num=50, flush_disk_type=FlushDiskType.SYNC_FLUSH,
+)  # fmt: skip
+FIRST_LOG = Path("commitlog", "0" * 20)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A store of ten records that counts as crashed and whose checkpoint vouches for nothing."""
+    root = tmp_path / "store"
+    with MessageStore.open(root, CONFIG, backend="file") as store:
+        for number in range(10):
+            message = Message("t", b"%d" % number * 300, 0, {"KEYS": f"k{number}", "TAGS": "x"})
+            assert store.put_message(message).ok
+    (root / "abort").touch()
+    (root / "checkpoint").unlink()
+    return root
+
+
+def change(path: Path, at: int, data: bytes) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[:at] + data + content[at + len(data) :])
+
+
+def numbers(root: Path) -> list[int]:
+    with MessageStore.open(root, CONFIG) as store:
+        assert [finding for finding in store.check() if finding.damage] == []
+        log = store.commit_log
+        found = [log.message(record.phy_offset) for record in log.scan(0)]
+        assert store.max_offset("t", 0) == len(found)
+        return [int(message.body[:1]) for message in found]
+
+
+def second_record(root: Path) -> int:
+    return int.from_bytes((root / FIRST_LOG).read_bytes()[:4], "big")
+
+
+def test_a_page_that_was_not_written_ends_the_log(root: Path) -> None:
+    change(root / FIRST_LOG, SECTOR, bytes(SECTOR))
+    assert second_record(root) < SECTOR < 2 * second_record(root)
+    assert numbers(root) == [0]
+
+
+def test_a_page_that_the_checkpoint_vouches_for_is_damage(root: Path) -> None:
+    change(root / FIRST_LOG, SECTOR, bytes(SECTOR))
+    checkpoint = StoreCheckpoint(root / "checkpoint")
+    checkpoint.update(confirm_phy_offset=second_record(root))
+    checkpoint.flush()
+    with pytest.raises(RefusedStoreError, match="a valid record lies behind"):
+        MessageStore.open(root, CONFIG)
+
+
+def test_bytes_that_no_power_cut_leaves_are_damage(root: Path) -> None:
+    change(root / FIRST_LOG, SECTOR, b"?" * 100)
+    with pytest.raises(RefusedStoreError, match="a valid record lies behind"):
+        MessageStore.open(root, CONFIG)
+
+
+def test_a_record_that_lost_the_end_of_its_properties_was_never_written(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with MessageStore.open(root, CONFIG, backend="file") as store:
+        store.put_message(Message("t", b"0", 0, {"KEYS": "k" * 700}))
+        store.put_message(Message("t", b"1"))
+    (root / "abort").touch()
+    (root / "checkpoint").unlink()
+    change(root / FIRST_LOG, SECTOR, bytes(second_record(root) - SECTOR))
+    with pytest.raises(RefusedStoreError):  # bytes of the next record lie in the same sector
+        MessageStore.open(root, CONFIG)
+    change(root / FIRST_LOG, SECTOR, bytes(2 * SECTOR))
+    assert numbers(root) == []
+
+
+def test_the_last_unit_is_written_again(root: Path) -> None:
+    path = root / "consumequeue" / "t" / "0" / ("0" * 20)
+    at = 4 * FILE_UNIT.size
+    unit = FILE_UNIT.unpack_from(path.read_bytes(), at)
+    assert unit.tags_code == ord("x")
+    torn = FILE_UNIT.pack(unit._replace(tags_code=0))
+    change(path, at, torn + bytes(5 * FILE_UNIT.size))
+    assert numbers(root) == list(range(10))
+    assert FILE_UNIT.unpack_from(path.read_bytes(), at) == unit
+
+
+def test_a_journal_goes_on_behind_its_torn_end(root: Path) -> None:
+    paths = StorePaths(root)
+    for tail in (b"1234", b"1234\0\0\0\n00000000 {}\n"):
+        journal, ends = DeletedTopics(paths.deleted_topics), ExpiredQueues(paths.expired_queues)
+        journal.begin("none", 0)
+        ends.add([(QueueKey("gone", 3), 7)])
+        for path in (paths.deleted_topics, paths.expired_queues):
+            with path.open("ab") as file:
+                file.write(tail)
+        (root / "abort").touch()
+        with MessageStore.open(root, CONFIG) as store:
+            store.delete_topic("other")
+        assert ends.ends() == {("gone", 3): 7}
+        DeletedTopics(paths.deleted_topics).load()
+
+
+def test_a_damaged_line_of_a_journal_is_no_torn_end(root: Path) -> None:
+    path = StorePaths(root).deleted_topics
+    journal = DeletedTopics(path)
+    journal.begin("a", 0)
+    journal.finish("a")
+    change(path, 5, b"?")
+    with pytest.raises(CorruptionError, match="a line of the journal is damaged"):
+        MessageStore.open(root, CONFIG)
+
+
+def test_a_queue_goes_on_where_it_ended_though_older_units_are_left(root: Path) -> None:
+    with MessageStore.open(root, CONFIG) as store:
+        while store.commit_log.max_phy_offset() < 2 * 16384:
+            store.put_message(Message("other", b"x" * 1000))
+        assert store.delete_expired_files(16384).log_files == 1
+    assert ExpiredQueues(StorePaths(root).expired_queues).ends()[QueueKey("t", 0)] == 10
+    change(root / "consumequeue" / "t" / "0" / ("0" * 20), 3 * 20, bytes(7 * 20))
+    (root / "abort").touch()
+    (root / "checkpoint").unlink()
+    with MessageStore.open(root, CONFIG) as store:
+        assert (store.min_offset("t", 0), store.max_offset("t", 0)) == (10, 10)
+
+
+def test_every_name_that_leads_to_a_message_is_durable(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, random.Random(0), dict, most=1)
+    with (
+        disk.watching(),
+        MessageStore.open(tmp_path / "a" / "b", CONFIG, backend="file") as store,
+    ):
+        store.put_message(Message("t", b"x", 0, {"KEYS": "k"}))
+        log = disk.files("a")["b/commitlog/" + "0" * 20]
+        assert log.durable == log.now
+        assert disk.has_durable_name(log)
+        store.delete_topic("t")
+        assert disk.has_durable_name(disk.files("a")["b/cqstore/deleted-topics"])
+        store.flush()
+        (index,) = (node for name, node in disk.files("a").items() if "index/" in name)
+        assert disk.has_durable_name(index)
+
+
+def test_log_files_go_one_by_one_and_never_before_the_rest_is_durable(tmp_path: Path) -> None:
+    config = CONFIG.model_copy(
+        update={"flush_disk_type": FlushDiskType.ASYNC_FLUSH, "flush_interval_commit_log": 1 << 30}
+    )
+    disk = Disk(tmp_path, random.Random(0), dict, most=1)
+    with disk.watching(), MessageStore.open(tmp_path, config, backend="file") as store:
+        while store.commit_log.max_phy_offset() < 5 * 16384:
+            store.put_message(Message("t", b"x" * 1000))
+        going: list[int] = []
+        disk.at_each = lambda disk: going.append(missing(disk))
+        store.delete_expired_files(4 * 16384)
+    assert max(going) == 1
+
+
+def missing(disk: Disk) -> int:
+    """Return how many log files have gone that may come back; the others must be durable."""
+    folder = disk.top.live["commitlog"]
+    gone = folder.names.keys() - folder.live.keys()
+    if gone:
+        assert all(node.durable == node.now for node in folder.live.values())
+    return len(gone)
+
+
+def test_one_thread_at_a_time_writes_the_checkpoint(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[bool] = []
+    original = StoreCheckpoint.flush
+
+    def flush(checkpoint: StoreCheckpoint) -> None:
+        held.append(store._flush_all._lock.locked())
+        original(checkpoint)
+
+    monkeypatch.setattr(StoreCheckpoint, "flush", flush)
+    with MessageStore.open(root, CONFIG) as store:
+        store.flush()
+    assert held == [True, True]
