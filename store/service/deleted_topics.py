@@ -10,7 +10,7 @@ A torn last line is dropped; damage before it is an error.
 
 from pathlib import Path
 
-from store.service.journal import Entry, append_lines, read_lines, rewrite
+from store.service.journal import Entry, append_lines, is_offset, read_lines, rewrite
 
 
 class DeletedTopics:
@@ -107,6 +107,6 @@ class DeletedTopics:
 
 
 def _is_entry(entry: Entry) -> bool:
-    if not isinstance(entry.get("below"), int):
+    if not is_offset(entry.get("below")):
         return False
     return isinstance(entry.get("deleting", entry.get("deleted")), str)

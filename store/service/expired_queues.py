@@ -7,8 +7,10 @@ rebuild of all queues from the log asks this journal for those that the log no l
 from collections.abc import Iterable
 from pathlib import Path
 
-from store.queue.units import QueueKey
-from store.service.journal import Entry, append_lines, read_lines
+from store.queue.units import MOST_UNITS, QueueKey
+from store.service.journal import Entry, append_lines, is_offset, read_lines
+
+_IDS = 1 << 31
 
 
 class ExpiredQueues:
@@ -59,6 +61,8 @@ def _is_entry(entry: Entry) -> bool:
     if "gone" in entry:
         return isinstance(entry["gone"], str)
     queue = entry.get("queue")
-    if not isinstance(queue, list) or not isinstance(entry.get("next"), int):
+    if not isinstance(queue, list) or not is_offset(entry.get("next")):
         return False
-    return [type(part) for part in queue] == [str, int]
+    if entry["next"] > MOST_UNITS:
+        return False
+    return [type(part) for part in queue] == [str, int] and -_IDS <= queue[1] < _IDS

@@ -16,7 +16,14 @@ from store.log.mapped_file import sync_folder
 
 _crc32c = mkCrcFun("crc-32c")
 _CRC_DIGITS = 8
+_LONGEST_LINE = 1 << 16
+_LONG_MAX = (1 << 63) - 1
 Entry = dict[str, Any]
+
+
+def is_offset(value: object) -> bool:
+    """Return whether a value of an entry is an offset: a number that Java's ``long`` holds."""
+    return type(value) is int and 0 <= value <= _LONG_MAX
 
 
 def read_lines(path: Path, is_entry: Callable[[Entry], bool]) -> Iterator[Entry | None]:
@@ -44,7 +51,7 @@ def read_lines(path: Path, is_entry: Callable[[Entry], bool]) -> Iterator[Entry 
 
 
 def append_lines(path: Path, entries: Iterable[Entry]) -> None:
-    """Append entries, durably when it returns.
+    """Append entries, durably when it returns; what a torn line left goes first.
 
     Raises:
         StoreIOError: the disk refused; what is there of them is a torn line at most.
@@ -52,10 +59,23 @@ def append_lines(path: Path, entries: Iterable[Entry]) -> None:
     with os_errors("write the journal", path):
         created = not path.exists()
         path.parent.mkdir(parents=True, exist_ok=True)
+        if not created:
+            _drop_torn_line(path)
         with path.open("ab") as file:
             _write(file, entries)
         if created:
             sync_folder(path.parent)
+
+
+def _drop_torn_line(path: Path) -> None:
+    """Cut off a last line that is not whole: with another one behind it, it would be damage."""
+    with path.open("r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(size - _LONGEST_LINE, 0))
+        tail = file.read()
+        last = tail[tail.rfind(b"\n", 0, len(tail) - 1) + 1 :]
+        if tail and _parse(last) is None:
+            file.truncate(size - len(last))
 
 
 def rewrite(path: Path, entries: Iterable[Entry]) -> None:
@@ -87,6 +107,6 @@ def _parse(line: bytes) -> Entry | None:
         return None
     try:
         entry = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return entry if isinstance(entry, dict) else None
