@@ -11,6 +11,7 @@ Source: RocketMQ ``CommitLog.recoverNormally``, ``recoverAbnormally``,
 import os
 import time
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from store.errors import CorruptionError, os_errors
@@ -150,6 +151,12 @@ class SavedTail:
     path: Path
 
 
+def _unused(folder: Path, name: str) -> Path:
+    """Return a path for ``name``, numbered if it was saved before in the same second."""
+    names = (f"{name}-{number}" if number else name for number in count())
+    return next(path for path in map(folder.joinpath, names) if not path.exists())
+
+
 def save_tail(log: CommitLog, phy_offset: int, folder: Path) -> list[SavedTail]:
     """Copy everything but zeros behind ``phy_offset`` below ``folder``, durably.
 
@@ -166,7 +173,7 @@ def save_tail(log: CommitLog, phy_offset: int, folder: Path) -> list[SavedTail]:
         start = file.file_from_offset + first
         with os_errors("save the cut tail of the log", folder):
             folder.mkdir(parents=True, exist_ok=True)
-            path = folder / f"{start:020d}-{stamp}-{os.getpid()}"
+            path = _unused(folder, f"{start:020d}-{stamp}-{os.getpid()}")
             with path.open("xb") as out:
                 for at in range(first, last, _CHUNK):
                     out.write(file.read_raw(at, min(_CHUNK, last - at)))

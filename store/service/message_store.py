@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -19,6 +20,7 @@ from store.errors import (
     StoreClosedError,
     StoreError,
     StoreFailedError,
+    os_errors,
 )
 from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
@@ -110,8 +112,22 @@ class MessageStore:
             StoreLockedError: somebody has it open.
             RefusedStoreError: it must not be opened this way; the sentence says why.
             CorruptionError: it cannot be read as a store.
+            StoreIOError: the operating system refused something.
         """
-        root, config = Path(root), config or StoreConfig()
+        root = Path(root)
+        with os_errors("open the store", root):  # where nothing nearer names a path
+            return cls._open(root, config or StoreConfig(), backend, commit_log, cut_at, read_only)
+
+    @classmethod
+    def _open(
+        cls,
+        root: Path,
+        config: StoreConfig,
+        backend: str | None,
+        commit_log: Path | None,
+        cut_at: int | None,
+        read_only: bool,  # noqa: FBT001
+    ) -> Self:
         layout = detect(root, config, commit_log)
         if read_only and not (layout.has_log or layout.backends):
             raise RefusedStoreError("no store here: neither commit log nor queues", path=root)
@@ -403,7 +419,8 @@ class MessageStore:
     def close(self) -> None:
         """Flush everything, then let the store go. A second call does nothing.
 
-        After a failure ``abort`` stays, so that the next open recovers.
+        After a failure ``abort`` stays, so that the next open recovers. A failure that was raised
+        before is not raised again.
         """
         if self._closed:
             return
@@ -418,16 +435,25 @@ class MessageStore:
             self._close_parts()
 
     def _close_parts(self) -> None:
+        """Let every part go, also if one before it fails; what failed is raised if it is news."""
+        before = self._failure
+        parts: list[Callable[[], None]] = [self.queues.close, self.commit_log.close]
+        if self.index is not None:
+            parts.insert(0, partial(self.index.close, flush=before is None))
         try:
-            if self.index is not None:
-                self.index.close()
-            self.queues.close()
-            self.commit_log.close()
+            for close in parts:
+                try:
+                    close()
+                except StoreError as exc:
+                    _LOG.warning("a part of the store could not be closed well: %s", exc)
+                    self._fail(exc)
             if self._lock is not None and self._failure is None:
                 mark_closed(self.paths)
         finally:
             if self._lock is not None:
                 self._lock.release()
+        if before is None and self._failure is not None:
+            raise self._failure
 
     def __enter__(self) -> Self:
         return self
@@ -480,5 +506,8 @@ class MessageStore:
             raise
 
     def _fail(self, exc: StoreError) -> None:
+        """Keep the first cause; whoever waited for the same flush may tell of it first."""
+        if isinstance(exc, StoreFailedError) and isinstance(exc.__cause__, StoreError):
+            exc = exc.__cause__
         if self._failure is None:
             self._failure = exc
