@@ -151,8 +151,8 @@ class TestDamaged:
                     list(found[1])
             over(disk)
 
-        fuzz("known ends", seeds, run, 200, long=long)
-        fuzz("columns", seeds, run, 150, long=long, mutate=one_column)
+        fuzz("known ends", seeds, run, 120, long=long)
+        fuzz("columns", seeds, run, 80, long=long, mutate=one_column)
 
 
 def known(root: Path, queues: int) -> bytes:

@@ -1,8 +1,7 @@
 """Damaged records, blocks of the log, properties and client batches.
 
-Seeded random draws rather than Hypothesis: tried side by side on records and queue files, the
-draws, which know where the numbers lie and splice inputs, reached every fault that Hypothesis did,
-at a tenth of the time an input.
+Seeded random draws rather than Hypothesis: the draws know where the numbers lie, splice inputs, and
+take tens of microseconds an input; 100,000 inputs are minutes. The two were not compared.
 """
 
 import random

@@ -76,7 +76,7 @@ def damaged(draw: random.Random, root: Path) -> list[tuple[Path, str]]:
         elif how == 1:
             path.rename(path.with_name(odd_name(draw, path.name)))
         elif how == 2:
-            shutil.copyfile(draw.choice(files), path)
+            path.write_bytes(draw.choice(files).read_bytes())
         else:
             path.write_bytes(damaged_bytes(draw, path, draw.choice(files).read_bytes()[:65_536]))
         done.append((path, str(how)))
@@ -158,7 +158,7 @@ def check_one(stores: list[Path], folder: Path, seed: int) -> None:
     if draw.random() < 0.5:
         (root / "abort").write_bytes(b"1")
     done = damaged(draw, root)
-    for read_only in (True, False, False):
+    for read_only in (True, False):
         try:
             with in_time(SECONDS), resident(BYTES):
                 use(root, read_only=read_only)
