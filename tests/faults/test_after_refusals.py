@@ -1,5 +1,7 @@
 """What a refusal must not lead to: a false acknowledgement, a broken journal, a locked root."""
 
+import errno
+import fcntl
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -202,10 +204,23 @@ def test_opening_raises_only_our_errors_and_frees_the_root(
             with suppress(StoreError):
                 MessageStore.open(tmp_path, CONFIG, read_only=read_only).close()
         refused = faults.refused
-        after += 1 + after // 3
+        after += 1 + after // 2
     faults.heal()
     with open_store(tmp_path, backend) as store:
         told.check(store)
+
+
+def test_a_lock_that_cannot_be_had_at_all_is_not_somebody_elses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(fcntl, "lockf", no_locks)
+        with pytest.raises(StoreIOError, match="No locks available"):
+            open_store(tmp_path, "file")
+    open_store(tmp_path, "file").close()
 
 
 def test_a_read_only_folder_is_named(tmp_path: Path, faults: Faults) -> None:

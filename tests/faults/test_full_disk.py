@@ -14,7 +14,10 @@ import pytest
 from tests.kit.engines import ENGINES
 
 PRIVATE = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-Urm"]
-MOUNT = 'mount -t tmpfs -o size=2m none "$1" && shift && exec "$@"'
+MOUNT = (
+    'mount -t tmpfs -o size=64m none "$1" && mkdir "$1/small" "$1/root"'
+    ' && mount -t tmpfs -o size=2m none "$1/small" && shift && exec "$@"'
+)
 CASES = [
     ("commitlog", "file", "auto", "status"),
     ("consumequeue", "file", "auto", "error"),
@@ -26,7 +29,7 @@ CASES = [
 
 
 def on_small_disk(mount: Path, command: list[str]) -> subprocess.CompletedProcess[str]:
-    """Run ``command`` where 2 MB of tmpfs lie on ``mount``; nobody else sees them."""
+    """Run ``command`` with 2 MB of tmpfs on ``mount/small`` and more around it, for it alone."""
     mount.mkdir()
     whole = [*PRIVATE, "sh", "-c", MOUNT, "sh", str(mount), *command]
     return subprocess.run(whole, capture_output=True, text=True, check=False, timeout=300)
@@ -49,8 +52,9 @@ def test_a_full_disk_is_survived(
     tmp_path: Path, part: str, backend: str, engine: str, expected: str
 ) -> None:
     mount = tmp_path / "mount"
-    root = mount / "store" if part == "." else tmp_path / "store"
-    command = [sys.executable, "-m", "tests.faults.full_disk", str(mount), str(root)]
+    small = mount / "small"
+    root = small / "store" if part == "." else mount / "root"
+    command = [sys.executable, "-m", "tests.faults.full_disk", str(small), str(root)]
     done = on_small_disk(mount, [*command, part, backend, engine])
     assert done.returncode == 0, done.stderr  # below 0: the number of a signal
     assert done.stdout.strip() in expected.split(" or ")
