@@ -22,6 +22,7 @@ from store.queue.units import CqUnit
 
 _UNIT = BATCH_UNIT.size
 _BLOCK_UNITS = 512
+_MOST_MESSAGES = (1 << 63) - 1
 
 
 class BatchConsumeQueue(QueueFiles):
@@ -62,7 +63,9 @@ class BatchConsumeQueue(QueueFiles):
             rows = np.frombuffer(self.read(index * _UNIT, _BLOCK_UNITS * _UNIT), BATCH_UNITS)
             phy = rows["phy_offset"].astype(np.int64)
             good = (phy > np.concatenate(([previous], phy[:-1]))) & (rows["size"] > 0)
-            good &= (rows["msg_base_offset"] >= 0) & (rows["batch_size"] > 0)
+            base = rows["msg_base_offset"].astype(np.int64)
+            messages = rows["batch_size"].astype(np.int64)
+            good &= (base >= 0) & (messages > 0) & (base <= _MOST_MESSAGES - messages)
             count = len(rows) if good.all() else int(np.argmin(good))
             index += count
             if count < _BLOCK_UNITS:
@@ -154,7 +157,8 @@ class BatchConsumeQueue(QueueFiles):
                 behind = self._bisect("store_timestamp", timestamp + 1, low, high)
                 if boundary is BoundaryType.UPPER and behind > index:
                     index = behind - 1
-            return max(self._unit(index).msg_base_offset, least)
+            found = min(self._unit(index).msg_base_offset, self.max_offset)  # if out of order
+            return max(found, least)
 
         return self.stable(look)
 

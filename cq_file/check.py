@@ -15,6 +15,7 @@ from cq_file.layout import EXT_ADDRESS_MAX, FILE_UNIT, PRE_BLANK, parse_file_nam
 from cq_file.listing import entries
 from cq_file.queue_files import QueueFiles
 from cq_file.recovery import NO_PHY, read_rows
+from store.errors import TruncatedRecordError
 from store.paths import StorePaths
 from store.queue.consume_queue_store import QueueFinding
 from store.queue.units import QueueKey
@@ -49,7 +50,7 @@ def check_queue_files(
                 "the topic has simple and batch queues", str(paths.consume_queue / topic)
             )
         for queue_id, queue in list(ids.items()):
-            yield from _check_queue(QueueKey(topic, queue_id), queue, resolve)
+            yield from _check_readable(QueueKey(topic, queue_id), queue, resolve)
     for topic, batch_ids in list(batch_topics.items()):
         for queue_id, batch_queue in list(batch_ids.items()):
             yield from _check_gaps(QueueKey(topic, queue_id), batch_queue)
@@ -91,6 +92,19 @@ def _check_gaps(key: QueueKey, queue: QueueFiles) -> Iterator[QueueFinding]:
                 key,
                 behind // _UNIT if size % _UNIT == 0 else None,
             )
+
+
+def _check_readable(
+    key: QueueKey, queue: FileConsumeQueue, resolve: Resolve
+) -> Iterator[QueueFinding]:
+    generation = queue.generation
+    try:
+        yield from _check_queue(key, queue, resolve)
+    except FileNotFoundError as exc:
+        if generation == queue.generation:  # else the writer removed it meanwhile
+            yield QueueFinding("a file of the queue is missing", str(exc.filename), key)
+    except TruncatedRecordError as exc:
+        yield QueueFinding(exc.reason, str(exc.path), key, position=exc.position)
 
 
 def _check_queue(
@@ -135,4 +149,7 @@ def _check_addresses(
                 offset + index,
                 at - start,
             )
-        offset += len(rows) or queue.access.mapped_file_size // _UNIT  # a missing file: pass it
+        offset += len(rows)
+        if not len(rows):  # a missing file, or many: the next one may be far
+            held = queue.next_held(offset * _UNIT)
+            offset = end if held is None else held // _UNIT

@@ -121,7 +121,8 @@ class FileConsumeQueue(QueueFiles):
     def _next_unit(self, queue_offset: int, end: int) -> int:
         """Return the first offset from ``queue_offset`` on that has a unit, ``end`` without."""
         per_file = self._size // _UNIT
-        while queue_offset < end:
+        while (held := self.next_held(queue_offset * _UNIT)) is not None and held < end * _UNIT:
+            queue_offset = held // _UNIT
             room = per_file - queue_offset % per_file
             data = self.read(queue_offset * _UNIT, min(room, end - queue_offset) * _UNIT)
             rows = np.frombuffer(data, FILE_UNITS)

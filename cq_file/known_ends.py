@@ -12,14 +12,18 @@ import hashlib
 import logging
 import os
 import zipfile
+import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cq_file.consume_queue import FileConsumeQueue
 from cq_file.file_sync import sync_folder
+from cq_file.layout import FILE_UNIT
+from cq_file.listing import check_folder_name
 from store.errors import StoreError, os_errors
 from store.log.mapped_file import make_folder
 from store.paths import StorePaths
@@ -31,7 +35,12 @@ _NUMBERS = 6
 """Columns a queue: topic, queue id, first offset, max offset, last phy offset, its end."""
 _NAMES_END = "\0"
 _UTF_8 = ("utf-8", "surrogateescape")  # as folder names are read
-_DAMAGED = (OSError, ValueError, LookupError, EOFError, NotImplementedError, zipfile.BadZipFile)
+_DAMAGED = (
+    OSError, ValueError, LookupError, EOFError, RuntimeError, AttributeError, TypeError,
+    MemoryError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+"""What ``zipfile`` and numpy make of damaged bytes, a flag that says "encrypted" for one."""
+_INT_MIN, _INT_MAX = -(1 << 31), (1 << 31) - 1
 Topics = Mapping[str, Mapping[int, FileConsumeQueue]]
 
 
@@ -89,21 +98,69 @@ def read_ends(paths: StorePaths) -> tuple[int, Iterable[KnownQueue]] | None:
     if tie is None or not path.exists():
         return None
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as columns:  # checks CRCs
+        _check_sums(path)
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as columns:
             version, file_size = columns["version"].tolist()
             if version != _VERSION or columns["tie"].tobytes() != tie:
                 return None
             text = columns["names"].tobytes().decode(*_UTF_8)
             numbers, files = columns["numbers"], columns["files"]
             starts = columns["starts"]
-    except _DAMAGED as exc:
+        names = text.split(_NAMES_END)
+        _check_values(file_size, names, numbers, files, starts)
+    except (*_DAMAGED, StoreError) as exc:
         _LOG.warning("what was known of the queues cannot be read, they are looked at: %s", exc)
         return None
-    if numbers.shape != (len(files), _NUMBERS) or int(files.sum()) != len(starts):
-        return None
-    return file_size, _queues(
-        text.split(_NAMES_END), numbers.tolist(), files.tolist(), starts.tolist()
-    )
+    return file_size, _queues(names, numbers.tolist(), files.tolist(), starts.tolist())
+
+
+def _check_sums(path: Path) -> None:
+    """Check every column's CRC first: the sizes that they tell are allocated before they are read.
+
+    Raises:
+        BadZipFile: one does not match, or it is no archive.
+    """
+    with zipfile.ZipFile(path) as archive:
+        if (bad := archive.testzip()) is not None:
+            raise zipfile.BadZipFile(f"bad CRC-32 of {bad}")
+
+
+def _check_values(
+    file_size: int,
+    names: list[str],
+    numbers: NDArray[np.int64],
+    files: NDArray[np.int64],
+    starts: NDArray[np.int64],
+) -> None:
+    """Check that queues can be such.
+
+    Raises:
+        ValueError, LookupError, IllegalMessageError: they cannot.
+    """
+    if numbers.shape != (len(files), _NUMBERS) or {numbers.dtype, files.dtype, starts.dtype} != {
+        np.dtype(np.int64)
+    }:
+        raise ValueError("columns of other shapes")
+    topic, queue_id, first, end, _, _ = numbers.T
+    ends = np.cumsum(files)
+    if (files < 0).any() or (ends[-1] if len(ends) else 0) != len(starts) or starts.ndim != 1:
+        raise ValueError("the files do not add up")
+    behind = np.zeros(len(files), np.int64)  # logic offset behind the last file of each queue
+    behind[files > 0] = starts[ends[files > 0] - 1] + file_size
+    rising = np.ones(len(starts), bool)
+    rising[1:] = np.diff(starts) > 0
+    rising[(ends - files)[files > 0]] = True  # the first file of a queue
+    good = (
+        file_size > 0 and file_size % FILE_UNIT.size == 0
+        and ((topic >= 0) & (topic < len(names))).all()
+        and ((queue_id >= _INT_MIN) & (queue_id <= _INT_MAX)).all()
+        and ((first >= 0) & (first <= end) & (end <= behind // FILE_UNIT.size)).all()
+        and ((starts >= 0) & (starts % file_size == 0)).all() and rising.all()
+    )  # fmt: skip
+    if not good:
+        raise ValueError("impossible values")
+    for at in np.unique(topic).tolist():
+        check_folder_name(names[at])
 
 
 def forget_ends(paths: StorePaths) -> None:

@@ -66,6 +66,14 @@ class QueueFiles:
             return None
         return starts[index]
 
+    def next_held(self, logic_offset: int) -> int | None:
+        """Return the first offset from ``logic_offset`` on that a file holds, ``None`` without."""
+        if self.file_at(logic_offset) is not None:
+            return logic_offset
+        starts = self.starts
+        index = bisect_right(starts, logic_offset)
+        return starts[index] if index < len(starts) else None
+
     # ---- reading (any thread)
 
     def read(self, logic_offset: int, length: int) -> bytes:

@@ -10,6 +10,7 @@ Source: RocketMQ ``ConsumeQueueStore``.
 import logging
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -38,6 +39,7 @@ from store.errors import (
     StoreFailedError,
     StoreIOError,
     UnsupportedFormatError,
+    os_errors,
 )
 from store.paths import StorePaths
 from store.queue.consume_queue_store import (
@@ -197,11 +199,8 @@ class FileConsumeQueueStore(ConsumeQueueStore):
         if not len(batch):
             return []
         self._check_queues(batch.queues)
-        try:
+        with self._failing("write the queues"):
             return self._put_runs(batch)
-        except StoreIOError:
-            self._failed = True
-            raise
 
     def _check_queues(self, keys: list[QueueKey]) -> None:
         topics, batch_topics = self._topics, self._batch_topics
@@ -262,11 +261,8 @@ class FileConsumeQueueStore(ConsumeQueueStore):
         if not read_only:
             self._check_writable()
         queues: list[_Queue] = [*self._simple_queues(), *self._batch_queues()]
-        try:
+        with self._failing("cut the queues"):
             return sum(queue.truncate_dirty(phy_offset, read_only=read_only) for queue in queues)
-        except StoreIOError:
-            self._failed = True
-            raise
 
     def clean_expired(
         self, min_phy_offset: int, expired: Mapping[QueueKey, int] | None = None
@@ -275,22 +271,17 @@ class FileConsumeQueueStore(ConsumeQueueStore):
         _ = expired  # the last units of a queue's files, which decide, are in memory or one read
         self._check_writable()
         queues: list[_Queue] = [*self._simple_queues(), *self._batch_queues()]
-        try:
+        with self._failing("clean the queues"):
             return sum(queue.clean_expired(min_phy_offset) for queue in queues)
-        except StoreIOError:
-            self._failed = True
-            raise
 
     def restore_end(self, topic: str, queue_id: int, queue_offset: int) -> None:
         """Make a file of pre-blanks up to there."""
         self._check_writable()
+        self.check_topic(topic)
         key = QueueKey(topic, queue_id)
         queue = self._topics.get(topic, {}).get(queue_id) or self._new_queue(key)
-        try:
+        with self._failing("restore the end of a queue"):
             queue.begin_at(queue_offset)
-        except StoreIOError:
-            self._failed = True
-            raise
 
     def delete_topic(self, topic: str) -> None:
         """Remove the topic's folders of queues, batch queues and extension files."""
@@ -305,12 +296,9 @@ class FileConsumeQueueStore(ConsumeQueueStore):
         removed = [*simple.values(), *batch.values(), *[self._ext.pop(key) for key in ext]]
         files = [path for queue in removed for path in queue.abandon()]
         paths = self.context.paths
-        try:
+        with self._failing("remove a topic"):
             for parent in (paths.consume_queue, paths.batch_consume_queue, paths.consume_queue_ext):
                 self._unsynced.remove_folder(parent / topic)
-        except StoreIOError:
-            self._failed = True
-            raise
         for path in files:
             self._cache.forget(path)
         self.forget_queue_offsets(topic)
@@ -337,11 +325,8 @@ class FileConsumeQueueStore(ConsumeQueueStore):
         if self.context.read_only:
             return
         self._check_writable()
-        try:
+        with self._failing("flush the queues"):
             self._unsynced.sync(self._cache, least_pages * PAGE_BYTES)
-        except StoreIOError:
-            self._failed = True
-            raise
 
     # ---- reading (any thread)
 
@@ -506,6 +491,16 @@ class FileConsumeQueueStore(ConsumeQueueStore):
     def _check_open(self) -> None:
         if self._closed:
             raise StoreClosedError("the queue store is closed")
+
+    @contextmanager
+    def _failing(self, action: str) -> Iterator[None]:
+        """Let a refusal of the disk, also a file that has gone, end all writing."""
+        try:
+            with os_errors(action, Path(self._folder)):
+                yield
+        except StoreIOError:
+            self._failed = True
+            raise
 
     def _check_writable(self) -> None:
         self._check_open()

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
-from cq_rocksdb.errors import RocksDBError, RocksDBStatus
+from cq_rocksdb.errors import rocksdb_error
 from store.errors import StoreClosedError, StoreLockedError, StoreStateError
 
 _forked = threading.Event()
@@ -80,4 +80,4 @@ class CallGate:
             raise StoreLockedError(
                 f"the RocksDB queues are open elsewhere: {text}", path=folder
             ) from exc
-        raise RocksDBError(f"RocksDB: {text}", status=RocksDBStatus.of(text), path=folder) from exc
+        raise rocksdb_error(text, folder) from exc

@@ -2,12 +2,14 @@
 
 * ConsumeQueueError (``store.errors``)
   * RocksDBError
+    * RocksDBIOError, which also is a StoreIOError
+      * RocksDBFullError, which also is a DiskFullError
 """
 
 from enum import Enum
 from pathlib import Path
 
-from store.errors import ConsumeQueueError
+from store.errors import ConsumeQueueError, DiskFullError, StoreIOError
 
 
 class RocksDBStatus(Enum):
@@ -51,3 +53,21 @@ class RocksDBError(ConsumeQueueError):
     ) -> None:
         super().__init__(reason, path=path, phy_offset=phy_offset, position=position)
         self.status = status
+
+
+class RocksDBIOError(RocksDBError, StoreIOError):
+    """The operating system refused RocksDB something."""
+
+
+class RocksDBFullError(RocksDBIOError, DiskFullError):
+    """No space is left for one of RocksDB's files."""
+
+
+_KINDS = {RocksDBStatus.IO_ERROR: RocksDBIOError, RocksDBStatus.NO_SPACE: RocksDBFullError}
+
+
+def rocksdb_error(text: str, folder: Path) -> RocksDBError:
+    """Return the error for a status of RocksDB's, by its text."""
+    status = RocksDBStatus.of(text)
+    kind: type[RocksDBError] = _KINDS.get(status, RocksDBError)
+    return kind(f"RocksDB: {text}", status=status, path=folder)

@@ -30,7 +30,8 @@ from cq_rocksdb.keys import (
     topic_range,
 )
 from cq_rocksdb.state_cache import FIELDS, UNKNOWN, StateCache
-from store.queue.units import QueueKey
+from store.errors import CorruptionError
+from store.queue.units import MOST_UNITS, QueueKey
 
 NO_UNIT = OffsetEntry(-1, -1)
 """``max`` of a queue that never had a unit."""
@@ -106,10 +107,19 @@ class OffsetTable:
         return rows
 
     def _read_last(self, value: bytes | None) -> OffsetEntry:
-        """Return what a ``max`` entry says, ``NO_UNIT`` where there is none."""
+        """Return what a ``max`` entry says, ``NO_UNIT`` where there is none.
+
+        Raises:
+            CorruptionError: an offset that no queue reaches: the next put could not store it.
+        """
         if value is None or len(value) != OFFSET_ENTRY.size:
             return NO_UNIT
         last = OFFSET_ENTRY.unpack_from(value)
+        if last.queue_offset >= MOST_UNITS:
+            raise CorruptionError(
+                "a max entry is impossible", expected=f"an offset below {MOST_UNITS}",
+                got=last.queue_offset,
+            )  # fmt: skip
         # Without a unit, whatever position the entry names is made up.
         return last if last.queue_offset >= 0 else NO_UNIT
 

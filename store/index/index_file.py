@@ -168,8 +168,7 @@ class IndexFile:
         pending = self._pending
         if not len(pending):
             return
-        if self._failed:
-            raise StoreFailedError("an index file could not be written: reopen", path=self.path)
+        self._check_sound()
         file, first, slots = self._descriptor(), self._count, self.geometry.slots
         hashes = key_hashes(pending.topics, pending.keys)
         links = link_chains(hashes % slots, first)
@@ -180,7 +179,8 @@ class IndexFile:
                 links.previous[links.opening] = heads
                 rows = self._rows(pending, hashes, links.previous)
                 _write(file, rows.tobytes(), self.geometry.entry_position(first))
-                hash_slot_count = self._hash_slot_count + heads.count(0)
+                used = max(self._hash_slot_count, 0) + heads.count(0)
+                hash_slot_count = min(used, slots)  # the file may have told anything
                 header = self._header()._replace(hash_slot_count=hash_slot_count)
                 _write(file, INDEX_HEADER.pack(header), 0)
                 pack, number = INDEX_SLOT.struct.pack, file.number
@@ -209,13 +209,19 @@ class IndexFile:
 
         Raises:
             StoreIOError: the disk refused; the file takes no more keys.
+            StoreFailedError: that happened before; a second sync would not tell what was lost.
         """
+        self._check_sound()
         try:
             with os_errors("flush an index file", self.path):
                 os.fdatasync(self._descriptor().number)
         except StoreIOError:
             self._failed = True
             raise
+
+    def _check_sound(self) -> None:
+        if self._failed:
+            raise StoreFailedError("an index file could not be written: reopen", path=self.path)
 
     def close(self) -> None:
         """Let the file go; collected keys that were not drained are lost."""

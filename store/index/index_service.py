@@ -240,8 +240,8 @@ class IndexService:
             self._destroy(files[:expired])
         return expired
 
-    def close(self) -> None:
-        """Make everything durable and release the files. A second call does nothing.
+    def close(self, *, flush: bool = True) -> None:
+        """Make everything durable, if asked to, and release the files. Once is enough.
 
         Raises:
             StoreIOError: the disk refused; the files are released all the same.
@@ -250,7 +250,8 @@ class IndexService:
         if self._closed:
             return
         try:
-            self.flush()
+            if flush:
+                self.flush()
         finally:
             self._closed = True
             self._current = None

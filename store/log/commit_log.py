@@ -16,7 +16,14 @@ from struct import Struct
 from typing import NamedTuple
 
 from store.config import StoreConfig
-from store.errors import CorruptionError, IllegalMessageError, MagicCodeError
+from store.errors import (
+    CorruptionError,
+    DiskFullError,
+    IllegalMessageError,
+    MagicCodeError,
+    StoreFailedError,
+    StoreIOError,
+)
 from store.log.mapped_file import MappedFile
 from store.log.mapped_file_queue import MappedFileQueue
 from store.record.decoder import StoredMessage, record_span
@@ -70,6 +77,7 @@ class CommitLog:
         self._prepared: MappedFile | None = None
         self._end = 0
         self._flushed = 0
+        self._fault: StoreIOError | None = None  # of the first flush that failed
         self._unflushed: list[MappedFile] = []  # rolled since the last flush, oldest first
         self._topics: dict[bytes, str] = {}
 
@@ -249,16 +257,23 @@ class CommitLog:
         Records that fit the current file become visible together: a killed process leaves all of
         them or none. With ``whole`` all of them go into one file (RocketMQ's client batch).
 
+        Fewer are appended, and returned, if there is no room for a next file, or before a record
+        that is longer than a file.
+
         Raises:
-        DiskFullError: no room for the next file. Of a list that spans files the part before
-                it is in the log, without its queue offsets: the store must be opened again.
+            DiskFullError: no room for the next file, and nothing was appended.
             IllegalMessageError: a record, or with ``whole`` the list, is longer than a file.
         """
         done: list[Appended] = []
         first = 0
         total = sum(record.size for record in records) if whole else 0
         while first < len(records):
-            file = self._writable(total if whole else records[first].size)
+            try:
+                file = self._writable(total if whole else records[first].size)
+            except (DiskFullError, IllegalMessageError):
+                if not done:
+                    raise
+                return done
             room = self._file_size - file.wrote_position - BLANK_SIZE
             last = first
             while last < len(records) and records[last].size <= room:
@@ -333,13 +348,23 @@ class CommitLog:
 
         Raises:
             StoreIOError: the disk refused; the store must not be written to any more.
+            StoreFailedError: it did before. Asked again the kernel would say that all is well,
+                since it has given up the pages that it could not write.
         """
+        if self._fault is not None:
+            raise StoreFailedError(
+                f"an earlier flush of the log failed: {self._fault}"
+            ) from self._fault
         end, current = self._end, self._current  # in this order: a roll may come in between
-        while self._unflushed:
-            self._unflushed[0].flush()
-            self._unflushed.pop(0)
-        if current is not None:
-            current.flush()
+        try:
+            while self._unflushed:
+                self._unflushed[0].flush()
+                self._unflushed.pop(0)
+            if current is not None:
+                current.flush()
+        except StoreIOError as exc:
+            self._fault = exc
+            raise
         self._flushed = max(self._flushed, end)
         return end
 

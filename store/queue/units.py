@@ -14,6 +14,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from store.errors import CorruptionError
 from store.record.layout import Buffer, Layout, Wire
 
 
@@ -27,6 +28,8 @@ class QueueUnit(NamedTuple):
 
 
 QUEUE_UNIT = Layout(QueueUnit)
+MOST_UNITS = 1 << 58
+"""No queue offset reaches this, so that 20 bytes a unit, and a file more, fit Java's ``long``."""
 PACKED_PREFIX = 20
 """Bytes of a packed unit that both backends have: ``phy_offset``, ``size``, ``tags_code``."""
 
@@ -152,11 +155,29 @@ class UnitBatch:
         self.queue_offset.extend(queue_offsets)
         self.units += b"".join(map(_PACK, phy_offsets, sizes, tags_codes, store_timestamps))
 
+    def _check_offsets(self) -> None:
+        offsets = np.frombuffer(self.queue_offset, np.int64)
+        odd = np.flatnonzero((offsets < 0) | (offsets >= MOST_UNITS))
+        if len(odd):
+            row = int(odd[0])
+            topic, queue_id = self.queues[self.queue_index[row]]
+            raise CorruptionError(
+                f"a record of queue {queue_id} of topic {topic!r} has an impossible queue offset",
+                phy_offset=QUEUE_UNIT.unpack_from(self.units, row * QUEUE_UNIT.size).phy_offset,
+                expected=f"0 to {MOST_UNITS - 1}",
+                got=self.queue_offset[row],
+            )
+
     def runs(self) -> "UnitRuns":
-        """Group the units by queue, keeping dispatch order within a queue."""
+        """Group the units by queue, keeping dispatch order within a queue.
+
+        Raises:
+            CorruptionError: a queue offset is impossible: no checksum covers a record's head.
+        """
         index = np.frombuffer(self.queue_index, np.int32)
         order = np.argsort(index, kind="stable")
         index = index[order]
+        self._check_offsets()
         offsets = np.frombuffer(self.queue_offset, np.int64)[order]
         units = np.frombuffer(self.units, np.uint8).reshape(-1, QUEUE_UNIT.size)[order]
         breaks = np.flatnonzero((np.diff(index) != 0) | (np.diff(offsets) != 1)) + 1

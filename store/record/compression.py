@@ -13,6 +13,9 @@ from store.record.message import COMPRESSION_SHIFT, CompressionType, SysFlag
 
 _MAX_BODY = 256 << 20
 """A body of 4 MiB does not grow past this; a bomb stops here."""
+_PIECE = 1 << 20
+_ZSTD_PIECE = 256
+"""Bytes that make 11 MB at most: a block of 3 bytes stands for up to 128 KiB."""
 
 
 def decompress(body: bytes, sys_flag: int, phy_offset: int | None = None) -> bytes:
@@ -58,18 +61,24 @@ def _zlib(body: bytes) -> bytes:
 
 def _lz4(body: bytes) -> bytes:
     stream = lz4.frame.LZ4FrameDecompressor()
-    plain: bytes = stream.decompress(body, _MAX_BODY)
+    plain = bytearray(stream.decompress(body, _PIECE))  # it allocates what it is allowed at once
+    while not stream.eof and not stream.needs_input and len(plain) < _MAX_BODY:
+        plain += stream.decompress(b"", _PIECE)
     if not stream.eof:
         raise ValueError("the frame does not end")
-    return plain
+    return bytes(plain)
 
 
 def _zstd(body: bytes) -> bytes:
     stream = zstandard.ZstdDecompressor(max_window_size=_MAX_BODY).decompressobj()
-    plain = stream.decompress(body)
+    plain = bytearray()
+    for at in range(0, len(body), _ZSTD_PIECE):  # it knows no limit: what goes in has to be small
+        plain += stream.decompress(body[at : at + _ZSTD_PIECE])
+        if stream.eof or len(plain) > _MAX_BODY:
+            break
     if not stream.eof:
         raise ValueError("the frame does not end")
-    return plain
+    return bytes(plain)
 
 
 _DECOMPRESS = {

@@ -10,7 +10,14 @@ A torn last line is dropped; damage before it is an error.
 
 from pathlib import Path
 
-from store.service.journal import Entry, append_lines, cut_torn_end, read_lines, rewrite
+from store.service.journal import (
+    Entry,
+    append_lines,
+    cut_torn_end,
+    is_offset,
+    read_lines,
+    rewrite,
+)
 
 
 class DeletedTopics:
@@ -62,7 +69,7 @@ class DeletedTopics:
             StoreIOError: the line cannot be written; nothing may be deleted.
         """
         entry = {"deleting": topic, "below": end_phy_offset}
-        append_lines(self.path, [entry])
+        append_lines(self.path, [entry], _is_entry)
         self._take(entry)
 
     def finish(self, topic: str) -> None:
@@ -72,7 +79,7 @@ class DeletedTopics:
             StoreIOError: the line cannot be written; the next open deletes them again.
         """
         entry = {"deleted": topic, "below": self._below[topic]}
-        append_lines(self.path, [entry])
+        append_lines(self.path, [entry], _is_entry)
         self._take(entry)
 
     def fit(self, min_phy_offset: int, end_phy_offset: int) -> None:
@@ -112,6 +119,6 @@ class DeletedTopics:
 
 
 def _is_entry(entry: Entry) -> bool:
-    if not isinstance(entry.get("below"), int):
+    if not is_offset(entry.get("below")):
         return False
     return isinstance(entry.get("deleting", entry.get("deleted")), str)

@@ -43,6 +43,7 @@ ASSIGNED_QUEUES = 100_000
 _SLICE_PER_QUEUE = 8
 """Units a queue that a batch waits for before it goes to the queues: one write for several."""
 _MAX_SLICE = 1 << 16
+_LONG_DIGITS = 19
 
 
 class Unit(NamedTuple):
@@ -230,6 +231,7 @@ class Dispatcher:
         """
         result = ReplayResult()
         batch, keys, full_at = UnitBatch(), IndexBatch(), REPLAY_UNITS
+        storing = False
         try:
             for record in records:
                 result.note(record)
@@ -239,10 +241,14 @@ class Dispatcher:
                     if len(batch) < wanted:
                         full_at = wanted
                         continue
+                    storing = True
                     result.take(batch, self._store(batch, keys))
+                    storing = False
                     progress(record.phy_offset)
                     batch, keys, full_at = UnitBatch(), IndexBatch(), REPLAY_UNITS
         except CorruptionError as exc:
+            if storing:  # the queues' fault, a gap for one, is not the end of the log
+                raise
             result.fault = exc
         if batch.end_phy_offset or len(keys):
             result.take(batch, self._store(batch, keys))
@@ -394,6 +400,12 @@ def light_queues(topic: str, properties: DispatchProperties) -> list[tuple[str, 
     places = {
         name: int(offset)
         for name, offset in zip(names, offsets, strict=True)
-        if name.startswith(LMQ_PREFIX) and offset.isascii() and offset.isdecimal()
+        if name.startswith(LMQ_PREFIX) and _is_long(offset)
     }
     return list(places.items())  # a name that came twice has one unit
+
+
+def _is_long(text: str) -> bool:
+    """Return whether ``text`` is a number that Java's ``long`` can hold, without a sign."""
+    digits = text.isascii() and text.isdecimal() and len(text) <= _LONG_DIGITS
+    return digits and int(text) < 1 << 63

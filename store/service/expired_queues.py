@@ -7,8 +7,10 @@ rebuild of all queues from the log asks this journal for those that the log no l
 from collections.abc import Iterable
 from pathlib import Path
 
-from store.queue.units import QueueKey
-from store.service.journal import Entry, append_lines, cut_torn_end, read_lines
+from store.queue.units import MOST_UNITS, QueueKey
+from store.service.journal import Entry, append_lines, cut_torn_end, is_offset, read_lines
+
+_IDS = 1 << 31
 
 
 class ExpiredQueues:
@@ -35,7 +37,7 @@ class ExpiredQueues:
         """
         entries: list[Entry] = [{"queue": list(key), "next": end} for key, end in ends]
         if entries:
-            append_lines(self.path, entries)
+            append_lines(self.path, entries, _is_entry)
 
     def forget(self, topic: str) -> None:
         """Note durably that ``topic`` was deleted: it begins anew.
@@ -44,7 +46,7 @@ class ExpiredQueues:
             StoreIOError: it cannot be written.
         """
         if self.path.exists():
-            append_lines(self.path, [{"gone": topic}])
+            append_lines(self.path, [{"gone": topic}], _is_entry)
 
     def ends(self) -> dict[QueueKey, int]:
         """Return where each queue goes on that once was wholly expired.
@@ -68,6 +70,8 @@ def _is_entry(entry: Entry) -> bool:
     if "gone" in entry:
         return isinstance(entry["gone"], str)
     queue = entry.get("queue")
-    if not isinstance(queue, list) or not isinstance(entry.get("next"), int):
+    if not isinstance(queue, list) or not is_offset(entry.get("next")):
         return False
-    return [type(part) for part in queue] == [str, int]
+    if entry["next"] > MOST_UNITS:
+        return False
+    return [type(part) for part in queue] == [str, int] and -_IDS <= queue[1] < _IDS

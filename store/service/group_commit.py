@@ -4,15 +4,13 @@ Who finds nobody syncing becomes the leader and syncs for all who came until the
 each at a gate of its own, until they are served or one of them is made the next leader. There is no
 hand-over to a thread: a lone writer pays for nothing but its sync.
 
-After a failed sync nothing is synced any more: the kernel may have dropped the pages that it could
-not write, and a second sync would succeed without them.
+After a failed sync the log refuses another one, so all who wait for it are told of the failure.
 
 Source: RocketMQ ``CommitLog.GroupCommitService``.
 """
 
 import threading
 
-from store.errors import StoreError, StoreFailedError
 from store.log.commit_log import CommitLog
 
 
@@ -27,7 +25,6 @@ class GroupCommit:
         self._lock = threading.Lock()  # guards all below
         self._syncing = False
         self._followers: list[_Follower] = []
-        self._fault: StoreError | None = None
 
     def flush(self) -> int:
         """Make the log durable up to its present end; return that.
@@ -50,7 +47,6 @@ class GroupCommit:
 
     def _wait(self, phy_offset: int, timeout: float) -> bool:
         with self._lock:
-            self._check()
             if self._log.flushed_phy_offset() >= phy_offset:
                 return True
             follower = _Follower(phy_offset) if self._syncing else None
@@ -64,33 +60,21 @@ class GroupCommit:
                     self._followers.remove(follower)
                     return False
                 if not follower.leads:
-                    if self._log.flushed_phy_offset() < phy_offset:
-                        self._check()
                     return True
         self._lead()
         return True
 
-    def _check(self) -> None:
-        if self._fault is not None:
-            raise StoreFailedError(f"the log could not be flushed: {self._fault}") from self._fault
-
     def _lead(self) -> None:
         """Sync, serve who is served by that, and make one of the others the next leader."""
-        fault: StoreError | None = None
         try:
             self._log.flush()
-        except StoreError as exc:
-            fault = exc
-            raise
         finally:
             with self._lock:
-                self._fault = self._fault or fault
                 flushed = self._log.flushed_phy_offset()
-                failed = self._fault is not None
-                done = [one for one in self._followers if failed or one.phy_offset <= flushed]
-                self._followers = [one for one in self._followers if one not in done]
+                done = [one for one in self._followers if one.phy_offset <= flushed]
+                self._followers = [one for one in self._followers if one.phy_offset > flushed]
                 self._syncing = bool(self._followers)
-                if self._followers:
+                if self._followers:  # after a failure it will meet it too, and so will the next
                     leader = self._followers.pop(0)
                     leader.leads = True
                     leader.gate.release()

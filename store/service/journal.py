@@ -17,7 +17,13 @@ from store.log.mapped_file import make_folder, sync_folder
 
 _crc32c = mkCrcFun("crc-32c")
 _CRC_DIGITS = 8
+_LONG_MAX = (1 << 63) - 1
 Entry = dict[str, Any]
+
+
+def is_offset(value: object) -> bool:
+    """Return whether a value of an entry is an offset: a number that Java's ``long`` holds."""
+    return type(value) is int and 0 <= value <= _LONG_MAX
 
 
 def read_lines(path: Path, is_entry: Callable[[Entry], bool]) -> Iterator[Entry | None]:
@@ -64,15 +70,17 @@ def _walk(path: Path, is_entry: Callable[[Entry], bool]) -> Iterator[tuple[Entry
             position += len(line)
 
 
-def append_lines(path: Path, entries: Iterable[Entry]) -> None:
-    """Append entries, durably when it returns.
+def append_lines(path: Path, entries: Iterable[Entry], is_entry: Callable[[Entry], bool]) -> None:
+    """Append entries, durably when it returns; a torn end is cut off first.
 
     Raises:
+        CorruptionError: as for ``read_lines``.
         StoreIOError: the disk refused; what is there of them is a torn line at most.
     """
     with os_errors("write the journal", path):
         created = not path.exists()
         make_folder(path.parent)
+        cut_torn_end(path, is_entry)  # with a line behind it, it would be damage
         with path.open("ab") as file:
             _write(file, entries)
         if created:
@@ -108,6 +116,6 @@ def _parse(line: bytes) -> Entry | None:
         return None
     try:
         entry = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return entry if isinstance(entry, dict) else None

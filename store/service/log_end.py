@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from store.errors import CorruptionError, TruncatedRecordError, os_errors
@@ -199,6 +200,12 @@ class SavedTail:
     path: Path
 
 
+def _unused(folder: Path, name: str) -> Path:
+    """Return a path for ``name``, numbered if it was saved before in the same second."""
+    names = (f"{name}-{number}" if number else name for number in count())
+    return next(path for path in map(folder.joinpath, names) if not path.exists())
+
+
 def save_tail(log: CommitLog, phy_offset: int, folder: Path) -> list[SavedTail]:
     """Copy everything but zeros behind ``phy_offset`` below ``folder``, durably.
 
@@ -216,7 +223,7 @@ def save_tail(log: CommitLog, phy_offset: int, folder: Path) -> list[SavedTail]:
         start = file.file_from_offset + first
         with os_errors("save the cut tail of the log", folder):
             make_folder(folder)
-            path = folder / f"{start:020d}-{stamp}-{os.getpid()}"
+            path = _unused(folder, f"{start:020d}-{stamp}-{os.getpid()}")
             with path.open("xb") as out:
                 for at in range(first, last, _CHUNK):
                     out.write(file.read_raw(at, min(_CHUNK, last - at)))

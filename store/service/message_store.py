@@ -25,6 +25,7 @@ from store.errors import (
     StoreConfigError,
     StoreError,
     StoreFailedError,
+    os_errors,
 )
 from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
@@ -43,14 +44,14 @@ from store.service.expired_queues import ExpiredQueues
 from store.service.file_expiry import FileExpiry
 from store.service.flush import FlushService, WholeFlush
 from store.service.group_commit import GroupCommit
-from store.service.opening import open_index, refuse_queues_without_log
+from store.service.opening import OpenOptions, lay_out, open_index, refuse_queues_without_log
 from store.service.puller import Puller
 from store.service.putter import Putter
 from store.service.queue_rebuild import QueueRebuild, RebuildReport
 from store.service.recovery import Recovery, RecoveryReport
 from store.service.replacement import Rebuild
 from store.service.results import PutMessageResult, PutMessageStatus
-from store.service.store_layout import StoreLayout, choose_backends, detect, found_sizes
+from store.service.store_layout import StoreLayout, choose_backends, detect
 from store.service.store_lock import StoreLock, mark_closed, mark_open
 from store.service.store_reads import StoreReads
 from store.service.surroundings import Surroundings
@@ -132,40 +133,43 @@ class MessageStore(StoreReads):
             StoreLockedError: somebody has it open.
             RefusedStoreError: it must not be opened this way; the sentence says why.
             CorruptionError: it cannot be read as a store.
+            StoreIOError: the operating system refused something.
         """
-        root, config = Path(root), config or StoreConfig()
-        layout = detect(root, config, commit_log)
-        if read_only and not (layout.has_log or layout.backends):
-            raise RefusedStoreError("no store here: neither commit log nor queues", path=root)
-        if layout.refusals and not read_only:
-            raise RefusedStoreError(
-                f"this store can only be read (open it read-only): {'; '.join(layout.refusals)}",
-                path=root,
+        root = Path(root)
+        with os_errors("open the store", root):  # where nothing nearer names a path
+            layout, config = lay_out(root, config or StoreConfig(), commit_log, read_only=read_only)
+            options = OpenOptions(
+                backend, cut_at, rebuild, housekeeping, surroundings or Surroundings(), progress
             )
-        config = config.model_copy(update=found_sizes(layout, config))
-        if read_only:
-            names = choose_backends(layout, config, backend)
-            store = cls(layout, config, names, None)
-            store._recover(None, progress)
-            store._start(surroundings or Surroundings(), housekeeping=False)
-            return store
-        if not replacement.begun(layout.paths) and not rebuild:
+            if read_only:
+                store = cls(layout, config, choose_backends(layout, config, backend), None)
+                store._recover(options)
+                store._start(options)
+                return store
+            return cls._open_to_write(layout, config, options)
+
+    @classmethod
+    def _open_to_write(cls, layout: StoreLayout, config: StoreConfig, options: OpenOptions) -> Self:
+        paths, backend = layout.paths, options.backend
+        if not replacement.begun(paths) and not options.rebuild:
             choose_backends(layout, config, backend)  # refuses before the lock file is made
-        lock = StoreLock(layout.paths)
+        lock = StoreLock(paths)
         try:
-            ends = partial(_finished_queues, root, config)
-            names = replacement.prepare(layout, config, backend, rebuild, cut_at, ends)
-            layout = replace(layout, backends=detect(root, config).backends)
+            ends = partial(_finished_queues, paths.root, config)
+            names = replacement.prepare(
+                layout, config, backend, options.rebuild, options.cut_at, ends
+            )
+            layout = replace(layout, backends=detect(paths.root, config).backends)
             store = cls(layout, config, names, lock)
-            store._recover(cut_at, progress)
-            store._start(surroundings or Surroundings(), housekeeping=housekeeping)
-            replacement.finish(layout.paths)
+            store._recover(options)
+            store._start(options)
+            replacement.finish(paths)
         except BaseException:
             lock.release()
             raise
         return store
 
-    def _start(self, surroundings: Surroundings, *, housekeeping: bool) -> None:
+    def _start(self, options: OpenOptions) -> None:
         """Wire the services over a store that is whole, and start their threads."""
         config, log = self.config, self.commit_log
         self._commit = GroupCommit(log, config.sync_flush_timeout)
@@ -186,17 +190,18 @@ class MessageStore(StoreReads):
             log, self.queues, self.index, self._dispatcher, self._commit, self.deleted_topics,
             ExpiredQueues(self.paths.expired_queues),
         )  # fmt: skip
+        surroundings = options.surroundings
         levels = DiskLevels(config, surroundings, self.layout.log_folders, self.paths.consume_queue)
         self._expiry = FileExpiry(
             config, log, levels, surroundings, self.delete_expired_files, self._set_disk_full
         )
         if not self.read_only:
             self._flush.start()
-            if housekeeping:
+            if options.housekeeping:
                 self._expiry.start()
         _LOG.info("opened %s: %s", self.paths.root, self.report)
 
-    def _recover(self, cut_at: int | None, progress: Callable[[int], object]) -> None:
+    def _recover(self, options: OpenOptions) -> None:
         """Open queues and index and make them and the log whole; undo all on failure."""
         marked = changing = False
         try:
@@ -226,7 +231,7 @@ class MessageStore(StoreReads):
                 recovery.find_end()
             else:
                 changing = True
-                recovery.run(self._dispatcher, cut_at, progress)
+                recovery.run(self._dispatcher, options.cut_at, options.progress)
                 self._rebuild.resume()
                 if not marked:
                     mark_open(self.paths)
@@ -380,7 +385,8 @@ class MessageStore(StoreReads):
     def close(self) -> None:
         """Flush everything, then let the store go. A second call does nothing.
 
-        After a failure ``abort`` stays, so that the next open recovers.
+        After a failure ``abort`` stays, so that the next open recovers. A failure that was raised
+        before is not raised again.
         """
         if self._closed:
             return
@@ -397,16 +403,25 @@ class MessageStore(StoreReads):
             self._close_parts()
 
     def _close_parts(self) -> None:
+        """Let every part go, also if one before it fails; what failed is raised if it is news."""
+        before = self._failure
+        parts: list[Callable[[], None]] = [self.queues.close, self.commit_log.close]
+        if self.index is not None:
+            parts.insert(0, partial(self.index.close, flush=before is None))
         try:
-            if self.index is not None:
-                self.index.close()
-            self.queues.close()
-            self.commit_log.close()
+            for close in parts:
+                try:
+                    close()
+                except StoreError as exc:
+                    _LOG.warning("a part of the store could not be closed well: %s", exc)
+                    self._fail(exc)
             if self._lock is not None and self._failure is None:
                 mark_closed(self.paths)
         finally:
             if self._lock is not None:
                 self._lock.release()
+        if before is None and self._failure is not None:
+            raise self._failure
 
     def __enter__(self) -> Self:
         return self
@@ -473,6 +488,9 @@ class MessageStore(StoreReads):
             raise
 
     def _fail(self, exc: StoreError) -> None:
+        """Keep the first cause; whoever waited for the same flush may tell of it first."""
+        if isinstance(exc, StoreFailedError) and isinstance(exc.__cause__, StoreError):
+            exc = exc.__cause__
         if self._failure is None:
             self._failure = exc
         self._note_state()

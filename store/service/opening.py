@@ -1,8 +1,9 @@
 """Opening the parts of a store that may have to be left out, or must not be opened."""
 
 import logging
-from collections.abc import Collection
-from dataclasses import replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from store.config import StoreConfig
 from store.errors import CorruptionError, RefusedStoreError, UnsupportedFormatError
@@ -12,8 +13,42 @@ from store.paths import StorePaths
 from store.queue.backends import backend
 from store.queue.consume_queue_store import QueueStoreContext
 from store.service import replacement
+from store.service.replacement import Rebuild
+from store.service.store_layout import StoreLayout, detect, found_sizes
+from store.service.surroundings import Surroundings
 
 _LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenOptions:
+    """The options of ``MessageStore.open`` that are no settings of the store."""
+
+    backend: str | None
+    cut_at: int | None
+    rebuild: Rebuild
+    housekeeping: bool
+    surroundings: Surroundings
+    progress: Callable[[int], object]
+
+
+def lay_out(
+    root: Path, config: StoreConfig, commit_log: Path | None, *, read_only: bool
+) -> tuple[StoreLayout, StoreConfig]:
+    """Look at what is there; return it, and the settings with the sizes that the files show.
+
+    Raises:
+        RefusedStoreError: it must not be opened this way.
+    """
+    layout = detect(root, config, commit_log)
+    if read_only and not (layout.has_log or layout.backends):
+        raise RefusedStoreError("no store here: neither commit log nor queues", path=root)
+    if layout.refusals and not read_only:
+        raise RefusedStoreError(
+            f"this store can only be read (open it read-only): {'; '.join(layout.refusals)}",
+            path=root,
+        )
+    return layout, config.model_copy(update=found_sizes(layout, config))
 
 
 def open_index(

@@ -19,7 +19,7 @@ from store.errors import (
     PropertiesTooLongError,
     StoreError,
 )
-from store.log.commit_log import CommitLog
+from store.log.commit_log import Appended, CommitLog
 from store.queue.consume_queue_store import ConsumeQueueStore, QueueType
 from store.record.client_batch import decode_client_batch
 from store.record.encoder import EncodedRecord, MessageEncoder, is_queued
@@ -179,26 +179,39 @@ class Putter:
         whole: bool,
     ) -> None:
         """Append ``records`` under one lock; ``results[places[i]]`` is the outcome of record i."""
-        if not records:
-            return
+        while records:  # once, but on a full disk or where a record is longer than a file
+            try:
+                offsets, appended = self._append_some(records, whole=whole)
+            except (DiskFullError, IllegalMessageError) as exc:  # nothing was appended
+                one = isinstance(exc, IllegalMessageError) and not whole
+                out = 1 if one else len(records)
+                for place in places[:out]:
+                    results[place] = _refused(exc)
+                records, places = records[out:], places[out:]
+                continue
+            except StoreError as exc:
+                self._failed(exc)
+                raise
+            for place, offset, done in zip(places, offsets, appended, strict=False):
+                host = messages[place].store_host
+                results[place] = _new(PutMessageResult, (_OK, done, offset, host, ""))
+            records, places = records[len(appended) :], places[len(appended) :]
+
+    def _append_some(
+        self, records: Sequence[EncodedRecord], *, whole: bool
+    ) -> tuple[list[int], list[Appended]]:
+        """Append ``records``, or the first of them if the disk is full; return offsets, places."""
         queues = self._queues
-        try:
-            with self._lock:
+        with self._lock:
+            offsets, following = self._assign(records)
+            appended = self._log.append_list(records, offsets, whole=whole)
+            if len(appended) < len(records):
+                records = records[: len(appended)]
                 offsets, following = self._assign(records)
-                appended = self._log.append_list(records, offsets, whole=whole)
-                for key, end in following.items():
-                    queues.increase_queue_offset(*key, end - queues.assign_queue_offset(*key))
-                self._dispatcher.hot_list(records, offsets, appended)
-        except IllegalMessageError as exc:
-            for place in places:
-                results[place] = _refused(exc)
-            return
-        except StoreError as exc:
-            self._failed(exc)
-            raise
-        for place, offset, done in zip(places, offsets, appended, strict=True):
-            host = messages[place].store_host
-            results[place] = _new(PutMessageResult, (_OK, done, offset, host, ""))
+            for key, end in following.items():
+                queues.increase_queue_offset(*key, end - queues.assign_queue_offset(*key))
+            self._dispatcher.hot_list(records, offsets, appended)
+        return offsets, appended
 
     def _assign(
         self, records: Sequence[EncodedRecord]

@@ -68,7 +68,7 @@ class QueueRebuild:
                         " record of the log leads to it: a rebuild would lose them"
                     )
             ends = [[key.queue_id, queues.max_offset(*key)] for key in keys]
-            append_lines(self._path, [{"topic": topic, "queue": queue_id, "ends": ends}])
+            append_lines(self._path, [{"topic": topic, "queue": queue_id, "ends": ends}], _is_entry)
             units = self._build(topic, queue_id, ends)
             self._finish()
         return RebuildReport(len(keys), units)

@@ -7,6 +7,7 @@ and only the holder ever opens the file for good.
 Source: RocketMQ ``DefaultMessageStore.start``, ``createTempFile``.
 """
 
+import errno
 import fcntl
 import os
 import struct
@@ -57,6 +58,10 @@ def _lock(path: Path) -> int:
     try:
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
     except OSError as exc:
+        if exc.errno not in {errno.EACCES, errno.EAGAIN}:  # no locks here, or no more of them
+            os.close(fd)
+            with os_errors("lock the lock file", path):
+                raise
         holder = _holder(fd)
         os.close(fd)
         who = f"process {holder}" if holder else "another process"

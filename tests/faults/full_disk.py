@@ -1,0 +1,100 @@
+"""Fills a small disk under one part of a store. Run by ``test_full_disk``, on a mount of its own.
+
+``python -m tests.faults.full_disk MOUNT ROOT PART BACKEND ENGINE``: PART is the folder of the store
+that lies on the small disk, ``.`` for all of it. Prints how the disk showed that it was full.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from store.config import FlushDiskType, RocksDBEngine, StoreConfig
+from store.errors import DiskFullError, StoreError, StoreFailedError
+from store.service.message_store import MessageStore
+from store.service.results import PutMessageStatus
+from tests.kit.acknowledged import TOPIC, Acknowledged
+
+LEFT = 150_000
+"""Bytes that the ballast leaves free."""
+MOST_PUTS = 20_000
+
+
+def open_store(root: Path, backend: str, engine: str) -> MessageStore:
+    config = StoreConfig(
+        mapped_file_size_commit_log=65_536, mapped_file_size_consume_queue=40_000,
+        max_hash_slot_num=100, max_index_num=4_000, flush_disk_type=FlushDiskType.SYNC_FLUSH,
+        rocksdb_memory_bytes=8 << 20, rocksdb_engine=RocksDBEngine(engine),
+        flush_interval_commit_log=3_600_000,
+    )  # fmt: skip
+    return MessageStore.open(root, config, backend=backend)
+
+
+def fill(store: MessageStore, told: Acknowledged) -> str:
+    """Put and flush until the disk is full; return how it showed."""
+    try:
+        while told.asked < MOST_PUTS:
+            result = told.put(store, 60)
+            if result.status is PutMessageStatus.CREATE_MAPPED_FILE_FAILED:
+                return "status"
+            assert result.ok, result
+            if told.asked % 20 == 0:
+                store.flush()
+    except DiskFullError as exc:
+        if exc.path is not None:
+            return "error"
+        raise
+    raise AssertionError("the disk never became full")
+
+
+def refuse_until_reopened(store: MessageStore, told: Acknowledged) -> None:
+    try:
+        told.put(store)
+    except StoreFailedError:
+        return
+    raise AssertionError("a store whose write failed took another one")
+
+
+def main(mount: Path, root: Path, part: str, backend: str, engine: str) -> str:
+    root.mkdir(exist_ok=True)
+    if part != ".":
+        (mount / part).mkdir()
+        (root / part).symlink_to(mount / part)
+    told = Acknowledged()
+    store = open_store(root, backend, engine)
+    for _ in range(50):
+        assert told.put(store, 60).ok
+    store.flush()
+    ballast = mount / "ballast"
+    free = os.statvfs(mount)
+    ballast.write_bytes(bytes(max(free.f_bavail * free.f_frsize - LEFT, 0)))
+    how = fill(store, told)
+    if how == "status":
+        told.check(store)
+        ballast.unlink()
+    else:
+        refuse_until_reopened(store, told)
+        assert store.get_message("g", TOPIC, 0, 0).messages()[0].body
+        store.close()
+        for _ in range(2):  # with the disk still full
+            try:
+                store = open_store(root, backend, engine)
+                told.check(store)
+                store.close()
+            except StoreError as exc:
+                sys.stderr.write(f"reopening: {exc}\n")
+        ballast.unlink()
+        store = open_store(root, backend, engine)
+    for _ in range(2):
+        told.check(store)
+        for _ in range(100):
+            assert told.put(store, 60).ok
+        assert [finding for finding in store.check() if finding.damage] == []
+        store.close()
+        store = open_store(root, backend, engine)
+    told.check(store)
+    store.close()
+    return how
+
+
+if __name__ == "__main__":
+    sys.stdout.write(main(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:]))
