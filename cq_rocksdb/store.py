@@ -32,6 +32,7 @@ from cq_rocksdb.keys import (
 )
 from cq_rocksdb.offset_table import NO_UNIT, OffsetTable, QueueState
 from cq_rocksdb.private_folder import DATABASE_FILE
+from cq_rocksdb.stats import engine_stats
 from cq_rocksdb.unit_table import UnitTable
 from store.errors import (
     ReadOnlyStoreError,
@@ -46,6 +47,7 @@ from store.queue.consume_queue_store import (
     ConsumeQueueStore,
     QueueFinding,
     QueueRestart,
+    QueueStat,
     QueueStoreContext,
     QueueType,
 )
@@ -353,6 +355,10 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
             "checkpoint": self._offsets.checkpoint(),
             **estimates,
         }
+
+    def stats(self) -> Sequence[QueueStat]:
+        """Return RocksDB's properties."""
+        return list(engine_stats(self._open_engine()))
 
     def close(self) -> None:
         """Wait for running calls, flush if read-write, release the database."""

@@ -20,6 +20,7 @@ from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.service.dispatch import Dispatcher
+from store.service.meters import Histogram
 
 _LOG = logging.getLogger(__name__)
 
@@ -48,6 +49,8 @@ class FlushService:
         self._thorough = thorough
         self._failed = failed
         self._flush_lock = threading.Lock()  # the leader holds it
+        self.seconds = Histogram()
+        """Flushes of the log that had something to flush."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="cqstore-flush", daemon=True)
 
@@ -62,7 +65,7 @@ class FlushService:
             StoreIOError: the disk refused.
         """
         with self._flush_lock:
-            return self._log.flush()
+            return self._flush()
 
     def wait_for(self, phy_offset: int, timeout_ms: int) -> bool:
         """Return once the log is durable up to ``phy_offset``; False if that took too long.
@@ -79,7 +82,7 @@ class FlushService:
                 return False
             try:
                 if self._log.flushed_phy_offset() < phy_offset:
-                    self._log.flush()
+                    self._flush()
             finally:
                 self._flush_lock.release()
         return True
@@ -89,6 +92,14 @@ class FlushService:
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
+
+    def _flush(self) -> int:
+        """Flush the log and time it; the caller holds the flush lock."""
+        before, started = self._log.flushed_phy_offset(), time.perf_counter()
+        end = self._log.flush()
+        if end > before:
+            self.seconds.observe(time.perf_counter() - started)
+        return end
 
     def _run(self) -> None:
         last_thorough = time.monotonic()

@@ -36,6 +36,7 @@ from store.service.deleted_topics import DeletedTopics
 from store.service.dispatch import Dispatcher
 from store.service.expired_queues import ExpiredQueues
 from store.service.flush import FlushService, flush_all
+from store.service.metrics import StoreMetrics
 from store.service.opening import open_index, refuse_queues_without_log
 from store.service.puller import MAX_PULL_BYTES, Puller, TagFilter
 from store.service.putter import Putter
@@ -186,6 +187,11 @@ class MessageStore:
             log, self.queues, self.index, self._dispatcher, self._flush, self.deleted_topics,
             ExpiredQueues(self.paths.expired_queues),
         )  # fmt: skip
+        self.metrics = StoreMetrics(
+            self.paths, log, self.queues, self._dispatcher, self._flush, self._putter,
+            self._puller, lambda: self._failure is not None,
+        )  # fmt: skip
+        """Counters and figures of the store, see ``StoreMetrics.snapshot``."""
         if not self.read_only:
             self._flush.start()
         _LOG.info("opened %s: %s", self.paths.root, self.report)
@@ -418,6 +424,7 @@ class MessageStore:
             self._close_parts()
 
     def _close_parts(self) -> None:
+        self.metrics.close()
         try:
             if self.index is not None:
                 self.index.close()
