@@ -11,7 +11,7 @@ from cq_rocksdb.check import Audit
 from cq_rocksdb.engine import Family, RocksEngine
 from cq_rocksdb.keys import topic_range
 from cq_rocksdb.logged_counters import logged_counters
-from cq_rocksdb.stats import CACHE_USAGE, PROPERTIES
+from cq_rocksdb.stats import CACHE_USAGE, COUNTERS, PROPERTIES
 from cq_rocksdb.store import RocksDBConsumeQueueStore
 from store.cli.options import ConfigFile, Dir, Format, note, open_store
 from store.cli.output import OutputFormat, Row, output, progress
@@ -31,11 +31,11 @@ _PROPERTIES = {
     "background errors": PROPERTIES["background_errors"],
 }
 _COUNTERS = {
-    "block cache hits": "rocksdb.block.cache.hit",
-    "block cache misses": "rocksdb.block.cache.miss",
-    "units dropped by the filter": "rocksdb.compaction.key.drop.user",
-    "bytes written by flushes": "rocksdb.flush.write.bytes",
-    "bytes written by compactions": "rocksdb.compact.write.bytes",
+    "block cache hits": COUNTERS["block_cache_hits"],
+    "block cache misses": COUNTERS["block_cache_misses"],
+    "units dropped by the filter": COUNTERS["units_dropped_by_the_filter"],
+    "bytes written by flushes": COUNTERS["flush_written_bytes"],
+    "bytes written by compactions": COUNTERS["compaction_written_bytes"],
 }
 
 

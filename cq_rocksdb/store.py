@@ -32,7 +32,7 @@ from cq_rocksdb.keys import (
 )
 from cq_rocksdb.offset_table import NO_UNIT, OffsetTable, QueueState
 from cq_rocksdb.private_folder import DATABASE_FILE
-from cq_rocksdb.stats import engine_stats
+from cq_rocksdb.stats import engine_stats, logged_stats
 from cq_rocksdb.unit_table import UnitTable
 from store.errors import (
     ReadOnlyStoreError,
@@ -97,6 +97,11 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
     def present(cls, paths: StorePaths) -> bool:
         """Return whether a database is there."""
         return database_folder(paths) is not None
+
+    @classmethod
+    def watch(cls, paths: StorePaths) -> Sequence[QueueStat]:
+        """Return what RocksDB counted, as its own log says."""
+        return list(logged_stats(paths.rocksdb_log))
 
     def load(self) -> Self:
         """Open the database; a read-only open without one has empty queues."""

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from store.cli import check, dump, get, info, offset, put, recover, topics
+from store.cli import check, dump, get, info, offset, put, recover, top, topics
 from store.errors import CorruptionError, StoreError
 
 COMMANDS_GROUP = "cqstore.commands"
@@ -53,6 +53,7 @@ for name, verb in (
     ("topics", topics.topics),
     ("offset", offset.offset),
     ("recover", recover.recover),
+    ("top", top.top),
 ):
     app.command(name)(verb)
 

@@ -140,6 +140,15 @@ class ConsumeQueueStore(ABC):
         _ = path
         return None
 
+    @classmethod
+    def watch(cls, paths: StorePaths) -> Sequence[QueueStat]:
+        """Return what files alone tell of queues that another process has open.
+
+        Opens no database, takes no lock, changes nothing.
+        """
+        _ = paths
+        return ()
+
     @abstractmethod
     def load(self) -> Self:
         """Open what exists; read-write: create what does not. Returns self.
