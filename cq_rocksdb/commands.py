@@ -11,6 +11,7 @@ from cq_rocksdb.check import Audit
 from cq_rocksdb.engine import Family, RocksEngine
 from cq_rocksdb.keys import topic_range
 from cq_rocksdb.logged_counters import logged_counters
+from cq_rocksdb.stats import CACHE_USAGE, COUNTERS, PROPERTIES
 from cq_rocksdb.store import RocksDBConsumeQueueStore
 from store.cli.options import ConfigFile, Dir, Format, note, open_store
 from store.cli.output import OutputFormat, Row, output, progress
@@ -22,19 +23,19 @@ from store.service.message_store import MessageStore
 app = typer.Typer(help="Look into the RocksDB that holds the queues.", no_args_is_help=True)
 _WATCH_SECONDS = 0.2
 _PROPERTIES = {
-    "keys (estimate)": "rocksdb.estimate-num-keys",
-    "live data, bytes (estimate)": "rocksdb.estimate-live-data-size",
-    "tables, bytes": "rocksdb.total-sst-files-size",
-    "pending compaction, bytes": "rocksdb.estimate-pending-compaction-bytes",
-    "memtables, bytes": "rocksdb.cur-size-all-mem-tables",
-    "background errors": "rocksdb.background-errors",
+    "keys (estimate)": PROPERTIES["keys_estimate"],
+    "live data, bytes (estimate)": PROPERTIES["live_data_bytes_estimate"],
+    "tables, bytes": PROPERTIES["table_bytes"],
+    "pending compaction, bytes": PROPERTIES["pending_compaction_bytes_estimate"],
+    "memtables, bytes": PROPERTIES["memtable_bytes"],
+    "background errors": PROPERTIES["background_errors"],
 }
 _COUNTERS = {
-    "block cache hits": "rocksdb.block.cache.hit",
-    "block cache misses": "rocksdb.block.cache.miss",
-    "units dropped by the filter": "rocksdb.compaction.key.drop.user",
-    "bytes written by flushes": "rocksdb.flush.write.bytes",
-    "bytes written by compactions": "rocksdb.compact.write.bytes",
+    "block cache hits": COUNTERS["block_cache_hits"],
+    "block cache misses": COUNTERS["block_cache_misses"],
+    "units dropped by the filter": COUNTERS["units_dropped_by_the_filter"],
+    "bytes written by flushes": COUNTERS["flush_written_bytes"],
+    "bytes written by compactions": COUNTERS["compaction_written_bytes"],
 }
 
 
@@ -130,7 +131,7 @@ def _facts(queues: RocksDBConsumeQueueStore) -> Iterator[Row]:
     yield _row("database", "engine", engine.name)
     yield from [_row("database", *fact) for fact in engine.versions().items()]
     yield _row("database", "on disk, bytes", queues.total_size_bytes())
-    usage = engine.property_value(Family.DEFAULT, "rocksdb.block-cache-usage")
+    usage = engine.property_value(Family.DEFAULT, CACHE_USAGE)
     yield _row("database", "block cache in use, bytes", int(usage or 0))
     for family in Family:
         for label, name in _PROPERTIES.items():

@@ -35,6 +35,7 @@ from cq_rocksdb.keys import (
 )
 from cq_rocksdb.offset_table import NO_UNIT, OffsetTable, QueueState
 from cq_rocksdb.private_folder import DATABASE_FILE
+from cq_rocksdb.stats import engine_stats, logged_stats
 from cq_rocksdb.unit_table import UnitTable
 from store.errors import (
     ReadOnlyStoreError,
@@ -49,6 +50,7 @@ from store.queue.consume_queue_store import (
     ConsumeQueueStore,
     QueueFinding,
     QueueRestart,
+    QueueStat,
     QueueStoreContext,
     QueueType,
 )
@@ -124,6 +126,11 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         folders = (paths.consume_queue, paths.consume_queue_rocksdb)
         entries = [path for folder in folders if folder.is_dir() for path in folder.iterdir()]
         return [path for path in entries if DATABASE_FILE.fullmatch(path.name) and path.is_file()]
+
+    @classmethod
+    def watch(cls, paths: StorePaths) -> Sequence[QueueStat]:
+        """Return what RocksDB counted, as its own log says."""
+        return list(logged_stats(paths.rocksdb_log))
 
     def load(self) -> Self:
         """Open the database; a read-only open without one has empty queues."""
@@ -402,6 +409,10 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
             "checkpoint": self._offsets.checkpoint(),
             **estimates,
         }
+
+    def stats(self) -> Sequence[QueueStat]:
+        """Return RocksDB's properties."""
+        return list(engine_stats(self._open_engine()))
 
     def close(self) -> None:
         """Wait for running calls, flush if read-write, release the database."""

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from store.cli import check, dump, get, info, offset, put, rebuild, recover, topics
+from store.cli import check, dump, get, info, offset, put, rebuild, recover, top, topics
 from store.errors import CorruptionError, StoreError
 
 COMMANDS_GROUP = "cqstore.commands"
@@ -54,6 +54,7 @@ for name, verb in (
     ("offset", offset.offset),
     ("recover", recover.recover),
     ("rebuild", rebuild.rebuild),
+    ("top", top.top),
 ):
     app.command(name)(verb)
 

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
+from itertools import islice
 
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -80,26 +81,18 @@ class TableOutput(Output):
 
     def rows(self, rows: Iterable[Row]) -> int:
         """Print tables of at most a thousand rows."""
-        count = 0
-        table: Table | None = None
-        for row in rows:
-            if table is None:
-                table = Table(*row.keys(), box=None, header_style="bold", pad_edge=False)
-            table.add_row(*[_cell(value) for value in row.values()])
-            count += 1
-            if count % _PAGE == 0:
-                self._console.print(table)
-                table = None
-        if table is not None:
-            self._console.print(table)
+        count, waiting = 0, iter(rows)
+        while page := list(islice(waiting, _PAGE)):
+            self._console.print(table(page))
+            count += len(page)
         return count
 
     def record(self, record: Row) -> None:
         """Print label and value, a line each."""
-        table = Table(box=None, show_header=False, pad_edge=False)
+        made = Table(box=None, show_header=False, pad_edge=False)
         for label, value in record.items():
-            table.add_row(f"[bold]{label}[/bold]", _cell(value))
-        self._console.print(table)
+            made.add_row(f"[bold]{label}[/bold]", _cell(value))
+        self._console.print(made)
 
 
 _OUTPUTS: dict[OutputFormat, type[Output]] = {
@@ -112,6 +105,17 @@ _OUTPUTS: dict[OutputFormat, type[Output]] = {
 def output(kind: OutputFormat) -> Output:
     """Return the output of ``kind``."""
     return _OUTPUTS[kind]()
+
+
+def table(rows: Iterable[Row]) -> Table:
+    """Return ``rows`` as one table, headed by the keys of the first."""
+    made = Table(box=None, header_style="bold", pad_edge=False)
+    for number, row in enumerate(rows):
+        if not number:
+            for key in row:
+                made.add_column(key)
+        made.add_row(*[_cell(value) for value in row.values()])
+    return made
 
 
 def to_json(row: Row) -> str:

@@ -80,6 +80,12 @@ class CommitLog:
         self._fault: StoreIOError | None = None  # of the first flush that failed
         self._unflushed: list[MappedFile] = []  # rolled since the last flush, oldest first
         self._topics: dict[bytes, str] = {}
+        self.appended_records = 0
+        """Records appended since the log was opened."""
+        self.blank_bytes = 0
+        """Bytes of blank records written since then."""
+        self.append_began = 0
+        """Store time, ms, of the append that is under way; 0: none is."""
 
     def load(self) -> None:
         """Take in the files; until ``set_end`` the log counts as full.
@@ -234,19 +240,23 @@ class CommitLog:
             IllegalMessageError: the record is longer than a file.
         """
         size = record.size
-        file = self._writable(size)
-        position = file.wrote_position
-        phy_offset = file.file_from_offset + position
-        timestamp = time.time_ns() // 1_000_000
-        rest = assemble(record, queue_offset, phy_offset, timestamp)
-        if self._property_crc:
-            rest = with_property_crc(record.start, rest)
-        target = file.map()
-        end = position + size
-        target[position + BLANK_SIZE : end] = rest
-        target[position : position + BLANK_SIZE] = record.start  # I1: from here on it is there
-        file.wrote_position = end
-        self._end = phy_offset + size
+        self.append_began = timestamp = time.time_ns() // 1_000_000
+        try:
+            file = self._writable(size)
+            position = file.wrote_position
+            phy_offset = file.file_from_offset + position
+            rest = assemble(record, queue_offset, phy_offset, timestamp)
+            if self._property_crc:
+                rest = with_property_crc(record.start, rest)
+            target = file.map()
+            end = position + size
+            target[position + BLANK_SIZE : end] = rest
+            target[position : position + BLANK_SIZE] = record.start  # I1: from here on it is there
+            file.wrote_position = end
+            self._end = phy_offset + size
+            self.appended_records += 1
+        finally:
+            self.append_began = 0
         return Appended(phy_offset, size, timestamp)
 
     def append_list(
@@ -267,20 +277,24 @@ class CommitLog:
         done: list[Appended] = []
         first = 0
         total = sum(record.size for record in records) if whole else 0
-        while first < len(records):
-            try:
-                file = self._writable(total if whole else records[first].size)
-            except (DiskFullError, IllegalMessageError):
-                if not done:
-                    raise
-                return done
-            room = self._file_size - file.wrote_position - BLANK_SIZE
-            last = first
-            while last < len(records) and records[last].size <= room:
-                room -= records[last].size
-                last += 1
-            self._append_run(file, records[first:last], queue_offsets[first:last], done)
-            first = last
+        self.append_began = time.time_ns() // 1_000_000
+        try:
+            while first < len(records):
+                try:
+                    file = self._writable(total if whole else records[first].size)
+                except (DiskFullError, IllegalMessageError):
+                    if not done:
+                        raise
+                    return done
+                room = self._file_size - file.wrote_position - BLANK_SIZE
+                last = first
+                while last < len(records) and records[last].size <= room:
+                    room -= records[last].size
+                    last += 1
+                self._append_run(file, records[first:last], queue_offsets[first:last], done)
+                first = last
+        finally:
+            self.append_began = 0
         return done
 
     def _append_run(
@@ -307,6 +321,7 @@ class CommitLog:
         target[start : start + BLANK_SIZE] = data[:BLANK_SIZE]  # I1
         file.wrote_position = end
         self._end = phy_offset
+        self.appended_records += len(records)
 
     def _writable(self, size: int) -> MappedFile:
         """Return the file that takes ``size`` bytes, its blocks reserved."""
@@ -332,6 +347,7 @@ class CommitLog:
             blank = BLANK.pack(BlankRecord(left, MAGIC_BLANK))
             old.map()[old.wrote_position : old.wrote_position + BLANK_SIZE] = blank
             old.wrote_position = self._file_size
+            self.blank_bytes += left
         if old is not None:
             self._end = new.file_from_offset
             self._unflushed.append(old)  # before _current moves on, see flush

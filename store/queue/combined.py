@@ -15,6 +15,7 @@ from store.queue.consume_queue_store import (
     ConsumeQueueStore,
     QueueFinding,
     QueueRestart,
+    QueueStat,
     QueueStoreContext,
     QueueType,
 )
@@ -164,6 +165,10 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
             for store in self.stores
             for label, value in store.describe().items()
         }
+
+    def stats(self) -> Sequence[QueueStat]:
+        """Return the numbers of all."""
+        return [stat for store in self.stores for stat in store.stats()]
 
     def close(self) -> None:
         """Close all, also if one fails; the first failure is raised at the end."""

@@ -98,6 +98,16 @@ class QueueFinding(NamedTuple):
     """Bytes inside ``path``."""
 
 
+class QueueStat(NamedTuple):
+    """One number that a backend tells of itself while it works."""
+
+    name: str
+    """Lower case words with underscores, the unit last: ``rocksdb_memtable_bytes``."""
+    part: str
+    """What of the backend it speaks of."""
+    value: int
+
+
 class ConsumeQueueStore(ABC):
     """All consume queues of one store on one backend."""
 
@@ -141,6 +151,15 @@ class ConsumeQueueStore(ABC):
         """
         _ = path
         return None
+
+    @classmethod
+    def watch(cls, paths: StorePaths) -> Sequence[QueueStat]:
+        """Return what files alone tell of queues that another process has open.
+
+        Opens no database, takes no lock, changes nothing.
+        """
+        _ = paths
+        return ()
 
     @abstractmethod
     def load(self) -> Self:
@@ -320,6 +339,10 @@ class ConsumeQueueStore(ABC):
     def describe(self) -> dict[str, object]:
         """Return facts for ``info`` (engine, versions, folders), label → value."""
         return {}
+
+    def stats(self) -> Sequence[QueueStat]:
+        """Return numbers to watch; cheap, whatever the number of queues. Any thread."""
+        return ()
 
     def queue_type(self, topic: str) -> QueueType:
         """Return the kind of ``topic``'s queues."""

@@ -19,7 +19,7 @@ from store.index.index_batch import TAGS_PREFIX, IndexBatch
 from store.index.index_service import IndexService
 from store.log.commit_log import Appended
 from store.queue.consume_queue_store import ConsumeQueueStore, QueueRestart, QueueType
-from store.queue.units import UnitBatch
+from store.queue.units import QUEUE_UNIT, UnitBatch
 from store.record.encoder import EncodedRecord, is_queued
 from store.record.message import (
     LMQ_PREFIX,
@@ -94,7 +94,7 @@ class Dispatcher:
         self._pending_keys = IndexBatch()
         self._indexes_tags = index is not None and config.message_index_tags
         self._pending_last: Appended | None = None
-        self._handing_on = False
+        self._handed: UnitBatch | None = None
         self.last_dispatched: Appended | None = None
         """The last record of the log that queues and index have."""
         self.before_store: Callable[[], object] | None = None
@@ -163,7 +163,17 @@ class Dispatcher:
 
         True also while another thread hands a batch on: a reader has to wait for that one too.
         """
-        return bool(self.pending.end_phy_offset) or self._handing_on
+        return bool(self.pending.end_phy_offset) or self._handed is not None
+
+    def oldest_waiting(self) -> int:
+        """Return the store time, ms, of the first unit that may not be in its queue yet.
+
+        0 if none waits. Any thread; the answer may be of a moment ago.
+        """
+        for batch in (self._handed, self.pending):
+            if batch is not None and batch.units:
+                return QUEUE_UNIT.unpack_from(batch.units).store_timestamp
+        return 0
 
     @contextmanager
     def still(self) -> Iterator[None]:
@@ -195,8 +205,8 @@ class Dispatcher:
 
     def _take(self) -> tuple[UnitBatch, IndexBatch, Appended | None]:
         """Take what waits, and the last record of it; the caller holds the append lock."""
-        self._handing_on = True  # before nothing waits any more, see behind
-        batch, self.pending = self.pending, UnitBatch()
+        batch = self._handed = self.pending  # before nothing waits any more, see behind
+        self.pending = UnitBatch()
         keys, self._pending_keys = self._pending_keys, IndexBatch()
         return batch, keys, self._pending_last
 
@@ -208,7 +218,7 @@ class Dispatcher:
                 self.before_store()
             self._store(batch, keys)
         finally:
-            self._handing_on = False
+            self._handed = None
         self.last_dispatched = last
         wanted = _SLICE_PER_QUEUE * len(batch.queues)
         self.full_at = max(self._slice, min(wanted, _MAX_SLICE))

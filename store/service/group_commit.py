@@ -10,8 +10,10 @@ Source: RocketMQ ``CommitLog.GroupCommitService``.
 """
 
 import threading
+import time
 
 from store.log.commit_log import CommitLog
+from store.service.meters import Histogram
 
 
 class GroupCommit:
@@ -22,6 +24,8 @@ class GroupCommit:
         self._log = log
         self.timeout = timeout_ms / 1000
         """Seconds."""
+        self.seconds = Histogram()
+        """Syncs that had something to sync."""
         self._lock = threading.Lock()  # guards all below
         self._syncing = False
         self._followers: list[_Follower] = []
@@ -66,8 +70,10 @@ class GroupCommit:
 
     def _lead(self) -> None:
         """Sync, serve who is served by that, and make one of the others the next leader."""
+        before, started = self._log.flushed_phy_offset(), time.perf_counter()
         try:
-            self._log.flush()
+            if self._log.flush() > before:
+                self.seconds.observe(time.perf_counter() - started)
         finally:
             with self._lock:
                 flushed = self._log.flushed_phy_offset()

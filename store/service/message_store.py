@@ -44,6 +44,7 @@ from store.service.expired_queues import ExpiredQueues
 from store.service.file_expiry import FileExpiry
 from store.service.flush import FlushService, WholeFlush
 from store.service.group_commit import GroupCommit
+from store.service.metrics import StoreMetrics
 from store.service.opening import OpenOptions, lay_out, open_index, refuse_queues_without_log
 from store.service.puller import Puller
 from store.service.putter import Putter
@@ -190,6 +191,11 @@ class MessageStore(StoreReads):
             log, self.queues, self.index, self._dispatcher, self._commit, self.deleted_topics,
             ExpiredQueues(self.paths.expired_queues),
         )  # fmt: skip
+        self.metrics = StoreMetrics(
+            self.paths, log, self.queues, self._dispatcher, self._commit, self._putter,
+            self._puller, lambda: self._failure is not None,
+        )  # fmt: skip
+        """Counters and figures of the store, see ``StoreMetrics.snapshot``."""
         surroundings = options.surroundings
         levels = DiskLevels(config, surroundings, self.layout.log_folders, self.paths.consume_queue)
         self._expiry = FileExpiry(
@@ -405,6 +411,7 @@ class MessageStore(StoreReads):
     def _close_parts(self) -> None:
         """Let every part go, also if one before it fails; what failed is raised if it is news."""
         before = self._failure
+        self.metrics.close()
         parts: list[Callable[[], None]] = [self.queues.close, self.commit_log.close]
         if self.index is not None:
             parts.insert(0, partial(self.index.close, flush=before is None))

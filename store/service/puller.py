@@ -7,6 +7,7 @@ Source: RocketMQ ``DefaultMessageStore.getMessage``, ``ExpressionMessageFilter``
 """
 
 import os
+import time
 
 from store.config import CQ_UNIT_SIZE, StoreConfig
 from store.errors import CorruptionError
@@ -16,6 +17,7 @@ from store.queue.units import BlockStop, CqUnit, UnitBlock
 from store.record.decoder import StoredMessage
 from store.record.java_hash import java_hash
 from store.record.message import MessageProperty
+from store.service.meters import GetMeter
 from store.service.results import GetMessageResult, GetMessageStatus
 
 MAX_PULL_BYTES = 128 << 20
@@ -63,6 +65,7 @@ class Puller:
         self._log = log
         self._queues = queues
         self._units_per_file = queues.units_per_file
+        self.meter = GetMeter()
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self._in_memory = memory * config.access_message_in_memory_max_ratio // 100
 
@@ -76,6 +79,20 @@ class Puller:
         max_total_bytes: int = MAX_PULL_BYTES,
     ) -> GetMessageResult:
         """Pull at most ``max_msgs`` messages, see ``MessageStore.get_message``."""
+        started = time.perf_counter()
+        result = self._get(topic, queue_id, offset, max_msgs, tags, max_total_bytes)
+        self.meter.pulled(started, result)
+        return result
+
+    def _get(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_msgs: int,
+        tags: TagFilter | None,
+        max_total_bytes: int,
+    ) -> GetMessageResult:
         queues = self._queues
         max_offset = queues.max_offset(topic, queue_id)
         min_offset = queues.min_offset(topic, queue_id)

@@ -8,6 +8,7 @@ Source: RocketMQ ``HookUtils.checkBeforePutMessage``, ``CommitLog.asyncPutMessag
 """
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
@@ -35,6 +36,7 @@ from store.service.dispatch import Dispatcher, allows_light_queues
 from store.service.flush import FlushService
 from store.service.group_commit import GroupCommit
 from store.service.light_quota import LightQuota, LightQuotaError
+from store.service.meters import PutMeter
 from store.service.results import PutMessageResult, PutMessageStatus
 
 _LOG = logging.getLogger(__name__)
@@ -45,6 +47,9 @@ _LIGHT = MessageProperty.INNER_MULTI_DISPATCH
 _INNER_NUM = MessageProperty.INNER_NUM
 _INNER = int(SysFlag.INNER_BATCH)
 _new = tuple.__new__
+SAMPLED_PUTS = 61
+"""One in so many asynchronous puts of one message is timed: a clock costs what a put must not. A
+prime, so that no rhythm of the batches behind it is always met or always missed."""
 
 
 class Putter:
@@ -75,20 +80,25 @@ class Putter:
         self._encoder = MessageEncoder(config, self._check_topic)
         self.light_quota = LightQuota(queues, config.max_lmq_consume_queue_num)
         self._sync = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        self.meter = PutMeter()
+        self._timed_from = 0  # appended records at which the next put is timed
 
     # ---- one message
 
     def put(self, message: Message, *, wait: bool = True) -> PutMessageResult:
         """Put one message, see ``MessageStore.put_message``; ``wait`` for the disk if it is due."""
+        started = 0.0
+        if self._log.appended_records >= self._timed_from:
+            started = self._start_timing()
         properties = message.properties
         try:
             if _LIGHT in properties and self._goes_to_light(message):
-                return self._put_light(message, wait=wait)
+                return self._timed(started, self._put_light(message, wait=wait))
             if message.sys_flag & _INNER or _INNER_NUM in properties:
                 _refuse_inner_batch(message)
             record = self._encoder.encode(message)
         except IllegalMessageError as exc:
-            return _refused(exc)
+            return self._refused(exc)
         topic, queue_id = message.topic, message.queue_id
         queued = is_queued(record.sys_flag)
         queues, dispatcher = self._queues, self._dispatcher
@@ -100,13 +110,22 @@ class Putter:
                     queues.increase_queue_offset(topic, queue_id, 1)
                 dispatcher.hot(record, queue_offset, appended)
         except (DiskFullError, IllegalMessageError) as exc:
-            return _refused(exc)
+            return self._refused(exc)
         except StoreError as exc:
             self._failed(exc)
             raise
         result = _new(PutMessageResult, (_OK, appended, queue_offset, message.store_host, ""))
         if self._sync or len(dispatcher.pending) >= dispatcher.full_at:
-            return self._settle([result], wait=wait and _waits(properties))[0]
+            result = self._settle([result], wait=wait and _waits(properties))[0]
+        return self._timed(started, result) if started else result
+
+    def _start_timing(self) -> float:
+        self._timed_from = 0 if self._sync else self._log.appended_records + SAMPLED_PUTS
+        return time.perf_counter()
+
+    def _timed(self, started: float, result: PutMessageResult) -> PutMessageResult:
+        if started:
+            self.meter.seconds.observe(time.perf_counter() - started)
         return result
 
     def put_async(self, message: Message) -> Future[PutMessageResult]:
@@ -135,6 +154,7 @@ class Putter:
 
     def put_list(self, messages: Sequence[Message]) -> list[PutMessageResult]:
         """Put a list under one lock, see ``MessageStore.put_messages``."""
+        started = time.perf_counter()
         results: list[PutMessageResult | None] = [None] * len(messages)
         places: list[int] = []
         records: list[EncodedRecord] = []
@@ -150,24 +170,29 @@ class Putter:
                 records.append(self._encoder.encode(message))
                 places.append(place)
             except IllegalMessageError as exc:
-                results[place] = _refused(exc)
+                results[place] = self._refused(exc)
         self._append_all(messages, records, places, results, whole=False)
         done = [result for result in results if result is not None]
         wait = self._sync and any(_waits(message.properties) for message in messages)
-        return self._settle(done, wait=wait)
+        done = self._settle(done, wait=wait)
+        self.meter.list_seconds.observe(time.perf_counter() - started)
+        return done
 
     def put_client_batch(self, batch: Message) -> list[PutMessageResult]:
         """Put a client batch, all of it or nothing, see ``MessageStore.put_client_batch``."""
+        started = time.perf_counter()
         try:
             _check_client_batch(batch, self._config.max_message_size)
             messages = decode_client_batch(batch)
             records = [self._encoder.encode(message) for message in messages]
         except IllegalMessageError as exc:
-            return [_refused(exc)]
+            return [self._refused(exc)]
         results: list[PutMessageResult | None] = [None] * len(messages)
         self._append_all(messages, records, range(len(messages)), results, whole=True)
         done = [result for result in results if result is not None]
-        return self._settle(done, wait=_waits(batch.properties))
+        done = self._settle(done, wait=_waits(batch.properties))
+        self.meter.list_seconds.observe(time.perf_counter() - started)
+        return done
 
     def _append_all(
         self,
@@ -186,7 +211,7 @@ class Putter:
                 one = isinstance(exc, IllegalMessageError) and not whole
                 out = 1 if one else len(records)
                 for place in places[:out]:
-                    results[place] = _refused(exc)
+                    results[place] = self._refused(exc)
                 records, places = records[out:], places[out:]
                 continue
             except StoreError as exc:
@@ -272,9 +297,9 @@ class Putter:
                     queues.increase_queue_offset(name, 0, 1)
                 self._dispatcher.hot(record, queue_offset, appended)
         except PropertiesTooLongError as exc:  # RocketMQ's status for this step
-            return PutMessageResult(PutMessageStatus.MESSAGE_ILLEGAL, reason=exc.reason)
+            return self._refused(IllegalMessageError(exc.reason))
         except (DiskFullError, IllegalMessageError) as exc:
-            return _refused(exc)
+            return self._refused(exc)
         except StoreError as exc:
             self._failed(exc)
             raise
@@ -308,6 +333,7 @@ class Putter:
             if not in_time:
                 late = PutMessageStatus.FLUSH_DISK_TIMEOUT
                 results = [r._replace(status=late) if r.appended else r for r in results]
+                self.meter.not_ok(late, sum(result.ok for result in results))
         if len(self._dispatcher.pending) >= self._dispatcher.full_at:
             try:
                 self._dispatcher.drain()
@@ -316,18 +342,22 @@ class Putter:
                 raise
         return results
 
+    def _refused(self, exc: StoreError) -> PutMessageResult:
+        status = _status_of(exc)
+        if status is PutMessageStatus.CREATE_MAPPED_FILE_FAILED:
+            _LOG.error("put refused: %s", exc)
+        self.meter.not_ok(status)
+        return PutMessageResult(status, reason=str(exc))
 
-def _refused(exc: StoreError) -> PutMessageResult:
+
+def _status_of(exc: StoreError) -> PutMessageStatus:
     if isinstance(exc, PropertiesTooLongError):
-        status = PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
-    elif isinstance(exc, LightQuotaError):
-        status = PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED
-    elif isinstance(exc, DiskFullError):
-        status = PutMessageStatus.CREATE_MAPPED_FILE_FAILED
-        _LOG.error("put refused: %s", exc)
-    else:
-        status = PutMessageStatus.MESSAGE_ILLEGAL
-    return PutMessageResult(status, reason=str(exc))
+        return PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
+    if isinstance(exc, LightQuotaError):
+        return PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED
+    if isinstance(exc, DiskFullError):
+        return PutMessageStatus.CREATE_MAPPED_FILE_FAILED
+    return PutMessageStatus.MESSAGE_ILLEGAL
 
 
 def _waits(properties: dict[str, str]) -> bool:

@@ -179,5 +179,5 @@ def test_a_reader_that_leaves_is_no_fault(golden: Golden) -> None:
 
 def test_the_version_and_the_help() -> None:
     assert run("--version").stdout.startswith("cqstore ")
-    for verb in ("info", "check", "dump", "get", "put", "topics", "offset", "recover"):
+    for verb in ("info", "check", "dump", "get", "put", "topics", "offset", "recover", "top"):
         assert verb in run(verb, "--help").stdout

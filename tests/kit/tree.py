@@ -4,10 +4,15 @@ import hashlib
 from pathlib import Path
 
 
-def tree_digest(root: Path) -> str:
-    """Return a digest over names, kinds, modes, sizes, times of change and bytes below ``root``."""
+def tree_digest(root: Path, but: Path | None = None) -> str:
+    """Return a digest over names, kinds, modes, sizes, times of change and bytes below ``root``.
+
+    What lies in ``but`` does not count.
+    """
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*")):
+        if but in path.parents:
+            continue
         status = path.lstat()
         changed = 0 if path.is_dir() else status.st_mtime_ns
         facts = (path.relative_to(root), status.st_mode, status.st_size, changed)

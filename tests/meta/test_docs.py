@@ -18,10 +18,11 @@ def test_every_layout_is_on_the_format_page_as_it_is_declared() -> None:
     assert rendered(text) == text
 
 
-def test_the_example_of_the_readme_runs_and_prints_what_it_says(tmp_path: Path) -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("page", ["README.md", "docs/operations.md"])
+def test_the_example_of_a_page_runs_and_prints_what_it_says(page: str, tmp_path: Path) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", text, re.DOTALL)
-    assert len(blocks) == 1
+    assert len(blocks) == text.count("```python") == 1
     code, printed = blocks[0]
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False

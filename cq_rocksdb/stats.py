@@ -1,0 +1,58 @@
+"""What RocksDB tells of itself while it works: its properties, under names of our own."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from cq_rocksdb.engine import Family, RocksEngine
+from cq_rocksdb.logged_counters import logged_counters
+from store.queue.consume_queue_store import QueueStat
+
+PROPERTIES = {
+    "keys_estimate": "rocksdb.estimate-num-keys",
+    "live_data_bytes_estimate": "rocksdb.estimate-live-data-size",
+    "table_bytes": "rocksdb.total-sst-files-size",
+    "pending_compaction_bytes_estimate": "rocksdb.estimate-pending-compaction-bytes",
+    "memtable_bytes": "rocksdb.cur-size-all-mem-tables",
+    "background_errors": "rocksdb.background-errors",
+}
+"""Our name → RocksDB's, for what both families have."""
+COUNTERS = {
+    "block_cache_hits": "rocksdb.block.cache.hit",
+    "block_cache_misses": "rocksdb.block.cache.miss",
+    "units_dropped_by_the_filter": "rocksdb.compaction.key.drop.user",
+    "flush_written_bytes": "rocksdb.flush.write.bytes",
+    "compaction_written_bytes": "rocksdb.compact.write.bytes",
+}
+"""Our name → RocksDB's, for what it counts and writes to its own log."""
+CACHE_USAGE = "rocksdb.block-cache-usage"
+
+
+def engine_stats(engine: RocksEngine) -> Iterator[QueueStat]:
+    """Yield the properties of both families, and what they share as part ``database``.
+
+    What an engine cannot tell is left out. Reads memory only.
+    """
+    for family in Family:
+        for name, known_as in PROPERTIES.items():
+            value = engine.property_value(family, known_as)
+            if value is not None:
+                yield QueueStat(f"rocksdb_{name}", family.value, int(value))
+    usage = engine.property_value(Family.DEFAULT, CACHE_USAGE)
+    if usage is not None:
+        yield QueueStat("rocksdb_block_cache_bytes", "database", int(usage))
+    yield QueueStat("rocksdb_dropped_units", "database", engine.dropped_units)
+
+
+def logged_stats(log_folder: Path) -> Iterator[QueueStat]:
+    """Yield what RocksDB last wrote to its own log, at most ten minutes ago; nothing before that.
+
+    Raises:
+        StoreIOError: a log cannot be read.
+    """
+    logged = logged_counters(log_folder)
+    if logged is None:
+        return
+    for name, known_as in COUNTERS.items():
+        if known_as in logged.counts:
+            part = f"as RocksDB logged {logged.time}"
+            yield QueueStat(f"rocksdb_{name}", part, logged.counts[known_as])

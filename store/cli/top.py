@@ -1,0 +1,120 @@
+"""``cqstore top``: a running store, looked at again and again from the outside."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.live import Live
+
+from store.cli.options import CommitLogFolder, ConfigFile, Dir, Format, read_config
+from store.cli.output import OutputFormat, Row, output, table
+from store.errors import RefusedStoreError
+from store.service.store_layout import detect
+from store.service.watch import Look, StoreWatch
+
+
+def top(
+    root: Dir,
+    *,
+    once: Annotated[bool, typer.Option("--once", help="One table, then end.")] = False,
+    interval: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.1, help="Between two looks.")
+    ] = 2.0,
+    config: ConfigFile = None,
+    commit_log: CommitLogFolder = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """Watch a store that another process has open: ends, rates, checkpoint, sizes, disks.
+
+    Takes no lock and changes no byte. Ctrl-C ends it; without a terminal, and with another output
+    than a table, it looks once.
+    """
+    layout = detect(root, read_config(config), commit_log)
+    if not (layout.has_log or layout.backends or layout.paths.abort.exists()):
+        raise RefusedStoreError("no store here: neither commit log nor queues", path=root)
+    watch = StoreWatch(layout)
+    if once or kind is not OutputFormat.TABLE or not sys.stdout.isatty():
+        output(kind).rows(facts(watch.look()))
+    else:
+        show(watch, Console(), lambda: time.sleep(interval))
+
+
+def show(watch: StoreWatch, console: Console, wait: Callable[[], object]) -> None:
+    """Show look after look, with ``wait`` between them, until Ctrl-C; the last one stays."""
+    before: Look | None = None
+    with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False) as view:
+        while True:
+            look = watch.look()
+            view.update(table(facts(look, before)), refresh=True)
+            before = look
+            wait()
+
+
+def facts(look: Look, before: Look | None = None) -> Iterator[Row]:
+    """Yield a row a fact; with an earlier look, also how fast it grows."""
+    now = datetime.fromtimestamp(look.time, UTC).isoformat(sep=" ", timespec="seconds")
+    yield _row("store", "state", _state(look))
+    yield _row("store", "looked at", now)
+    yield from _log_facts(look, before)
+    fields = look.checkpoint
+    for label, stamp in (
+        ("log on disk, s ago", fields.physic_msg_timestamp),
+        ("file queues on disk, s ago", fields.logics_msg_timestamp),
+        ("index on disk, s ago", fields.index_msg_timestamp),
+    ):
+        yield _row("checkpoint", label, round(look.time - stamp / 1000, 1) if stamp else None)
+    yield _row("checkpoint", "confirm phy offset", fields.confirm_phy_offset)
+    for name, size in look.folders.items():
+        old = before.folders.get(name) if before is not None else None
+        more = "" if size.whole else " (of the first)"
+        yield _row(name, f"files{more}", size.files)
+        pace = _pace(look, before, size.disk_bytes, old.disk_bytes if old else None)
+        yield _row(name, f"on disk, bytes{more}", size.disk_bytes, pace)
+    yield _row("disk", "used by the log's, percent", round(100 * look.log_disk_used_ratio, 1))
+    yield _row("disk", "used by the queues', percent", round(100 * look.queue_disk_used_ratio, 1))
+    for stat in look.queue_stats:
+        yield _row(stat.part, stat.name, stat.value)
+
+
+def _log_facts(look: Look, before: Look | None) -> Iterator[Row]:
+    log = look.log
+    if log is None:
+        yield _row("log", "files", 0)
+        return
+    old = before.log if before is not None else None
+    yield _row("log", "files", log.files)
+    yield _row("log", "file size, bytes", log.file_size)
+    yield _row("log", "min phy offset", log.min_phy_offset)
+    pace = _pace(look, before, log.max_phy_offset, old.max_phy_offset if old else None)
+    yield _row("log", "max phy offset", log.max_phy_offset, pace)
+    pace = _pace(look, before, log.records, old.records if old else None)
+    yield _row("log", "records since the first look", log.records, pace)
+    behind = max(log.max_phy_offset - look.checkpoint.confirm_phy_offset, 0)
+    yield _row("log", "behind the checkpoint's last record, bytes", behind)
+
+
+def _state(look: Look) -> str:
+    if look.opener is None:
+        return "closed"
+    if not look.opener:
+        return "open, or not closed cleanly"
+    if Path(f"/proc/{look.opener}").exists():
+        return f"open: process {look.opener}"
+    return f"not closed cleanly, or open elsewhere: there is no process {look.opener} here"
+
+
+def _pace(look: Look, before: Look | None, new: int, old: int | None) -> int | None:
+    """Return how much a number grew a second; ``None`` without an earlier one."""
+    if before is None or old is None or look.seconds <= before.seconds:
+        return None
+    return round((new - old) / (look.seconds - before.seconds))
+
+
+def _row(part: str, fact: str, value: object, per_second: int | None = None) -> Row:
+    return {"part": part, "fact": fact, "value": value, "perSecond": per_second}

@@ -1,0 +1,159 @@
+"""LogTail: where a log ends that another process writes, told from its files alone.
+
+Files are reserved whole, so their sizes tell nothing: the heads of the records are followed, from
+one to the next, until there is none. A record's head is written last (invariant I1 of
+``CommitLog``), so what is seen is whole. Files are opened to be read and closed again; nothing is
+locked, mapped or changed.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from store.errors import CorruptionError, os_errors
+from store.log.mapped_file import NAME_DIGITS
+from store.record.decoder import record_span
+from store.record.record_layout import BLANK_SIZE
+
+_BLOCK = 1 << 20
+
+
+class LogEnds(NamedTuple):
+    """What a look at the files of a log found."""
+
+    files: int
+    file_size: int
+    """Bytes of the largest; all are alike in a sound log."""
+    min_phy_offset: int
+    max_phy_offset: int
+    """Behind the last record whose head makes sense."""
+    records: int
+    """Records passed since the first look, which counts none."""
+
+
+class LogTail:
+    """Follows the end of the log in ``folders``. One thread."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._folders = folders
+        self._last = self._end = -1  # start and end of the last record seen
+        self._records = 0
+
+    def look(self, near: int = 0) -> LogEnds | None:
+        """Return where the log begins and ends now; ``None`` without files.
+
+        ``near`` is a guess at a record near the end: a wrong one costs the walk through one file.
+
+        Raises:
+            StoreIOError: a file cannot be read.
+        """
+        files = self._list()
+        if not files:
+            return None
+        size = max(length for _, length in files.values())
+        first = self._end < 0
+        if not self._still_there(files):
+            self._last, self._end = self._start(files, near)
+        passed = self._walk(files)
+        if not first:
+            self._records += passed
+        return LogEnds(len(files), size, min(files), self._end, self._records)
+
+    def _list(self) -> "_Files":
+        found: _Files = {}
+        for folder in self._folders:
+            with os_errors("list the commit log", folder):
+                for path in folder.iterdir() if folder.is_dir() else ():
+                    name = path.name
+                    if len(name) != NAME_DIGITS or not (name.isascii() and name.isdecimal()):
+                        continue
+                    try:
+                        length = path.stat().st_size
+                    except FileNotFoundError:  # it has just expired
+                        continue
+                    if length:  # else it is being made
+                        found[int(name)] = path, length
+        return dict(sorted(found.items()))
+
+    def _still_there(self, files: "_Files") -> bool:
+        """Return whether the last record seen is still where it was."""
+        if self._last < 0:
+            return False
+        return self._last + self._span(files, self._last) == self._end
+
+    def _start(self, files: "_Files", near: int) -> tuple[int, int]:
+        """Return start and end of a record to walk from; -1 and the log's start without any."""
+        for start in reversed(files):  # the newest may have been made ahead, without a record
+            for at in (near, start):
+                size = self._span(files, at) if at >= start else 0
+                if size:
+                    return at, at + size
+        return -1, min(files)
+
+    def _walk(self, files: "_Files") -> int:
+        """Move to the end of the log; return how many records were passed."""
+        passed = 0
+        while (place := _place(files, self._end)) is not None:
+            start, path, length = place
+            before = self._end
+            with os_errors("read a commit log file", path):
+                try:
+                    with path.open("rb") as file:
+                        passed += self._walk_file(file, start, length)
+                except FileNotFoundError:  # it has just expired; the next look begins anew
+                    return passed
+            if self._end == before:
+                break
+        return passed
+
+    def _walk_file(self, file: BinaryIO, start: int, length: int) -> int:
+        passed, end = 0, start + length
+        while self._end < end:
+            base = self._end
+            file.seek(base - start)
+            data = file.read(_BLOCK)
+            while (position := self._end - base) + BLANK_SIZE <= len(data):
+                at = self._end
+                try:
+                    size = record_span(data, position, end - at, at)
+                except CorruptionError:  # how a log ends
+                    return passed
+                if not size:
+                    self._end = end
+                    return passed
+                self._last, self._end = at, at + size
+                passed += 1
+            if self._end == base:
+                break
+        return passed
+
+    def _span(self, files: "_Files", at: int) -> int:
+        """Return the size of the record at ``at``; 0 if none starts there, or a blank one."""
+        place = _place(files, at)
+        if place is None:
+            return 0
+        start, path, length = place
+        with os_errors("read a commit log file", path):
+            try:
+                with path.open("rb") as file:
+                    file.seek(at - start)
+                    data = file.read(BLANK_SIZE)
+            except FileNotFoundError:
+                return 0
+        try:
+            return record_span(data, 0, start + length - at, at) if len(data) == BLANK_SIZE else 0
+        except CorruptionError:
+            return 0
+
+
+_Files = dict[int, tuple[Path, int]]
+"""By start offset, in order: path and length."""
+
+
+def _place(files: _Files, at: int) -> tuple[int, Path, int] | None:
+    """Return start, path and length of the file that holds ``at``."""
+    for start in reversed(files):
+        path, length = files[start]
+        if start <= at < start + length:
+            return start, path, length
+    return None

@@ -1,0 +1,242 @@
+"""``cqstore top`` beside a store that is open and written to."""
+
+import io
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from store.cli.top import facts, show
+from store.config import StoreConfig
+from store.errors import StoreLockedError
+from store.record.message import Message
+from store.service.message_store import MessageStore
+from store.service.store_layout import detect
+from store.service.store_lock import StoreLock
+from store.service.watch import FolderSize, StoreWatch, measure
+from tests.kit.tree import tree_digest
+
+COMMAND = [str(Path(sys.executable).parent / "cqstore"), "top"]
+CONFIG = StoreConfig(
+    mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=2000,
+    rocksdb_memory_bytes=16 << 20, flush_interval_commit_log=10_000_000,
+)  # fmt: skip
+BACKENDS = ["file", "rocksdb"]
+Facts = dict[tuple[object, object], object]
+
+
+def run(*words: object, code: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [*COMMAND, *map(str, words)], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def told(root: Path) -> Facts:
+    rows = [json.loads(line) for line in run(root, "--output", "jsonl").stdout.splitlines()]
+    assert {row["perSecond"] for row in rows} == {None}
+    return {(row["part"], row["fact"]): row["value"] for row in rows}
+
+
+def watch(store: MessageStore) -> StoreWatch:
+    return StoreWatch(detect(store.paths.root, CONFIG))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_it_tells_of_a_store_that_is_open_and_changes_no_byte(tmp_path: Path, backend: str) -> None:
+    root = tmp_path / "store"
+    with MessageStore.open(root, CONFIG, backend=backend) as store:
+        store.put_messages([Message("t", bytes(1000))] * 100)
+        store.flush()
+        store.put_message(Message("t", b"x"))
+        ahead = store.commit_log.files._ahead
+        assert ahead is not None
+        ahead._join()  # from here on the store writes nothing by itself
+        rocksdb_log = store.paths.rocksdb_log  # written whenever RocksDB likes
+        before = tree_digest(root, rocksdb_log)
+        seen = told(root)
+        table = run(root).stdout.splitlines()  # no terminal: one table
+        assert run(root, "--once").stdout.count("max phy offset") == 1
+        assert tree_digest(root, rocksdb_log) == before
+        end = store.commit_log.max_phy_offset()
+        behind = end - store.checkpoint.fields.confirm_phy_offset
+        assert seen["store", "state"] == f"open: process {os.getpid()}"
+        assert seen["log", "max phy offset"] == end
+        assert seen["log", "behind the checkpoint's last record, bytes"] == behind > 0
+        assert seen["log", "files"] == len(list(store.paths.commit_log.iterdir()))
+        assert seen["checkpoint", "confirm phy offset"] == end - (behind)
+        on_disk = seen["consumequeue", "on disk, bytes"]
+        assert isinstance(on_disk, int)
+        assert on_disk >= store.queues.total_size_bytes() > 0
+        assert table[0].split() == ["part", "fact", "value", "perSecond"]
+        assert len(table) == len(seen) + 1
+        store.put_messages([Message("t", bytes(1000))] * 100)
+        assert store.max_offset("t", 0) == 201
+    assert told(root)["store", "state"] == "closed"
+    with MessageStore.open(root, CONFIG) as store:
+        assert store.last_exit_ok
+        assert list(store.check()) == []
+
+
+def test_looking_from_the_same_process_keeps_the_lock(tmp_path: Path) -> None:
+    opens = "import sys; from store import MessageStore; MessageStore.open(sys.argv[1])"
+    with MessageStore.open(tmp_path, CONFIG) as store:
+        watch(store).look()
+        other = subprocess.run(
+            [sys.executable, "-c", opens, str(tmp_path)], capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+        assert "StoreLockedError" in other.stderr
+        with pytest.raises(StoreLockedError):
+            StoreLock(store.paths)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_rates_are_what_was_put_between_two_looks(tmp_path: Path, backend: str) -> None:
+    with MessageStore.open(tmp_path, CONFIG, backend=backend) as store:
+        store.put_message(Message("t", b"x"))
+        looking = watch(store)
+        first = looking.look()
+        start = store.commit_log.max_phy_offset()
+        for number in range(1000):
+            store.put_message(Message("t", b"x" * 10, number))
+        store.flush()
+        second = looking.look()
+        seconds = second.seconds - first.seconds
+        rows = {(row["part"], row["fact"]): row for row in facts(second, first)}
+        assert rows["log", "records since the first look"]["value"] == 1000
+        paces = {key: row["perSecond"] for key, row in rows.items() if row["perSecond"] is not None}
+        put_bytes = store.commit_log.max_phy_offset() - start
+        assert paces["log", "max phy offset"] == round(put_bytes / seconds)
+        assert paces["log", "records since the first look"] == round(1000 / seconds)
+        grown = second.folders["consumequeue"].disk_bytes - first.folders["consumequeue"].disk_bytes
+        assert paces["consumequeue", "on disk, bytes"] == round(grown / seconds) > 0
+        assert not [row for row in facts(first) if row["perSecond"] is not None]
+
+
+def test_what_rocksdb_logged_is_shown(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path, CONFIG, backend="rocksdb") as store:
+        store.paths.rocksdb_log.mkdir(parents=True, exist_ok=True)
+        (store.paths.rocksdb_log / "LOG").write_text(
+            "2026/01/02-03:04:05.678 7 [WARN] [db/db_impl/db_impl.cc:1076] STATISTICS:\n"
+            " rocksdb.block.cache.miss COUNT : 12\n"
+        )
+        seen = told(tmp_path)
+        assert seen["as RocksDB logged 2026/01/02-03:04:05.678", "rocksdb_block_cache_misses"] == 12
+
+
+def test_a_killed_store_is_told_from_an_open_one(tmp_path: Path) -> None:
+    dies = "import os, sys, store; store.MessageStore.open(sys.argv[1]); os.kill(os.getpid(), 9)"
+    done = subprocess.Popen([sys.executable, "-c", dies, str(tmp_path)])
+    assert done.wait() == -signal.SIGKILL
+    seen = told(tmp_path)
+    assert seen["log", "files"] == 0  # nothing was put, still there is a store
+    state = seen["store", "state"]
+    assert state == f"not closed cleanly, or open elsewhere: there is no process {done.pid} here"
+    for text in ("", "x" * 5000, "9" * 50, "-1", "²"):
+        (tmp_path / "abort").write_text(text)
+        assert told(tmp_path)["store", "state"] == "open, or not closed cleanly"
+
+
+def test_the_view_goes_on_until_it_is_stopped(tmp_path: Path) -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=120, height=60)
+    with MessageStore.open(tmp_path, CONFIG) as store:
+        store.put_message(Message("t", b"x"))
+        ends: list[int] = []
+
+        def wait() -> None:
+            ends.append(store.commit_log.max_phy_offset())
+            if len(ends) == 3:
+                raise KeyboardInterrupt
+            store.put_message(Message("t", b"x"))
+
+        show(watch(store), console, wait)
+    shown = screen.getvalue()
+    assert len(ends) == len(set(ends)) == 3
+    assert all(str(end) in shown for end in ends)
+    assert re.search(rf"max phy offset +{ends[0]} *\r?\n", shown)  # nothing to compare with yet
+    assert re.search(rf"max phy offset +{ends[1]} +\d+", shown)
+
+
+def test_on_a_terminal_it_is_live_and_ends_with_ctrl_c(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path, CONFIG) as store:
+        store.put_message(Message("t", b"x"))
+        main, side = pty.openpty()
+        top = subprocess.Popen(
+            [*COMMAND, str(tmp_path), "--interval", "0.1"], stdin=side, stdout=side, stderr=side,
+            env={**os.environ, "TERM": "xterm", "LINES": "60", "COLUMNS": "120"},
+        )  # fmt: skip
+        os.close(side)
+        try:
+            until(main, str(store.commit_log.max_phy_offset()))
+            store.put_message(Message("t", b"x"))
+            until(main, str(store.commit_log.max_phy_offset()))
+            top.send_signal(signal.SIGINT)
+            until(main, "")
+            assert top.wait() == 0
+        finally:
+            top.kill()
+            top.wait()
+            os.close(main)
+
+
+def until(main: int, text: str) -> None:
+    """Read the terminal until ``text`` was shown, or, without a text, until it is closed."""
+    shown = b""
+    while not text or text.encode() not in shown:
+        try:
+            data = os.read(main, 65536)
+        except OSError:  # Linux's word for a terminal whose last user has gone
+            data = b""
+        if not data:
+            assert not text, shown
+            return
+        shown += data
+
+
+@pytest.mark.parametrize(
+    "break_it",
+    [
+        lambda root: (root / "checkpoint").write_bytes(b"\1"),
+        lambda root: (root / "checkpoint").unlink(),
+        lambda root: (root / "commitlog" / f"{0:020d}").write_bytes(b"\xff" * 65536),
+        lambda root: (root / "commitlog" / "notes").mkdir(),
+    ],
+)
+def test_a_damaged_store_is_shown_or_named(
+    tmp_path: Path, break_it: Callable[[Path], object]
+) -> None:
+    with MessageStore.open(tmp_path, CONFIG) as store:
+        store.put_message(Message("t", b"x"))
+    break_it(tmp_path)
+    short = (tmp_path / "checkpoint").exists() and (tmp_path / "checkpoint").stat().st_size == 1
+    run(tmp_path, code=1 if short else 0)
+
+
+def test_no_store_is_refused(tmp_path: Path) -> None:
+    assert "no store here" in run(tmp_path, code=2).stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_is_measured_as_far_as_it_was_told(tmp_path: Path) -> None:
+    for number in range(6):
+        folder = tmp_path / str(number % 2) / "queue"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / str(number)).write_bytes(b"x")
+    (tmp_path / "loop").symlink_to(tmp_path)
+    block = (tmp_path / "0" / "queue" / "0").stat().st_blocks * 512
+    link = (tmp_path / "loop").lstat().st_blocks * 512
+    assert measure(tmp_path) == FolderSize(7, 6 * block + link, whole=True)
+    assert (measure(tmp_path, 5).files, measure(tmp_path, 5).whole) == (5, False)
+    assert measure(tmp_path / "none") == FolderSize(0, 0, whole=True)

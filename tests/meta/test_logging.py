@@ -1,0 +1,68 @@
+"""Nothing is logged anywhere unless the embedder asks for it."""
+
+import importlib
+import logging
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = sorted(
+    name
+    for name in tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
+        "setuptools"
+    ]["packages"]
+    if "." not in name
+)
+WARNS = """
+import importlib, logging, sys
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+    logging.getLogger(name + ".module").critical("heard from %s", name)
+"""
+
+
+def test_the_packages_warn_nobody_by_default() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WARNS, *PACKAGES], cwd=ROOT, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    assert PACKAGES == ["cq_file", "cq_rocksdb", "migration", "store"]
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_what_a_store_logs_reaches_who_asks_and_nobody_else(tmp_path: Path) -> None:
+    code = """
+import logging, sys
+from store import Message, MessageStore
+if len(sys.argv) > 2:
+    logging.basicConfig(level=logging.INFO, format="%(name)s %(levelname)s %(message)s")
+with MessageStore.open(sys.argv[1], backend="rocksdb") as store:
+    def full(size):
+        from store.errors import DiskFullError
+        raise DiskFullError("no room")
+    store.commit_log._writable = full
+    store.put_message(Message("t", b"x"))
+"""
+    run = [sys.executable, "-c", code, str(tmp_path / "store")]
+    silent = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert (silent.stdout, silent.stderr) == ("", "")
+    asked = subprocess.run(
+        [*run, "aloud"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stderr
+    assert "store.service.putter ERROR put refused: no room" in asked
+    assert "cq_rocksdb.store INFO opened the RocksDB queues" in asked
+
+
+def test_every_logger_is_below_its_packages() -> None:
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*.py"):
+            if "logging.getLogger" not in path.read_text(encoding="utf-8"):
+                continue
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            module = importlib.import_module(name.removesuffix(".__init__"))
+            loggers = [
+                value for value in vars(module).values() if isinstance(value, logging.Logger)
+            ]
+            assert [logger.name for logger in loggers] == [module.__name__] * len(loggers)
