@@ -96,12 +96,20 @@ class Load:
                 reader.result()
 
     def compare_all(self) -> None:
-        for queue in QUEUES:
-            offsets = sorted(offset for at, offset in self.written if at == queue)
-            assert offsets == list(range(self.store.max_offset(*queue)))
-            for at in offsets:
-                (unit,) = self.store.queues.read_units(*queue, at, 1).rows()
-                self.compare(queue, at, self.store.message_by_offset(unit[0]))
+        compared = 0
+        offsets: dict[Queue, list[int]] = {queue: [] for queue in QUEUES}
+        for queue, offset in self.written:
+            offsets[queue].append(offset)
+        for queue, written in offsets.items():
+            high = self.store.max_offset(*queue)
+            assert sorted(written) == list(range(high))
+            for start in range(0, high, 1000):
+                rows = self.store.queues.read_units(*queue, start, 1000).rows()
+                for at, (phy_offset, *_) in enumerate(rows, start):
+                    message = self.store.message_by_offset(phy_offset)
+                    self.compare(queue, at, message)
+                    compared += 1
+        assert compared == len(self.written)
         assert [finding for finding in self.store.check() if finding.damage] == []
 
 
