@@ -228,6 +228,7 @@ def test_a_failed_store_says_so_and_a_closed_one_nothing(
 ) -> None:
     store = MessageStore.open(tmp_path, CONFIG)
     assert not store.metrics.snapshot().failed
+    assert store.put_message(Message("t", b"x")).ok
 
     def broken() -> int:
         raise StoreIOError("the disk is gone")
