@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-long interop bench format clean
+.PHONY: help demo check test test-all interop bench format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 12
@@ -26,10 +26,10 @@ check: $(READY) ## formatting, lint, types, layers
 	$(BIN)/lint-imports
 
 test: $(READY) ## the tests, but for interop and the long runs
-	$(BIN)/pytest -m "not interop and not long"
+	$(BIN)/pytest -n auto -m "not interop and not long"
 
-test-long: $(READY) ## the long runs: random operations, crashes, damage
-	$(BIN)/pytest -m long
+test-all: $(READY) ## the tests and the long runs: random operations, kills, power cuts, damage, load
+	$(BIN)/pytest -n auto -m "not interop"
 
 interop: $(READY) ## Apache RocketMQ opens our stores and we open its (Java 17, Maven)
 	$(BIN)/pytest tests/interop -m interop

@@ -189,3 +189,8 @@ def check_folder_name(topic: str) -> None:
         raise IllegalMessageError(
             f"the topic's name has {length} bytes, a folder's may have {_NAME_MAX}"
         )
+
+
+def has_queue_files(folder: Path) -> bool:
+    """Return whether there is a folder of a queue with a file in it."""
+    return any(entry.is_file() for queue in queue_folders(folder) for entry in entries(queue.path))

@@ -3,8 +3,9 @@
 Source: RocketMQ ``ConsumeQueueStore.load``.
 """
 
+import logging
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cq_file.batch_queue import BatchConsumeQueue
@@ -20,6 +21,8 @@ from store.config import StoreConfig
 from store.errors import os_errors
 from store.queue.consume_queue_store import QueueStoreContext
 
+_LOG = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class OpenedQueues:
@@ -30,6 +33,29 @@ class OpenedQueues:
     topics: dict[str, dict[int, FileConsumeQueue]]
     batch_topics: dict[str, dict[int, BatchConsumeQueue]]
     ext: dict[tuple[str, int], ExtFiles]
+    ends_known: bool = False
+    """The queues' ends are those that a clean stop wrote down: no file was looked at."""
+    incomplete: bool = False
+    """Topics that a clean stop knew of have no folder any more."""
+
+
+def load_queues(
+    context: QueueStoreContext, cache: DescriptorCache, unsynced: UnsyncedFiles
+) -> OpenedQueues:
+    """Return the queues as a clean stop left them, else list them.
+
+    Raises:
+        CorruptionError, StoreIOError: as ``open_queues``.
+    """
+    known = reopen_queues(context, cache, unsynced)
+    if known is None:
+        return open_queues(context, cache, unsynced)
+    lost = lost_topics(context.paths.consume_queue, known.topics)
+    if lost is None:
+        return replace(known, ends_known=True)
+    if lost:
+        _LOG.warning("the folders of %d topics are gone, all is dispatched again", len(lost))
+    return replace(open_queues(context, cache, unsynced), incomplete=bool(lost))
 
 
 def open_queues(

@@ -29,8 +29,8 @@ from cq_file.ext import ExtFiles, is_ext_address
 from cq_file.file_sync import UnsyncedFiles
 from cq_file.known_ends import ends_path, write_ends
 from cq_file.layout import BATCH_COLUMNS, FILE_UNIT
-from cq_file.listing import allocated_bytes, check_folder_name, entries, queue_folders
-from cq_file.opening import lost_topics, open_queues, reopen_queues
+from cq_file.listing import allocated_bytes, check_folder_name, has_queue_files
+from cq_file.opening import load_queues
 from cq_file.queue_files import FileAccess
 from store.errors import (
     IllegalMessageError,
@@ -101,12 +101,7 @@ class FileConsumeQueueStore(ConsumeQueueStore):
     @classmethod
     def present(cls, paths: StorePaths) -> bool:
         """Return whether there is a folder of a simple or batch queue with a file in it."""
-        return any(
-            entry.is_file()
-            for folder in (paths.consume_queue, paths.batch_consume_queue)
-            for queue in queue_folders(folder)
-            for entry in entries(queue.path)
-        )
+        return has_queue_files(paths.consume_queue) or has_queue_files(paths.batch_consume_queue)
 
     @classmethod
     def own_files(cls, paths: StorePaths) -> list[Path]:
@@ -122,18 +117,8 @@ class FileConsumeQueueStore(ConsumeQueueStore):
 
     def load(self) -> Self:
         """List every queue and find the files' sizes, unless that is known; no file is opened."""
-        parts = self.context, self._cache, self._unsynced
-        reopened = reopen_queues(*parts)
-        if reopened is not None:
-            lost = lost_topics(self.context.paths.consume_queue, reopened.topics)
-            if lost:
-                _log.warning(
-                    "the folders of %d topics are gone, all is dispatched again", len(lost)
-                )
-                self._incomplete = True
-            reopened = reopened if lost is None else None
-        self._ends_known = reopened is not None
-        opened = reopened or open_queues(*parts)
+        opened = load_queues(self.context, self._cache, self._unsynced)
+        self._ends_known, self._incomplete = opened.ends_known, opened.incomplete
         self._access = opened.access
         self._topics, self._batch_topics = opened.topics, opened.batch_topics
         self._ext = opened.ext

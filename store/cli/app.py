@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from store.cli import check, dump, get, info, offset, put, rebuild, recover, top, topics
+from store.cli import check, dump, get, info, offset, put, query, rebuild, recover, top, topics
 from store.errors import CorruptionError, StoreError
 
 COMMANDS_GROUP = "cqstore.commands"
@@ -52,6 +52,7 @@ for name, verb in (
     ("put", put.put),
     ("topics", topics.topics),
     ("offset", offset.offset),
+    ("query", query.query),
     ("recover", recover.recover),
     ("rebuild", rebuild.rebuild),
     ("top", top.top),

@@ -52,7 +52,7 @@ def get(
             ]
         else:
             found = _pull(store, topic or "", queue_id, offset, count, TagFilter(tags))
-        output(kind).rows(_row(queue_offset, message) for queue_offset, message in found)
+        output(kind).rows(message_row(queue_offset, message) for queue_offset, message in found)
 
 
 def _pull(
@@ -77,7 +77,8 @@ def _pull(
         at = result.next_begin_offset
 
 
-def _row(queue_offset: int, message: StoredMessage) -> Row:
+def message_row(queue_offset: int, message: StoredMessage) -> Row:
+    """Return one message with its body, as a row of the output."""
     return {
         "topic": message.topic,
         "queueId": message.queue_id,

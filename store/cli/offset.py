@@ -26,7 +26,7 @@ def offset(
     kind: Format = OutputFormat.TABLE,
 ) -> None:
     """Search a queue by store time. Changes nothing."""
-    timestamp = _milliseconds(time)
+    timestamp = milliseconds(time)
     with open_store(root, config, backend, commit_log) as store:
         found = store.offset_by_time(topic, queue_id, timestamp, boundary)
         output(kind).record(
@@ -42,7 +42,8 @@ def offset(
         )
 
 
-def _milliseconds(text: str) -> int:
+def milliseconds(text: str) -> int:
+    """Return a time of the command line as ms since the epoch."""
     if text.lstrip("-").isdecimal():
         return int(text)
     try:

@@ -6,9 +6,8 @@ threads. Source: RocketMQ ``DefaultMessageStore``, ``RocksDBMessageStore``.
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,12 +18,9 @@ from store.config import FlushDiskType, StoreConfig
 from store.errors import (
     ConsumeQueueError,
     CorruptionError,
-    ReadOnlyStoreError,
     RefusedStoreError,
-    StoreClosedError,
     StoreConfigError,
     StoreError,
-    StoreFailedError,
     os_errors,
 )
 from store.log.checkpoint import StoreCheckpoint
@@ -51,7 +47,8 @@ from store.service.putter import Putter
 from store.service.queue_rebuild import QueueRebuild, RebuildReport
 from store.service.recovery import Recovery, RecoveryReport
 from store.service.replacement import Rebuild
-from store.service.results import PutMessageResult, PutMessageStatus
+from store.service.results import PutMessageResult
+from store.service.running_state import RunningState
 from store.service.store_layout import StoreLayout, choose_backends, detect
 from store.service.store_lock import StoreLock, mark_closed, mark_open
 from store.service.store_reads import StoreReads
@@ -83,10 +80,7 @@ class MessageStore(StoreReads):
         self.read_only = lock is None
         self._lock = lock
         self._append_lock = threading.Lock()
-        self._failure: StoreError | None = None
-        self._disk_full = ""
-        self._closed = False
-        self._note_state()
+        self._state = RunningState(self.paths.root, read_only=self.read_only)
         self.checkpoint = StoreCheckpoint(self.paths.checkpoint)
         self.last_exit_ok = not self.paths.abort.exists()
         self.report = RecoveryReport(self.last_exit_ok, self.read_only)
@@ -178,14 +172,14 @@ class MessageStore(StoreReads):
             self._dispatcher, self.queues, self.index, self.checkpoint, self._commit
         )
         self._flush = FlushService(
-            config, log, self._commit, self._dispatcher, self._flush_all, self._fail
+            config, log, self._commit, self._dispatcher, self._flush_all, self._state.fail
         )
         if config.flush_disk_type is FlushDiskType.SYNC_FLUSH:
             self._dispatcher.before_store = self._commit.flush
         self._puller = Puller(config, log, self.queues)
         self._putter = Putter(
             config, log, self.queues, self._dispatcher, self._commit, self._flush,
-            self._append_lock, self._fail,
+            self._append_lock, self._state.fail,
         )  # fmt: skip
         self._clean = CleanService(
             log, self.queues, self.index, self._dispatcher, self._commit, self.deleted_topics,
@@ -193,13 +187,13 @@ class MessageStore(StoreReads):
         )  # fmt: skip
         self.metrics = StoreMetrics(
             self.paths, log, self.queues, self._dispatcher, self._commit, self._putter,
-            self._puller, lambda: self._failure is not None,
+            self._puller, lambda: self._state.failure is not None,
         )  # fmt: skip
         """Counters and figures of the store, see ``StoreMetrics.snapshot``."""
         surroundings = options.surroundings
         levels = DiskLevels(config, surroundings, self.layout.log_folders, self.paths.consume_queue)
         self._expiry = FileExpiry(
-            config, log, levels, surroundings, self.delete_expired_files, self._set_disk_full
+            config, log, levels, surroundings, self.delete_expired_files, self._state.set_disk_full
         )
         if not self.read_only:
             self._flush.start()
@@ -273,8 +267,8 @@ class MessageStore(StoreReads):
 
         Source: RocketMQ ``DefaultMessageStore.putMessage``.
         """
-        if self._unwritable:
-            return self._refuse_put()
+        if self._state.unwritable:
+            return self._state.refuse_put()
         return self._putter.put(message)
 
     def put_message_async(self, message: Message) -> Future[PutMessageResult]:
@@ -289,9 +283,9 @@ class MessageStore(StoreReads):
 
         Source: RocketMQ ``DefaultMessageStore.asyncPutMessage``.
         """
-        if self._unwritable:
+        if self._state.unwritable:
             refused: Future[PutMessageResult] = Future()
-            refused.set_result(self._refuse_put())
+            refused.set_result(self._state.refuse_put())
             return refused
         return self._putter.put_async(message)
 
@@ -300,8 +294,8 @@ class MessageStore(StoreReads):
 
         A message that is refused does not keep the others out. Cheaper than single puts.
         """
-        if self._unwritable:
-            return [self._refuse_put()] * len(messages)
+        if self._state.unwritable:
+            return [self._state.refuse_put()] * len(messages)
         return self._putter.put_list(messages)
 
     def put_client_batch(self, batch: Message) -> list[PutMessageResult]:
@@ -311,8 +305,8 @@ class MessageStore(StoreReads):
 
         Source: RocketMQ ``DefaultMessageStore.putMessages``.
         """
-        if self._unwritable:
-            return [self._refuse_put()]
+        if self._state.unwritable:
+            return [self._state.refuse_put()]
         return self._putter.put_client_batch(batch)
 
     def delete_topic(self, topic: str) -> None:
@@ -325,7 +319,7 @@ class MessageStore(StoreReads):
             StoreError: as for ``put_message``.
         """
         self.queues.check_topic(topic)
-        with self._writing():
+        with self._state.writing():
             self._clean.delete_topic(topic)
             self._putter.light_quota.recount()
 
@@ -349,7 +343,7 @@ class MessageStore(StoreReads):
         Raises:
             StoreError: as for ``put_message``.
         """
-        with self._writing():
+        with self._state.writing():
             return self._clean.delete_expired_files(phy_offset)
 
     def rebuild_queues(
@@ -369,7 +363,7 @@ class MessageStore(StoreReads):
             RefusedStoreError: the queue has units that the log would not bring back.
             StoreError: as for ``put_message``.
         """
-        self._refuse_write()
+        self._state.check_writable()
         return self._rebuild.run(topic, queue_id, progress)
 
     def delete_files_manually(self) -> None:
@@ -377,7 +371,7 @@ class MessageStore(StoreReads):
 
         Source: RocketMQ ``DefaultMessageStore.executeDeleteFilesManually``.
         """
-        self._refuse_write()
+        self._state.check_writable()
         self._expiry.delete_manually()
         self._expiry.run()
 
@@ -385,7 +379,7 @@ class MessageStore(StoreReads):
 
     def flush(self) -> None:
         """Make everything durable: log, queues, index, checkpoint."""
-        with self._writing():
+        with self._state.writing():
             self._flush_all()
 
     def close(self) -> None:
@@ -394,23 +388,22 @@ class MessageStore(StoreReads):
         After a failure ``abort`` stays, so that the next open recovers. A failure that was raised
         before is not raised again.
         """
-        if self._closed:
+        if self._state.closed:
             return
         self._expiry.stop()
         self._flush.stop()
         with self._append_lock:
-            self._closed = True
-            self._note_state()
+            self._state.close()
         try:
-            if not self.read_only and self._failure is None:
-                with self._failing():
+            if not self.read_only and self._state.failure is None:
+                with self._state.failing():
                     self._flush_all()
         finally:
             self._close_parts()
 
     def _close_parts(self) -> None:
         """Let every part go, also if one before it fails; what failed is raised if it is news."""
-        before = self._failure
+        before = self._state.failure
         self.metrics.close()
         parts: list[Callable[[], None]] = [self.queues.close, self.commit_log.close]
         if self.index is not None:
@@ -421,14 +414,14 @@ class MessageStore(StoreReads):
                     close()
                 except StoreError as exc:
                     _LOG.warning("a part of the store could not be closed well: %s", exc)
-                    self._fail(exc)
-            if self._lock is not None and self._failure is None:
+                    self._state.fail(exc)
+            if self._lock is not None and self._state.failure is None:
                 mark_closed(self.paths)
         finally:
             if self._lock is not None:
                 self._lock.release()
-        if before is None and self._failure is not None:
-            raise self._failure
+        if before is None and self._state.failure is not None:
+            raise self._state.failure
 
     def __enter__(self) -> Self:
         return self
@@ -445,62 +438,10 @@ class MessageStore(StoreReads):
 
     def _ready(self) -> None:
         """Refuse after close; hand on what waits, so that the reader sees it."""
-        if self._closed:
-            raise StoreClosedError("the store is closed", path=self.paths.root)
-        if self._dispatcher.behind and self._failure is None:
-            with self._failing():
+        self._state.check_open()
+        if self._dispatcher.behind and self._state.failure is None:
+            with self._state.failing():
                 self._dispatcher.drain()
-
-    def _set_disk_full(self, reason: str) -> None:
-        if reason != self._disk_full:
-            _LOG.warning("%s", reason or "the disk has room again: puts are taken")
-        self._disk_full = reason
-        self._note_state()
-
-    def _note_state(self) -> None:
-        """Sum up in one flag, which is all that a put looks at, whether anything forbids it."""
-        self._unwritable = bool(
-            self._closed or self.read_only or self._failure is not None or self._disk_full
-        )
-
-    def _refuse_put(self) -> PutMessageResult:
-        """Raise why the store takes no puts, or return the status of a disk that is nearly full."""
-        self._refuse_write()
-        return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE, reason=self._disk_full)
-
-    def _refuse_write(self) -> None:
-        if self._closed:
-            raise StoreClosedError("the store is closed", path=self.paths.root)
-        if self.read_only:
-            raise ReadOnlyStoreError("the store was opened read-only", path=self.paths.root)
-        if self._failure is not None:
-            raise StoreFailedError(
-                f"an earlier write failed, close the store and open it again: {self._failure}",
-                path=self.paths.root,
-            ) from self._failure
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        """Refuse where nothing may be written; a failure of the block ends all writing."""
-        self._refuse_write()
-        with self._failing():
-            yield
-
-    @contextmanager
-    def _failing(self) -> Iterator[None]:
-        try:
-            yield
-        except StoreError as exc:
-            self._fail(exc)
-            raise
-
-    def _fail(self, exc: StoreError) -> None:
-        """Keep the first cause; whoever waited for the same flush may tell of it first."""
-        if isinstance(exc, StoreFailedError) and isinstance(exc.__cause__, StoreError):
-            exc = exc.__cause__
-        if self._failure is None:
-            self._failure = exc
-        self._note_state()
 
 
 def _finished_queues(root: Path, config: StoreConfig) -> list[tuple[QueueKey, int]]:

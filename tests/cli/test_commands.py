@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from store.record.message import Message
+from store.service.message_store import MessageStore
 from tests.kit.golden import CLEAN, CRASHED, NAMES, load_dump
 from tests.kit.tree import tree_digest
 
@@ -181,3 +183,20 @@ def test_the_version_and_the_help() -> None:
     assert run("--version").stdout.startswith("cqstore ")
     for verb in ("info", "check", "dump", "get", "put", "topics", "offset", "recover", "top"):
         assert verb in run(verb, "--help").stdout
+
+
+def test_messages_are_queried_by_key_and_time(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with MessageStore.open(root, backend="file") as store:
+        for number in range(5):
+            keys = {"KEYS": f"k{number % 2} all"}
+            assert store.put_message(Message("t", b"%d" % number, 0, keys)).ok
+    found = lines(run("query", root, "--topic", "t", "--key", "k1"))
+    assert [(row["body"], row["queueOffset"]) for row in found] == [("1", 1), ("3", 3)]
+    assert len(lines(run("query", root, "--topic", "t", "--key", "all", "--max", 2))) == 2
+    late = run("query", root, "--topic", "t", "--key", "all", "--begin", "2999-01-01")
+    assert lines(late) == []
+    assert "0 messages" in late.stderr
+    assert lines(run("query", root, "--topic", "u", "--key", "all")) == []
+    run("query", root, "--topic", "t", "--key", "all", "--begin", "soon", code=2)
+    run("query", root, "--topic", "t", code=2)

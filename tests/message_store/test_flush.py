@@ -185,7 +185,7 @@ def test_a_future_fails_with_what_kept_its_message_from_the_disk(
     disk.fails = True
     future = store.put_message_async(message())
     assert isinstance(future.exception(30), StoreIOError)
-    until(lambda: store._failure is not None)
+    until(lambda: store._state.failure is not None)
     with pytest.raises(StoreFailedError):
         store.put_message_async(message())
 
