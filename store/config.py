@@ -116,6 +116,19 @@ class StoreConfig(BaseModel):
     sync_flush_timeout: int = Field(5_000, ge=1)
     """Milliseconds a put waits for the disk under ``SYNC_FLUSH``."""
 
+    transient_store_pool_enable: bool = False
+    """Under ``ASYNC_FLUSH`` let records wait in memory before they go to the log's file."""
+    commit_interval_commit_log: int = Field(200, ge=1)
+    """Milliseconds between two looks at what waits there."""
+    commit_commit_log_least_pages: int = Field(4, ge=0)
+    """Pages of 4 KiB that must wait for such a look to write them."""
+    commit_commit_log_thorough_interval: int = Field(200, ge=1)
+    """Milliseconds after which it writes a single byte."""
+    warm_mapped_file_enable: bool = Field(default=False, alias="warmMapedFileEnable")
+    """Write new log files with zeros before they are used (the spelling is RocketMQ's)."""
+    flush_least_pages_when_warm: int = Field(4096, ge=1, alias="flushLeastPagesWhenWarmMapedFile")
+    """Pages of 4 KiB of those zeros that are synced at once."""
+
     file_reserved_time: int = Field(72, ge=0)
     """Hours after its last write that a commit log file is kept."""
     delete_when: str = "04"
@@ -213,6 +226,13 @@ class StoreConfig(BaseModel):
         if not all(hour.isdecimal() and int(hour) < _HOURS for hour in hours):
             raise ValueError(f"{value!r} is no list of hours such as 04;16")
         return value
+
+    @property
+    def is_transient(self) -> bool:
+        """Return whether records wait in memory first: as in RocketMQ not with ``SYNC_FLUSH``."""
+        return (
+            self.transient_store_pool_enable and self.flush_disk_type is FlushDiskType.ASYNC_FLUSH
+        )
 
     @property
     def delete_hours(self) -> frozenset[int]:

@@ -41,6 +41,7 @@ from store.record.record_layout import (
 from store.record.scan import ScannedRecord, ScanRules, scan_block
 
 _SCAN_BYTES = 1 << 20
+_PAGE = 4096
 _STAMP = Struct(">q")
 _SYS_FLAG = Struct(">i")
 _SYS_FLAG_AT = HEAD.offset("sys_flag")
@@ -70,7 +71,9 @@ class CommitLog:
             config.mapped_file_size_commit_log,
             mapped_max=config.mapped_files_max,
             read_only=read_only,
+            warm_pages=config.flush_least_pages_when_warm if config.warm_mapped_file_enable else 0,
         )
+        self._transient = config.is_transient
         self._property_crc = config.enabled_append_prop_crc
         self._file_size = config.mapped_file_size_commit_log
         self._current: MappedFile | None = None
@@ -190,7 +193,7 @@ class CommitLog:
                 at - file.file_from_offset,
                 file.file_from_offset + self._file_size - at,
             )
-            there = min(left, end - at, file.wrote_position - position)
+            there = min(left, end - at, file.readable_position - position)
             data = file.read(position, min(there, _SCAN_BYTES))
             start = at
             for record in scan_block(data, at, left, rules, self._topics):
@@ -248,7 +251,7 @@ class CommitLog:
             rest = assemble(record, queue_offset, phy_offset, timestamp)
             if self._property_crc:
                 rest = with_property_crc(record.start, rest)
-            target = file.map()
+            target = file.target()
             end = position + size
             target[position + BLANK_SIZE : end] = rest
             target[position : position + BLANK_SIZE] = record.start  # I1: from here on it is there
@@ -316,7 +319,7 @@ class CommitLog:
             done.append(Appended(phy_offset, record.size, timestamp))
             phy_offset += record.size
         data = b"".join(parts)
-        target, end = file.map(), start + len(data)
+        target, end = file.target(), start + len(data)
         target[start + BLANK_SIZE : end] = data[BLANK_SIZE:]
         target[start : start + BLANK_SIZE] = data[:BLANK_SIZE]  # I1
         file.wrote_position = end
@@ -330,8 +333,13 @@ class CommitLog:
             return self._roll(size)
         if file is not self._prepared:
             file.reserve()
-            self._prepared = file
+            self._prepare(file)
         return file
+
+    def _prepare(self, file: MappedFile) -> None:
+        if self._transient:
+            file.use_heap()
+        self._prepared = file
 
     def _roll(self, size: int) -> MappedFile:
         """Start the next file: the new one is made first, then the old one gets its blank."""
@@ -345,17 +353,35 @@ class CommitLog:
         new = self.files.append_file(self._end)
         if old is not None and (left := self._file_size - old.wrote_position):
             blank = BLANK.pack(BlankRecord(left, MAGIC_BLANK))
-            old.map()[old.wrote_position : old.wrote_position + BLANK_SIZE] = blank
+            old.target()[old.wrote_position : old.wrote_position + BLANK_SIZE] = blank
             old.wrote_position = self._file_size
             self.blank_bytes += left
         if old is not None:
             self._end = new.file_from_offset
             self._unflushed.append(old)  # before _current moves on, see flush
-        self._current = self._prepared = new
+        self._prepare(new)
+        self._current = new
         self.files.make_ahead()
         return new
 
-    # ---- flush and close
+    # ---- commit, flush and close
+
+    def commit(self, least_pages: int = 0) -> None:
+        """Write what waits in memory (transient store pool) into the files: it can be read then.
+
+        ``least_pages``: only if as many pages of 4 KiB wait. Any thread.
+
+        Raises:
+            StoreIOError: the disk refused; the store must not be written to any more.
+        """
+        current = self._current
+        if not self._transient or current is None:
+            return
+        waiting = current.wrote_position - current.readable_position
+        if waiting < least_pages * _PAGE and not self._unflushed:
+            return
+        for file in [*self._unflushed, current]:
+            file.commit()
 
     def flush(self) -> int:
         """Make the log durable up to where it ended at the call; return that offset.

@@ -53,13 +53,20 @@ class MappedFile:
         self.flushed_position = file_size
         self._read_only = read_only
         self._map: mmap.mmap | None = None
+        self._heap: bytearray | None = None
+        self._committed = 0  # of the heap, what the file has
+        self._commit_lock = threading.Lock()  # guards both
         self._open: Descriptor | None = None
         self._closed = False
         self._lock = threading.Lock()  # guards the making of _open and _map
 
     @classmethod
-    def create(cls, folder: Path, file_from_offset: int, file_size: int) -> "MappedFile":
+    def create(
+        cls, folder: Path, file_from_offset: int, file_size: int, warm_pages: int = 0
+    ) -> "MappedFile":
         """Make a new file with every block reserved and its name on disk.
+
+        ``warm_pages``: write zeros too, synced every so many pages of 4 KiB; 0: do not.
 
         Raises:
             DiskFullError: the blocks cannot be reserved; no file is left behind.
@@ -70,6 +77,7 @@ class MappedFile:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
             try:
                 os.posix_fallocate(fd, 0, file_size)
+                _warm(fd, file_size, warm_pages)
                 os.fsync(fd)
                 sync_folder(folder)
             except OSError:
@@ -91,6 +99,40 @@ class MappedFile:
             left = self.file_size - self.wrote_position
             if left:
                 os.posix_fallocate(self._descriptor().number, self.wrote_position, left)
+
+    def use_heap(self) -> None:
+        """Let what is written from now on wait in memory until ``commit`` (transient store pool).
+
+        Readers see what was committed; a killed process loses the rest.
+        """
+        self._committed = self.wrote_position
+        self._heap = bytearray(self.file_size)  # pages that nobody writes take no memory
+
+    def target(self) -> mmap.mmap | bytearray:
+        """Return where the next record is written, at ``wrote_position``: the map, or the heap."""
+        return self.map() if self._heap is None else self._heap
+
+    @property
+    def readable_position(self) -> int:
+        """Return the end of what may be read."""
+        return self.wrote_position if self._heap is None else self._committed
+
+    def commit(self) -> None:
+        """Write what waits in memory into the file; it is not durable by that. Any thread.
+
+        Raises:
+            StoreIOError: the disk refused; a part may have been written.
+        """
+        with self._commit_lock, os_errors("commit to a commit log file", self.path):
+            heap, wrote = self._heap, self.wrote_position
+            if heap is None:
+                return
+            view = memoryview(heap)
+            while self._committed < wrote:
+                at = self._committed
+                self._committed += os.pwrite(self._descriptor().number, view[at:wrote], at)
+            if wrote == self.file_size:
+                self._heap = None
 
     def map(self) -> mmap.mmap:
         """Return the map, made on first use.
@@ -199,7 +241,8 @@ class MappedFile:
         Raises:
             StoreIOError: the disk refused; what is durable is unknown.
         """
-        wrote = self.wrote_position
+        self.commit()
+        wrote = self.readable_position
         if wrote > self.flushed_position:
             with os_errors("flush a commit log file", self.path):
                 os.fdatasync(self._descriptor().number)
@@ -240,10 +283,10 @@ class MappedFile:
         self.unlink()
 
     def _check_span(self, position: int, size: int) -> None:
-        if position < 0 or size < 0 or position + size > self.wrote_position:
+        if position < 0 or size < 0 or position + size > self.readable_position:
             raise TruncatedRecordError(
                 "a read runs past what was written", path=self.path, position=position,
-                expected=f"at most {self.wrote_position} bytes", got=f"{position + size}",
+                expected=f"at most {self.readable_position} bytes", got=f"{position + size}",
             )  # fmt: skip
 
     def _descriptor(self) -> Descriptor:
@@ -261,6 +304,16 @@ class MappedFile:
 
 
 _ZERO_CHUNK = 1 << 20
+_PAGE = 4096
+
+
+def _warm(fd: int, file_size: int, pages: int) -> None:
+    """Write the blocks of a new file with zeros: its first records need not allocate them."""
+    step = pages * _PAGE
+    for start in range(0, file_size, step) if pages else ():
+        for at in range(start, min(start + step, file_size), _ZERO_CHUNK):
+            os.pwrite(fd, bytes(min(_ZERO_CHUNK, min(start + step, file_size) - at)), at)
+        os.fdatasync(fd)
 
 
 def make_folder(folder: Path) -> None:

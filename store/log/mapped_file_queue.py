@@ -26,9 +26,19 @@ class MappedFileQueue:
     """
 
     def __init__(
-        self, folders: Sequence[Path], file_size: int, *, mapped_max: int, read_only: bool
+        self,
+        folders: Sequence[Path],
+        file_size: int,
+        *,
+        mapped_max: int,
+        read_only: bool,
+        warm_pages: int = 0,
     ) -> None:
-        """Describe the files in ``folders``; new ones go to the first."""
+        """Describe the files in ``folders``; new ones go to the first.
+
+        ``warm_pages``: see ``MappedFile.create``.
+        """
+        self._warm_pages = warm_pages
         self.folder = folders[0]
         self._folders = folders
         self.file_size = file_size
@@ -115,7 +125,7 @@ class MappedFileQueue:
         file = self._existing(offset)
         if not file.is_mapped:
             self._make_room(file)
-        return file.file_from_offset, file.select(0, file.wrote_position)
+        return file.file_from_offset, file.select(0, file.readable_position)
 
     def read(self, offset: int, size: int) -> bytes:
         """Return a copy of ``size`` bytes at ``offset``, see ``MappedFile.read``."""
@@ -157,7 +167,7 @@ class MappedFileQueue:
                 empty = self.folder / file_name(offset)
                 if empty.exists() and empty.stat().st_size == 0:
                     empty.unlink()  # passed over by load: a crash while it was made
-            file = MappedFile.create(self.folder, offset, self.file_size)
+            file = MappedFile.create(self.folder, offset, self.file_size, self._warm_pages)
         self._files[offset] = file
         self._make_room(file)
         return file
@@ -165,7 +175,7 @@ class MappedFileQueue:
     def make_ahead(self) -> None:
         """Have a background thread make the file that ``append_file`` will want next."""
         if self._ahead is None:
-            self._ahead = _AheadOfTime(self.folder, self.file_size)
+            self._ahead = _AheadOfTime(self.folder, self.file_size, self._warm_pages)
         self._ahead.request(self.end_offset())
 
     def truncate(self, offset: int) -> None:
@@ -230,9 +240,10 @@ class _AheadOfTime:
     A failure is forgotten here: the append then makes the file itself and meets the same fault.
     """
 
-    def __init__(self, folder: Path, file_size: int) -> None:
+    def __init__(self, folder: Path, file_size: int, warm_pages: int) -> None:
         self._folder = folder
         self._file_size = file_size
+        self._warm_pages = warm_pages
         self._thread: threading.Thread | None = None
         self._made: MappedFile | None = None
         self._offset = -1
@@ -247,7 +258,7 @@ class _AheadOfTime:
 
     def _make(self, offset: int) -> None:
         try:
-            self._made = MappedFile.create(self._folder, offset, self._file_size)
+            self._made = MappedFile.create(self._folder, offset, self._file_size, self._warm_pages)
         except StoreError:
             self._made = None
 

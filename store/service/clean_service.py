@@ -94,6 +94,7 @@ class CleanService:
 
     def _delete_files(self, phy_offset: int) -> ExpiryReport:
         log, files = self._log, self._log.files
+        log.commit()
         before = max(log.min_phy_offset(), 0)
         last = files.files()[-1].file_from_offset if files.files() else 0
         end = min(phy_offset - phy_offset % files.file_size, last)

@@ -82,6 +82,9 @@ class FlushService:
     def _run(self) -> None:
         config = self._config
         rounds = _Rounds(time.monotonic())
+        if config.is_transient:
+            rounds.add(config.commit_interval_commit_log, self._commit_much)
+            rounds.add(config.commit_commit_log_thorough_interval, self._log.commit)
         rounds.add(config.flush_interval_commit_log, self._flush_much)
         rounds.add(config.flush_commit_log_thorough_interval, self._commit.flush)
         rounds.add(config.flush_interval_consume_queue, self._write_ahead)
@@ -118,6 +121,9 @@ class FlushService:
         waiting = self._log.max_phy_offset() - self._log.flushed_phy_offset()
         if waiting >= self._config.flush_commit_log_least_pages * PAGE_BYTES:
             self._commit.flush()
+
+    def _commit_much(self) -> None:
+        self._log.commit(self._config.commit_commit_log_least_pages)
 
     def _write_ahead(self) -> None:
         self._whole.queues.flush(self._config.flush_consume_queue_least_pages)

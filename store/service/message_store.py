@@ -176,6 +176,8 @@ class MessageStore(StoreReads):
         )
         if config.flush_disk_type is FlushDiskType.SYNC_FLUSH:
             self._dispatcher.before_store = self._commit.flush
+        elif config.is_transient:
+            self._dispatcher.before_store = log.commit
         self._puller = Puller(config, log, self.queues)
         self._putter = Putter(
             config, log, self.queues, self._dispatcher, self._commit, self._flush,
