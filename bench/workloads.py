@@ -5,6 +5,7 @@ log; *get* a bare read of 32 units of a queue file; *time search* as many reads 
 binary search makes; *open* an empty store.
 """
 
+import os
 import random
 import shutil
 import struct
@@ -190,6 +191,66 @@ def raw_search(path: Path, calls: int, units: int) -> float:
         return time.perf_counter() - started
 
 
+def query(backend: str, count: int, calls: int) -> Result:
+    """Queries by key, one message each; the index holds a tag and two keys a message."""
+    draw = random.Random(3)
+    payload = bytes(128)
+    with folder() as root:
+        with MessageStore.open(root, CONFIG, backend=backend) as store:
+            for first in range(0, count, 32):
+                store.put_messages([
+                    Message("topic_of_17_chars", payload, number % 8, {
+                        "TAGS": "TagA", "KEYS": f"order-{number}", "UNIQ_KEY": f"{number:032X}",
+                    })
+                    for number in range(first, first + 32)
+                ])  # fmt: skip
+        with MessageStore.open(root, CONFIG, read_only=True) as store:
+            keys = [f"order-{draw.randrange(count)}" for _ in range(calls)]
+            for key in keys[: calls // 10]:
+                store.query_message("topic_of_17_chars", key)
+            started = time.perf_counter()
+            for key in keys:
+                if len(store.query_message("topic_of_17_chars", key)) != 1:
+                    raise RuntimeError(f"{key} was not found once")
+            seconds = time.perf_counter() - started
+        (index,) = (root / "index").iterdir()
+        raw = raw_query(index, calls, count)
+    return Result(calls / seconds, calls / raw, "queries/s")
+
+
+def raw_query(path: Path, calls: int, count: int) -> float:
+    """Return seconds to read a slot, an entry and 256 bytes, ``calls`` times, at random places."""
+    draw = random.Random(4)
+    places = [draw.randrange(count) for _ in range(calls)]
+    slot, entry = struct.Struct(">i"), struct.Struct(">iqii")
+    with path.open("rb", buffering=0) as file:
+        fd = file.fileno()
+        started = time.perf_counter()
+        for place in places:
+            slot.unpack(os.pread(fd, 4, 40 + 4 * place))
+            entry.unpack(os.pread(fd, 20, 20_000_040 + 20 * place))
+            os.pread(fd, 256, 256 * place)
+        return time.perf_counter() - started
+
+
+def recover(count: int, body: int) -> Result:
+    """Opening after a crash without a checkpoint, queues there, no index: MB/s of the log."""
+    config = CONFIG.model_copy(update={"message_index_enable": False})
+    with folder() as root:
+        fill(root, "file", 8, count, body)
+        (root / "abort").write_bytes(b"1")
+        (root / "checkpoint").unlink()
+        size = count * path_record(root / "commitlog" / f"{0:020d}") / 1e6
+        started = time.perf_counter()
+        store = MessageStore.open(root, config)
+        seconds = time.perf_counter() - started
+        if store.report.scanned_records != count:
+            raise RuntimeError(f"{store.report.scanned_records} records, not {count}")
+        store.close()
+        raw = raw_scan(root / "commitlog" / f"{0:020d}", count)
+    return Result(size / seconds, size / raw, "MB/s")
+
+
 def scan(count: int, body: int) -> Result:
     """Every record of a log, checked."""
     with folder() as root:
@@ -247,5 +308,7 @@ for _backend in BACKENDS:
     )
     for _queues in (1_000, 10_000):
         WORKLOADS[f"open {_backend} {_queues:,} queues"] = partial(open_store, _backend, _queues)
+WORKLOADS["query by key file"] = partial(query, "file", 200_000, 20_000)
+WORKLOADS["recover 1024 B, MB/s"] = partial(recover, 400_000, 1024)
 WORKLOADS["scan 128 B"] = partial(scan, 1_000_000, 128)
 WORKLOADS["scan 1024 B"] = partial(scan, 400_000, 1024)
