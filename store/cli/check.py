@@ -10,6 +10,7 @@ from store.cli.options import (
     Backend,
     CommitLogFolder,
     ConfigFile,
+    CutAt,
     Dir,
     Format,
     note,
@@ -40,10 +41,7 @@ def check(
     in_place: Annotated[
         bool, typer.Option("--in-place", help="Mend the store itself, not a copy.")
     ] = False,
-    cut_at: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Lose everything from this phy offset on, if asked for."),
-    ] = None,
+    cut_at: CutAt = None,
 ) -> None:
     """Check the whole store and list what is wrong, with file and offset. Changes nothing.
 

@@ -23,6 +23,10 @@ CommitLogFolder = Annotated[
     Path | None,
     typer.Option("--commitlog", metavar="PATH", help="Folder of a commit log that lies elsewhere."),
 ]
+CutAt = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Lose everything from this phy offset on (see check)."),
+]
 Format = Annotated[OutputFormat, typer.Option("--output", help="How to print.")]
 
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from store.cli.options import Backend, ConfigFile, Dir, Format, note, read_config
+from store.cli.options import Backend, ConfigFile, CutAt, Dir, Format, note, read_config
 from store.cli.output import OutputFormat, output, progress
 from store.errors import RefusedStoreError, StoreConfigError
 from store.service.message_store import MessageStore
@@ -23,10 +23,7 @@ def rebuild(
     index: Annotated[
         bool, typer.Option("--index", help="The index by keys, and not the queues.")
     ] = False,
-    cut_at: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Lose everything from this phy offset on (see check)."),
-    ] = None,
+    cut_at: CutAt = None,
     config: ConfigFile = None,
     backend: Backend = None,
     kind: Format = OutputFormat.TABLE,

@@ -1,10 +1,8 @@
 """``cqstore recover``: what a read-write open does, with its report."""
 
-from typing import Annotated
 
-import typer
 
-from store.cli.options import Backend, ConfigFile, Dir, Format, read_config
+from store.cli.options import Backend, ConfigFile, CutAt, Dir, Format, read_config
 from store.cli.output import OutputFormat, output, progress
 from store.errors import RefusedStoreError
 from store.service.message_store import MessageStore
@@ -13,10 +11,7 @@ from store.service.recovery import RecoveryReport
 
 def recover(
     root: Dir,
-    cut_at: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Lose everything from this phy offset on (see check)."),
-    ] = None,
+    cut_at: CutAt = None,
     config: ConfigFile = None,
     backend: Backend = None,
     kind: Format = OutputFormat.TABLE,

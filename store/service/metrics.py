@@ -5,7 +5,6 @@ seconds, not for every message. It waits for no put: the append lock is not take
 belong together may be a few messages apart.
 """
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from store.service.meters import GetCounts, HistogramSnapshot
 from store.service.puller import Puller
 from store.service.putter import Putter
 from store.service.results import PutMessageStatus
+from store.service.surroundings import used_blocks
 
 PAGE_CACHE_BUSY_MS = 1000
 """An append that takes longer means a busy page cache (``osPageCacheBusyTimeOutMills``)."""
@@ -152,9 +152,8 @@ def disk_used_ratio(folder: Path) -> float:
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     with os_errors("ask how full the disk is", folder):
-        status = os.statvfs(folder)
-    used = status.f_blocks - status.f_bfree
-    return used / max(used + status.f_bavail, 1)
+        used, whole = used_blocks(folder)
+    return used / max(whole, 1)
 
 
 def _since(store_timestamp: int) -> int:

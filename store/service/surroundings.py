@@ -26,13 +26,22 @@ class Surroundings:
         Source: RocketMQ ``UtilAll.getDiskPartitionSpaceUsedPercent``.
         """
         try:
-            facts = os.statvfs(folder)
+            used, whole = used_blocks(folder)
         except OSError:
             return -1
-        used = facts.f_blocks - facts.f_bfree
-        whole = used + facts.f_bavail
         return -(-100 * used // whole) if whole else -1
 
     def wait(self, stop: Event, seconds: float) -> bool:
         """Return after ``seconds``, or when ``stop`` is set; whether it is."""
         return stop.wait(seconds)
+
+
+def used_blocks(folder: Path) -> tuple[int, int]:
+    """Return how many blocks of a file system are used, and of how many, as ``df`` counts.
+
+    Raises:
+        OSError: it cannot be asked.
+    """
+    facts = os.statvfs(folder)
+    used = facts.f_blocks - facts.f_bfree
+    return used, used + facts.f_bavail
