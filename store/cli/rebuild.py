@@ -8,7 +8,7 @@ from store.cli.options import Backend, ConfigFile, CutAt, Dir, Format, note, rea
 from store.cli.output import OutputFormat, output, progress
 from store.errors import RefusedStoreError, StoreConfigError
 from store.service.message_store import MessageStore
-from store.service.replacement import Rebuild
+from store.service.recovering.replacement import Rebuild
 
 
 def rebuild(

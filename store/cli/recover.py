@@ -1,12 +1,10 @@
 """``cqstore recover``: what a read-write open does, with its report."""
 
-
-
 from store.cli.options import Backend, ConfigFile, CutAt, Dir, Format, read_config
 from store.cli.output import OutputFormat, output, progress
 from store.errors import RefusedStoreError
 from store.service.message_store import MessageStore
-from store.service.recovery import RecoveryReport
+from store.service.recovering.recovery import RecoveryReport
 
 
 def recover(

@@ -18,9 +18,9 @@ from store.record.message import LMQ_PREFIX, SCHEDULE_TOPIC
 from store.record.properties import dispatch_properties
 from store.record.scan import ScannedRecord, ScanRules
 from store.service.delay import DelayLevels
-from store.service.deleted_topics import DeletedTopics
 from store.service.dispatch import light_queues
-from store.service.log_end import data_behind, valid_record_behind
+from store.service.journals.deleted_topics import DeletedTopics
+from store.service.recovering.log_end import data_behind, valid_record_behind
 
 _UNITS = 4096
 _IGNORED_TICKS = 65_536

@@ -32,7 +32,7 @@ from store.record.message import (
 from store.record.properties import DispatchProperties, dispatch_properties
 from store.record.scan import ScannedRecord
 from store.service.delay import DelayLevels
-from store.service.deleted_topics import DeletedTopics
+from store.service.journals.deleted_topics import DeletedTopics
 
 REPLAY_UNITS = 1 << 18
 """Units that a replay collects before it hands them on: large, so that queues get runs."""

@@ -31,22 +31,22 @@ from store.queue.consume_queue_store import ConsumeQueueStore, QueueStoreContext
 from store.queue.units import QueueKey
 from store.record.message import Message
 from store.record.scan import ScanRules
-from store.service import replacement
-from store.service.clean_service import CleanService, ExpiryReport
-from store.service.deleted_topics import DeletedTopics
-from store.service.disk_levels import DiskLevels
+from store.service.cleaning.clean_service import CleanService, ExpiryReport
+from store.service.cleaning.disk_levels import DiskLevels
+from store.service.cleaning.file_expiry import FileExpiry
 from store.service.dispatch import Dispatcher
-from store.service.expired_queues import ExpiredQueues
-from store.service.file_expiry import FileExpiry
 from store.service.flush import FlushService, WholeFlush
 from store.service.group_commit import GroupCommit
+from store.service.journals.deleted_topics import DeletedTopics
+from store.service.journals.expired_queues import ExpiredQueues
 from store.service.metrics import StoreMetrics
 from store.service.opening import OpenOptions, lay_out, open_index, refuse_queues_without_log
 from store.service.puller import Puller
 from store.service.putter import Putter
-from store.service.queue_rebuild import QueueRebuild, RebuildReport
-from store.service.recovery import Recovery, RecoveryReport
-from store.service.replacement import Rebuild
+from store.service.recovering import replacement
+from store.service.recovering.queue_rebuild import QueueRebuild, RebuildReport
+from store.service.recovering.recovery import Recovery, RecoveryReport
+from store.service.recovering.replacement import Rebuild
 from store.service.results import PutMessageResult
 from store.service.running_state import RunningState
 from store.service.store_layout import StoreLayout, choose_backends, detect

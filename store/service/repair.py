@@ -15,9 +15,9 @@ from store.queue.consume_queue_store import QueueType
 from store.queue.units import QueueKey
 from store.record.scan import ScanRules
 from store.service.check import Finding
-from store.service.log_end import valid_record_behind
 from store.service.message_store import MessageStore
-from store.service.replacement import Rebuild
+from store.service.recovering.log_end import valid_record_behind
+from store.service.recovering.replacement import Rebuild
 
 MOST_SINGLE = 16
 """Queues that are rebuilt one by one; beyond that all of them are, in one pass."""

@@ -16,7 +16,7 @@ from store.record.decoder import StoredMessage
 from store.record.message import MessageProperty
 from store.record.message_id import decode_message_id
 from store.service.check import Finding, StoreCheck
-from store.service.deleted_topics import DeletedTopics
+from store.service.journals.deleted_topics import DeletedTopics
 from store.service.puller import MAX_PULL_BYTES, Puller, TagFilter
 from store.service.results import GetMessageResult
 

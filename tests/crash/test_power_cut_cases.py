@@ -12,8 +12,8 @@ from store.log.checkpoint import StoreCheckpoint
 from store.paths import StorePaths
 from store.queue.units import QueueKey
 from store.record.message import Message
-from store.service.deleted_topics import DeletedTopics
-from store.service.expired_queues import ExpiredQueues
+from store.service.journals.deleted_topics import DeletedTopics
+from store.service.journals.expired_queues import ExpiredQueues
 from store.service.message_store import MessageStore
 from tests.kit.power_cut import SECTOR, Disk
 

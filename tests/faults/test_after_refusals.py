@@ -19,8 +19,8 @@ from store.queue.backends import backend_names
 from store.queue.units import QueueKey
 from store.record.message import Message
 from store.service import dispatch
-from store.service.deleted_topics import DeletedTopics
-from store.service.expired_queues import ExpiredQueues
+from store.service.journals.deleted_topics import DeletedTopics
+from store.service.journals.expired_queues import ExpiredQueues
 from store.service.message_store import MessageStore
 from store.service.results import PutMessageStatus
 from tests.faults.test_refusals import CONFIG, open_store

@@ -26,10 +26,10 @@ from store.record.compression import compress, decompress
 from store.record.message import CompressionType, Message, MessageProperty
 from store.record.properties import dispatch_properties_of
 from store.service.delay import DelayLevels
-from store.service.deleted_topics import DeletedTopics
 from store.service.dispatch import light_queues
-from store.service.expired_queues import ExpiredQueues
-from store.service.journal import _crc32c
+from store.service.journals.deleted_topics import DeletedTopics
+from store.service.journals.expired_queues import ExpiredQueues
+from store.service.journals.journal import _crc32c
 from store.service.message_store import MessageStore
 from tests.fuzz.test_queue_files import known
 from tests.kit.file_queues import BATCH, PRE_BLANK, Disk, NoLog, put, rows

@@ -14,9 +14,9 @@ from store.index.index_service import IndexService, open_index_file
 from store.index.layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT, IndexGeometry, slot_position
 from store.log.checkpoint import CHECKPOINT, StoreCheckpoint
 from store.queue.units import QueueKey
-from store.service.deleted_topics import DeletedTopics
-from store.service.expired_queues import ExpiredQueues
-from store.service.journal import _crc32c
+from store.service.journals.deleted_topics import DeletedTopics
+from store.service.journals.expired_queues import ExpiredQueues
+from store.service.journals.journal import _crc32c
 from tests.kit.index_records import index_record
 from tests.kit.mutations import fuzz, mutated
 

@@ -25,8 +25,8 @@ from store.record.message import Message
 from store.record.message_id import decode_message_id
 from store.record.properties import dispatch_properties, encode_properties
 from store.record.scan import ScanRules, scan_block
-from store.service.deleted_topics import DeletedTopics
 from store.service.dispatch import Dispatcher
+from store.service.journals.deleted_topics import DeletedTopics
 from tests.kit.corpus import PROPERTIES, blocks, messages, record_fields, records
 from tests.kit.mutations import fuzz, mutated
 from tests.kit.plain_record import PlainRecord

@@ -11,7 +11,7 @@ from store.config import StoreConfig
 from store.errors import CorruptionError
 from store.queue.backends import backend_names
 from store.record.message import Message
-from store.service.deleted_topics import DeletedTopics
+from store.service.journals.deleted_topics import DeletedTopics
 from store.service.message_store import MessageStore
 
 CONFIG = StoreConfig(

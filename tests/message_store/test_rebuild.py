@@ -13,7 +13,7 @@ from store.queue.backends import backend_names
 from store.queue.units import QueueKey
 from store.record.message import Message
 from store.service.message_store import MessageStore
-from store.service.replacement import Rebuild
+from store.service.recovering.replacement import Rebuild
 from tests.kit.golden import CLEAN, load_dump
 from tests.kit.tree import tree_digest
 

@@ -17,7 +17,7 @@ from store.queue.consume_queue_store import ConsumeQueueStore, QueueType
 from store.queue.units import UnitBatch
 from store.record.scan import ScannedRecord, ScanRules
 from store.service.dispatch import REPLAY_UNITS, Dispatcher
-from store.service.journal import Entry, append_lines, read_lines
+from store.service.journals.journal import Entry, append_lines, read_lines
 
 _LOG = logging.getLogger(__name__)
 _TICK = 65_536

@@ -16,8 +16,8 @@ from store.config import StoreConfig
 from store.errors import StoreError, StoreIOError, os_errors
 from store.log.commit_log import CommitLog
 from store.log.mapped_file import MappedFile
-from store.service.clean_service import ExpiryReport
-from store.service.disk_levels import DiskLevels
+from store.service.cleaning.clean_service import ExpiryReport
+from store.service.cleaning.disk_levels import DiskLevels
 from store.service.surroundings import Surroundings
 
 _LOG = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ A torn last line is dropped; damage before it is an error.
 
 from pathlib import Path
 
-from store.service.journal import (
+from store.service.journals.journal import (
     Entry,
     append_lines,
     cut_torn_end,

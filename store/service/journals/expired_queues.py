@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from store.queue.units import MOST_UNITS, QueueKey
-from store.service.journal import Entry, append_lines, cut_torn_end, is_offset, read_lines
+from store.service.journals.journal import Entry, append_lines, cut_torn_end, is_offset, read_lines
 
 _IDS = 1 << 31
 

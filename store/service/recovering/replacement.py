@@ -19,9 +19,9 @@ from store.paths import StorePaths
 from store.queue.backends import backend
 from store.queue.units import QueueKey
 from store.record.scan import ScanRules
-from store.service.expired_queues import ExpiredQueues
-from store.service.journal import Entry, read_lines, rewrite
-from store.service.log_end import valid_record_behind
+from store.service.journals.expired_queues import ExpiredQueues
+from store.service.journals.journal import Entry, read_lines, rewrite
+from store.service.recovering.log_end import valid_record_behind
 from store.service.store_layout import StoreLayout, choose_backends
 from store.service.store_lock import mark_open
 

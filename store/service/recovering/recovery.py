@@ -20,10 +20,10 @@ from store.log.commit_log import CommitLog
 from store.paths import StorePaths
 from store.queue.consume_queue_store import ConsumeQueueStore, QueueRestart
 from store.record.scan import ScannedRecord, ScanRules
-from store.service.deleted_topics import DeletedTopics
 from store.service.dispatch import Dispatcher, ReplayResult
-from store.service.expired_queues import ExpiredQueues
-from store.service.log_end import (
+from store.service.journals.deleted_topics import DeletedTopics
+from store.service.journals.expired_queues import ExpiredQueues
+from store.service.recovering.log_end import (
     SavedTail,
     data_behind,
     lacks_a_sector,

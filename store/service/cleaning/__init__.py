@@ -1,0 +1,1 @@
+"""Taking away for good: topics, old log files, and what a full disk asks for."""

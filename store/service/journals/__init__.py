@@ -1,0 +1,1 @@
+"""Small files of our own that outlive a rebuild of everything else."""
