@@ -8,7 +8,7 @@ import pytest
 from crcmod.predefined import mkCrcFun
 
 from store.config import StoreConfig
-from store.errors import CorruptionError
+from store.errors import CorruptionError, StoreIOError
 from store.queue.backends import backend_names
 from store.record.message import Message
 from store.service.journals.deleted_topics import DeletedTopics
@@ -177,3 +177,26 @@ def test_a_read_only_open_leaves_a_torn_journal_alone(root: Path, backend: str) 
     with MessageStore.open(root, CONFIG, read_only=True) as store:
         assert store.max_offset("gone", 0) == 0
     assert path.read_bytes() == before
+
+
+def test_an_interrupted_deletion_forgets_where_expired_queues_went_on(
+    root: Path, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with MessageStore.open(root, CONFIG, backend=backend) as store:
+        put(store, "gone", 4)
+        while store.commit_log.max_phy_offset() < 2 * 65536:
+            assert store.put_message(Message("stays", b"x" * 1000)).ok
+        store.delete_expired_files(65536)
+        assert store.min_offset("gone", 0) == store.max_offset("gone", 0) == 4
+
+        def refuse(topic: str) -> None:
+            raise StoreIOError(f"cannot delete {topic}")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(store.queues, "delete_topic", refuse)
+            with pytest.raises(StoreIOError):
+                store.delete_topic("gone")
+    without_queues(root)
+    with MessageStore.open(root, CONFIG, backend=backend) as store:
+        assert store.max_offset("gone", 0) == 0
+        assert put(store, "gone", 1) == [0]

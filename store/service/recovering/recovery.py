@@ -149,6 +149,7 @@ class Recovery:
         for topic in self._deleted.unfinished():
             _LOG.warning("the deletion of topic %s was interrupted: deleting it again", topic)
             self._queues.delete_topic(topic)
+            expired.forget(topic)  # else its queues would go on where they once did
             self._deleted.finish(topic)
         queues_from = self._queues.dispatch_from_phy_offset()
         self._withdraw_claim(queues_from)
