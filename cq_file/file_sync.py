@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from cq_file.descriptor_cache import DescriptorCache
-from store.errors import os_errors
+from store.errors import StoreIOError, os_errors
 
 _SYNCFS_FROM = 64
 """Files from which one ``syncfs`` is cheaper than a journal commit for each of them."""
@@ -135,8 +135,11 @@ class UnsyncedFiles:
                     os.fdatasync(descriptor.fd)
         # Entries come after the bytes that they lead to.
         for folder in folders:
-            if Path(folder).is_dir():
+            try:
                 sync_folder(folder)
+            except StoreIOError as exc:
+                if not isinstance(exc.__cause__, FileNotFoundError):  # else removed meanwhile
+                    raise
 
     @staticmethod
     def _sync_file_system(

@@ -60,7 +60,7 @@ def rebuild(
         else:
             done = store.rebuild_queues(topic, queue_id, tick)
             record |= {"topic": topic, "queues": done.queues, "units": done.units}
-        moved = sorted(store.paths.replaced.iterdir()) if topic is None else []
+        before = store.paths.replaced
     output(kind).record(record)
-    if moved:
-        note(f"what was there before lies in {moved[-1]}; remove it when you are content")
+    if topic is None and before.is_dir():
+        note(f"what was there before lies in {before}; remove it when you are content")

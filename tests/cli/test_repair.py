@@ -143,3 +143,38 @@ def test_a_store_that_is_open_is_not_copied(root: Path, tmp_path: Path) -> None:
     copied = tmp_path / "copy" / "commitlog" / sparse.name
     assert copied.stat().st_mtime_ns == sparse.stat().st_mtime_ns
     assert copied.stat().st_blocks <= sparse.stat().st_blocks
+
+
+def test_queues_are_rebuilt_in_the_other_backend_and_back(root: Path) -> None:
+    for name in ("rocksdb", "file"):
+        done = run("rebuild", root, "--backend", name)
+        assert "what was there before lies in" in done.stderr
+        assert ends(root) == [100] * 3
+        assert name in run("info", root).stdout
+    run("rebuild", root, "--index")
+    run("rebuild", root, "--topic", "t", "--queue-id", 1)
+    assert ends(root) == [100] * 3
+    run("check", root)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--backend", "nonsense"],
+        ["--queue-id", 1],
+        ["--topic", "t", "--index"],
+        ["--cut-at", 7],
+    ],
+)
+def test_a_rebuild_that_makes_no_sense_changes_nothing(root: Path, options: list[object]) -> None:
+    queues = tree_digest(root / "consumequeue")
+    assert "Traceback" not in run("rebuild", root, *options, code=2).stderr
+    assert tree_digest(root / "consumequeue") == queues
+    assert not (root / "cqstore" / "replaced").exists()
+    assert ends(root) == [100] * 3
+
+
+def test_the_index_of_a_store_without_keys_is_rebuilt_to_nothing(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s", backend="file") as store:
+        assert store.put_message(Message("t", b"x")).ok
+    assert run("rebuild", tmp_path / "s", "--index").stderr == ""

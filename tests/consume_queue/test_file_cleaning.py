@@ -1,6 +1,10 @@
 """Cutting behind the log's end, expiry, deleting topics, and what a flush touches."""
 
+import os
+import shutil
 from pathlib import Path
+
+import pytest
 
 from store.queue.units import QueueKey
 from tests.kit.file_queues import PRE_BLANK, SIZE, Disk, put, read_all, rows
@@ -156,4 +160,29 @@ def test_a_flush_of_many_files_leaves_nothing_noted(tmp_path: Path) -> None:
     store.flush()
     assert not store._unsynced.files
     assert not store._unsynced.folders
+    store.close()
+
+
+def test_what_is_removed_while_it_is_synced_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flush runs beside the writer, who may delete a topic meanwhile."""
+    disk = Disk(tmp_path)
+    store = disk.open()
+    put(store, 0, rows(0, 3))
+    put(store, 0, rows(0, 3), topic="other")
+    synced: list[str] = []
+    fdatasync = os.fdatasync
+
+    def sync(fd: int) -> None:
+        fdatasync(fd)
+        if not synced:
+            shutil.rmtree(tmp_path / "consumequeue" / "T")
+        synced.append(str(fd))
+
+    monkeypatch.setattr(os, "fdatasync", sync)
+    store.flush()
+    assert synced
+    put(store, 3, rows(3, 1), topic="other")
+    store.flush()
     store.close()

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from enum import Flag, auto
 
 from store.config import StoreConfig
-from store.errors import CorruptionError, RefusedStoreError, os_errors
+from store.errors import CorruptionError, RefusedStoreError, StoreConfigError, os_errors
 from store.log.commit_log import CommitLog
 from store.log.mapped_file import sync_folder
 from store.paths import StorePaths
@@ -66,9 +66,12 @@ def prepare(
 
     Raises:
         RefusedStoreError: the log is damaged: nothing is moved, for it could not be built anew.
+        StoreConfigError: there is no backend ``asked``; nothing is moved either.
         StoreIOError: something cannot be moved; the next open goes on with it.
     """
     paths = layout.paths
+    if asked is not None:
+        backend(asked)  # there is such a one, or nothing is moved
     pending = begun(paths)
     if not pending and rebuild:
         _check_log(layout, config, cut_at)
@@ -106,6 +109,10 @@ def _check_log(layout: StoreLayout, config: StoreConfig, cut_at: int | None) -> 
         end = end if exc.phy_offset is None else exc.phy_offset
     survivor = valid_record_behind(log, end)
     log.close()
+    if cut_at not in {None, end}:
+        raise StoreConfigError(
+            f"the log is not damaged at {cut_at}: it ends at {end}", path=layout.paths.commit_log
+        )
     if survivor is not None and cut_at != end:
         raise RefusedStoreError(
             f"the log is damaged and a valid record lies behind, at {survivor}: to build anew from"
