@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from store.errors import CorruptionError
 from store.record.layout import Buffer, Layout, Wire
+from store.record.record_layout import MOST_QUEUE_OFFSET
 
 
 class QueueUnit(NamedTuple):
@@ -28,8 +29,7 @@ class QueueUnit(NamedTuple):
 
 
 QUEUE_UNIT = Layout(QueueUnit)
-MOST_UNITS = 1 << 58
-"""No queue offset reaches this, so that 20 bytes a unit, and a file more, fit Java's ``long``."""
+MOST_UNITS = MOST_QUEUE_OFFSET
 PACKED_PREFIX = 20
 """Bytes of a packed unit that both backends have: ``phy_offset``, ``size``, ``tags_code``."""
 

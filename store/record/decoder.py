@@ -24,6 +24,7 @@ from store.record.record_layout import (
     MAGIC_V1,
     MAGIC_V2,
     MIN_RECORD_SIZE,
+    MOST_QUEUE_OFFSET,
     STORED,
     TAIL,
     RecordHead,
@@ -238,7 +239,8 @@ def check_record(
 ) -> StoredMessage:
     """Return the record that fills ``record``, found at ``phy_offset``, fully checked.
 
-    Beyond RocketMQ's check the record's own phy offset must be the place where it was found.
+    Beyond RocketMQ's check its own phy offset must be the place where it was found, and its
+    queue offset one that a queue can have: no checksum covers either.
 
     Raises:
         CorruptionError: anything is wrong with it.
@@ -248,6 +250,11 @@ def check_record(
         raise CorruptionError(
             "the record says it lies elsewhere", phy_offset=phy_offset,
             expected=phy_offset, got=message.head.phy_offset,
+        )  # fmt: skip
+    if not 0 <= message.queue_offset < MOST_QUEUE_OFFSET:
+        raise CorruptionError(
+            "the record has an impossible queue offset", phy_offset=phy_offset,
+            expected=f"0 to {MOST_QUEUE_OFFSET - 1}", got=message.queue_offset,
         )  # fmt: skip
     _ = message.topic
     if check_crc and property_crc:

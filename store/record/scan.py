@@ -9,7 +9,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from store.record.decoder import check_record, record_span
-from store.record.record_layout import BLANK_SIZE, CRC_MASK, FIXED_V4, MAGIC_V1
+from store.record.record_layout import (
+    BLANK_SIZE,
+    CRC_MASK,
+    FIXED_V4,
+    MAGIC_V1,
+    MOST_QUEUE_OFFSET,
+)
 
 
 class ScannedRecord(NamedTuple):
@@ -74,6 +80,7 @@ def scan_block(
             and end - topic_end - 2 == (data[topic_end] << 8) | data[topic_end + 1]
             and end - topic_end - 2 <= _MAX_PROPERTIES
             and phy == phy_offset + position
+            and 0 <= queue_offset < MOST_QUEUE_OFFSET
             and (topic := topics.get(data[body_end + 1 : topic_end])) is not None
             and (
                 not check_crc

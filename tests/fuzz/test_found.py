@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 import struct
 import tracemalloc
 import zipfile
@@ -14,7 +15,7 @@ from cq_file.known_ends import ends_path, read_ends
 from cq_rocksdb.engine import EngineBatch
 from cq_rocksdb.keys import OFFSET_ENTRY, OffsetEntry, max_key, queue_prefix
 from store.config import StoreConfig
-from store.errors import CorruptionError, IllegalMessageError, StoreIOError
+from store.errors import CorruptionError, IllegalMessageError, RefusedStoreError, StoreIOError
 from store.index.index_service import IndexService
 from store.index.layout import INDEX_HEADER
 from store.paths import StorePaths
@@ -25,6 +26,7 @@ from store.record import compression
 from store.record.compression import compress, decompress
 from store.record.message import CompressionType, Message, MessageProperty
 from store.record.properties import dispatch_properties_of
+from store.record.record_layout import QUEUE_OFFSET_POSITION
 from store.service.delay import DelayLevels
 from store.service.dispatch import light_queues
 from store.service.journals.deleted_topics import DeletedTopics
@@ -94,6 +96,25 @@ def test_an_impossible_queue_offset_is_refused(tmp_path: Path, name: str, offset
     drive.reopen()
     assert drive.offsets("T") == (MOST_UNITS - 1, MOST_UNITS)
     drive.store.close()
+
+
+@pytest.mark.parametrize("name", backend_names())
+@pytest.mark.parametrize("offset", [-1, MOST_UNITS])
+def test_a_record_with_an_impossible_queue_offset_is_damage_that_can_be_cut(
+    tmp_path: Path, name: str, offset: int
+) -> None:
+    """No checksum covers it: such a store could be opened by nobody, and cut by nobody."""
+    with MessageStore.open(tmp_path, backend=name) as store:
+        phys = [store.put_message(Message("T", b"x")).phy_offset for _ in range(5)]
+    with (tmp_path / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(phys[2] + QUEUE_OFFSET_POSITION)
+        file.write(offset.to_bytes(8, "big", signed=True))
+    shutil.rmtree(tmp_path / "consumequeue")
+    with pytest.raises(RefusedStoreError, match=r"impossible queue offset.*cut at"):
+        MessageStore.open(tmp_path, backend=name)
+    with MessageStore.open(tmp_path, backend=name, cut_at=phys[2]) as store:
+        assert store.max_offset("T", 0) == 2
+        assert store.put_message(Message("T", b"x")).queue_offset == 2
 
 
 # ---- queue files
