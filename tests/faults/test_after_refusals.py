@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import shutil
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -176,6 +177,7 @@ def test_a_queues_fault_is_not_the_end_of_the_log(
     with open_store(tmp_path, "file") as store:
         put = [store.put_message(Message("t", b"x", number % 2)) for number in range(40)][-1]
     (tmp_path / "abort").touch()
+    shutil.rmtree(tmp_path / "consumequeue")
     path = tmp_path / "commitlog" / f"{0:020d}"
     data = bytearray(path.read_bytes())
     data[put.phy_offset + 20 : put.phy_offset + 28] = (1000).to_bytes(8, "big")  # its queue offset
