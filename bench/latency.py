@@ -1,7 +1,8 @@
 """``python -m bench.latency``: how long single puts take, and how many a disk can promise.
 
 *Paced*: a put is due every 100 µs (10,000 a second) and is counted from the moment it was due, so
-that a stall counts for all who waited in it. *Sync*: puts that return when the disk has them,
+that a stall counts for all who waited in it. The caller sleeps between puts: one that spins would
+keep the interpreter from the flush thread. *Sync*: puts that return when the disk has them,
 beside bare ``fdatasync`` after as many bytes.
 """
 
@@ -39,7 +40,7 @@ def paced(backend: str, seconds: float, rate: int = 10_000) -> dict[str, float]:
         for at in range(count):
             due = first + at * step
             while (began := now()) < due:
-                pass
+                time.sleep(due - began)
             store.put_message(messages[at % 1_000])
             done = now()
             calls[at], waits[at] = done - began, done - due

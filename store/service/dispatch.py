@@ -43,6 +43,8 @@ ASSIGNED_QUEUES = 100_000
 _SLICE_PER_QUEUE = 8
 """Units a queue that a batch waits for before it goes to the queues: one write for several."""
 _MAX_SLICE = 1 << 16
+_FAR_TOO_MANY = 4
+"""Times ``full_at`` from which the writer waits for a batch that another thread hands on."""
 _LONG_DIGITS = 19
 
 
@@ -195,13 +197,30 @@ class Dispatcher:
             ConsumeQueueError: the backend failed; the store must be opened again.
         """
         with self._drain_lock:
-            with self._append_lock:
-                taken = self._take()
-            self._hand_on(*taken)
-            if self._queues.assigned_queues > ASSIGNED_QUEUES:
-                with self._append_lock:  # so that the queues' own ends are those assigned last
-                    self._hand_on(*self._take())
-                    self._queues.forget_queue_offsets()
+            self._drain()
+
+    def relieve(self) -> None:
+        """Hand on what waits, unless another thread is at it and not far too much waits already.
+
+        For the writer, whose next put should not wait for a batch of the flush thread.
+
+        Raises:
+            ConsumeQueueError: as for ``drain``.
+        """
+        if self._drain_lock.acquire(blocking=len(self.pending) >= _FAR_TOO_MANY * self.full_at):
+            try:
+                self._drain()
+            finally:
+                self._drain_lock.release()
+
+    def _drain(self) -> None:
+        with self._append_lock:
+            taken = self._take()
+        self._hand_on(*taken)
+        if self._queues.assigned_queues > ASSIGNED_QUEUES:
+            with self._append_lock:  # so that the queues' own ends are those assigned last
+                self._hand_on(*self._take())
+                self._queues.forget_queue_offsets()
 
     def _take(self) -> tuple[UnitBatch, IndexBatch, Appended | None]:
         """Take what waits, and the last record of it; the caller holds the append lock."""

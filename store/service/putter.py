@@ -336,7 +336,7 @@ class Putter:
                 self.meter.not_ok(late, sum(result.ok for result in results))
         if len(self._dispatcher.pending) >= self._dispatcher.full_at:
             try:
-                self._dispatcher.drain()
+                self._dispatcher.relieve()
             except StoreError as exc:
                 self._failed(exc)
                 raise

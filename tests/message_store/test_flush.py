@@ -12,6 +12,8 @@ import pytest
 
 from store.config import FlushDiskType, StoreConfig
 from store.errors import StoreClosedError, StoreFailedError, StoreIOError
+from store.queue.consume_queue_store import QueueRestart
+from store.queue.units import UnitBatch
 from store.record.message import Message, MessageProperty
 from store.service.message_store import MessageStore
 from store.service.results import PutMessageResult, PutMessageStatus
@@ -266,3 +268,34 @@ def test_a_flush_of_queues_does_not_keep_writers_waiting(
     flushing.join(30)
     monkeypatch.setattr(store.queues, "flush", flush)
     store.close()
+
+
+def test_a_batch_that_another_thread_hands_on_does_not_keep_writers_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = ASYNC.model_copy(update={"dispatch_slice": 10})
+    with MessageStore.open(tmp_path / "store", config, backend="file") as store:
+        entered, leave = threading.Event(), threading.Event()
+        put_batch = store.queues.put_batch
+
+        def held(batch: UnitBatch) -> list[QueueRestart]:
+            entered.set()
+            assert leave.wait(30)
+            return put_batch(batch)
+
+        monkeypatch.setattr(store.queues, "put_batch", held)
+        assert store.put_message(message()).ok
+        reader = threading.Thread(target=store.max_offset, args=("t", 0))
+        reader.start()
+        assert entered.wait(30)
+        for _ in range(35):  # more than three times what a batch waits for
+            assert store.put_message(message()).ok
+        assert len(store._dispatcher.pending) == 35
+        writer = threading.Thread(target=lambda: [store.put_message(message()) for _ in range(10)])
+        writer.start()
+        until(lambda: len(store._dispatcher.pending) == 40)
+        assert writer.is_alive(), "four times is far too many: it waits"
+        leave.set()
+        writer.join(30)
+        reader.join(30)
+        assert store.max_offset("t", 0) == 46
