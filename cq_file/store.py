@@ -41,9 +41,9 @@ from store.errors import (
     UnsupportedFormatError,
     os_errors,
 )
+from store.log.mapped_file import PAGE_BYTES
 from store.paths import StorePaths
 from store.queue.consume_queue_store import (
-    PAGE_BYTES,
     ConsumeQueueStore,
     QueueFinding,
     QueueRestart,

@@ -24,7 +24,7 @@ from store.errors import (
     StoreFailedError,
     StoreIOError,
 )
-from store.log.mapped_file import MappedFile
+from store.log.mapped_file import PAGE_BYTES, MappedFile
 from store.log.mapped_file_queue import MappedFileQueue
 from store.record.decoder import StoredMessage, record_span
 from store.record.encoder import EncodedRecord, assemble, with_property_crc
@@ -41,7 +41,6 @@ from store.record.record_layout import (
 from store.record.scan import ScannedRecord, ScanRules, scan_block
 
 _SCAN_BYTES = 1 << 20
-_PAGE = 4096
 _STAMP = Struct(">q")
 _SYS_FLAG = Struct(">i")
 _SYS_FLAG_AT = HEAD.offset("sys_flag")
@@ -378,7 +377,7 @@ class CommitLog:
         if not self._transient or current is None:
             return
         waiting = current.wrote_position - current.readable_position
-        if waiting < least_pages * _PAGE and not self._unflushed:
+        if waiting < least_pages * PAGE_BYTES and not self._unflushed:
             return
         for file in [*self._unflushed, current]:
             file.commit()

@@ -12,6 +12,8 @@ from pathlib import Path
 from store.errors import CorruptionError, StoreClosedError, TruncatedRecordError, os_errors
 
 NAME_DIGITS = 20
+PAGE_BYTES = 4096
+"""What RocketMQ's settings count in."""
 
 
 class Descriptor:
@@ -304,12 +306,11 @@ class MappedFile:
 
 
 _ZERO_CHUNK = 1 << 20
-_PAGE = 4096
 
 
 def _warm(fd: int, file_size: int, pages: int) -> None:
     """Write the blocks of a new file with zeros: its first records need not allocate them."""
-    step = pages * _PAGE
+    step = pages * PAGE_BYTES
     for start in range(0, file_size, step) if pages else ():
         for at in range(start, min(start + step, file_size), _ZERO_CHUNK):
             os.pwrite(fd, bytes(min(_ZERO_CHUNK, min(start + step, file_size) - at)), at)

@@ -19,9 +19,6 @@ from store.queue.estimate import MessageFilter, estimate
 from store.queue.time_search import BoundaryType, search_offset
 from store.queue.units import CqUnit, QueueKey, UnitBatch, UnitBlock
 
-PAGE_BYTES = 4096
-"""What RocketMQ's settings count in."""
-
 
 class LogView(Protocol):
     """What a backend may ask of the commit log. Any thread may ask."""

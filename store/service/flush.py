@@ -21,7 +21,8 @@ from store.errors import StoreClosedError, StoreError
 from store.index.index_service import IndexService
 from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
-from store.queue.consume_queue_store import PAGE_BYTES, ConsumeQueueStore
+from store.log.mapped_file import PAGE_BYTES
+from store.queue.consume_queue_store import ConsumeQueueStore
 from store.service.dispatch import Dispatcher
 from store.service.group_commit import GroupCommit
 

@@ -55,7 +55,6 @@ from store.service.store_reads import StoreReads
 from store.service.surroundings import Surroundings
 
 _LOG = logging.getLogger(__name__)
-_ALL_TIME = (0, (1 << 63) - 1)
 
 
 class MessageStore(StoreReads):
@@ -226,7 +225,7 @@ class MessageStore(StoreReads):
             )
             rules = ScanRules(self.config.check_crc_on_recover)
             self._rebuild = QueueRebuild(
-                self.paths, self.commit_log, self.queues, self._dispatcher, rules
+                self.paths, self.commit_log, self.queues, self._dispatcher, rules, self._state.fail
             )
             if self.read_only:
                 self.report.unfinished_rebuild = self.paths.rebuilding.exists()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from store.config import StoreConfig
-from store.errors import CorruptionError, RefusedStoreError, StoreIOError
+from store.errors import CorruptionError, RefusedStoreError, StoreFailedError, StoreIOError
 from store.queue.backends import backend as backend_class
 from store.queue.backends import backend_names
 from store.queue.units import QueueKey
@@ -237,6 +237,8 @@ def test_a_single_rebuild_that_is_cut_short_is_done_again(
         )
         with pytest.raises(KeyboardInterrupt):
             store.rebuild_queues("t", 1)
+    with pytest.raises(StoreFailedError, match="cut short"):  # it would get an offset again
+        store.put_message(Message("t", b"x", 1))
     store.close()
     with opened(root, read_only=True) as half:
         assert half.report.needed

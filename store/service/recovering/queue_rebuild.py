@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from store.errors import RefusedStoreError, os_errors
+from store.errors import RefusedStoreError, StoreError, StoreFailedError, os_errors
 from store.log.commit_log import CommitLog
 from store.log.mapped_file import sync_folder
 from store.paths import StorePaths
@@ -43,12 +43,15 @@ class QueueRebuild:
         queues: ConsumeQueueStore,
         dispatcher: Dispatcher,
         rules: ScanRules,
+        failed: Callable[[StoreError], None],
     ) -> None:
+        """``failed`` is told when queues were left half built: nothing may be put then."""
         self._path = paths.rebuilding
         self._log = log
         self._queues = queues
         self._dispatcher = dispatcher
         self._rules = rules
+        self._failed = failed
 
     def run(
         self, topic: str, queue_id: int | None = None, progress: Progress | None = None
@@ -68,9 +71,15 @@ class QueueRebuild:
                         " record of the log leads to it: a rebuild would lose them"
                     )
             ends = [[key.queue_id, queues.max_offset(*key)] for key in keys]
-            append_lines(self._path, [{"topic": topic, "queue": queue_id, "ends": ends}], _is_entry)
-            units = self._build(topic, queue_id, ends)
-            self._finish()
+            entry = {"topic": topic, "queue": queue_id, "ends": ends}
+            append_lines(self._path, [entry], _is_entry)
+            try:
+                units = self._build(topic, queue_id, ends)
+                self._finish()
+            except BaseException as exc:  # a put would take an offset of the half-built queue
+                interrupted = StoreFailedError(f"the rebuild of queues of {topic!r} was cut short")
+                self._failed(exc if isinstance(exc, StoreError) else interrupted)
+                raise
         return RebuildReport(len(keys), units)
 
     def resume(self) -> list[str]:
