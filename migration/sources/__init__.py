@@ -1,0 +1,1 @@
+"""Spark data sources over a store's files: ``rocketmq_commitlog`` and ``rocketmq_cq``."""
