@@ -26,10 +26,10 @@ check: $(READY) ## formatting, lint, types, layers
 	$(BIN)/lint-imports
 
 test: $(READY) ## the tests, but for interop and the long runs
-	$(BIN)/pytest -n auto -m "not interop and not long"
+	$(BIN)/pytest -n auto --dist loadgroup -m "not interop and not long"
 
 test-all: $(READY) ## the tests and the long runs: random operations, kills, power cuts, damage, load
-	$(BIN)/pytest -n auto -m "not interop"
+	$(BIN)/pytest -n auto --dist loadgroup -m "not interop"
 
 interop: $(READY) ## Apache RocketMQ opens our stores and we open its (Java 17, Maven)
 	$(BIN)/pytest tests/interop -m interop
