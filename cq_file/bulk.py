@@ -1,0 +1,143 @@
+"""FileBulk: whole queues written as files, then moved into their place by renames.
+
+A sink's folder holds ``TOPIC/QUEUEID/N`` as ``consumequeue`` does.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from cq_file.bulk_source import FileUnitSource
+from cq_file.consume_queue import FileConsumeQueue
+from cq_file.descriptor_cache import DescriptorCache, descriptor_limit
+from cq_file.file_sync import UnsyncedFiles
+from cq_file.known_ends import ends_path
+from cq_file.layout import FILE_UNIT, PRE_BLANK
+from cq_file.listing import check_folder_name, entries, sub_folders
+from cq_file.queue_files import FileAccess
+from store.config import StoreConfig
+from store.errors import IllegalMessageError, os_errors
+from store.log.mapped_file import make_folder, sync_folder
+from store.paths import StorePaths
+from store.queue.bulk import UnitRows, UnitSource, row_table
+from store.queue.consume_queue_store import QueueStoreContext
+from store.queue.units import QueueKey
+
+_UNIT = FILE_UNIT.size
+
+
+class FileBulk:
+    """See ``BulkBackend``."""
+
+    name: ClassVar[str] = "file"
+
+    def source(self, context: QueueStoreContext) -> UnitSource:
+        """Read the files; none is opened yet."""
+        return FileUnitSource(context)
+
+    def sink(self, folder: Path, config: StoreConfig) -> "FileUnitSink":
+        """Begin queues below ``folder``."""
+        return FileUnitSink(folder, config)
+
+    def slice_units(self, config: StoreConfig) -> int:
+        """Return the units of a file: no two sinks write the same one."""
+        return config.units_per_file
+
+    def check_queue(self, queue: QueueKey) -> None:
+        """Refuse topics that cannot be the name of a folder."""
+        try:
+            check_folder_name(queue.topic)
+        except IllegalMessageError as exc:
+            raise IllegalMessageError(f"queue {queue.queue_id}: {exc.reason}") from exc
+
+    def assemble(
+        self, parts: Sequence[Path], paths: StorePaths, config: StoreConfig, phy_offset: int
+    ) -> None:
+        """Move the folders together; those of a queue that two sinks share file by file."""
+        _ = config, phy_offset
+        target = paths.consume_queue
+        with os_errors("put the queue files together", target):
+            make_folder(target)
+            for part in parts:
+                for topic in sub_folders(str(part)):
+                    _move_in(Path(topic.path), target / topic.name)
+            sync_folder(target)
+
+    def publish(self, made: StorePaths, paths: StorePaths, config: StoreConfig) -> None:
+        """Move the topics' folders into ``consumequeue``."""
+        _ = config
+        target = paths.consume_queue
+        with os_errors("publish the file queues", target):
+            make_folder(target)
+            for topic in sub_folders(str(made.consume_queue)):
+                _move_in(Path(topic.path), target / topic.name)
+            sync_folder(target)
+
+    def withdraw(self, paths: StorePaths, folder: Path) -> None:
+        """Move the topics' folders away, and first what was written down of their ends."""
+        with os_errors("move the file queues away", paths.consume_queue):
+            ends_path(paths).unlink(missing_ok=True)
+            topics = sub_folders(str(paths.consume_queue))
+            if not topics:
+                return
+            make_folder(folder / paths.consume_queue.name)
+            for topic in topics:
+                Path(topic.path).rename(folder / paths.consume_queue.name / topic.name)
+            sync_folder(paths.consume_queue)
+            sync_folder(folder / paths.consume_queue.name)
+
+
+class FileUnitSink:
+    """See ``UnitSink``."""
+
+    def __init__(self, folder: Path, config: StoreConfig) -> None:
+        self._folder = str(folder)
+        self._per_file = config.units_per_file
+        self._unsynced = UnsyncedFiles()
+        self._cache = DescriptorCache(descriptor_limit(config.queue_files_max), read_only=False)
+        self._access = FileAccess(self._per_file * _UNIT, self._cache, self._unsynced)
+        self._queue: tuple[QueueKey, FileConsumeQueue] | None = None
+        self._bytes = 0
+
+    def add(self, queue: QueueKey, queue_offset: int, rows: UnitRows) -> None:
+        """Append; a first file begins with pre-blanks up to the first unit."""
+        if not len(rows):
+            return
+        data = row_table(rows)[:, :_UNIT].tobytes()
+        blanks = 0
+        if self._queue is None or self._queue[0] != queue:
+            self._queue = (queue, self._new(queue))
+            blanks = queue_offset % self._per_file
+        self._queue[1].write((queue_offset - blanks) * _UNIT, PRE_BLANK * blanks + data)
+        self._bytes += len(data) + blanks * _UNIT
+
+    def end(self, queue: QueueKey, queue_offset: int) -> None:
+        """Write pre-blanks up to the end of a queue of which all has expired."""
+        if self._queue is None or self._queue[0] != queue:
+            self._new(queue).begin_at(queue_offset)
+
+    def _new(self, queue: QueueKey) -> FileConsumeQueue:
+        return FileConsumeQueue(self._access, f"{self._folder}/{queue.topic}/{queue.queue_id}", [])
+
+    def finish(self) -> int:
+        """Sync files and folders."""
+        self._unsynced.sync(self._cache)
+        self._cache.close()
+        return self._bytes
+
+    def abandon(self) -> None:
+        """Close the files."""
+        self._cache.close()
+
+
+def _move_in(source: Path, target: Path) -> None:
+    """Move a folder, or what is in it where ``target`` is there already."""
+    if not target.exists():
+        source.rename(target)
+        return
+    for entry in entries(str(source)):
+        if entry.is_dir():
+            _move_in(Path(entry.path), target / entry.name)
+        else:
+            Path(entry.path).rename(target / entry.name)
+    sync_folder(target)

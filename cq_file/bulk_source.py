@@ -1,0 +1,192 @@
+"""FileUnitSource: file queues read whole, a queue known by its name alone."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from cq_file.consume_queue import FileConsumeQueue
+from cq_file.descriptor_cache import DescriptorCache, descriptor_limit
+from cq_file.ext import ExtFiles
+from cq_file.file_sync import UnsyncedFiles
+from cq_file.layout import (
+    EXT_ADDRESS_MAX,
+    FILE_UNIT,
+    FILE_UNITS,
+    NO_UNIT,
+    PRE_BLANK_UNIT,
+    file_name,
+    is_unit,
+    parse_file_name,
+    parse_queue_id,
+)
+from cq_file.listing import entries, sub_folders
+from cq_file.queue_files import FileAccess
+from store.errors import CorruptionError, os_errors
+from store.queue.bulk import (
+    NO_TIMESTAMP,
+    UNIT_ROWS,
+    UnitRows,
+    UnitRun,
+    key_order,
+    row_table,
+)
+from store.queue.consume_queue_store import QueueStoreContext
+from store.queue.units import BlockStop, QueueKey
+
+_UNIT = FILE_UNIT.size
+_BLANK_SIZE = PRE_BLANK_UNIT.size
+
+
+class FileUnitSource:
+    """See ``UnitSource``. ``config`` gives the size of the files."""
+
+    has_timestamps = False
+
+    def __init__(self, context: QueueStoreContext) -> None:
+        config = context.config
+        self._context = context
+        self._folder = str(context.paths.consume_queue)
+        self._per_file = config.units_per_file
+        self._has_ext = context.paths.consume_queue_ext.is_dir()
+        self._unsynced = UnsyncedFiles()
+        self._cache = DescriptorCache(descriptor_limit(config.queue_files_max), read_only=True)
+        self._access = FileAccess(self._per_file * _UNIT, self._cache, self._unsynced)
+        ext_size = config.mapped_file_size_consume_queue_ext
+        self._ext_access = FileAccess(ext_size, self._cache, self._unsynced)
+        self._scratch = np.empty(0, np.uint8)
+
+    # ---- lists
+
+    def queues(self, after: QueueKey | None, up_to: QueueKey | None) -> Iterator[QueueKey]:
+        """Yield the queues that have a file; of topics only the names are held at once."""
+        low = key_order(after) if after is not None else None
+        high = key_order(up_to) if up_to is not None else None
+        topics = [(key_order(QueueKey(e.name, 0))[:2], e) for e in sub_folders(self._folder)]
+        topics.sort(key=lambda pair: pair[0])
+        for order, topic in topics:
+            if (low and order < low[:2]) or (high and order > high[:2]):
+                continue
+            ids = [(parse_queue_id(entry.name), entry) for entry in sub_folders(topic.path)]
+            queues = [(QueueKey(topic.name, i), e.path) for i, e in ids if i is not None]
+            for queue, path in sorted(queues, key=lambda pair: key_order(pair[0])):
+                key = key_order(queue)
+                inside = (low is None or key > low) and (high is None or key <= high)
+                if inside and any(entry.is_file() for entry in entries(path)):
+                    yield queue
+
+    def next_offset(self, queue: QueueKey) -> int:
+        """Look for the end of the files."""
+        return self._open(queue).max_offset
+
+    def _open(self, queue: QueueKey) -> FileConsumeQueue:
+        files = FileConsumeQueue(self._access, self._path(queue), self._starts(self._path(queue)))
+        context = self._context
+        end = context.log.max_phy_offset()
+        files.recover(
+            trusted=context.last_exit_ok, safe_phy_offset=end, max_phy_offset=end, read_only=True
+        )
+        return files
+
+    def _path(self, queue: QueueKey) -> str:
+        return f"{self._folder}/{queue.topic}/{queue.queue_id}"
+
+    @staticmethod
+    def _starts(folder: str) -> list[int]:
+        found = [parse_file_name(entry.name) for entry in entries(folder) if entry.is_file()]
+        return sorted(start for start in found if start is not None)
+
+    # ---- units
+
+    def fill(self, queue: QueueKey, queue_offset: int, rows: UnitRows) -> int:
+        """Read file by file, by their names; nothing is listed."""
+        done = 0
+        while done < len(rows):
+            start = (queue_offset + done) // self._per_file * self._per_file
+            count = min(len(rows) - done, start + self._per_file - queue_offset - done)
+            found = self._read(queue, start, queue_offset + done, rows[done : done + count])
+            done += found
+            if found < count:
+                break
+        self._resolve(queue, queue_offset, rows[:done])
+        return done
+
+    def _read(self, queue: QueueKey, start: int, queue_offset: int, rows: UnitRows) -> int:
+        path = f"{self._path(queue)}/{file_name(start * _UNIT)}"
+        size = len(rows) * _UNIT
+        if len(self._scratch) < size:
+            self._scratch = np.empty(size, np.uint8)
+        data = self._scratch[:size]
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return 0
+        except OSError:
+            with os_errors("open a queue file", Path(path)):
+                raise
+        try:
+            got = os.preadv(descriptor, [data.data], (queue_offset - start) * _UNIT)
+        except OSError:
+            with os_errors("read a queue file", Path(path)):
+                raise
+        finally:
+            os.close(descriptor)
+        return _take(data[: got - got % _UNIT], rows)
+
+    def _resolve(self, queue: QueueKey, queue_offset: int, rows: UnitRows) -> None:
+        """Put the real tags code where a unit has the address of an extension unit.
+
+        Raises:
+            CorruptionError: an address leads nowhere.
+        """
+        if not self._has_ext:
+            return
+        at = np.flatnonzero(rows["tags_code"] <= EXT_ADDRESS_MAX)
+        if not len(at):
+            return
+        topic, queue_id = queue
+        folder = str(self._context.paths.consume_queue_ext / topic / str(queue_id))
+        ext = ExtFiles(self._ext_access, folder, self._starts(folder))
+        for row in at.tolist():
+            address = int(rows["tags_code"][row])
+            head = ext.resolve(address)
+            if head is None:
+                raise CorruptionError(
+                    f"the extension address of unit {queue_offset + row} of queue {queue_id} of"
+                    f" topic {topic!r} leads nowhere: the queues can still be built from the log",
+                    path=Path(folder), expected="an extension unit", got=address,
+                )  # fmt: skip
+            rows["tags_code"][row] = head.tags_code
+
+    def runs(self, queue: QueueKey, most_units: int) -> Iterator[UnitRun]:
+        """Read block by block, stepping over holes."""
+        files = self._open(queue)
+        position = files.first_offset
+        while position < files.max_offset:
+            block = files.read_block(position, most_units)
+            if block.count:
+                rows = np.empty(block.count, UNIT_ROWS)
+                _take(np.frombuffer(block.data, np.uint8), rows)
+                self._resolve(queue, position, rows)
+                yield UnitRun(position, rows)
+            position += block.count
+            if block.stop is BlockStop.HOLE and block.hole is not None:
+                position = block.hole.stop
+
+    def close(self) -> None:
+        """Close the files."""
+        self._cache.close()
+
+
+def _take(data: np.ndarray[tuple[int], np.dtype[np.uint8]], rows: UnitRows) -> int:
+    """Copy packed file units into ``rows`` up to the first that is none; return how many."""
+    count = len(data) // _UNIT
+    row_table(rows)[:count, :_UNIT] = data.reshape(-1, _UNIT)
+    rows["store_timestamp"][:count] = NO_TIMESTAMP
+    if NO_UNIT in data.tobytes() or _BLANK_SIZE in rows["size"][:count]:
+        units = data.view(FILE_UNITS)
+        real = is_unit(units["phy_offset"], units["size"]) & (units["size"] != _BLANK_SIZE)
+        bad = np.flatnonzero(~real)
+        count = int(bad[0]) if len(bad) else count
+    return count

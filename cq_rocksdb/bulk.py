@@ -1,0 +1,224 @@
+"""RocksDBBulk: whole queues written as table files and taken into a new database.
+
+A sink's folder holds ``units.sst`` and ``offset.sst``, sorted by key. Sinks of rising queues do not
+overlap in units, so RocksDB takes their files in at its last level, without a compaction.
+"""
+
+import errno
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from cq_rocksdb.bulk_source import RocksDBUnitSource
+from cq_rocksdb.engine import EngineBatch, Family, RocksEngine, TableWriter
+from cq_rocksdb.engines import open_engine
+from cq_rocksdb.keys import (
+    CHECKPOINT_ENTRY,
+    CHECKPOINT_KEY,
+    OFFSET_ENTRY,
+    CheckpointEntry,
+    OffsetEntry,
+    check_topic,
+    max_key,
+    queue_prefix,
+)
+from cq_rocksdb.offset_table import NO_UNIT
+from cq_rocksdb.private_folder import DATABASE_FILE
+from cq_rocksdb.store import database_folder
+from store.config import StoreConfig
+from store.errors import IllegalMessageError, RefusedStoreError, os_errors
+from store.log.mapped_file import make_folder, sync_folder
+from store.paths import StorePaths
+from store.queue.bulk import UnitRows, UnitSource, row_table
+from store.queue.consume_queue_store import QueueStoreContext
+from store.queue.units import QueueKey
+
+_UNITS, _OFFSET = "units.sst", "offset.sst"
+_CURRENT = "CURRENT"
+_NOT_PUBLISHED = {"LOCK", "LOG", "rocksdict-config.json"}
+
+
+class RocksDBBulk:
+    """See ``BulkBackend``."""
+
+    name: ClassVar[str] = "rocksdb"
+
+    def source(self, context: QueueStoreContext) -> UnitSource:
+        """Open the database read-only.
+
+        Raises:
+            RefusedStoreError: there is none.
+        """
+        folder = database_folder(context.paths)
+        if folder is None:
+            raise RefusedStoreError("there are no RocksDB queues", path=context.paths.root)
+        log_folder = context.paths.rocksdb_log
+        return RocksDBUnitSource(open_engine(folder, context.config, log_folder, read_only=True)[0])
+
+    def sink(self, folder: Path, config: StoreConfig) -> "RocksDBUnitSink":
+        """Begin table files in ``folder``."""
+        return RocksDBUnitSink(folder, config)
+
+    def slice_units(self, config: StoreConfig) -> int:
+        """Return 1: any unit may begin a table."""
+        _ = config
+        return 1
+
+    def check_queue(self, queue: QueueKey) -> None:
+        """Refuse topics that no key can hold, and negative queue ids, which sort wrongly."""
+        check_topic(queue.topic)
+        if queue.queue_id < 0:
+            raise IllegalMessageError(
+                f"queue {queue.queue_id} of topic {queue.topic!r} has a negative id"
+            )
+
+    def assemble(
+        self, parts: Sequence[Path], paths: StorePaths, config: StoreConfig, phy_offset: int
+    ) -> None:
+        """Take links to the tables into a new database, units first, the checkpoint entry last."""
+        if paths.root.exists():
+            with os_errors("remove an unfinished database", paths.root):
+                shutil.rmtree(paths.root)
+        waiting = paths.root / "ingest"
+        with os_errors("make the folder of the new database", paths.root):
+            waiting.mkdir(parents=True)
+            paths.consume_queue.mkdir()
+        tables = {_UNITS: _links(parts, _UNITS, waiting), _OFFSET: _links(parts, _OFFSET, waiting)}
+        engine, _ = open_engine(paths.consume_queue, config, paths.rocksdb_log, read_only=False)
+        try:
+            for family, name in ((Family.DEFAULT, _UNITS), (Family.OFFSET, _OFFSET)):
+                if tables[name]:
+                    engine.ingest(family, tables[name])
+            checkpoint = CHECKPOINT_ENTRY.pack(CheckpointEntry(phy_offset))
+            engine.write(EngineBatch(puts=[(CHECKPOINT_KEY, checkpoint)]))
+        except BaseException:
+            engine.close(flush=False)
+            raise
+        engine.close()
+        with os_errors("make the new database durable", paths.root):
+            waiting.rmdir()
+            sync_folder(paths.consume_queue)
+            sync_folder(paths.root)
+
+    def publish(self, made: StorePaths, paths: StorePaths, config: StoreConfig) -> None:
+        """Rename the folder, or in the shared folder link the files and ``CURRENT`` last."""
+        separate = config.use_separate_store_path_for_rocksdb_cq
+        source = made.consume_queue
+        target = paths.consume_queue_rocksdb if separate else paths.consume_queue
+        if database_folder(paths) == target and not (source / _CURRENT).exists():
+            return  # it is there already
+        with os_errors("publish the RocksDB queues", target):
+            if separate and not target.exists():
+                source.rename(target)
+                sync_folder(target.parent)
+                return
+            make_folder(target)
+            for file in sorted(source.iterdir()):
+                if file.name != _CURRENT and file.name not in _NOT_PUBLISHED:
+                    _link(file, target / file.name)
+            sync_folder(target)
+            ready = target / f"{_CURRENT}.dbtmp"
+            _link(source / _CURRENT, ready)
+            ready.rename(target / _CURRENT)
+            sync_folder(target)
+
+    def withdraw(self, paths: StorePaths, folder: Path) -> None:
+        """Move ``CURRENT`` out first: without it there is no database."""
+        for held in (paths.consume_queue, paths.consume_queue_rocksdb):
+            files = [path for path in _files_of(held) if DATABASE_FILE.fullmatch(path.name)]
+            if not files:
+                continue
+            files.sort(key=lambda path: path.name != _CURRENT)
+            with os_errors("move the RocksDB queues away", held):
+                make_folder(folder / held.name)
+                for file in files:
+                    file.rename(folder / held.name / file.name)
+                    if file.name == _CURRENT:
+                        sync_folder(held)
+                sync_folder(held)
+                sync_folder(folder / held.name)
+
+
+class RocksDBUnitSink:
+    """See ``UnitSink``. Options come from an empty database of its own, removed at the end."""
+
+    def __init__(self, folder: Path, config: StoreConfig) -> None:
+        self._folder = folder
+        self._scratch = folder / "scratch"
+        self._engine: RocksEngine = open_engine(
+            self._scratch, config, self._scratch / "log", read_only=False
+        )[0]
+        self._tables: dict[str, TableWriter] = {}
+        self._last = (QueueKey("", 0), NO_UNIT.phy_offset)
+
+    def add(self, queue: QueueKey, queue_offset: int, rows: UnitRows) -> None:
+        """Append to the table of units."""
+        if not len(rows):
+            return
+        table = self._table(Family.DEFAULT, _UNITS)
+        table.put_units(queue_prefix(*queue), queue_offset, row_table(rows))
+        self._last = (queue, int(rows["phy_offset"][-1]))
+
+    def end(self, queue: QueueKey, queue_offset: int) -> None:
+        """Append the ``max`` entry: the last unit, or one that has expired."""
+        last_queue, last_phy = self._last
+        phy_offset = last_phy if last_queue == queue else NO_UNIT.phy_offset
+        entry = OFFSET_ENTRY.pack(OffsetEntry(phy_offset, queue_offset - 1))
+        self._table(Family.OFFSET, _OFFSET).put(max_key(queue_prefix(*queue)), entry)
+
+    def _table(self, family: Family, name: str) -> TableWriter:
+        table = self._tables.get(name)
+        if table is None:
+            table = self._engine.table_writer(family, self._folder / name)
+            self._tables[name] = table
+        return table
+
+    def finish(self) -> int:
+        """Finish the tables, which syncs them."""
+        size = sum(table.finish() for table in self._tables.values())
+        self.abandon()
+        with os_errors("make the tables durable", self._folder):
+            sync_folder(self._folder)
+        return size
+
+    def abandon(self) -> None:
+        """Close the scratch database and remove it."""
+        self._tables.clear()
+        self._engine.close(flush=False)
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+def _files_of(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if path.is_file()] if folder.is_dir() else []
+
+
+def _links(parts: Sequence[Path], name: str, folder: Path) -> list[Path]:
+    links = []
+    for number, part in enumerate(parts):
+        if (part / name).exists():
+            link = folder / f"{number:06d}-{name}"
+            with os_errors("link a table", part / name):
+                os.link(part / name, link)
+            links.append(link)
+    return links
+
+
+def _link(file: Path, target: Path) -> None:
+    """Link ``file`` as ``target``, or copy it where that lies on another file system."""
+    if target.exists():
+        if target.samefile(file):
+            return
+        target.unlink()
+    try:
+        os.link(file, target)
+    except OSError as exc:
+        if exc.errno not in {errno.EXDEV, errno.EPERM, errno.EMLINK}:
+            raise
+        shutil.copy2(file, target)
+        descriptor = os.open(target, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

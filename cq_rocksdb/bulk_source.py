@@ -1,0 +1,80 @@
+"""RocksDBUnitSource: the queues of a database, read whole."""
+
+from collections.abc import Iterator
+from heapq import merge
+
+import numpy as np
+
+from cq_rocksdb.engine import Family, RocksEngine
+from cq_rocksdb.keys import (
+    OFFSET_ENTRY,
+    max_key,
+    parse_unit_key,
+    prefix_end,
+    queue_prefix,
+)
+from cq_rocksdb.offset_table import OffsetTable
+from store.queue.bulk import UNIT_ROWS, UnitRows, UnitRun, key_order, row_table
+from store.queue.units import BlockStop, QueueKey
+
+_LAST_KEY = b"\xff" * 4
+_Ordered = tuple[tuple[int, bytes, int], QueueKey]
+
+
+class RocksDBUnitSource:
+    """See ``UnitSource``. The engine is the caller's until it is handed over, then closed here."""
+
+    has_timestamps = True
+
+    def __init__(self, engine: RocksEngine) -> None:
+        self._engine = engine
+        self._offsets = OffsetTable(engine, hot_queues=1)
+
+    def queues(self, after: QueueKey | None, up_to: QueueKey | None) -> Iterator[QueueKey]:
+        """Yield the queues that have a ``max`` entry or a unit."""
+        most = key_order(up_to) if up_to is not None else None
+        last: QueueKey | None = None
+        for order, queue in merge(self._ends(after), self._holders(after)):
+            if most is not None and order > most:
+                return
+            if queue != last:
+                yield queue
+            last = queue
+
+    def _ends(self, after: QueueKey | None) -> Iterator[_Ordered]:
+        for queue, _ in self._offsets.last_units(after=after):
+            yield key_order(queue), queue
+
+    def _holders(self, after: QueueKey | None) -> Iterator[_Ordered]:
+        """Hop through the units, a seek a queue."""
+        start = prefix_end(queue_prefix(*after)) if after is not None else b""
+        while rows := self._engine.scan(Family.DEFAULT, start, _LAST_KEY, 1):
+            queue, _ = parse_unit_key(rows[0][0])
+            yield key_order(queue), queue
+            start = prefix_end(queue_prefix(*queue))
+
+    def next_offset(self, queue: QueueKey) -> int:
+        """Return what the ``max`` entry says."""
+        value = self._engine.get(Family.OFFSET, max_key(queue_prefix(*queue)))
+        if value is None or len(value) != OFFSET_ENTRY.size:
+            return 0
+        return OFFSET_ENTRY.unpack_from(value).queue_offset + 1
+
+    def fill(self, queue: QueueKey, queue_offset: int, rows: UnitRows) -> int:
+        """Scan straight into ``rows``."""
+        return self._engine.scan_into(queue_prefix(*queue), queue_offset, row_table(rows))[0]
+
+    def runs(self, queue: QueueKey, most_units: int) -> Iterator[UnitRun]:
+        """Scan from unit to unit; what no ``max`` entry covers is seen too."""
+        prefix = queue_prefix(*queue)
+        found = self._engine.first_unit(prefix, 0)
+        position = found[0] if found is not None else None
+        while position is not None:
+            rows = np.empty(most_units, UNIT_ROWS)
+            count, stop, following = self._engine.scan_into(prefix, position, row_table(rows))
+            yield UnitRun(position, rows[:count])
+            position = None if stop is BlockStop.END else following
+
+    def close(self) -> None:
+        """Close the engine."""
+        self._engine.close(flush=False)

@@ -1,0 +1,48 @@
+"""Opening a store at rest for a task: its log is listed, its queues are read by name."""
+
+import hashlib
+from pathlib import Path
+
+from store.config import StoreConfig
+from store.errors import RefusedStoreError, os_errors
+from store.log.checkpoint import StoreCheckpoint
+from store.log.commit_log import CommitLog
+from store.paths import StorePaths
+from store.queue.consume_queue_store import QueueStoreContext
+
+_IDENTITY_BYTES = 4096
+
+
+def queue_context(
+    paths: StorePaths, log_folders: list[Path], config: StoreConfig, *, read_only: bool = True
+) -> QueueStoreContext:
+    """Return what a backend is opened with; ``paths`` may be those of queues in the making.
+
+    Raises:
+        CorruptionError, StoreIOError: the log cannot be listed.
+    """
+    log = CommitLog(log_folders, config, read_only=True)
+    log.load()
+    return QueueStoreContext(
+        paths, config, log, StoreCheckpoint(paths.checkpoint),
+        last_exit_ok=not paths.abort.exists(), read_only=read_only,
+    )  # fmt: skip
+
+
+def log_identity(log_folders: list[Path]) -> str:
+    """Return a digest of the oldest log file's name and first bytes: a store's own.
+
+    Raises:
+        RefusedStoreError: there is no log.
+        StoreIOError: it cannot be read.
+    """
+    found = []
+    for folder in log_folders:
+        with os_errors("list the commit log", folder):
+            found += [path for path in folder.iterdir() if path.name.isdigit()]
+    if not found:
+        raise RefusedStoreError("there is no commit log", path=log_folders[0])
+    oldest = min(found, key=lambda path: path.name)
+    with os_errors("read the commit log", oldest), oldest.open("rb") as file:
+        head = file.read(_IDENTITY_BYTES)
+    return hashlib.blake2b(oldest.name.encode() + head, digest_size=16).hexdigest()

@@ -1,0 +1,139 @@
+"""LogRecords: the heads of many records at once, straight from the log's files.
+
+A file queue does not keep when its records were stored; the log does. Heads are gathered by numpy
+from maps of the files, in the order in which they lie there.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.errors import CorruptionError, os_errors
+from store.queue.bulk import UnitRows
+from store.record.message import SysFlag
+from store.record.record_layout import (
+    HEAD,
+    HOST_V4_SIZE,
+    HOST_V6_SIZE,
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_RECORD_SIZE,
+)
+
+_MAPS = 64
+_TIMESTAMP_V4 = HEAD.size + HOST_V4_SIZE
+_TIMESTAMP_V6 = HEAD.size + HOST_V6_SIZE
+
+
+class LogRecords:
+    """The files of a commit log, mapped as they are needed. One thread."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        """List the files.
+
+        Raises:
+            StoreIOError: a folder cannot be listed.
+        """
+        found: dict[int, Path] = {}
+        for folder in folders:
+            with os_errors("list the commit log", folder):
+                found |= {int(p.name): p for p in folder.iterdir() if _is_log_file(p.name)}
+        self._starts = np.array(sorted(found), np.int64)
+        self._paths = found
+        self._maps: OrderedDict[int, NDArray[np.uint8]] = OrderedDict()
+
+    def gather(self, rows: UnitRows, places: NDArray[np.int64] | None = None) -> int:
+        """Fill in the store timestamps of ``rows``; return how many records name another place.
+
+        ``places`` are the units' queue offsets; -1 where the record's own cannot tell (light
+        queues share a record). A unit's place in its queue counts, whatever its record says.
+
+        Raises:
+            CorruptionError: a unit leads to no record of its size.
+        """
+        phy = rows["phy_offset"].astype(np.int64)
+        order = np.argsort(phy, kind="stable")
+        ordered = phy[order]
+        file_of = np.searchsorted(self._starts, ordered, "right") - 1
+        breaks = np.flatnonzero(np.diff(file_of)) + 1
+        shifted = 0
+        for at in np.split(np.arange(len(order)), breaks) if len(order) else []:
+            mine = order[at]
+            number = int(file_of[at[0]])
+            if number < 0:
+                raise _no_record(rows, int(mine[0]), "before the start of the log")
+            shifted += self._gather_file(int(self._starts[number]), rows, phy, mine, places)
+        return shifted
+
+    def _gather_file(
+        self,
+        start: int,
+        rows: UnitRows,
+        phy: NDArray[np.int64],
+        mine: NDArray[np.int64],
+        places: NDArray[np.int64] | None,
+    ) -> int:
+        data = self._map(start)
+        local = phy[mine] - start
+        room = len(data) - local
+        outside = np.flatnonzero(room < MIN_RECORD_SIZE)
+        if len(outside):
+            raise _no_record(rows, int(mine[outside[0]]), "behind the end of its log file")
+        size = _field(data, ">i4", HEAD.offset("total_size"))[local]
+        magic = _field(data, ">i4", HEAD.offset("magic_code"))[local]
+        own = _field(data, ">i8", HEAD.offset("phy_offset"))[local]
+        wrong = (
+            (size != rows["size"][mine])
+            | (own != phy[mine])
+            | ((magic != MAGIC_V1) & (magic != MAGIC_V2))
+        )
+        if wrong.any():
+            first = int(np.flatnonzero(wrong)[0])
+            found = f"size {size[first]}, magic {magic[first]}, phy offset {own[first]}"
+            raise _no_record(rows, int(mine[first]), found)
+        flags = _field(data, ">i4", HEAD.offset("sys_flag"))[local]
+        v6 = (flags & int(SysFlag.BORN_HOST_V6)) != 0
+        at = local + np.where(v6, _TIMESTAMP_V6, _TIMESTAMP_V4)
+        rows["store_timestamp"][mine] = _field(data, ">i8", 0)[at]
+        if places is None:
+            return 0
+        said = _field(data, ">i8", HEAD.offset("queue_offset"))[local]
+        asked = places[mine]
+        return int(np.count_nonzero((said != asked) & (asked >= 0)))
+
+    def _map(self, start: int) -> NDArray[np.uint8]:
+        data = self._maps.get(start)
+        if data is None:
+            path = self._paths[start]
+            with os_errors("read the commit log", path):
+                data = np.asarray(np.memmap(path, np.uint8, "r"))
+            while len(self._maps) >= _MAPS:
+                self._maps.popitem(last=False)
+            self._maps[start] = data
+        else:
+            self._maps.move_to_end(start)
+        return data
+
+
+def _field(data: NDArray[np.uint8], kind: str, position: int) -> NDArray[np.int64]:
+    """Return the field at ``position`` of a record at every byte, as if one began there."""
+    width = np.dtype(kind).itemsize
+    count = len(data) - position - width + 1
+    return np.ndarray((count,), kind, data, position, (1,))
+
+
+def _no_record(rows: UnitRows, at: int, found: object) -> CorruptionError:
+    size = int(rows["size"][at])
+    return CorruptionError(
+        "a unit leads to no record of the log",
+        phy_offset=int(rows["phy_offset"][at]),
+        expected=f"a record of {size} bytes",
+        got=found,
+    )
+
+
+def _is_log_file(name: str) -> bool:
+    return len(name) == 20 and name.isascii() and name.isdigit()  # noqa: PLR2004 - its digits

@@ -1,0 +1,162 @@
+"""Plan: which queues are moved, in which pieces, and what their source looked like.
+
+Two files that a person can read: ``plan.json``, and ``queues.jsonl`` with a line for each slice of
+a queue, in key order. A segment is a range of lines and the work of one task.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from migration.workspace import Workspace, write_file
+from store.config import StoreConfig
+from store.errors import CorruptionError, RefusedStoreError, UnsupportedFormatError, os_errors
+from store.queue.units import MOST_UNITS, QueueKey
+
+FORMAT = 1
+"""Version of the plan's files."""
+
+
+class Slice(NamedTuple):
+    """Units of one queue that one task moves."""
+
+    queue: QueueKey
+    begin: int
+    """Queue offset of the first unit."""
+    end: int
+    """Queue offset behind the last unit."""
+    next_offset: int | None
+    """Where the queue goes on, if this is its last slice."""
+    checksum: int
+    """CRC-32 of the rows as the source gives them."""
+
+    def line(self) -> str:
+        """Return the slice as its line in ``queues.jsonl``."""
+        topic, queue_id = self.queue
+        row = [topic, queue_id, self.begin, self.end, self.next_offset, self.checksum]
+        return json.dumps(row, ensure_ascii=True, separators=(",", ":")) + "\n"
+
+
+class Segment(BaseModel):
+    """The work of one task."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    number: int
+    slices: int
+    units: int
+    first: str
+    """The first queue, for people."""
+    last: str
+    position: int
+    """Where its lines begin in ``queues.jsonl``, bytes."""
+    size_bytes: int
+    digest: str
+    """BLAKE2b of its lines."""
+
+
+class Plan(BaseModel):
+    """What is moved; see the module."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: Literal[1] = 1
+    created: str
+    store: str
+    """Root of the store, absolute."""
+    identity: str
+    """BLAKE2b of the log's first bytes: which store this is."""
+    source: str
+    """Name of the backend that the queues are in; ``log`` if they are built from it."""
+    target: str
+    settings: dict[str, Any]
+    """Settings that tasks open the store with, by RocketMQ's keys."""
+    log_folders: list[str]
+    min_phy_offset: int
+    max_phy_offset: int
+    """The log's ends when the plan was made."""
+    complete_to: int
+    """The queues have every record that ends at or below it, bytes."""
+    queues: int
+    units: int
+    expired: int
+    """Queues of which nothing but the next offset is left."""
+    empty: int
+    """Queues that never had a unit: nothing to move."""
+    segments: list[Segment]
+    digest: str = ""
+    """BLAKE2b of everything above and of all lines."""
+
+    @property
+    def config(self) -> StoreConfig:
+        """Return the settings."""
+        return StoreConfig.from_mapping(self.settings)
+
+    def own_digest(self) -> str:
+        """Return what ``digest`` has to be."""
+        text = self.model_dump_json(exclude={"digest"})
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def write_plan(workspace: Workspace, plan: Plan) -> Plan:
+    """Write ``plan.json``, last of all; return the plan with its digest."""
+    whole = plan.model_copy(update={"digest": plan.own_digest()})
+    write_file(workspace.plan, whole.model_dump_json(indent=1) + "\n")
+    return whole
+
+
+def read_plan(workspace: Workspace) -> Plan:
+    """Return the plan.
+
+    Raises:
+        RefusedStoreError: there is none.
+        UnsupportedFormatError: it is of a newer version.
+        CorruptionError: it was changed, or is none.
+    """
+    path = workspace.plan
+    if not path.exists():
+        raise RefusedStoreError("there is no plan yet: run cqstore migrate plan", path=path)
+    with os_errors("read the plan", path):
+        text = path.read_bytes()
+    try:
+        found = json.loads(text)
+        version = found.get("format") if isinstance(found, dict) else None
+        if version != FORMAT and isinstance(version, int):
+            raise UnsupportedFormatError(
+                f"the plan has format {version}, this release reads {FORMAT}", path=path
+            )
+        plan = Plan.model_validate_json(text)
+    except (ValueError, ValidationError, RecursionError) as exc:
+        raise CorruptionError("this is no plan of a migration", path=path) from exc
+    if plan.own_digest() != plan.digest:
+        raise CorruptionError(
+            "the plan was changed since it was made", path=path, expected=plan.digest,
+            got=plan.own_digest(),
+        )  # fmt: skip
+    return plan
+
+
+def read_slices(path: Path, segment: Segment) -> Iterator[Slice]:
+    """Yield the slices of one segment.
+
+    Raises:
+        CorruptionError: the lines are not those of the plan.
+    """
+    with os_errors("read the plan's queues", path), path.open("rb") as file:
+        file.seek(segment.position)
+        lines = file.read(segment.size_bytes)
+    digest = hashlib.blake2b(lines, digest_size=16).hexdigest()
+    if digest != segment.digest:
+        raise CorruptionError(
+            f"the lines of segment {segment.number} were changed since the plan was made",
+            path=path, position=segment.position, expected=segment.digest, got=digest,
+        )  # fmt: skip
+    for line in lines.splitlines():
+        topic, queue_id, begin, end, following, checksum = json.loads(line)
+        if not 0 <= begin <= end <= MOST_UNITS:
+            raise CorruptionError("a slice of the plan is impossible", path=path, got=line.decode())
+        yield Slice(QueueKey(topic, queue_id), begin, end, following, checksum)

@@ -1,0 +1,132 @@
+"""Workspace: every file of one migration, below one folder beside the store's own.
+
+By default ``DIR/cqstore/migration``. What a step has finished is told by what exists: the plan, a
+marker a segment, the folder of made queues, the report. The journal says when.
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from store.errors import StoreLockedError, os_errors
+from store.log.mapped_file import make_folder, sync_folder
+from store.paths import StorePaths
+from store.service.journals.journal import append_lines, read_lines
+
+_SEGMENT_DIGITS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Names below ``root``."""
+
+    root: Path
+
+    @classmethod
+    def of(cls, store: Path, given: Path | None = None) -> "Workspace":
+        """Return the workspace of the store in ``store``, elsewhere if ``given``."""
+        return cls((given or StorePaths(store).own / "migration").absolute())
+
+    @property
+    def plan(self) -> Path:
+        """Return the plan: what is moved, its segments, its digest."""
+        return self.root / "plan.json"
+
+    @property
+    def slices(self) -> Path:
+        """Return the queues of the plan, a line each, in key order."""
+        return self.root / "queues.jsonl"
+
+    @property
+    def segments(self) -> Path:
+        """Return the folder of what tasks write."""
+        return self.root / "segments"
+
+    @property
+    def made(self) -> StorePaths:
+        """Return the new queues, laid out as in the root of a store."""
+        return StorePaths(self.root / "made")
+
+    @property
+    def unfinished(self) -> StorePaths:
+        """Return the new queues while they are put together."""
+        return StorePaths(self.root / "making")
+
+    @property
+    def report(self) -> Path:
+        """Return the last comparison, JSON."""
+        return self.root / "report.json"
+
+    @property
+    def report_page(self) -> Path:
+        """Return the last comparison, for people."""
+        return self.root / "report.html"
+
+    @property
+    def journal(self) -> Path:
+        """Return what was done when."""
+        return self.root / "journal"
+
+    def done(self, segment: int) -> Path:
+        """Return the marker of a finished segment."""
+        return self.segments / f"{segment:0{_SEGMENT_DIGITS}d}.done"
+
+    def attempt(self, segment: int, attempt: str) -> Path:
+        """Return the folder of one attempt at a segment."""
+        return self.segments / f"{segment:0{_SEGMENT_DIGITS}d}.{attempt}"
+
+    def note(self, step: str, **facts: object) -> None:
+        """Append to the journal, durably."""
+        entry = {"at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "step": step, **facts}
+        append_lines(self.journal, [entry], _is_entry)
+
+    def history(self) -> list[dict[str, Any]]:
+        """Return the journal's entries."""
+        return [entry for entry in read_lines(self.journal, _is_entry) if entry is not None]
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other drivers out while the block runs; tasks do not ask.
+
+        Raises:
+            StoreLockedError: another driver works here.
+            StoreIOError: the folder cannot be made.
+        """
+        path = self.root / "lock"
+        with os_errors("lock the migration's folder", path):
+            make_folder(self.root)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError as exc:
+                    raise StoreLockedError("another migration works here", path=path) from exc
+                yield
+            finally:
+                os.close(descriptor)
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a whole file durably, by rename.
+
+    Raises:
+        StoreIOError: it cannot be written; what was there is as it was.
+    """
+    unfinished = path.with_name(f"{path.name}.new")
+    with os_errors("write", path):
+        make_folder(path.parent)
+        with unfinished.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.rename(path)
+        sync_folder(path.parent)
+
+
+def _is_entry(entry: dict[str, Any]) -> bool:
+    return isinstance(entry.get("step"), str) and isinstance(entry.get("at"), str)

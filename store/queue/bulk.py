@@ -1,0 +1,165 @@
+"""Units in bulk: what a backend offers to those who move whole queues to another backend.
+
+A *source* reads the queues of a store at rest, a *sink* writes queues in key order into a folder of
+its own, and the folders of several sinks are *assembled* into the queues of one store. Units are
+rows of packed ``QueueUnit``: columns for numpy, bytes for files.
+"""
+
+from collections.abc import Iterator, Sequence
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import NamedTuple, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.config import StoreConfig
+from store.errors import StoreConfigError
+from store.paths import StorePaths
+from store.queue.consume_queue_store import QueueStoreContext
+from store.queue.units import QUEUE_UNIT, QueueKey
+
+_GROUP = "cqstore.bulk"
+
+_NUMPY_TYPES = {"i": ">i4", "q": ">i8"}
+UNIT_ROWS = np.dtype([(name, _NUMPY_TYPES[wire.code]) for name, wire in QUEUE_UNIT.wires])
+"""One packed ``QueueUnit`` a row: ``phy_offset``, ``size``, ``tags_code``, ``store_timestamp``."""
+NO_TIMESTAMP = -1
+"""Store timestamp of a unit whose backend does not keep it."""
+UnitRows = NDArray[np.void]
+"""Shape (n,), type ``UNIT_ROWS``, C order."""
+
+
+def row_table(rows: UnitRows) -> NDArray[np.uint8]:
+    """Return the rows as bytes, shape (n, 28); shares their memory."""
+    return rows.view(np.uint8).reshape(-1, QUEUE_UNIT.size)
+
+
+def key_order(queue: QueueKey) -> tuple[int, bytes, int]:
+    """Return what sorts queues as RocksDB sorts their keys.
+
+    By the length of the topic's UTF-8, the topic, the queue id as an unsigned number.
+    """
+    name = queue.topic.encode("utf-8", "surrogateescape")
+    return len(name), name, queue.queue_id & 0xFFFFFFFF
+
+
+class UnitRun(NamedTuple):
+    """Units of one queue without a gap."""
+
+    queue_offset: int
+    """Of the first row."""
+    rows: UnitRows
+
+
+class UnitSource(Protocol):
+    """Reads whole queues of a store that nobody changes meanwhile. One thread at a time."""
+
+    has_timestamps: bool
+    """The rows have store timestamps; else they are ``NO_TIMESTAMP``."""
+
+    def queues(self, after: QueueKey | None, up_to: QueueKey | None) -> Iterator[QueueKey]:
+        """Yield, in key order, each queue of (after, up_to] that has a unit or an end.
+
+        Also queues that no list of the backend's names any more, if their units are there.
+        """
+
+    def next_offset(self, queue: QueueKey) -> int:
+        """Return where the queue goes on as the backend has it written down; 0 if unknown."""
+
+    def fill(self, queue: QueueKey, queue_offset: int, rows: UnitRows) -> int:
+        """Fill ``rows`` with consecutive units from ``queue_offset`` on; return how many there are.
+
+        Fewer than asked for: a unit is missing there, or the queue ends. Tags codes are real ones.
+
+        Raises:
+            CorruptionError: a unit cannot be read, or its tags code cannot be found.
+        """
+
+    def runs(self, queue: QueueKey, most_units: int) -> Iterator[UnitRun]:
+        """Yield everything that is stored of a queue, in order, at most ``most_units`` a run.
+
+        Expired units too; no pre-blanks. Between two runs that do not meet units are missing.
+        """
+
+    def close(self) -> None:
+        """Let go of everything. A second call does nothing."""
+
+
+class UnitSink(Protocol):
+    """Writes queues, in key order, into a folder of its own. One thread at a time."""
+
+    def add(self, queue: QueueKey, queue_offset: int, rows: UnitRows) -> None:
+        """Take units that follow each other; in a queue, each call goes on where the last ended."""
+
+    def end(self, queue: QueueKey, queue_offset: int) -> None:
+        """Note that the queue goes on at ``queue_offset``: no unit follows, here or elsewhere.
+
+        All its units may have expired: then nothing was added.
+        """
+
+    def finish(self) -> int:
+        """Make everything durable; return the bytes that were written."""
+
+    def abandon(self) -> None:
+        """Let go of everything, what was written is of no use."""
+
+
+class BulkBackend(Protocol):
+    """What one backend can do with whole queues. Stateless."""
+
+    name: str
+    """The backend's, as ``--backend`` takes it."""
+
+    def source(self, context: QueueStoreContext) -> UnitSource:
+        """Open the queues of a store; changes nothing."""
+
+    def sink(self, folder: Path, config: StoreConfig) -> UnitSink:
+        """Begin to write queues into ``folder``, which exists and is empty."""
+
+    def slice_units(self, config: StoreConfig) -> int:
+        """Return of how many units the parts of a queue that two sinks share are multiples."""
+
+    def check_queue(self, queue: QueueKey) -> None:
+        """Refuse a queue that this backend cannot hold.
+
+        Raises:
+            IllegalMessageError: it cannot; the sentence names it.
+        """
+
+    def assemble(
+        self, parts: Sequence[Path], paths: StorePaths, config: StoreConfig, phy_offset: int
+    ) -> None:
+        """Make the folders of sinks, in key order, into the queues of a new root, durably.
+
+        The queues hold every record of the log that ends at or below ``phy_offset``. ``parts`` may
+        be linked to or moved; interrupted, the same call does it again.
+
+        Raises:
+            StoreError: something is missing or refused.
+        """
+
+    def publish(self, made: StorePaths, paths: StorePaths, config: StoreConfig) -> None:
+        """Put the queues of root ``made`` into root ``paths``, which has none of this backend.
+
+        Durable when it returns; interrupted, nobody takes what is there for queues, or they are
+        whole, and the same call goes on.
+        """
+
+    def withdraw(self, paths: StorePaths, folder: Path) -> None:
+        """Move all queues of this backend into ``folder``; from the first move on there are none.
+
+        Interrupted, the same call goes on. Without queues it does nothing.
+        """
+
+
+def bulk_backend(name: str) -> BulkBackend:
+    """Return what backend ``name`` offers.
+
+    Raises:
+        StoreConfigError: it offers nothing, or there is no such backend.
+    """
+    for entry in entry_points(group=_GROUP, name=name):
+        return cast("BulkBackend", entry.load()())
+    known = ", ".join(sorted(entry.name for entry in entry_points(group=_GROUP)))
+    raise StoreConfigError(f"queues cannot be moved to or from backend {name!r}, only {known}")
