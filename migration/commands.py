@@ -1,7 +1,132 @@
 """``cqstore migrate``: move queues between the backends, and prove them equal."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from migration.planner import SEGMENT_UNITS, make_plan
+from migration.run import MASTER, run_plan
+from migration.status import status as status_of
+from migration.tasks import NO_SPARK
+from migration.workspace import Workspace
+from store.cli.options import ConfigFile, Dir, Format, note, read_config
+from store.cli.output import OutputFormat, output
+from store.errors import RefusedStoreError
 
 app = typer.Typer(
     help="Move queues between files and RocksDB, and prove them equal.", no_args_is_help=True
 )
+Space = Annotated[
+    Path | None,
+    typer.Option("--workspace", metavar="PATH", help="Folder to work in [DIR/cqstore/migration]."),
+]
+Master = Annotated[
+    str,
+    typer.Option(metavar="URL", help=f"Spark's master; {NO_SPARK}: without Spark, on all cores."),
+]
+
+
+@app.command()
+def plan(
+    root: Dir,
+    to: Annotated[str, typer.Option("--to", metavar="BACKEND", help="Where to.")] = "rocksdb",
+    source: Annotated[
+        str | None, typer.Option("--from", metavar="BACKEND", help="Which queues, if both are.")
+    ] = None,
+    segment_units: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Units of one task.")
+    ] = SEGMENT_UNITS,
+    workspace: Space = None,
+    config: ConfigFile = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """Look at every queue and write down what is to be moved. Changes nothing of the store."""
+    space = _space(root, workspace)
+    with _bar("planning") as tick:
+        made = make_plan(
+            root, read_config(config), target=to, source=source, workspace=space,
+            segment_units=segment_units, progress=lambda units: tick(units, None),
+        )  # fmt: skip
+    facts = made.model_dump(include={"source", "target", "queues", "units", "expired", "empty"})
+    output(kind).record(
+        facts
+        | {"segments": len(made.segments), "complete to phy offset": made.complete_to}
+        | {"plan": made.digest, "file": str(space.plan)}
+    )
+
+
+@app.command()
+def run(
+    root: Dir,
+    master: Master = MASTER,
+    max_bytes_per_second: Annotated[
+        float | None, typer.Option(metavar="N", min=1, help="Of queues written, all tasks.")
+    ] = None,
+    workspace: Space = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """Move what is planned into new queues beside the store; run again, it goes on.
+
+    Nothing of the store is changed, and nobody sees the new queues before the switch.
+    """
+    with _bar("moving") as tick:
+        try:
+            report = run_plan(
+                root, workspace=_space(root, workspace), master=master,
+                bytes_per_second=max_bytes_per_second, progress=tick,
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            note("stopped; what was moved is kept: run again to go on")
+            raise typer.Exit(130) from None
+    facts = asdict(report)
+    if report.seconds:
+        facts["units a second"] = round(report.units / report.seconds)
+    output(kind).record(facts)
+    if report.shifted:
+        note(
+            f"{report.shifted} units lie at another place of their queue than their records say;"
+            " they keep their place"
+        )
+
+
+@app.command()
+def status(root: Dir, workspace: Space = None, kind: Format = OutputFormat.TABLE) -> None:
+    """Show how far the migration is. Changes nothing."""
+    output(kind).record(status_of(root, _space(root, workspace)))
+
+
+def _space(root: Path, given: Path | None) -> Workspace:
+    if not root.is_dir():
+        raise RefusedStoreError("no such folder", path=root)
+    return Workspace.of(root.absolute(), given)
+
+
+class _Tick:
+    """Tells a bar how many units are done, of how many."""
+
+    def __init__(self, progress: Progress, label: str) -> None:
+        self._progress = progress
+        self._task = progress.add_task(label, total=None)
+
+    def __call__(self, done: int, total: int | None) -> None:
+        self._progress.update(self._task, completed=done, total=total)
+
+
+@contextmanager
+def _bar(label: str) -> Iterator[_Tick]:
+    """Show units, rate and time left, on stderr and only on a terminal."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+        TextColumn("{task.speed:,.0f} units/s", justify="right"), TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
+        yield _Tick(progress, label)

@@ -1,0 +1,63 @@
+"""What a migration has come to, told from the workspace alone."""
+
+from enum import StrEnum
+from pathlib import Path
+
+from migration.plan import Plan, read_plan
+from migration.segment import read_done, units_done
+from migration.workspace import Workspace
+
+
+class Stage(StrEnum):
+    """How far a migration is; each stage has the ones before it."""
+
+    NOTHING = "nothing"
+    PLANNED = "planned"
+    RUNNING = "running"
+    """Some segments have been moved."""
+    MADE = "made"
+    """The new queues are whole; nobody has compared them."""
+
+
+def stage_of(space: Workspace, plan: Plan | None) -> Stage:
+    """Return the stage of what lies in ``space``."""
+    if plan is None:
+        return Stage.NOTHING
+    if space.made.root.exists():
+        return Stage.MADE
+    moved = any(read_done(space, n, plan) is not None for n in range(len(plan.segments)))
+    return Stage.RUNNING if moved else Stage.PLANNED
+
+
+def status(root: Path, workspace: Workspace | None = None) -> dict[str, object]:
+    """Return what can be told of the migration of the store in ``root``. Changes nothing.
+
+    Raises:
+        CorruptionError, UnsupportedFormatError: the plan cannot be read.
+    """
+    space = workspace or Workspace.of(root.absolute())
+    plan = read_plan(space) if space.plan.exists() else None
+    stage = stage_of(space, plan)
+    facts: dict[str, object] = {"stage": str(stage), "workspace": str(space.root)}
+    if plan is not None:
+        done = [read_done(space, number, plan) for number in range(len(plan.segments))]
+        told = units_done(space)
+        facts |= {
+            "store": plan.store,
+            "from": plan.source,
+            "to": plan.target,
+            "plan": plan.digest,
+            "planned": plan.created,
+            "queues": plan.queues,
+            "units": plan.units,
+            "segments": len(plan.segments),
+            "segments moved": sum(each is not None for each in done),
+            "units moved": sum(each.units for each in done if each is not None)
+            + sum(units for number, units in told.items() if done[number] is None),
+            "complete to phy offset": plan.complete_to,
+        }
+    history = space.history()
+    if history:
+        last = history[-1]
+        facts["last step"] = f"{last['step']} at {last['at']}"
+    return facts
