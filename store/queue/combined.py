@@ -12,10 +12,11 @@ two backends disagree: that would hide history.
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Self, TypeVar
 
-from store.errors import StoreClosedError, StoreError, StoreLockedError
+from store.errors import RefusedStoreError, StoreClosedError, StoreError, StoreLockedError
 from store.paths import StorePaths
 from store.queue.consume_queue_store import (
     ConsumeQueueStore,
@@ -25,8 +26,9 @@ from store.queue.consume_queue_store import (
     QueueStoreContext,
     QueueType,
 )
-from store.queue.part import Lines, Part, Roles
+from store.queue.part import Lines, Part, Roles, selects
 from store.queue.units import CqUnit, QueueKey, UnitBatch, UnitBlock
+from store.queue.verify import Verify
 from store.record.message import LMQ_PREFIX
 
 _LOG = logging.getLogger(__name__)
@@ -341,6 +343,30 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
             store.forget_queue_offsets(topic)
 
     # ---- about itself
+
+    def comparison(
+        self,
+        *,
+        still: Callable[[], AbstractContextManager[object]] = nullcontext,
+        most_examples: int = 20,
+        progress: Callable[[int], object] = bool,
+    ) -> Verify:
+        """Return a comparison of the part that is read with the other one, to be run.
+
+        Raises:
+            RefusedStoreError: only one part is in use.
+        """
+        parts = self._live()
+        if len(parts) == 1:
+            raise RefusedStoreError(
+                f"only the {parts[0].name} queues are kept: nothing to compare them with",
+                path=self.context.paths.root,
+            )
+        given = self._lines.covers(parts[1].name)
+        return Verify(
+            parts[0].store, parts[1].store, self.context.log, takes=partial(selects, given),
+            still=still, most_examples=most_examples, progress=progress,
+        )  # fmt: skip
 
     def total_size_bytes(self) -> int:
         """Return the sum, without those that were set aside."""

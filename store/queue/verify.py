@@ -52,6 +52,14 @@ class Difference:
     values: dict[str, int] | None = None
     """With ``field``: backend (or ``log``) → what it says, of the first offset."""
 
+    def sentence(self) -> str:
+        """Return it as a sentence, without the queue."""
+        units = f"units {self.offsets.start} to {self.offsets.stop - 1}"
+        if self.values is None:
+            return f"{units} are missing in the {self.lacking} queues ({self.kind})"
+        sides = ", ".join(f"{side} {value}" for side, value in self.values.items())
+        return f"{self.field} is not the same{f' in {units}' if self.offsets else ''}: {sides}"
+
 
 @dataclass(slots=True)
 class VerifyReport:

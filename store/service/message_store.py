@@ -28,9 +28,8 @@ from store.log.commit_log import CommitLog
 from store.queue.backends import backend as backend_class
 from store.queue.combined import CombinedConsumeQueueStore
 from store.queue.consume_queue_store import ConsumeQueueStore, QueueStoreContext
-from store.queue.part import selects
 from store.queue.units import QueueKey
-from store.queue.verify import Verify, VerifyReport
+from store.queue.verify import VerifyReport
 from store.record.message import Message
 from store.record.scan import ScanRules
 from store.service.cleaning.clean_service import CleanService, ExpiryReport
@@ -405,19 +404,15 @@ class MessageStore(StoreReads):
             StoreError: a backend cannot be read.
         """
         self._ready()
-        queues = self.queues
-        parts = queues.parts()
-        if len(parts) == 1 or not isinstance(queues, CombinedConsumeQueueStore):
+        if not isinstance(self.queues, CombinedConsumeQueueStore):
             raise RefusedStoreError(
-                f"only the {parts[0].name} queues are kept here: nothing to compare them with",
+                f"only the {self.queues.name} queues are kept: nothing to compare them with",
                 path=self.paths.root,
             )
-        selection = self._lines.standing.covers.get(parts[1].name)
-        verify = Verify(
-            parts[0], parts[1], self.commit_log, takes=partial(selects, selection),
-            still=self._dispatcher.still, most_examples=most_examples, progress=progress,
-        )  # fmt: skip
-        return verify.run(topic, queue_id)
+        comparison = self.queues.comparison(
+            still=self._dispatcher.still, most_examples=most_examples, progress=progress
+        )
+        return comparison.run(topic, queue_id)
 
     def backends_set_aside(self) -> dict[str, Exception]:
         """Return the backends that failed and are not kept until the next open, and why."""
