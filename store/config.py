@@ -86,7 +86,9 @@ class StoreConfig(BaseModel):
     words are passed over, as RocketMQ does."""
     combine_cq_prefer_cq_type: str = Field(default="default", alias="combineCQPreferCQType")
     """Under double write: the one of them that is read."""
-    combine_assign_offset_cq_type: OptionalText = None
+    combine_assign_offset_cq_type: OptionalText = Field(
+        default=None, alias="combineAssignOffsetCQType"
+    )
     """Under double write: the one of them that queue offsets are taken from; not given: the one
     that is read (in RocketMQ the files)."""
     combine_cq_use_rocksdb_for_lmq: bool = Field(default=False, alias="combineCQUseRocksdbForLmq")
