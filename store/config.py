@@ -5,7 +5,15 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 
 import javaproperties
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
 from store.errors import StoreConfigError, os_errors
@@ -46,6 +54,16 @@ def _blank_is_none(value: object) -> object:
 OptionalText = Annotated[str | None, BeforeValidator(_blank_is_none)]
 
 
+_TYPES = {"default": "file", "defaultrocksdb": "rocksdb"}
+"""RocketMQ's word for a kind of queue store, ignoring case, and our backend's name."""
+
+
+def backends_of(types: str) -> list[str]:
+    """Return the backends that RocketMQ's words name, files first; other words are passed over."""
+    words = {word.strip().lower() for word in types.split(";")}
+    return [name for word, name in _TYPES.items() if word in words]
+
+
 class StoreConfig(BaseModel):
     """Settings of one store, frozen.
 
@@ -60,7 +78,28 @@ class StoreConfig(BaseModel):
     store_type: str = "default"
     """``default`` (file queues) or ``defaultRocksDB``, compared ignoring case."""
     rocksdb_cq_double_write_enable: bool = Field(default=False, alias="rocksdbCQDoubleWriteEnable")
-    """With ``store_type=default``: write both backends, read the files."""
+    """With ``store_type=default``: write the backends of ``combine_cq_loading_cq_types``."""
+    combine_cq_loading_cq_types: str = Field(
+        default="default;defaultRocksDB", alias="combineCQLoadingCQTypes"
+    )
+    """Under double write: ``default`` (files), ``defaultRocksDB`` or both, with semicolons; other
+    words are passed over, as RocketMQ does."""
+    combine_cq_prefer_cq_type: str = Field(default="default", alias="combineCQPreferCQType")
+    """Under double write: the one of them that is read."""
+    combine_assign_offset_cq_type: OptionalText = Field(
+        default=None, alias="combineAssignOffsetCQType"
+    )
+    """Under double write: the one of them that queue offsets are taken from; not given: the one
+    that is read (in RocketMQ the files)."""
+    combine_cq_use_rocksdb_for_lmq: bool = Field(default=False, alias="combineCQUseRocksdbForLmq")
+    """Under double write: read light queues, and take their offsets, from RocksDB."""
+    rocksdb_cq_selective_double_write_enable: bool = Field(
+        default=False, alias="rocksdbCQSelectiveDoubleWriteEnable"
+    )
+    """Under double write: RocksDB gets only the topics of ``double_write_topics``."""
+    double_write_topics: OptionalText = None
+    """Names of topics with semicolons, ``*`` at the end for all that begin so; not RocketMQ's key:
+    there these are the topics of type LITE."""
     use_separate_store_path_for_rocksdb_cq: bool = Field(
         default=False, alias="useSeparateStorePathForRocksdbCQ"
     )
@@ -210,7 +249,8 @@ class StoreConfig(BaseModel):
             return cls.model_validate(values)
         except ValidationError as exc:
             faults = "; ".join(
-                f"{'.'.join(map(str, error['loc']))}: {error['msg']}" for error in exc.errors()
+                f"{'.'.join(map(str, error['loc']))}: {error['msg']}".removeprefix(": ")
+                for error in exc.errors()
             )
             raise StoreConfigError(f"bad setting: {faults}") from exc
 
@@ -219,6 +259,47 @@ class StoreConfig(BaseModel):
         """Return RocketMQ's key → field name, for every setting."""
         return {field.alias or name: name for name, field in cls.model_fields.items()}
 
+    @model_validator(mode="after")
+    def _check_double_write(self) -> Self:
+        loaded = self.loaded_backends
+        if not loaded:
+            raise ValueError(
+                f"combineCQLoadingCQTypes {self.combine_cq_loading_cq_types!r} names neither"
+                " default nor defaultRocksDB"
+            )
+        roles = {
+            "combineCQPreferCQType": self.combine_cq_prefer_cq_type,
+            "combineAssignOffsetCQType": self.combine_assign_offset_cq_type,
+        }
+        for key, text in roles.items():
+            named = loaded[:1] if text is None else backends_of(text)
+            if len(named) != 1 or named[0] not in loaded:
+                raise ValueError(f"{key} {text!r} is none of combineCQLoadingCQTypes")
+        if self.combine_cq_use_rocksdb_for_lmq and "rocksdb" not in loaded:
+            raise ValueError("combineCQUseRocksdbForLmq needs defaultRocksDB to be loaded")
+        self._check_selection()
+        return self
+
+    def _check_selection(self) -> None:
+        if not self.rocksdb_cq_selective_double_write_enable:
+            return
+        roles = [self.combine_cq_prefer_cq_type, self.combine_assign_offset_cq_type]
+        if any(text is not None and "rocksdb" in backends_of(text) for text in roles):
+            raise ValueError(
+                "rocksdbCQSelectiveDoubleWriteEnable leaves topics out of RocksDB: it can neither"
+                " be read (combineCQPreferCQType) nor assign offsets (combineAssignOffsetCQType)"
+            )
+        if self.combine_cq_use_rocksdb_for_lmq:
+            raise ValueError(
+                "rocksdbCQSelectiveDoubleWriteEnable and combineCQUseRocksdbForLmq exclude each"
+                " other"
+            )
+        if not self.double_write_selection:
+            raise ValueError(
+                "rocksdbCQSelectiveDoubleWriteEnable needs doubleWriteTopics, the topics that"
+                " RocksDB gets"
+            )
+
     @field_validator("delete_when")
     @classmethod
     def _check_hours(cls, value: str) -> str:
@@ -226,6 +307,30 @@ class StoreConfig(BaseModel):
         if not all(hour.isdecimal() and int(hour) < _HOURS for hour in hours):
             raise ValueError(f"{value!r} is no list of hours such as 04;16")
         return value
+
+    @property
+    def loaded_backends(self) -> list[str]:
+        """Return the backends that double write loads, files first."""
+        return backends_of(self.combine_cq_loading_cq_types)
+
+    @property
+    def preferred_backend(self) -> str:
+        """Return the backend that is read under double write."""
+        return backends_of(self.combine_cq_prefer_cq_type)[0]
+
+    @property
+    def assigning_backend(self) -> str | None:
+        """Return the backend that queue offsets are taken from; ``None``: the one that is read."""
+        given = self.combine_assign_offset_cq_type
+        return None if given is None else backends_of(given)[0]
+
+    @property
+    def double_write_selection(self) -> str | None:
+        """Return the topics that RocksDB gets, sorted, with semicolons; ``None``: all."""
+        if not self.rocksdb_cq_selective_double_write_enable:
+            return None
+        names = {name.strip() for name in (self.double_write_topics or "").split(";")}
+        return ";".join(sorted(names - {""}))
 
     @property
     def is_transient(self) -> bool:

@@ -101,6 +101,11 @@ class StorePaths:
         return self.own / "expired-queues"
 
     @property
+    def mode(self) -> Path:
+        """Return our record of which backends are kept, and up to where those behind are whole."""
+        return self.own / "mode"
+
+    @property
     def rebuilding(self) -> Path:
         """Return our journal of single queues that are being rebuilt."""
         return self.own / "rebuilding"

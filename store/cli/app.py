@@ -9,7 +9,20 @@ from typing import Annotated
 
 import typer
 
-from store.cli import check, dump, get, info, offset, put, query, rebuild, recover, top, topics
+from store.cli import (
+    check,
+    dump,
+    get,
+    info,
+    mode,
+    offset,
+    put,
+    query,
+    rebuild,
+    recover,
+    top,
+    topics,
+)
 from store.errors import CorruptionError, StoreError
 
 COMMANDS_GROUP = "cqstore.commands"
@@ -54,6 +67,7 @@ for name, verb in (
     ("offset", offset.offset),
     ("query", query.query),
     ("recover", recover.recover),
+    ("mode", mode.mode),
     ("rebuild", rebuild.rebuild),
     ("top", top.top),
 ):

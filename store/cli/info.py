@@ -26,7 +26,8 @@ def _facts(store: MessageStore) -> Iterator[tuple[str, object]]:
     log, layout, config = store.commit_log, store.layout, store.config
     yield "root", str(store.paths.root)
     yield "queues in", ", ".join(layout.backends) or "no backend"
-    yield "read from", store.queues.name
+    yield "state", layout.standing.state or "not set (cqstore mode)"
+    yield "kept, the one that is read first", ", ".join(part.name for part in store.queues.parts())
     yield "last exit", "clean" if store.last_exit_ok else "not clean: recovery is needed"
     yield "commit log files", len(log.files.files())
     yield "commit log file size, bytes", config.mapped_file_size_commit_log
@@ -47,11 +48,22 @@ def _facts(store: MessageStore) -> Iterator[tuple[str, object]]:
         yield "index files", len(store.index.files)
     for name, value in store.checkpoint.fields._asdict().items():
         yield f"checkpoint {name}", value
-    odd = [f"read-only here: {reason}" for reason in layout.refusals]
+    yield "odd", "; ".join(_oddities(store)) or "nothing"
+
+
+def _oddities(store: MessageStore) -> Iterator[str]:
+    layout = store.layout
+    yield from (f"read-only here: {reason}" for reason in layout.refusals)
+    kept = [part.name for part in store.queues.parts()]
     if layout.combined:
-        odd.append("two backends hold queues (double write)")
+        both = "double write" if len(kept) > 1 else f"only the {kept[0]} queues are kept"
+        yield f"two backends hold queues ({both})"
+    for name, at in layout.standing.behind.items():
+        how = "behind" if name in kept else "left behind"
+        yield f"the {name} queues are {how}, whole up to phy offset {at}"
+    for name, exc in store.backends_set_aside().items():
+        yield f"the {name} queues cannot be used: {exc}"
     if store.report.dropped_bytes:
-        odd.append(f"{store.report.dropped_bytes} bytes lie behind the end of the log")
+        yield f"{store.report.dropped_bytes} bytes lie behind the end of the log"
     if store.report.first_bad is not None:
-        odd.append(str(store.report.first_bad))
-    yield "odd", "; ".join(odd) or "nothing"
+        yield str(store.report.first_bad)

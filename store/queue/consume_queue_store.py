@@ -185,6 +185,10 @@ class ConsumeQueueStore(ABC):
         clean. 0 if nothing is known. Asked after ``recover`` and before the first ``put_batch``.
         """
 
+    def watermarks(self) -> dict[str, int]:
+        """Return ``dispatch_from_phy_offset`` of each part that is in use, by its name."""
+        return {self.name: self.dispatch_from_phy_offset()}
+
     def check_topic(self, topic: str) -> None:
         """Refuse a topic whose queues this backend could not hold; asked before the log takes it.
 

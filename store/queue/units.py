@@ -5,7 +5,7 @@ batches stay packed: nobody pays for a Python object a unit who did not ask for 
 """
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from struct import Struct
@@ -154,6 +154,27 @@ class UnitBatch:
         self.queue_index.extend([index_of[key] for key in keys])
         self.queue_offset.extend(queue_offsets)
         self.units += b"".join(map(_PACK, phy_offsets, sizes, tags_codes, store_timestamps))
+
+    def of_topics(self, wanted: Callable[[str], bool]) -> "UnitBatch":
+        """Return the batch without the units of other topics; itself if it has none of those.
+
+        Its ``end_phy_offset`` is the same.
+        """
+        keep = [wanted(queue.topic) for queue in self.queues]
+        if all(keep):
+            return self
+        chosen = UnitBatch()
+        chosen.end_phy_offset = self.end_phy_offset
+        chosen.queues = [queue for queue, kept in zip(self.queues, keep, strict=True) if kept]
+        chosen._index_of = {queue: at for at, queue in enumerate(chosen.queues)}
+        mask = np.array(keep, bool)
+        index = np.frombuffer(self.queue_index, np.int32)
+        rows = mask[index]
+        chosen.queue_index.frombytes((np.cumsum(mask, dtype=np.int32) - 1)[index[rows]].tobytes())
+        chosen.queue_offset.frombytes(np.frombuffer(self.queue_offset, np.int64)[rows].tobytes())
+        units = np.frombuffer(self.units, np.uint8).reshape(-1, QUEUE_UNIT.size)
+        chosen.units += units[rows].tobytes()
+        return chosen
 
     def _check_offsets(self) -> None:
         offsets = np.frombuffer(self.queue_offset, np.int64)

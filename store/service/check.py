@@ -10,6 +10,7 @@ from store.config import StoreConfig
 from store.errors import CorruptionError, StoreError
 from store.index.index_service import IndexService
 from store.log.commit_log import CommitLog
+from store.queue.combined import CombinedConsumeQueueStore
 from store.queue.consume_queue_store import ConsumeQueueStore, QueueType
 from store.queue.units import BlockStop, QueueKey
 from store.record.decoder import StoredMessage
@@ -23,6 +24,8 @@ from store.service.journals.deleted_topics import DeletedTopics
 from store.service.recovering.log_end import data_behind, valid_record_behind
 
 _UNITS = 4096
+_EXAMPLES = 1000
+"""Differences of each kind between two backends that are listed."""
 _IGNORED_TICKS = 65_536
 
 
@@ -97,6 +100,7 @@ class StoreCheck:
                 damage=False,
                 queue=QueueKey(topic, queue_id),
             )
+        yield from self._compare_backends()
         if self._index is not None:
             for odd in self._index.check(self._log.max_phy_offset()):
                 yield Finding(odd.problem, path=odd.path, position=odd.position)
@@ -186,6 +190,26 @@ class StoreCheck:
         if life.first < low:
             problem = f"records {life.first} to {low - 1} of the log lie before the queue's minimum"
             yield self._unit(problem, key, low)
+
+    def _compare_backends(self) -> Iterator[Finding]:
+        """Compare the backends of a store with double write, unless one is known to be behind."""
+        queues = self._queues
+        if not isinstance(queues, CombinedConsumeQueueStore):
+            return
+        for name, exc in queues.set_aside.items():
+            yield Finding(f"the {name} queues cannot be used: {exc}")
+        for name, at in queues.behind.items():
+            problem = f"the {name} queues are behind, whole up to here; the next open catches up"
+            yield Finding(problem, damage=False, phy_offset=at)
+        if queues.behind or len(queues.parts()) == 1:
+            return
+        try:
+            report = queues.comparison(most_examples=_EXAMPLES, progress=self._progress).run()
+        except StoreError as exc:
+            yield Finding(f"the backends cannot be compared: {exc}")
+            return
+        for found in report.examples:
+            yield Finding(found.sentence(), queue=found.queue, queue_offset=found.offsets.start)
 
     def _check_batch_queue(self, key: QueueKey, low: int) -> Iterator[Finding]:
         following = low

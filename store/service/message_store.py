@@ -29,6 +29,7 @@ from store.queue.backends import backend as backend_class
 from store.queue.combined import CombinedConsumeQueueStore
 from store.queue.consume_queue_store import ConsumeQueueStore, QueueStoreContext
 from store.queue.units import QueueKey
+from store.queue.verify import VerifyReport
 from store.record.message import Message
 from store.record.scan import ScanRules
 from store.service.cleaning.clean_service import CleanService, ExpiryReport
@@ -39,6 +40,7 @@ from store.service.flush import FlushService, WholeFlush
 from store.service.group_commit import GroupCommit
 from store.service.journals.deleted_topics import DeletedTopics
 from store.service.journals.expired_queues import ExpiredQueues
+from store.service.journals.mode_record import BehindLines
 from store.service.metrics import StoreMetrics
 from store.service.opening import OpenOptions, lay_out, open_index, refuse_queues_without_log
 from store.service.puller import Puller
@@ -49,7 +51,7 @@ from store.service.recovering.recovery import Recovery, RecoveryReport
 from store.service.recovering.replacement import Rebuild
 from store.service.results import PutMessageResult
 from store.service.running_state import RunningState
-from store.service.store_layout import StoreLayout, choose_backends, detect
+from store.service.store_layout import StoreLayout, choose_backends, choose_roles, detect
 from store.service.store_lock import StoreLock, mark_closed, mark_open
 from store.service.store_reads import StoreReads
 from store.service.surroundings import Surroundings
@@ -90,11 +92,20 @@ class MessageStore(StoreReads):
         )
         if self.commit_log.min_phy_offset() < 0:
             refuse_queues_without_log(context, layout.backends)
-        stores = [backend_class(name)(context) for name in names]
-        self.queues: ConsumeQueueStore = (
-            stores[0] if len(stores) == 1 else CombinedConsumeQueueStore(context, stores)
-        )
         self.deleted_topics = DeletedTopics(self.paths.deleted_topics)
+        self._lines = BehindLines(self.paths, read_only=self.read_only)
+        self.queues = self._make_queues(context, names)
+
+    def _make_queues(self, context: QueueStoreContext, names: Sequence[str]) -> ConsumeQueueStore:
+        kinds = [backend_class(name) for name in names]
+        noted = {*self._lines.standing.behind, *self._lines.standing.covers}
+        if len(kinds) == 1 and names[0] not in noted:
+            return kinds[0](context)
+        combined = CombinedConsumeQueueStore(
+            context, kinds, choose_roles(names, self.config), self._lines
+        )
+        combined.is_deleted = self.deleted_topics.has_record
+        return combined
 
     @classmethod
     def open(
@@ -136,7 +147,8 @@ class MessageStore(StoreReads):
                 backend, cut_at, rebuild, housekeeping, surroundings or Surroundings(), progress
             )
             if read_only:
-                store = cls(layout, config, choose_backends(layout, config, backend), None)
+                names = choose_backends(layout, config, backend, read_only=True)
+                store = cls(layout, config, names, None)
                 store._recover(options)
                 store._start(options)
                 return store
@@ -233,6 +245,7 @@ class MessageStore(StoreReads):
             else:
                 changing = True
                 recovery.run(self._dispatcher, options.cut_at, options.progress)
+                self._note_cut_log(options.cut_at)
                 self._rebuild.resume()
                 if not marked:
                     mark_open(self.paths)
@@ -242,6 +255,13 @@ class MessageStore(StoreReads):
             raise
         if (last := recovery.last) is not None:
             self._dispatcher.note_last(last.phy_offset, last.size, last.store_timestamp)
+
+    def _note_cut_log(self, cut_at: int | None) -> None:
+        """Note for backends that are left behind that the log may have lost what they have."""
+        end = self.report.end_phy_offset
+        beyond = any(at > end for at in self._lines.standing.behind.values())
+        if beyond or cut_at is not None or not self.last_exit_ok:
+            self._lines.log_was_cut(end, [part.name for part in self.queues.parts()])
 
     def _undo(self, *, marked: bool, whole: bool) -> None:
         """Close what a failed open has loaded; not ``whole``: a batch may have stopped midway."""
@@ -366,6 +386,38 @@ class MessageStore(StoreReads):
         """
         self._state.check_writable()
         return self._rebuild.run(topic, queue_id, progress)
+
+    def verify(
+        self,
+        topic: str | None = None,
+        queue_id: int | None = None,
+        *,
+        most_examples: int = 20,
+        progress: Callable[[int], object] = bool,
+    ) -> VerifyReport:
+        """Compare the backends of a store with double write, both ways and over the whole range.
+
+        All queues, those of ``topic``, or one. The reference is the one that is read.
+
+        Raises:
+            RefusedStoreError: only one backend is kept: there is nothing to compare.
+            StoreError: a backend cannot be read.
+        """
+        self._ready()
+        if not isinstance(self.queues, CombinedConsumeQueueStore):
+            raise RefusedStoreError(
+                f"only the {self.queues.name} queues are kept: nothing to compare them with",
+                path=self.paths.root,
+            )
+        comparison = self.queues.comparison(
+            still=self._dispatcher.still, most_examples=most_examples, progress=progress
+        )
+        return comparison.run(topic, queue_id)
+
+    def backends_set_aside(self) -> dict[str, Exception]:
+        """Return the backends that failed and are not kept until the next open, and why."""
+        queues = self.queues
+        return queues.set_aside if isinstance(queues, CombinedConsumeQueueStore) else {}
 
     def delete_files_manually(self) -> None:
         """Let expired log files go now and in the next looks at them, whatever the hour.

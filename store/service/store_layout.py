@@ -4,13 +4,17 @@ Stores that this project must not write to are recognised here, each with its re
 still read where their records are framed as ours are.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
 from store.config import BrokerRole, StoreConfig
 from store.errors import RefusedStoreError, StoreConfigError
 from store.paths import StorePaths
 from store.queue.backends import backend, backend_names
+from store.queue.part import Roles
+from store.service.journals.mode_record import Standing, read_standing
 
 FILE, ROCKSDB = "file", "rocksdb"
 _ROCKSDB_TYPE = "defaultrocksdb"
@@ -28,10 +32,12 @@ class StoreLayout:
     """Backends that hold queues here, files first."""
     refusals: list[str] = field(default_factory=list)
     """Why it must not be opened read-write."""
+    standing: Standing = field(default_factory=Standing)
+    """Our record of its backends."""
 
     @property
     def combined(self) -> bool:
-        """Return whether two backends hold queues, as RocketMQ's double write leaves them."""
+        """Return whether two backends hold queues, as double write leaves them."""
         return len(self.backends) > 1
 
 
@@ -42,6 +48,7 @@ def detect(root: Path, config: StoreConfig, commit_log: Path | None = None) -> S
 
     Raises:
         RefusedStoreError: two readings are possible, or the log is DLedger's.
+        CorruptionError: our record of its backends is damaged.
     """
     refusals: list[str] = []
     given = commit_log or _configured_log(config, root)
@@ -55,7 +62,7 @@ def detect(root: Path, config: StoreConfig, commit_log: Path | None = None) -> S
     refusals += _foreign(paths, config)
     has_log = any(_has_files(folder) for folder in folders)
     found = [name for name in backend_names() if backend(name).present(paths)]
-    return StoreLayout(paths, folders, has_log, found, refusals)
+    return StoreLayout(paths, folders, has_log, found, refusals, read_standing(paths))
 
 
 def _configured_log(config: StoreConfig, root: Path) -> Path | None:
@@ -87,32 +94,91 @@ def _foreign(paths: StorePaths, config: StoreConfig) -> list[str]:
     return reasons
 
 
+def _has_entries(folder: Path) -> bool:
+    return folder.is_dir() and any(folder.iterdir())
+
+
 def _has_files(folder: Path) -> bool:
     return folder.is_dir() and any(path.is_file() for path in folder.iterdir())
 
 
-def choose_backends(layout: StoreLayout, config: StoreConfig, asked: str | None) -> list[str]:
+def choose_backends(
+    layout: StoreLayout, config: StoreConfig, asked: str | None, *, read_only: bool = False
+) -> list[str]:
     """Return the backends to open, the one that is read first.
 
-    What lies on disk decides; for a new store ``asked`` or ``storeType``. ``asked`` picks the one
-    to read of a combined store.
+    The state that was set decides, else what lies on disk, with double write also what the settings
+    load; for a new store ``asked`` or ``storeType``. ``asked`` picks the one to read of several.
+    Read-only nothing is opened that is not there, and nothing served that is behind.
 
     Raises:
-        RefusedStoreError: ``asked`` has no queues here but another backend has.
+        RefusedStoreError: ``asked`` has no queues here but another backend has, or is left behind;
+            or queues lie here that the settings do not load.
         StoreConfigError: an unknown ``storeType``.
     """
     if asked is not None:
         backend(asked)
-    if not layout.backends:
-        return [asked] if asked else _configured(config)
-    if asked is not None and asked not in layout.backends:
+    names = _kept(layout, config, asked, read_only=read_only)
+    batches = layout.paths.batch_consume_queue
+    if len(names) > 1 and not read_only and _has_entries(batches):
+        raise RefusedStoreError("BatchCQ queues live in files alone: no double write", path=batches)
+    if asked is not None and asked not in names:
+        _refuse_asked(layout, asked)
+    first = asked or names[0]
+    if read_only:
+        if asked is None:
+            first = next((name for name in names if _servable(layout, name)), first)
+        if not _servable(layout, first):
+            raise RefusedStoreError(
+                f"the {first} queues are behind or hold some topics only, and are not served so;"
+                " open the store to write (cqstore recover) and they catch up",
+                path=layout.paths.root,
+            )
+    return [first, *(name for name in names if name != first)]
+
+
+def _servable(layout: StoreLayout, name: str) -> bool:
+    return name not in layout.standing.behind and name not in layout.standing.covers
+
+
+def _refuse_asked(layout: StoreLayout, asked: str) -> NoReturn:
+    if (state := layout.standing.state) is not None:
         raise RefusedStoreError(
-            f"the queues are in backend {layout.backends[0]!r}, not {asked!r}; "
-            "opening it so would hide them",
+            f"the store's state is {state}: backend {asked!r} is not kept in it (cqstore mode)",
             path=layout.paths.root,
         )
-    first = asked or layout.backends[0]
-    return [first, *(name for name in layout.backends if name != first)]
+    raise RefusedStoreError(
+        f"the queues are in backend {layout.backends[0]!r}, not {asked!r}; "
+        "opening it so would hide them",
+        path=layout.paths.root,
+    )
+
+
+def _kept(
+    layout: StoreLayout, config: StoreConfig, asked: str | None, *, read_only: bool
+) -> list[str]:
+    """Return the backends that are kept, in the order in which they would be read."""
+    there, state = layout.backends, layout.standing.state
+    if state is not None:
+        names = state.backends
+    elif not there:
+        return [asked] if asked else _configured(config)
+    else:
+        names = list(there)
+        if config.rocksdb_cq_double_write_enable and config.store_type.lower() in _FILE_TYPES:
+            names = config.loaded_backends
+            if left := [name for name in there if name not in names]:
+                raise RefusedStoreError(
+                    f"{left[0]} queues lie here that combineCQLoadingCQTypes does not load: they"
+                    " would be left behind (cqstore mode does that well)",
+                    path=layout.paths.root,
+                )
+        if config.preferred_backend in names:
+            first = config.preferred_backend
+            names = [first, *(name for name in names if name != first)]
+    if read_only:
+        return [name for name in names if name in there] or names
+    return names
 
 
 def _configured(config: StoreConfig) -> list[str]:
@@ -123,7 +189,29 @@ def _configured(config: StoreConfig) -> list[str]:
         raise StoreConfigError(
             f"storeType {config.store_type!r} is neither default nor defaultRocksDB"
         )
-    return [FILE, ROCKSDB] if config.rocksdb_cq_double_write_enable else [FILE]
+    if not config.rocksdb_cq_double_write_enable:
+        return [FILE]
+    first = config.preferred_backend
+    return [first, *(name for name in config.loaded_backends if name != first)]
+
+
+def choose_roles(names: Sequence[str], config: StoreConfig) -> Roles:
+    """Return what each of the backends does of which the first is read.
+
+    Raises:
+        StoreConfigError: RocksDB gets some topics only, and would be read or assign offsets.
+    """
+    read, assign = names[0], config.assigning_backend
+    assign = assign if assign in names and assign is not None else read
+    light = ROCKSDB if config.combine_cq_use_rocksdb_for_lmq and ROCKSDB in names else None
+    selection = config.double_write_selection
+    if selection is None or ROCKSDB not in names or len(names) == 1:
+        return Roles(read, assign, light)
+    if ROCKSDB in {read, assign}:
+        raise StoreConfigError(
+            "rocksdbCQSelectiveDoubleWriteEnable leaves topics out of RocksDB, so it cannot be read"
+        )
+    return Roles(read, assign, light, {ROCKSDB: selection})
 
 
 def found_sizes(layout: StoreLayout, config: StoreConfig) -> dict[str, int]:

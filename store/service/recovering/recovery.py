@@ -54,6 +54,8 @@ class RecoveryReport:
     first_bad: CorruptionError | None = None
     """Why the log ends where it does, if anything lies behind its end."""
     saved: list[SavedTail] = field(default_factory=list)
+    watermarks: dict[str, int] = field(default_factory=dict)
+    """Backend → phy offset up to which it surely had every record; read-only: empty."""
     queues_cut: int = 0
     index_files_cut: int = 0
     index_dropped: str = ""
@@ -152,7 +154,9 @@ class Recovery:
             expired.forget(topic)  # else its queues would go on where they once did
             self._deleted.finish(topic)
         queues_from = self._queues.dispatch_from_phy_offset()
-        self._withdraw_claim(queues_from)
+        marks = report.watermarks = self._queues.watermarks()
+        counting = [part.name for part in self._queues.parts() if part.counts_in_checkpoint]
+        self._withdraw_claim(min([marks[name] for name in counting], default=queues_from))
         index_from = self._index.resume_phy_offset() if self._index else None
         wanted = min(at for at in (queues_from, index_from, cut_at) if at is not None)
         start = self._start(wanted)
@@ -160,7 +164,7 @@ class Recovery:
         end = self._end_of(start, result)
         report.dispatched_units = result.units
         report.restarts = result.restarts
-        self._refuse_damage(end, queues_from, result.fault, cut_at)
+        self._refuse_damage(end, max(marks.values()), result.fault, cut_at)
         behind = data_behind(log, end)
         if behind:
             report.dropped_bytes = sum(last - first for _, first, last in behind)
@@ -230,7 +234,7 @@ class Recovery:
         return end
 
     def _refuse_damage(
-        self, end: int, queues_from: int, fault: CorruptionError | None, cut_at: int | None
+        self, end: int, newest: int, fault: CorruptionError | None, cut_at: int | None
     ) -> None:
         """Refuse to cut where valid records lie behind, unless told to.
 
@@ -239,7 +243,7 @@ class Recovery:
         vouches for a page is missing: what follows it was never durable.
         """
         if self._report.last_exit_ok:
-            explained = queues_from == end
+            explained = newest == end
         else:
             vouched = 0 < end <= self._checkpoint.fields.confirm_phy_offset
             explained = not vouched and lacks_a_sector(self._log, end)

@@ -75,9 +75,10 @@ def prepare(
     pending = begun(paths)
     if not pending and rebuild:
         _check_log(layout, config, cut_at)
-        opened = [asked] if asked and asked not in layout.backends else None
-        opened = opened or choose_backends(layout, config, asked)
-        moved = [asked] if asked in layout.backends else layout.backends
+        elsewhere = asked and asked not in layout.backends and layout.standing.state is None
+        opened = [asked] if asked and elsewhere else choose_backends(layout, config, asked)
+        kept = [name for name in layout.backends if elsewhere or name in opened]
+        moved = [asked] if asked in layout.backends else kept
         if Rebuild.QUEUES not in rebuild:
             opened, moved = choose_backends(layout, config, asked), []
         elif paths.batch_consume_queue.is_dir() and any(paths.batch_consume_queue.iterdir()):

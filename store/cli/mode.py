@@ -1,0 +1,90 @@
+"""``cqstore mode``: which backends a store keeps and reads, and the steps to other states."""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+from store.cli.options import ConfigFile, Dir, Format, note, read_config
+from store.cli.output import OutputFormat, Row, output, progress
+from store.errors import StoreConfigError
+from store.queue.verify import VerifyReport
+from store.service.message_store import MessageStore
+from store.service.mode import StoreMode, change_mode, current_mode, possible_steps
+from store.service.opening import lay_out
+
+
+def mode(
+    root: Dir,
+    to: Annotated[
+        StoreMode | None, typer.Option("--to", help="Take the step to this state.")
+    ] = None,
+    *,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Compare the backends and list what differs.")
+    ] = False,
+    config: ConfigFile = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """Show which backends the store keeps and which steps can be done; take one with --to.
+
+    Without --to nothing is changed; the steps of a store with two backends compare both as a whole.
+    A step is refused, with all reasons, unless nothing speaks against it. A backend that is no
+    longer kept stays where it lies, and catches up from the log when it is kept again. With
+    --verify the exit code is 1 if the backends differ.
+    """
+    settings = read_config(config)
+    if verify:
+        if to is not None:
+            raise StoreConfigError("--verify takes no step: leave --to out")
+        with (
+            progress("comparing") as tick,
+            MessageStore.open(root, settings, read_only=True, housekeeping=False) as store,
+        ):
+            report = store.verify(progress=tick)
+        output(kind).rows(_differences(report))
+        note(
+            f"{report.units} units of {report.queues} queues compared, {report.reference} with"
+            f" {report.copy}: {sum(report.counts.values())} differ"
+        )
+        if not report.clean:
+            raise typer.Exit(1)
+        return
+    if to is not None:
+        with progress("stepping") as tick:
+            done = change_mode(root, to, settings, progress=tick)
+        units = done.recovery.dispatched_units if done.recovery else 0
+        output(kind).record(
+            {
+                "before": done.before, "state": done.after, "behind": done.behind,
+                "setAside": done.set_aside, "dispatchedUnits": units,
+            }
+        )  # fmt: skip
+        return
+    layout, settings = lay_out(root, settings, None, read_only=True)
+    now = current_mode(layout, settings)
+    facts: dict[str, object] = {
+        "state": now,
+        "set": "by cqstore mode" if layout.standing.state else "by what lies here and the settings",
+        "queues in": ", ".join(layout.backends),
+        "kept, the one that is read first": ", ".join(now.backends),
+        "behind": dict(layout.standing.behind),
+    }
+    with progress("looking at the steps") as tick:
+        for step in possible_steps(root, settings, progress=tick):
+            facts[f"step to {step.to}"] = "; ".join(step.reasons) or "possible"
+    output(kind).record(facts)
+
+
+def _differences(report: VerifyReport) -> Iterator[Row]:
+    for found in report.examples:
+        yield {
+            "kind": found.kind,
+            "topic": found.queue.topic,
+            "queueId": found.queue.queue_id,
+            "from": found.offsets.start,
+            "to": found.offsets.stop - 1,
+            "lacking": found.lacking,
+            "field": found.field,
+            "values": found.values,
+        }

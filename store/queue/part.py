@@ -1,0 +1,109 @@
+"""A part of the combined store: one backend, what it is for, and up to where it is surely whole."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from store.queue.consume_queue_store import ConsumeQueueStore, QueueStoreContext
+from store.queue.units import UnitBatch
+
+
+class Lines(Protocol):
+    """What is noted durably of the parts that are behind. One thread at a time."""
+
+    def behind(self, name: str) -> int | None:
+        """Return up to which phy offset a part is whole; ``None`` if it is not behind."""
+
+    def cut(self, name: str) -> int | None:
+        """Return where the log was cut while the part was not open; ``None`` if it was not."""
+
+    def covers(self, name: str) -> str | None:
+        """Return which topics the part was given; ``None``: all."""
+
+    def note_behind(self, name: str, phy_offset: int) -> None:
+        """Note that a part is whole only up to there. Raises ``StoreIOError``."""
+
+    def note_covers(self, name: str, topics: str | None) -> None:
+        """Note which topics a part gets from now on. Raises ``StoreIOError``."""
+
+    def caught_up(self, name: str) -> None:
+        """Note that a part is whole and durable. Raises ``StoreIOError``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Which backend does what, by name."""
+
+    read: str
+    assign: str
+    """Queue offsets are taken from this one."""
+    light: str | None = None
+    """Light queues are read from this one, and their offsets taken from it; ``None``: no other."""
+    selections: Mapping[str, str] = field(default_factory=dict)
+    """Backend → the topics it gets, with semicolons; one that is not here gets all."""
+
+    @property
+    def needed(self) -> set[str]:
+        """Return the backends without which the store cannot work."""
+        return {self.read, self.assign} | ({self.light} if self.light else set())
+
+
+class Part:
+    """One backend inside the combined store."""
+
+    def __init__(
+        self,
+        kind: type[ConsumeQueueStore],
+        context: QueueStoreContext,
+        lines: Lines,
+        roles: Roles,
+    ) -> None:
+        """Make the store, not yet loaded. One that is behind is opened as after a crash."""
+        self.name = kind.name
+        self.needed = self.name in roles.needed
+        self.behind = lines.behind(self.name)
+        self.cut = lines.cut(self.name)
+        self.selection = roles.selections.get(self.name)
+        claimed = context.checkpoint.logics_phy_offset
+        self.whole = claimed if kind.counts_in_checkpoint else 0
+        """Every record that ends at or below is in its queue, durably."""
+        if self.behind is not None:
+            self.whole = min(self.behind, self.behind if self.cut is None else self.cut)
+            view = _OwnClaim(self.whole)
+            context = replace(context, checkpoint=view, last_exit_ok=False)
+        self.store = kind(context)
+        self.was_behind = self.behind is not None
+        """A line of ours said so when the part was opened."""
+        self.began_empty = False
+        self.failure: Exception | None = None
+        """Why it was set aside."""
+
+    def takes(self, topic: str) -> bool:
+        """Return whether units of ``topic`` go to this part."""
+        return selects(self.selection, topic)
+
+    def choose(self, batch: UnitBatch) -> UnitBatch:
+        """Return what of ``batch`` goes to this part."""
+        return batch if self.selection is None else batch.of_topics(self.takes)
+
+    def has_live_units(self, topic: str, queue_id: int) -> bool:
+        """Return whether the queue has a unit whose record is in the log."""
+        return self.store.min_offset(topic, queue_id) < self.store.max_offset(topic, queue_id)
+
+
+def selects(selection: str | None, topic: str) -> bool:
+    """Return whether ``topic`` is one of ``selection``, see ``StoreConfig.double_write_topics``."""
+    if selection is None:
+        return True
+    return any(
+        topic.startswith(name[:-1]) if name.endswith("*") else topic == name
+        for name in selection.split(";")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _OwnClaim:
+    """A checkpoint that vouches for exactly what the line of a part says."""
+
+    logics_phy_offset: int
+    min_timestamp: int = 0

@@ -1,0 +1,265 @@
+"""A backend that fails neither stops the other one nor loses anything: the next open catches up."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from store.errors import ConsumeQueueError, StoreError, StoreFailedError, StoreIOError
+from store.queue.units import QueueKey
+from store.record.message import Message
+from store.service.message_store import MessageStore
+from tests.kit.double_write import OTHER, Told, crash_image, open_store, refuse, standing
+from tests.kit.faults import EIO, ENOSPC, Faults
+
+Act = Callable[[MessageStore, Told], None]
+
+
+@pytest.fixture
+def faults(monkeypatch: pytest.MonkeyPatch) -> Faults:
+    return Faults(monkeypatch)
+
+
+def assert_whole(root: Path, told: Told, read: str) -> None:
+    """Open to write, which catches up, and compare what each backend has."""
+    with open_store(root, read) as store:
+        assert store.backends_set_aside() == {}
+        assert store.verify().clean
+        assert [finding for finding in store.check() if finding.damage] == []
+    assert standing(root).behind == {}
+    told.check(root)
+
+
+@pytest.mark.parametrize("crashed", [False, True], ids=["closed", "crashed"])
+@pytest.mark.parametrize("code", [ENOSPC, EIO])
+def test_files_that_fail_in_mid_batch_are_caught_up(
+    tmp_path: Path, faults: Faults, code: int, *, crashed: bool
+) -> None:
+    root, told = tmp_path / "store", Told()
+    store = open_store(root, "rocksdb")
+    told.put(store, 50)
+    store.flush()
+    claimed, durable = store.checkpoint.fields.logics_phy_offset, store.commit_log.max_phy_offset()
+    faults.fail("write", code, "/consumequeue/t/3")  # queues 0 to 2 have been written by then
+    told.put(store, 50)
+    assert faults.refused == 1
+    assert list(store.backends_set_aside()) == ["file"]
+    assert standing(root).behind == {"file": durable}
+    faults.heal()
+    told.put(store, 50)
+    store.flush()
+    assert store.checkpoint.fields.logics_phy_offset == claimed, "vouched for files with gaps"
+    if crashed:
+        root = crash_image(store, tmp_path / "crashed")
+    store.close()
+    assert standing(root).behind == {"file": durable}
+    assert_whole(root, told, "rocksdb")
+
+
+@pytest.mark.parametrize("crashed", [False, True], ids=["closed", "crashed"])
+@pytest.mark.parametrize("name", ["file", "rocksdb"])
+@pytest.mark.parametrize(
+    ("method", "act"),
+    [
+        ("put_batch", lambda store, told: told.put(store, 20)),
+        ("flush", lambda store, _: store.flush()),
+        ("clean_expired", lambda store, _: store.delete_expired_files(16384)),
+    ],
+    ids=["put", "flush", "clean"],
+)
+def test_a_part_that_fails_is_set_aside_and_caught_up(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    method: str,
+    act: Act,
+    *,
+    crashed: bool,
+) -> None:
+    root, told, read = tmp_path / "store", Told(), OTHER[name]
+    store = open_store(root, read)
+    told.put(store, 150)
+    store.flush()
+    told.put(store, 10)
+    with monkeypatch.context() as patched:
+        refuse(patched, name, method)
+        act(store, told)
+        assert list(store.backends_set_aside()) == [name]
+        told.put(store, 20)
+        assert standing(root).behind[name] <= told.phys[QueueKey("t", 0)][30]
+        if crashed:
+            root = crash_image(store, tmp_path / "crashed")
+        store.close()
+    assert_whole(root, told, read)
+
+
+@pytest.mark.parametrize("name", ["file", "rocksdb"])
+def test_a_part_that_fails_when_it_is_closed_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    root, told, read = tmp_path / "store", Told(), OTHER[name]
+    store = open_store(root, read)
+    told.put(store, 30)
+    with monkeypatch.context() as patched:
+        closing = store.queues.parts()[1].close
+        refuse(patched, name, "close")
+        store.close()
+        patched.undo()
+        closing()
+    assert list(standing(root).behind) == [name]
+    assert_whole(root, told, read)
+
+
+@pytest.mark.parametrize("name", ["file", "rocksdb"])
+@pytest.mark.parametrize("method", ["load", "recover", "truncate_dirty", "allow_expiry"])
+def test_a_part_that_cannot_be_opened_keeps_nobody_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, method: str
+) -> None:
+    root, told, read = tmp_path / "store", Told(), OTHER[name]
+    with open_store(root, read) as store:
+        told.put(store, 30)
+    with monkeypatch.context() as patched:
+        refuse(patched, name, method)
+        with open_store(root, read) as store:
+            assert list(store.backends_set_aside()) == [name]
+            told.put(store, 30)
+    assert list(standing(root).behind) == [name]
+    assert_whole(root, told, read)
+
+
+@pytest.mark.parametrize("read", ["file", "rocksdb"])
+def test_the_part_that_is_read_fails_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: str
+) -> None:
+    root, told = tmp_path / "store", Told()
+    store = open_store(root, read)
+    told.put(store, 30)
+    with monkeypatch.context() as patched:
+        refuse(patched, read, "put_batch")
+        store.put_message(Message("u", b"lost to the queues, not to the log"))
+        with pytest.raises(ConsumeQueueError):
+            store.flush()
+        with pytest.raises(StoreFailedError):
+            store.put_message(Message("u", b""))
+        store.close()
+    told.phys[QueueKey("u", 0)].append(told.phys[QueueKey("t", 4)][-1] + size_of_last(root))
+    assert standing(root).behind == {}
+    assert_whole(root, told, read)
+
+
+def size_of_last(root: Path) -> int:
+    with MessageStore.open(root, read_only=True) as store:
+        records = list(store.commit_log.scan(0))
+    return records[-2].size
+
+
+def test_the_part_that_assigns_offsets_fails_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = {"combineAssignOffsetCQType": "defaultRocksDB"}
+    store = open_store(tmp_path / "store", "file", **changes)
+    Told().put(store, 5)
+    with monkeypatch.context() as patched:
+        refuse(patched, "rocksdb", "flush")
+        with pytest.raises(ConsumeQueueError):
+            store.flush()
+        store.close()
+    assert standing(tmp_path / "store").behind == {}
+
+
+@pytest.mark.parametrize("name", ["file", "rocksdb"])
+def test_a_store_that_cannot_note_it_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faults: Faults, name: str
+) -> None:
+    root, told, read = tmp_path / "store", Told(), OTHER[name]
+    store = open_store(root, read)
+    told.put(store, 30)
+    with monkeypatch.context() as patched:
+        refuse(patched, name, "flush")
+        faults.fail("write", ENOSPC, "cqstore/mode")
+        with pytest.raises(StoreIOError):
+            store.flush()
+        with pytest.raises(StoreFailedError):
+            store.put_message(Message("t", b""))
+        faults.heal()
+        store.close()
+    assert (root / "abort").exists()
+    assert_whole(root, told, read)
+
+
+@pytest.mark.parametrize("name", ["file", "rocksdb"])
+def test_a_crash_in_the_middle_of_catching_up_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    root, told, read = tmp_path / "store", Told(), OTHER[name]
+    with open_store(root, read) as store:
+        told.put(store, 30)
+        with monkeypatch.context() as patched:
+            refuse(patched, name, "put_batch")
+            told.put(store, 100)
+    line = standing(root).behind
+    with monkeypatch.context() as patched:
+        patched.setattr("store.service.dispatch.REPLAY_UNITS", 16)
+        patched.setattr("store.service.dispatch._SLICE_PER_QUEUE", 0)
+        refuse(patched, read, "allow_expiry")  # the replay is done, nothing else of it
+        with pytest.raises(ConsumeQueueError):
+            open_store(root, read)
+    assert standing(root).behind in ({}, line)
+    assert_whole(root, told, read)
+
+
+@pytest.mark.parametrize("name", ["file", "rocksdb"])
+def test_what_expired_or_was_deleted_meanwhile_is_no_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Queues that the log no longer names keep their next offset, deleted ones do not come back."""
+    root, told, read = tmp_path / "store", Told(), OTHER[name]
+    with open_store(root, read) as store:
+        told.put(store, 20)
+        told.put(store, 20, "expires")
+        told.put(store, 20, "goes")
+        told.put(store, 5, "begins again")
+        store.flush()
+        with monkeypatch.context() as patched:
+            refuse(patched, name, "put_batch")
+            told.put(store, 10, "expires")
+            told.put(store, 10, "expires unseen")
+            told.put(store, 400)
+            for topic in ("goes", "begins again"):
+                store.delete_topic(topic)
+                for key in [key for key in told.phys if key.topic == topic]:
+                    del told.phys[key]
+            for queue_id in range(2):  # fewer queues than in its first life
+                result = store.put_message(Message("begins again", b"", queue_id))
+                told.phys[QueueKey("begins again", queue_id)].append(result.phy_offset)
+            ends = store.commit_log.files.files()
+            assert store.delete_expired_files(ends[-2].file_from_offset).log_files > 1
+            assert list(store.backends_set_aside()) == [name]
+    assert_whole(root, told, read)
+
+
+def test_how_a_part_stands_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(tmp_path / "store", "file")
+    Told().put(store, 20)
+    store.flush()
+    whole = store.commit_log.max_phy_offset()
+    refuse(monkeypatch, "rocksdb", "put_batch")
+    store.put_message(Message("t", b"", 0))
+    store.flush()
+    figures = {(name, part): value for name, part, value in store.metrics.snapshot().queue_stats}
+    assert figures["queue_backend_set_aside", "rocksdb"] == 1
+    assert figures["queue_backend_set_aside", "file"] == 0
+    assert figures["queue_backend_whole_phy_offset", "rocksdb"] == whole
+    assert figures["queue_backend_whole_phy_offset", "file"] > whole
+    assert f"whole up to phy offset {whole}" in str(store.queues.describe()["rocksdb set aside"])
+    store.close()
+
+
+def test_a_damaged_record_of_the_backends_is_named(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with open_store(root) as store:
+        Told().put(store, 5)
+    (root / "cqstore" / "mode").write_bytes(b'00000000 {"state":null}\n')
+    with pytest.raises(StoreError, match="record of the backends") as caught:
+        open_store(root)
+    assert caught.value.path == root / "cqstore" / "mode"

@@ -1,0 +1,112 @@
+"""Stores with double write: what was put, what each backend has of it, and parts that fail."""
+
+import shutil
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from store.config import StoreConfig
+from store.errors import ConsumeQueueError
+from store.paths import StorePaths
+from store.queue.backends import backend
+from store.queue.units import QueueKey
+from store.record.message import Message
+from store.service.journals.mode_record import Standing, read_standing
+from store.service.message_store import MessageStore
+
+TYPES = {"file": "default", "rocksdb": "defaultRocksDB"}
+OTHER = {"file": "rocksdb", "rocksdb": "file"}
+QUEUES = 5
+
+
+def config(read: str = "file", **changes: object) -> StoreConfig:
+    """Settings of a small store with double write that reads ``read``; no thread flushes it."""
+    return StoreConfig.from_mapping(
+        {
+            "mapped_file_size_commit_log": 16384,
+            "mapped_file_size_consume_queue": 200,
+            "max_hash_slot_num": 100,
+            "max_index_num": 4000,
+            "rocksdb_memory_bytes": 8 << 20,
+            "flush_interval_commit_log": 3_600_000,
+            "flush_commit_log_thorough_interval": 3_600_000,
+            "flush_interval_consume_queue": 3_600_000,
+            "flush_consume_queue_thorough_interval": 3_600_000,
+            "rocksdb_cq_double_write_enable": True,
+            "combine_cq_prefer_cq_type": TYPES[read],
+            **changes,
+        }
+    )
+
+
+def open_store(root: Path, read: str = "file", **changes: object) -> MessageStore:
+    return MessageStore.open(root, config(read, **changes), housekeeping=False)
+
+
+class Told:
+    """What a store has said of the messages that it took: phy offsets by queue, in order."""
+
+    def __init__(self) -> None:
+        self.phys: dict[QueueKey, list[int]] = defaultdict(list)
+
+    def put(self, store: MessageStore, count: int, topic: str = "t") -> None:
+        """Put ``count`` messages, in turn into five queues, and hand them on to the queues."""
+        for number in range(count):
+            queue_id = number % QUEUES
+            result = store.put_message(
+                Message(topic, b"x" * 40, queue_id, {"TAGS": f"tag{number}"})
+            )
+            assert result.ok, result
+            assert result.queue_offset == len(self.phys[QueueKey(topic, queue_id)])
+            self.phys[QueueKey(topic, queue_id)].append(result.phy_offset)
+        store.max_offset(topic, 0)
+
+    def check(self, root: Path) -> None:
+        """Compare with what each backend alone serves of ``root``, read-only."""
+        for name in TYPES:
+            with MessageStore.open(root, read_only=True, backend=name) as store:
+                least = store.commit_log.min_phy_offset()
+                assert store.queues.parts()[0].name == name
+                assert {key for key in store.queue_keys() if store.max_offset(*key)} == set(
+                    self.phys
+                )
+                for key, phys in self.phys.items():
+                    low, high = store.min_offset(*key), store.max_offset(*key)
+                    assert high == len(phys), (name, key)
+                    assert low == sum(phy < least for phy in phys), (name, key)
+                    rows = store.queues.read_units(*key, low, high).rows()
+                    assert [row[0] for row in rows] == phys[low:], (name, key)
+
+
+def crash_image(store: MessageStore, target: Path) -> Path:
+    """Return a copy of the files as they lie: what a killed process leaves.
+
+    Taken again if RocksDB made or removed a file meanwhile.
+    """
+    root, leave_out = store.paths.root, shutil.ignore_patterns("lock")
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        before = sorted(root.rglob("*"))
+        try:
+            shutil.copytree(root, target, ignore=leave_out)
+        except shutil.Error:
+            before = []
+        if before == sorted(root.rglob("*")):
+            return target
+        shutil.rmtree(target)
+    raise AssertionError("the files never stood still")
+
+
+def standing(root: Path) -> Standing:
+    return read_standing(StorePaths(root))
+
+
+def refuse(patched: pytest.MonkeyPatch, name: str, method: str) -> None:
+    """Let a method of backend ``name`` fail from now on, until ``patched`` is undone."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise ConsumeQueueError(f"{method} was made to fail")
+
+    patched.setattr(backend(name), method, fail)
