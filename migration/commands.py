@@ -1,6 +1,6 @@
 """``cqstore migrate``: move queues between the backends, and prove them equal."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -8,16 +8,27 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from migration.planner import SEGMENT_UNITS, make_plan
 from migration.run import MASTER, run_plan
 from migration.status import status as status_of
+from migration.switch import rollback as roll_back
+from migration.switch import switch as switch_to
 from migration.tasks import NO_SPARK
 from migration.workspace import Workspace
 from store.cli.options import ConfigFile, Dir, Format, note, read_config
 from store.cli.output import OutputFormat, output
 from store.errors import RefusedStoreError
+from store.service.mode import StoreMode
 
 app = typer.Typer(
     help="Move queues between files and RocksDB, and prove them equal.", no_args_is_help=True
@@ -96,6 +107,50 @@ def run(
 
 
 @app.command()
+def switch(
+    root: Dir,
+    to: Annotated[
+        StoreMode | None,
+        typer.Option("--to", help="State to go to [the new backend alone]."),
+    ] = None,
+    workspace: Annotated[
+        Path | None,
+        typer.Option("--workspace", metavar="PATH", help="Maybe that of a copy of this store."),
+    ] = None,
+    config: ConfigFile = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """Put the verified queues into the store, catch them up from the log, and serve them.
+
+    The old queues stay where they lie, marked as left behind; rollback catches them up.
+    """
+    with _telling() as tell:
+        report = switch_to(
+            root, read_config(config), to=to, workspace=_space(root, workspace), tell=tell
+        )
+    output(kind).record(asdict(report))
+
+
+@app.command()
+def rollback(
+    root: Dir,
+    workspace: Space = None,
+    config: ConfigFile = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """Undo the migration: drop what was made, or after the switch serve the old queues again.
+
+    Those catch up from the log first, and the new ones are moved to DIR/cqstore/replaced.
+    """
+    with _telling() as tell:
+        report = roll_back(root, read_config(config), workspace=_space(root, workspace), tell=tell)
+    if report is None:
+        note("nothing had been published; plan and new queues are removed")
+    else:
+        output(kind).record(asdict(report))
+
+
+@app.command()
 def status(root: Dir, workspace: Space = None, kind: Format = OutputFormat.TABLE) -> None:
     """Show how far the migration is. Changes nothing."""
     output(kind).record(status_of(root, _space(root, workspace)))
@@ -105,6 +160,18 @@ def _space(root: Path, given: Path | None) -> Workspace:
     if not root.is_dir():
         raise RefusedStoreError("no such folder", path=root)
     return Workspace.of(root.absolute(), given)
+
+
+@contextmanager
+def _telling() -> Iterator[Callable[[str], object]]:
+    """Show what is being done, on stderr and only on a terminal."""
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
+        task = progress.add_task("switching", total=None)
+        yield lambda text: progress.update(task, description=text)
 
 
 class _Tick:

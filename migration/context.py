@@ -11,6 +11,7 @@ from store.paths import StorePaths
 from store.queue.consume_queue_store import QueueStoreContext
 
 _IDENTITY_BYTES = 4096
+"""Bytes of the log that tell one store from another."""
 
 
 def queue_context(
@@ -46,3 +47,20 @@ def log_identity(log_folders: list[Path]) -> str:
     with os_errors("read the commit log", oldest), oldest.open("rb") as file:
         head = file.read(_IDENTITY_BYTES)
     return hashlib.blake2b(oldest.name.encode() + head, digest_size=16).hexdigest()
+
+
+def tail_identity(log: CommitLog, phy_offset: int) -> str:
+    """Return a digest of the last bytes of the log before ``phy_offset``; empty if they are gone.
+
+    A copy of a store and the store itself agree in them, however long it went on since.
+
+    Raises:
+        StoreIOError: they cannot be read.
+    """
+    file = log.files.find(phy_offset - 1) if phy_offset > 0 else None
+    if file is None:
+        return ""
+    end = phy_offset - file.file_from_offset
+    start = max(end - _IDENTITY_BYTES, 0)
+    data = file.read_raw(start, end - start)
+    return hashlib.blake2b(b"%d" % phy_offset + data, digest_size=16).hexdigest()

@@ -70,6 +70,8 @@ class Plan(BaseModel):
     """Root of the store, absolute."""
     identity: str
     """BLAKE2b of the log's first bytes: which store this is."""
+    tail: str
+    """The same of the bytes before ``complete_to``: a copy and its original have them alike."""
     source: str
     """Name of the backend that the queues are in; ``log`` if they are built from it."""
     target: str

@@ -10,7 +10,7 @@ from typing import IO
 
 import numpy as np
 
-from migration.context import log_identity, queue_context
+from migration.context import log_identity, queue_context, tail_identity
 from migration.plan import Plan, Segment, Slice, write_plan
 from migration.workspace import Workspace
 from store.config import StoreConfig
@@ -149,6 +149,7 @@ class _Planner:
         return Plan(
             created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             store=str(store.paths.root), identity=log_identity(store.layout.log_folders),
+            tail=tail_identity(store.commit_log, complete_to),
             source=self._queues.name, target=self._target.name, settings=self._settings,
             log_folders=[str(folder) for folder in store.layout.log_folders],
             min_phy_offset=store.commit_log.min_phy_offset(),

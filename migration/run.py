@@ -11,12 +11,13 @@ import shutil
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from migration.context import log_identity
 from migration.plan import Plan, read_plan
 from migration.segment import SegmentDone, read_done, units_done, write_segment
-from migration.tasks import run_tasks
+from migration.tasks import NO_SPARK, ready, run_tasks
 from migration.workspace import Workspace
 from store.errors import RefusedStoreError, os_errors
 from store.log.mapped_file import sync_folder
@@ -71,12 +72,14 @@ def run_plan(
         tidy(space, plan)
         missing = [n for n in range(len(plan.segments)) if read_done(space, n, plan) is None]
         space.note("run", plan=plan.digest, segments=len(missing), master=master)
-        started = time.monotonic()
         rate = bytes_per_second / _parallel(master) if bytes_per_second else None
         items = [_item(space, number, rate, timestamps) for number in missing]
         before = plan.units - sum(plan.segments[number].units for number in missing)
-        run_tasks(move_segment, items, master, lambda: progress(_moved(space, before), plan.units))
-        seconds = time.monotonic() - started
+        with ready(master if items else NO_SPARK):
+            started = time.monotonic()
+            tick = partial(_tell, space, before, plan.units, progress)
+            run_tasks(move_segment, items, master, tick)
+            seconds = time.monotonic() - started
         report = _report(space, plan, len(missing), seconds)
         assemble(space, plan)
         space.note("made", plan=plan.digest, units=report.units, seconds=round(seconds, 3))
@@ -157,8 +160,10 @@ def _item(space: Workspace, number: int, rate: float | None, timestamps: bool) -
     )
 
 
-def _moved(space: Workspace, before: int) -> int:
-    return before + sum(units_done(space).values())
+def _tell(
+    space: Workspace, before: int, units: int, progress: Callable[[int, int], object]
+) -> None:
+    progress(before + sum(units_done(space).values()), units)
 
 
 def _parallel(master: str) -> int:

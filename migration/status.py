@@ -16,13 +16,17 @@ class Stage(StrEnum):
     RUNNING = "running"
     """Some segments have been moved."""
     MADE = "made"
-    """The new queues are whole; nobody has compared them."""
+    """The new queues are whole."""
+    SWITCHED = "switched"
+    """The new queues are in the store."""
 
 
 def stage_of(space: Workspace, plan: Plan | None) -> Stage:
     """Return the stage of what lies in ``space``."""
     if plan is None:
         return Stage.NOTHING
+    if space.switched.exists():
+        return Stage.SWITCHED
     if space.made.root.exists():
         return Stage.MADE
     moved = any(read_done(space, n, plan) is not None for n in range(len(plan.segments)))

@@ -1,19 +1,23 @@
 """Running tasks: on Spark, a row a task, or without it in processes of this machine.
 
-A task is a function of a module and a JSON text; it returns a JSON text. What it has to say beyond
-that lies in files. A ``StoreError`` is an outcome: it comes back as it is and is not tried again;
-anything else is, where Spark has attempts left.
+A task is a function of a module; it takes and returns a JSON text. What it has to say beyond that
+lies in files. A ``StoreError`` is an outcome: it comes back as it is. Whatever else ends a task, a
+killed process too, lets it be tried again.
 """
 
-import base64
-import pickle
+import json
+import os
+import queue
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, wait
-from multiprocessing import get_context
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from migration.session import spark_session
+from migration.session import TASK_ATTEMPTS, spark_session
+from migration.worker import Task, guarded, unwrap
 from store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -24,8 +28,21 @@ NO_SPARK = "none"
 """The ``master`` that means: processes of this machine, without Spark."""
 _POLL_SECONDS = 0.25
 _GROUP = "cqstore"
-Task = Callable[[str], str]
-_OK, _ERROR = "ok", "error"
+Outcome = tuple[str, str]
+
+
+@contextmanager
+def ready(master: str) -> Iterator[None]:
+    """Have Spark started for the calls of ``run_tasks`` in the block, and stop it afterwards.
+
+    Raises:
+        StoreConfigError: Spark is not installed, or does not start.
+    """
+    if master == NO_SPARK:
+        yield
+        return
+    with spark_session("cqstore", master):
+        yield
 
 
 def run_tasks(
@@ -42,43 +59,82 @@ def run_tasks(
     if not items:
         return []
     if master == NO_SPARK:
-        return _unwrap(_in_processes(task, items, tick))
-    with spark_session("cqstore", master) as spark:
-        return _unwrap(_on_spark(spark, task, items, tick))
-
-
-def _unwrap(outcomes: Sequence[tuple[str, str]]) -> list[str]:
-    for kind, text in outcomes:
-        if kind == _ERROR:
-            raise pickle.loads(base64.b64decode(text))
-    return [text for _, text in outcomes]
-
-
-def _guarded(task: Task, item: str) -> tuple[str, str]:
-    try:
-        return _OK, task(item)
-    except StoreError as exc:
-        exc.__cause__ = exc.__context__ = None
-        return _ERROR, base64.b64encode(pickle.dumps(exc)).decode()
+        outcomes = _in_processes(task, items, tick)
+    else:
+        with spark_session("cqstore", master) as spark:
+            outcomes = _on_spark(spark, task, items, tick)
+    return [unwrap(kind, text) for kind, text in outcomes]
 
 
 # ---- without Spark
 
 
-def _in_processes(
-    task: Task, items: Sequence[str], tick: Callable[[], object]
-) -> list[tuple[str, str]]:
-    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        futures = [pool.submit(_guarded, task, item) for item in items]
+class _Workers:
+    """Processes that run ``task``, started as they are needed; threads lend them out."""
+
+    def __init__(self, task: Task) -> None:
+        self._command = [
+            sys.executable, "-m", "migration.worker", f"{task.__module__}:{task.__qualname__}",
+        ]  # fmt: skip
+        self._idle: queue.SimpleQueue[subprocess.Popen[str]] = queue.SimpleQueue()
+        self._started: list[subprocess.Popen[str]] = []
+        self._lock = threading.Lock()  # guards _started and _stopped
+        self._stopped = False
+
+    def run(self, item: str) -> Outcome:
+        """Run one item; a process that died is replaced, a few times."""
+        for _ in range(TASK_ATTEMPTS):
+            process = self._take()
+            with suppress(OSError, ValueError):
+                assert process.stdin is not None
+                assert process.stdout is not None
+                process.stdin.write(json.dumps(item) + "\n")
+                process.stdin.flush()
+                kind, text = json.loads(process.stdout.readline())
+                self._idle.put(process)
+                return kind, text
+            process.kill()
+            process.wait()
+        raise StoreError(f"a task failed {TASK_ATTEMPTS} times, see its messages")
+
+    def _take(self) -> subprocess.Popen[str]:
+        with suppress(queue.Empty):
+            return self._idle.get_nowait()
+        with self._lock:
+            if self._stopped:
+                raise StoreError("the tasks were cancelled")
+            process = subprocess.Popen(
+                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+            self._started.append(process)
+        return process
+
+    def stop(self) -> None:
+        """End all processes."""
+        with self._lock:
+            self._stopped = True
+            started = list(self._started)
+        for process in started:
+            process.kill()
+        for process in started:
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    with suppress(OSError):
+                        pipe.close()
+
+
+def _in_processes(task: Task, items: Sequence[str], tick: Callable[[], object]) -> list[Outcome]:
+    workers = _Workers(task)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        futures: list[Future[Outcome]] = [pool.submit(workers.run, item) for item in items]
         try:
             while wait(futures, _POLL_SECONDS).not_done:
                 tick()
-        except BaseException:
+        finally:
             pool.shutdown(wait=False, cancel_futures=True)
-            for process in list(getattr(pool, "_processes", None) or {}.values()):
-                process.terminate()
-            raise
-        return [future.result() for future in futures]
+            workers.stop()
+    return [future.result() for future in futures]
 
 
 # ---- on Spark
@@ -86,7 +142,7 @@ def _in_processes(
 
 def _on_spark(
     spark: "SparkSession", task: Task, items: Sequence[str], tick: Callable[[], object]
-) -> list[tuple[str, str]]:
+) -> list[Outcome]:
     from pyspark import InheritableThread  # noqa: PLC0415 - an extra
 
     outcome: list[Any] = []
@@ -112,12 +168,12 @@ def _on_spark(
         raise
     thread.join()
     if isinstance(outcome[0], BaseException):
-        raise StoreError(f"a task failed on Spark: {_first_line(outcome[0])}") from outcome[0]
-    found: dict[int, tuple[str, str]] = outcome[0]
+        raise StoreError(f"a task failed on Spark: {_last_line(outcome[0])}") from outcome[0]
+    found: dict[int, Outcome] = outcome[0]
     return [found[number] for number in range(len(items))]
 
 
-def _collect(spark: "SparkSession", task: Task, items: Sequence[str]) -> dict[int, tuple[str, str]]:
+def _collect(spark: "SparkSession", task: Task, items: Sequence[str]) -> dict[int, Outcome]:
     texts = spark.sparkContext.broadcast(list(items))
 
     def run(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
@@ -125,7 +181,7 @@ def _collect(spark: "SparkSession", task: Task, items: Sequence[str]) -> dict[in
 
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                kind, text = _guarded(task, texts.value[number])
+                kind, text = guarded(task, texts.value[number])
                 yield pa.RecordBatch.from_pydict(
                     {"number": [number], "kind": [kind], "text": [text]}
                 )
@@ -138,6 +194,6 @@ def _collect(spark: "SparkSession", task: Task, items: Sequence[str]) -> dict[in
     return {row.number: (row.kind, row.text) for row in rows}
 
 
-def _first_line(exc: BaseException) -> str:
+def _last_line(exc: BaseException) -> str:
     lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
     return lines[-1] if lines else type(exc).__name__

@@ -68,6 +68,11 @@ class Workspace:
         return self.root / "report.html"
 
     @property
+    def switched(self) -> Path:
+        """Return what the store was and is since the switch, JSON; there is one only after it."""
+        return self.root / "switched.json"
+
+    @property
     def journal(self) -> Path:
         """Return what was done when."""
         return self.root / "journal"

@@ -1,0 +1,287 @@
+"""The switch to the new queues, and the way back.
+
+The new queues are put into the store as a backend that is behind: its state stays the old one, so
+nobody serves them. Then the store goes from state to state (``cqstore mode``): the new backend
+catches up from the log, both are compared, and only then it is read. The old queues stay where they
+lie, with a line that says up to where they are whole; the way back catches them up from there.
+"""
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from migration.context import tail_identity
+from migration.plan import Plan, read_plan
+from migration.verify import verified
+from migration.workspace import Workspace, write_file
+from store.config import StoreConfig
+from store.errors import CorruptionError, RefusedStoreError, os_errors
+from store.log.mapped_file import sync_folder
+from store.paths import StorePaths
+from store.queue.bulk import bulk_backend
+from store.service.message_store import MessageStore
+from store.service.mode import ModeRecord, StoreMode, change_mode, current_mode, write_mode
+from store.service.opening import lay_out
+from store.service.store_layout import StoreLayout
+from store.service.store_lock import StoreLock
+
+Tell = Callable[[str], object]
+"""Told what is being done, a few words."""
+_ALONE = {"file": StoreMode.FILE, "rocksdb": StoreMode.ROCKSDB}
+
+
+@dataclass(slots=True)
+class SwitchReport:
+    """What a switch, or the way back, did."""
+
+    before: StoreMode
+    state: StoreMode
+    caught_up_units: int = 0
+    """Units dispatched from the log into the backend that was behind."""
+    deleted_since: list[str] = field(default_factory=list)
+    """Topics that had been deleted since the plan was made; they stay deleted."""
+    left_behind: dict[str, int] = field(default_factory=dict)
+    """Backend that is no longer kept → phy offset up to which it is whole."""
+
+
+@dataclass(slots=True)
+class _Switched:
+    """What ``switched.json`` says."""
+
+    at: str
+    plan: str
+    source: str
+    target: str
+
+
+def switch(
+    root: Path,
+    config: StoreConfig | None = None,
+    *,
+    to: StoreMode | None = None,
+    workspace: Workspace | None = None,
+    tell: Tell = bool,
+) -> SwitchReport:
+    """Publish the verified queues, catch them up from the log, and go to state ``to``.
+
+    ``to`` is by default the state in which the new backend alone is kept. ``workspace`` may be that
+    of a copy of this store. Cut short, the same call goes on.
+
+    Raises:
+        RefusedStoreError: nothing was verified, the store is another one or needs recovery, or the
+            new queues differ after they have caught up; the old ones are served then as before.
+        StoreLockedError: somebody has the store open.
+    """
+    root = root.absolute()
+    own = Workspace.of(root)
+    space = own if workspace is None or own.switched.exists() else workspace
+    with space.held():
+        plan = read_plan(space)
+        layout, config = lay_out(root, config or StoreConfig(), None, read_only=True)
+        before = current_mode(layout, config)
+        goal = to or _ALONE[plan.target]
+        if plan.target not in goal.backends:
+            raise RefusedStoreError(
+                f"in state {goal} the new {plan.target} queues would not be used", path=root
+            )
+        if not own.switched.exists():
+            tell("publishing")
+            _publish(space, own, plan, layout, config, before)
+        report = SwitchReport(before, before)
+        _walk(root, config, goal, report, tell, plan)
+        own.note("switched", plan=plan.digest, state=str(goal))
+    return report
+
+
+def _publish(
+    space: Workspace,
+    own: Workspace,
+    plan: Plan,
+    layout: StoreLayout,
+    config: StoreConfig,
+    before: StoreMode,
+) -> None:
+    paths = layout.paths
+    _check(space, plan, layout, before, config)
+    target = bulk_backend(plan.target)
+    lock = StoreLock(paths)
+    try:
+        write_mode(paths, ModeRecord(before, {plan.target: plan.complete_to}))
+        target.publish(space.made, paths, config)
+        if own != space:  # that of a copy: the way back is to be found here
+            for path in (space.slices, space.report, space.plan):
+                write_file(own.root / path.name, path.read_text(encoding="utf-8"))
+        note = _Switched(_now(), plan.digest, plan.source, plan.target)
+        write_file(own.switched, json.dumps(asdict(note)) + "\n")
+    finally:
+        lock.release()
+    own.note("published", plan=plan.digest)
+    for folder in (space.made.root, space.segments):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _check(
+    space: Workspace, plan: Plan, layout: StoreLayout, before: StoreMode, config: StoreConfig
+) -> None:
+    root = layout.paths.root
+    if not space.made.root.exists():
+        raise RefusedStoreError("there are no new queues: run cqstore migrate run", path=space.root)
+    reason = verified(space, plan)
+    if reason is not None:
+        raise RefusedStoreError(f"the new queues are not verified: {reason}", path=space.root)
+    going_on = layout.standing.behind.get(plan.target) == plan.complete_to
+    if before is not _ALONE[plan.source] or (plan.target in layout.backends and not going_on):
+        raise RefusedStoreError(
+            f"the store's state is {before}; its {plan.source} queues alone were to be moved",
+            path=root,
+        )
+    with MessageStore.open(root, config, read_only=True, housekeeping=False) as store:
+        if store.report.needed:
+            raise RefusedStoreError(
+                "the store was not closed well and needs recovery (cqstore recover)", path=root
+            )
+        found = tail_identity(store.commit_log, plan.complete_to)
+    if plan.tail and not found:
+        raise RefusedStoreError(
+            f"the log no longer has what lies before phy offset {plan.complete_to}, up to which the"
+            " new queues are whole: make a new plan",
+            path=root,
+        )
+    if found != plan.tail:
+        raise RefusedStoreError(
+            f"this is not the store that the plan was made for ({plan.store}), nor a later state of"
+            " it: their logs differ",
+            path=root,
+        )
+
+
+def _walk(
+    root: Path, config: StoreConfig, goal: StoreMode, report: SwitchReport, tell: Tell, plan: Plan
+) -> None:
+    """Take the steps to ``goal``, one after the other."""
+    order = list(StoreMode)
+    while True:
+        layout, settings = lay_out(root, config, None, read_only=True)
+        now = current_mode(layout, settings)
+        report.state = now
+        report.left_behind = {
+            name: at for name, at in layout.standing.behind.items() if name not in now.backends
+        }
+        if now is goal:
+            return
+        step = 1 if order.index(goal) > order.index(now) else -1
+        following = order[order.index(now) + step]
+        tell(f"going to {following}")
+        change = change_mode(root, following, config)
+        if change.set_aside:
+            name, reason = next(iter(change.set_aside.items()))
+            raise RefusedStoreError(f"the {name} queues cannot catch up: {reason}", path=root)
+        report.caught_up_units += change.recovery.dispatched_units if change.recovery else 0
+        if plan.target in following.backends and plan.target not in now.backends:
+            report.deleted_since += _forget_deleted(root, config, plan)
+
+
+def _forget_deleted(root: Path, config: StoreConfig, plan: Plan) -> list[str]:
+    """Delete from the new backend what the old one had deleted since the plan was made."""
+    gone: set[str] = set()
+    with MessageStore.open(root, config, housekeeping=False) as store:
+        parts = {part.name: part for part in store.queues.parts()}
+        old, new = parts[plan.source], parts[plan.target]
+        for queue in list(new.queues()):
+            if not old.max_offset(*queue):
+                new.delete_queue(*queue)
+                gone.add(queue.topic)
+    return sorted(gone)
+
+
+def rollback(
+    root: Path,
+    config: StoreConfig | None = None,
+    *,
+    workspace: Workspace | None = None,
+    tell: Tell = bool,
+) -> SwitchReport | None:
+    """Undo a migration, however far it is; ``None``: nothing had been published.
+
+    Before the switch the workspace is emptied. After it the old queues catch up from the log, are
+    compared and served, and the new ones are moved to ``cqstore/replaced``, first what makes them
+    found. Cut short, the same call goes on.
+
+    Raises:
+        RefusedStoreError: there is nothing to undo, or the old queues differ once they caught up.
+        StoreLockedError: somebody has the store open.
+    """
+    root = root.absolute()
+    space = workspace or Workspace.of(root)
+    with space.held():
+        if not space.switched.exists():
+            layout, _ = lay_out(root, config or StoreConfig(), None, read_only=True)
+            if not space.plan.exists():
+                raise RefusedStoreError("there is no migration to roll back", path=space.root)
+            _take_back_half(space, layout)
+            _clear(space, "dropped")
+            return None
+        done = read_switched(space)
+        plan = read_plan(space)
+        layout, config = lay_out(root, config or StoreConfig(), None, read_only=True)
+        report = SwitchReport(current_mode(layout, config), StoreMode.FILE)
+        goal = _ALONE[done.source]
+        _walk(root, config, goal, report, tell, plan)
+        tell(f"moving the {done.target} queues away")
+        _withdraw(layout.paths, done.target, goal)
+        report.left_behind = {}
+        _clear(space, "rolled back")
+    return report
+
+
+def _take_back_half(space: Workspace, layout: StoreLayout) -> None:
+    """Take out what an interrupted switch has published already."""
+    if not space.plan.exists():
+        return
+    plan = read_plan(space)
+    behind = layout.standing.behind
+    if layout.standing.state is _ALONE[plan.source] and plan.target in behind:
+        _withdraw(layout.paths, plan.target, _ALONE[plan.source])
+
+
+def _withdraw(paths: StorePaths, name: str, state: StoreMode) -> None:
+    lock = StoreLock(paths)
+    try:
+        folder = paths.replaced / time.strftime("%Y%m%dT%H%M%S-migrated", time.gmtime())
+        bulk_backend(name).withdraw(paths, folder)
+        write_mode(paths, ModeRecord(state, {}))
+    finally:
+        lock.release()
+
+
+def read_switched(space: Workspace) -> _Switched:
+    """Return what the switch noted.
+
+    Raises:
+        CorruptionError: it cannot be read.
+    """
+    try:
+        return _Switched(**json.loads(space.switched.read_bytes()))
+    except (OSError, ValueError, TypeError) as exc:
+        raise CorruptionError("the note of the switch is damaged", path=space.switched) from exc
+
+
+def _clear(space: Workspace, step: str) -> None:
+    """Empty the workspace, the plan last; the journal stays."""
+    with os_errors("empty the workspace", space.root):
+        for folder in (space.segments, space.unfinished.root, space.made.root):
+            if folder.exists():
+                shutil.rmtree(folder)
+        for path in (space.report, space.report_page):
+            path.unlink(missing_ok=True)
+        for path in (space.slices, space.switched, space.plan):
+            path.unlink(missing_ok=True)
+        sync_folder(space.root)
+    space.note(step)
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -1,0 +1,53 @@
+"""``python -m migration.worker MODULE:FUNCTION``: a process that runs tasks for the driver.
+
+An item comes as a line of JSON on standard input, its outcome goes as a line to standard output.
+"""
+
+import base64
+import importlib
+import json
+import os
+import pickle
+import sys
+from collections.abc import Callable
+
+from store.errors import StoreError
+
+Task = Callable[[str], str]
+OK, ERROR = "ok", "error"
+
+
+def guarded(task: Task, item: str) -> tuple[str, str]:
+    """Return what ``task`` makes of ``item``, or the ``StoreError`` that it ended with, as text."""
+    try:
+        return OK, task(item)
+    except StoreError as exc:
+        exc.__cause__ = exc.__context__ = None
+        return ERROR, base64.b64encode(pickle.dumps(exc)).decode()
+
+
+def unwrap(kind: str, text: str) -> str:
+    """Return the result in an outcome.
+
+    Raises:
+        StoreError: that is the outcome.
+    """
+    if kind == ERROR:
+        error: StoreError = pickle.loads(base64.b64decode(text))  # our own worker wrote it
+        raise error
+    return text
+
+
+def main() -> None:
+    """Run items until there are no more."""
+    module, _, name = sys.argv[1].partition(":")
+    task: Task = getattr(importlib.import_module(module), name)
+    with os.fdopen(os.dup(sys.stdout.fileno()), "w") as answers:
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a task prints is no answer
+        for line in sys.stdin:
+            answers.write(json.dumps(guarded(task, json.loads(line))) + "\n")
+            answers.flush()
+
+
+if __name__ == "__main__":
+    main()
