@@ -192,7 +192,8 @@ class _Mover:
                 raise _changed(each, "its units are not those of the plan")
             if self._filled == CHUNK_UNITS:
                 yield
-        yield
+        if self._waiting:
+            yield
 
     def _fill(self, source: UnitSource, each: Slice, offset: int, count: int) -> None:
         first = self._filled

@@ -1,0 +1,228 @@
+"""Runs: what is done again, what is not, and what a task keeps of an odd source."""
+
+import json
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyspark.sql import SparkSession
+
+import migration.segment
+from bench.sample_store import make_store, topic_and_queue
+from migration.planner import make_plan
+from migration.run import RunReport, run_plan
+from migration.segment import SegmentDone, write_segment
+from migration.status import status
+from migration.workspace import Workspace
+from store.errors import StoreLockedError
+from store.paths import StorePaths
+from store.queue.bulk import UNIT_ROWS, bulk_backend
+from store.queue.units import QueueKey
+from tests.kit.migrations import NO_SPARK, closed_copy, move, next_offsets, stored, without_times
+
+UNITS, QUEUES = 4_000, 40
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A store of 100 units in each of 40 queues."""
+    make_store(tmp_path / "store", UNITS, QUEUES)
+    return tmp_path / "store"
+
+
+def attempts(space: Workspace) -> dict[int, str]:
+    return {
+        int(path.name.split(".")[0]): json.loads(path.read_text())["attempt"]
+        for path in space.segments.glob("*.done")
+    }
+
+
+def test_finished_segments_are_not_done_again(root: Path) -> None:
+    plan = make_plan(root, segment_units=500)
+    space = Workspace.of(root)
+    for number in (0, 3, 5):
+        write_segment(space, plan, number)
+    before = attempts(space)
+    report = run_plan(root, master=NO_SPARK)
+    after = attempts(space)
+    assert (report.segments, report.moved, report.units) == (8, 5, UNITS)
+    assert {number: after[number] for number in before} == before
+    assert len(stored(space.made, "rocksdb", plan)) == QUEUES
+
+
+def test_a_second_run_does_nothing(root: Path) -> None:
+    space, _, first = move(root, segment_units=500)
+    before = attempts(space)
+    second = run_plan(root, master=NO_SPARK)
+    assert (second.moved, second.units) == (0, first.units)
+    assert attempts(space) == before
+
+
+def test_a_marker_without_its_files_does_not_count(root: Path) -> None:
+    plan = make_plan(root, segment_units=500)
+    space = Workspace.of(root)
+    done = write_segment(space, plan, 2)
+    (space.attempt(2, done.attempt) / "units.sst").write_bytes(b"")
+    assert run_plan(root, master=NO_SPARK).moved == 8
+    assert attempts(space)[2] != done.attempt
+    assert len(stored(space.made, "rocksdb", plan)) == QUEUES
+
+
+def test_what_stopped_tasks_left_is_removed(root: Path) -> None:
+    make_plan(root, segment_units=500)
+    space = Workspace.of(root)
+    left = space.attempt(4, "999-dead")
+    left.mkdir(parents=True)
+    (left / "units.sst").write_bytes(b"half")
+    run_plan(root, master=NO_SPARK)
+    assert not left.exists()
+
+
+def test_of_two_attempts_one_counts(root: Path) -> None:
+    plan = make_plan(root, segment_units=UNITS)
+    space = Workspace.of(root)
+    space.segments.mkdir()
+    together = threading.Barrier(2)
+    found: list[SegmentDone] = []
+    writer = migration.segment.write_segment
+
+    def attempt() -> None:
+        together.wait(30)
+        found.append(writer(space, plan, 0))
+
+    threads = [threading.Thread(target=attempt) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found[0] == found[1]
+    folders = [path for path in space.segments.iterdir() if path.is_dir()]
+    assert folders == [space.attempt(0, found[0].attempt)]
+
+
+def test_a_second_driver_is_refused(root: Path) -> None:
+    make_plan(root)
+    with Workspace.of(root).held(), pytest.raises(StoreLockedError, match="another migration"):
+        run_plan(root, master=NO_SPARK)
+
+
+def test_progress_is_told_and_kept_to_a_rate(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = make_plan(root)
+    slept: list[float] = []
+    monkeypatch.setattr(migration.segment, "CHUNK_UNITS", 1_000)
+    monkeypatch.setattr("migration.segment.time.sleep", slept.append)
+    write_segment(Workspace.of(root), plan, 0, bytes_per_second=28)
+    assert len(slept) == 4
+    for number, seconds in enumerate(slept, 1):
+        assert 0 < number * 1_000 - seconds < 60  # a second a unit, less what has passed
+
+
+def test_ctrl_c_keeps_what_is_done(root: Path) -> None:
+    make_plan(root, segment_units=500)
+    space = Workspace.of(root)
+
+    def interrupt(done: int, units: int) -> None:
+        if any(space.segments.glob("*.done")):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):  # at this rate a segment takes about a second
+        run_plan(root, master=NO_SPARK, progress=interrupt, bytes_per_second=28_000)
+    done = attempts(space)
+    assert done
+    assert not space.made.root.exists()
+    run_plan(root, master=NO_SPARK)
+    assert {number: attempts(space)[number] for number in done} == done
+
+
+def test_status_tells_the_stage(root: Path) -> None:
+    assert status(root)["stage"] == "nothing"
+    plan = make_plan(root, segment_units=500)
+    assert status(root)["stage"] == "planned"
+    write_segment(Workspace.of(root), plan, 1)
+    assert (status(root)["stage"], status(root)["segments moved"]) == ("running", 1)
+    run_plan(root, master=NO_SPARK)
+    assert (status(root)["stage"], status(root)["units moved"]) == ("made", UNITS)
+
+
+def test_on_spark_as_without_it(root: Path, tmp_path: Path, spark: SparkSession) -> None:
+    plain = closed_copy(root, tmp_path / "plain")
+    space, plan, first = move(plain, segment_units=500)
+    other = make_plan(root, segment_units=500)
+    second: RunReport = run_plan(root, master="local[2]")
+    assert (second.moved, second.units, second.queues) == (8, first.units, first.queues)
+    made = Workspace.of(root).made
+    assert stored(made, "rocksdb", other) == stored(space.made, "rocksdb", plan)
+
+
+# ---- sources that are odd
+
+
+def write_queue(
+    root: Path, config_of: Path, queue: QueueKey, begin: int, rows: list[tuple[int, int, int]]
+) -> None:
+    """Put a file queue into a store by hand."""
+    config = make_plan(config_of).config
+    shutil.rmtree(Workspace.of(config_of).root)
+    table = np.array([(*row, -1) for row in rows], UNIT_ROWS)
+    sink = bulk_backend("file").sink(root / "consumequeue", config)
+    sink.add(queue, begin, table)
+    sink.end(queue, begin + len(rows))
+    sink.finish()
+
+
+def rows_of(root: Path, queue: QueueKey) -> list[tuple[int, int, int]]:
+    plan = make_plan(root)
+    shutil.rmtree(Workspace.of(root).root)
+    units = stored(StorePaths(root), "file", plan)[queue]
+    return [row[:3] for row in units.values()]
+
+
+def test_shifted_units_keep_their_place_and_are_reported(root: Path) -> None:
+    queue = topic_and_queue(5)
+    rows = rows_of(root, queue)
+    shutil.rmtree(root / "consumequeue" / queue.topic / str(queue.queue_id))
+    write_queue(root, root, queue, 0, [*rows[:40], *rows[41:]])  # as RocketMQ closes a gap
+    space, plan, report = move(root)
+    made = without_times(stored(space.made, "rocksdb", plan))[queue]
+    assert list(made.values()) == [*rows[:40], *rows[41:]]
+    assert list(made) == list(range(99))
+    assert (report.shifted, report.shifted_queues) == (59, [f"{queue.topic}/{queue.queue_id}"])
+
+
+def test_pre_blanks_are_not_moved(root: Path) -> None:
+    queue = topic_and_queue(7)
+    rows = rows_of(root, queue)
+    shutil.rmtree(root / "consumequeue" / queue.topic / str(queue.queue_id))
+    write_queue(root, root, queue, 30, rows[30:])
+    space, plan, report = move(root)
+    assert list(stored(space.made, "rocksdb", plan)[queue]) == list(range(30, 100))
+    assert report.shifted == 0
+
+
+@pytest.mark.parametrize("target", ["rocksdb", "file"])
+def test_wholly_expired_queues_keep_their_next_offset(
+    golden: Callable[[str], Path], root: Path, target: str
+) -> None:
+    if target == "file":
+        root = golden("special-defaultRocksDB")
+        expired = {QueueKey("expired_1", 2): 0}
+    else:
+        queue = QueueKey("gone", 4)
+        sink = bulk_backend("file").sink(root / "consumequeue", make_plan(root).config)
+        shutil.rmtree(Workspace.of(root).root)
+        sink.end(queue, 777)
+        sink.finish()
+        expired = {queue: 777}
+    space, plan, _ = move(root, target)
+    ends = next_offsets(space.made, target, plan)
+    made = stored(space.made, target, plan)
+    source = next_offsets(StorePaths(root), plan.source, plan)
+    assert plan.expired == 1
+    gone = [key for key, units in made.items() if not units]
+    assert len(gone) == 1
+    assert ends[gone[0]] == source[gone[0]] > 0
+    if target == "rocksdb":
+        assert {gone[0]: ends[gone[0]]} == expired
