@@ -24,6 +24,7 @@ from migration.status import status as status_of
 from migration.switch import rollback as roll_back
 from migration.switch import switch as switch_to
 from migration.tasks import NO_SPARK
+from migration.verify.command import verify_command
 from migration.workspace import Workspace
 from store.cli.options import ConfigFile, Dir, Format, note, read_config
 from store.cli.output import OutputFormat, output
@@ -104,6 +105,9 @@ def run(
             f"{report.shifted} units lie at another place of their queue than their records say;"
             " they keep their place"
         )
+
+
+app.command("verify")(verify_command)
 
 
 @app.command()

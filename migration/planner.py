@@ -127,7 +127,7 @@ class _Planner:
         self._most_units = max(segment_units, 1)
         self._progress = progress
         self._queues = store.queues.parts()[0]
-        self._settings = _task_settings(store)
+        self._settings = task_settings(store)
         self._config = StoreConfig.from_mapping(self._settings)
         self._rows = np.empty(_CHUNK_UNITS, UNIT_ROWS)
         self._seen = self._count = self._expired = self._empty = 0
@@ -231,7 +231,7 @@ def missing_unit(queue: QueueKey, queue_offset: int, root: Path) -> CorruptionEr
     )  # fmt: skip
 
 
-def _task_settings(store: MessageStore) -> dict[str, object]:
+def task_settings(store: MessageStore) -> dict[str, object]:
     """Return the settings that were given, and the sizes that the files show."""
     update = {
         "mapped_file_size_commit_log": store.config.mapped_file_size_commit_log,

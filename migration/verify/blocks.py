@@ -1,0 +1,200 @@
+"""Blocks: units that both sides have, of as many queues as it takes, compared in numpy at once."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from migration.verify.log_heads import Heads, LogHeads
+from migration.verify.queue_findings import QueueFindings
+from migration.verify.report import Kind
+from migration.verify.sums import FIELDS, Columns, Longs, columns, queue_seed, unit_hashes
+from store.queue.bulk import NO_TIMESTAMP, UnitRows
+from store.record.message import LMQ_PREFIX
+
+BLOCK_UNITS = 1 << 17
+Flags = NDArray[np.bool_]
+DeepCheck = Callable[[QueueFindings, int, int, int, int], Kind | None]
+"""Queue, queue offset, phy offset, size and tags code of a unit -> what is wrong with it."""
+
+
+@dataclass(slots=True)
+class _Stretch:
+    queue: QueueFindings
+    queue_offset: int
+    source: UnitRows
+    target: UnitRows
+
+
+@dataclass(slots=True)
+class Blocks:
+    """Collects stretches and compares them. One thread."""
+
+    log: LogHeads
+    source_times: bool
+    """The source's units have store timestamps of their own."""
+    target_times: bool
+    deep: DeepCheck | None = None
+    shifted: int = 0
+    units: int = 0
+    _waiting: list[_Stretch] = field(default_factory=list)
+
+    def add(
+        self, queue: QueueFindings, queue_offset: int, source: UnitRows, target: UnitRows
+    ) -> bool:
+        """Take units that both sides have; return whether it is time to ``compare``."""
+        self._waiting.append(_Stretch(queue, queue_offset, source, target))
+        self.units += len(source)
+        return self.units >= BLOCK_UNITS
+
+    def compare(self) -> None:
+        """Compare what waits, into the queues' findings and sums."""
+        waiting, self._waiting, self.units = self._waiting, [], 0
+        if not waiting:
+            return
+        lengths = np.array([len(each.source) for each in waiting], np.int64)
+        starts = np.cumsum(lengths) - lengths
+        firsts = np.array([each.queue_offset for each in waiting], np.int64)
+        places = np.arange(int(lengths.sum())) + np.repeat(firsts - starts, lengths)
+        source = columns(np.concatenate([each.source for each in waiting]))
+        target = columns(np.concatenate([each.target for each in waiting]))
+        heads = self.log.look(target.phy_offset, target.size)
+        source_heads = heads
+        same = (source.phy_offset == target.phy_offset) & (source.size == target.size)
+        if not same.all() and not self.source_times:
+            source_heads = self.log.look(source.phy_offset, source.size)
+        if not self.source_times:
+            source = _with_times(source, source_heads)
+        if not self.target_times:
+            target = _with_times(target, heads)
+        self._sum(waiting, starts, lengths, places, source, target)
+        odd = self._different(waiting, starts, places, source, target, heads)
+        self._check_log(waiting, starts, lengths, places, target, heads, ~odd)
+
+    def _sum(
+        self, waiting: list[_Stretch], starts: Longs, lengths: Longs, places: Longs,
+        source: Columns, target: Columns,
+    ) -> None:  # fmt: skip
+        seeds = np.array([queue_seed(each.queue.queue) for each in waiting], np.uint64)
+        seeds = np.repeat(seeds, lengths)
+        sizes: list[list[int]] = []
+        hashes: list[list[int]] = []
+        for side in (source, target):
+            sizes.append(np.add.reduceat(side.size, starts).tolist())
+            each_hash = unit_hashes(seeds, places, side)
+            hashes.append(np.bitwise_xor.reduceat(each_hash, starts).tolist())
+        for number, each in enumerate(waiting):
+            count = len(each.source)
+            each.queue.source.add(count, sizes[0][number], hashes[0][number])
+            each.queue.target.add(count, sizes[1][number], hashes[1][number])
+
+    def _different(
+        self, waiting: list[_Stretch], starts: Longs, places: Longs,
+        source: Columns, target: Columns, heads: Heads,
+    ) -> Flags:  # fmt: skip
+        """Note units that differ; return which."""
+        odd = np.zeros(len(places), np.bool_)
+        moved = (source.phy_offset != target.phy_offset) | (source.size != target.size)
+        for number, name in enumerate(FIELDS):
+            left, right = source[number], target[number]
+            differs = left != right
+            if name == "store_timestamp":
+                if not (self.source_times or self.target_times):
+                    break
+                if not (self.source_times and self.target_times):
+                    known = (left != NO_TIMESTAMP) & (right != NO_TIMESTAMP)
+                    # A time out of the log is that of another record where the units differ.
+                    differs &= known & (~moved | self.target_times)
+                untrue = heads.found & ~moved & (right != heads.store_timestamp)
+                left = np.where(untrue & ~differs, heads.store_timestamp, left)
+                differs |= untrue
+            if differs.any():
+                odd |= differs
+                self._note_field(waiting, starts, places, name, differs, left, right)
+        if odd.any():
+            for stretch, at in _by_stretch(starts, np.flatnonzero(odd)):
+                waiting[stretch].queue.count(Kind.DIFFERENT, len(at))
+        return odd
+
+    def _note_field(
+        self, waiting: list[_Stretch], starts: Longs, places: Longs, name: str,
+        differs: Flags, left: Longs, right: Longs,
+    ) -> None:  # fmt: skip
+        for stretch, at in _by_stretch(starts, np.flatnonzero(differs)):
+            queue = waiting[stretch].queue
+            queue.count_field(name, len(at))
+            for run in _runs(at):
+                queue.add(
+                    Kind.DIFFERENT, int(places[run[0]]), int(places[run[-1]]), units=len(run),
+                    field_name=name, source=int(left[run[0]]), target=int(right[run[0]]),
+                )  # fmt: skip
+
+    # ---- both sides agree: does the log?
+
+    def _check_log(
+        self, waiting: list[_Stretch], starts: Longs, lengths: Longs, places: Longs,
+        units: Columns, heads: Heads, equal: Flags,
+    ) -> None:  # fmt: skip
+        self._note(waiting, starts, places, Kind.NO_RECORD, equal & ~heads.found, units.phy_offset)
+        known = equal & heads.found
+        light = [each.queue.queue.topic.startswith(LMQ_PREFIX) for each in waiting]
+        own = known & ~np.repeat(np.array(light, np.bool_), lengths)
+        ids = np.array([each.queue.queue.queue_id for each in waiting], np.int64)
+        other = own & (heads.queue_id != np.repeat(ids, lengths))
+        self._note(waiting, starts, places, Kind.OTHER_QUEUE, other, units.phy_offset)
+        self.shifted += int(np.count_nonzero(own & ~other & (heads.queue_offset != places)))
+        if self.deep is not None:
+            self._look_deep(waiting, starts, places, units, known & ~other)
+
+    def _look_deep(
+        self, waiting: list[_Stretch], starts: Longs, places: Longs, units: Columns, which: Flags
+    ) -> None:
+        assert self.deep is not None
+        kinds = (Kind.NO_RECORD, Kind.OTHER_QUEUE, Kind.OTHER_TAGS)
+        wrong = {kind: np.zeros(len(places), np.bool_) for kind in kinds}
+        stretches = np.searchsorted(starts, np.arange(len(places)), "right") - 1
+        for at in np.flatnonzero(which).tolist():
+            kind = self.deep(
+                waiting[int(stretches[at])].queue, int(places[at]), int(units.phy_offset[at]),
+                int(units.size[at]), int(units.tags_code[at]),
+            )  # fmt: skip
+            if kind is not None:
+                wrong[kind][at] = True
+        for kind, flags in wrong.items():
+            values = units.tags_code if kind is Kind.OTHER_TAGS else units.phy_offset
+            self._note(waiting, starts, places, kind, flags, values)
+
+    @staticmethod
+    def _note(
+        waiting: list[_Stretch], starts: Longs, places: Longs, kind: Kind, which: Flags,
+        values: Longs,
+    ) -> None:  # fmt: skip
+        for stretch, at in _by_stretch(starts, np.flatnonzero(which)):
+            queue = waiting[stretch].queue
+            queue.count(kind, len(at))
+            for run in _runs(at):
+                first, value = int(places[run[0]]), int(values[run[0]])
+                queue.add(
+                    kind, first, int(places[run[-1]]), units=len(run), source=value, target=value
+                )
+
+
+def _with_times(units: Columns, heads: Heads) -> Columns:
+    times = np.where(heads.found, heads.store_timestamp, units.store_timestamp)
+    return units._replace(store_timestamp=times)
+
+
+def _by_stretch(starts: Longs, at: Longs) -> list[tuple[int, Longs]]:
+    """Return the rows ``at`` of each stretch that has some."""
+    if not len(at):
+        return []
+    stretches = np.searchsorted(starts, at, "right") - 1
+    breaks = np.flatnonzero(np.diff(stretches)) + 1
+    numbers = stretches[np.concatenate(([0], breaks))].tolist()
+    return list(zip(numbers, np.split(at, breaks), strict=True))
+
+
+def _runs(at: Longs) -> list[Longs]:
+    """Return the rows ``at`` in runs without a gap."""
+    return np.split(at, np.flatnonzero(np.diff(at) != 1) + 1)

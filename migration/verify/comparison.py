@@ -1,0 +1,207 @@
+"""Comparing one range of queues: plain Python and numpy, in whatever process it is called."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from heapq import merge
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from migration.context import queue_context
+from migration.verify.alignment import align
+from migration.verify.blocks import Blocks
+from migration.verify.deep import RecordCheck
+from migration.verify.log_heads import LogHeads
+from migration.verify.queue_findings import QueueFindings, sums
+from migration.verify.queue_walk import Bounds, QueueWalk
+from migration.verify.report import MOST_QUEUES, Kind, Notes, Tally, add_counts
+from migration.verify.sums import Sum
+from store.config import StoreConfig
+from store.errors import CorruptionError
+from store.paths import StorePaths
+from store.queue.bulk import UnitRun, UnitSource, bulk_backend, key_order
+from store.queue.units import QueueKey
+
+RUN_UNITS = 1 << 14
+"""Units that are read of a side at once."""
+_BLOCK_QUEUES = 4096
+_SOURCE, _TARGET = 1, 2
+_BOTH = _SOURCE | _TARGET
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePlace:
+    """The queues of one backend below one root, and the log that they lead to."""
+
+    backend: str
+    root: Path
+    log_folders: tuple[Path, ...]
+    settings: dict[str, Any]
+    """By RocketMQ's keys."""
+
+    def open(self) -> UnitSource:
+        """Open the queues; changes nothing.
+
+        Raises:
+            RefusedStoreError: there are none of this backend.
+        """
+        config = StoreConfig.from_mapping(self.settings)
+        context = queue_context(StorePaths(self.root), list(self.log_folders), config)
+        return bulk_backend(self.backend).source(context)
+
+
+Range = tuple[QueueKey | None, QueueKey | None]
+"""Queues behind the first, up to and with the second, in key order."""
+
+
+def union(source: UnitSource, target: UnitSource, between: Range) -> Iterator[tuple[QueueKey, int]]:
+    """Yield each queue of either side, in key order, with which sides have it (1, 2 or 3)."""
+    last: QueueKey | None = None
+    held = 0
+    both = (_ordered(source, between, _SOURCE), _ordered(target, between, _TARGET))
+    for _, queue, side in merge(*both, key=itemgetter(0)):
+        if last is not None and queue != last:
+            yield last, held
+            held = 0
+        last, held = queue, held | side
+    if last is not None:
+        yield last, held
+
+
+def _ordered(
+    units: UnitSource, between: Range, side: int
+) -> Iterator[tuple[tuple[int, bytes, int], QueueKey, int]]:
+    for queue in units.queues(*between):
+        yield key_order(queue), queue, side
+
+
+@dataclass(slots=True)
+class RangeComparison:
+    """Compares the queues of one range. One thread."""
+
+    source: UnitSource
+    target: UnitSource
+    log: LogHeads
+    bounds: Bounds
+    deep: RecordCheck | None = None
+    tally: Tally = field(default_factory=Tally)
+    _blocks: Blocks = field(init=False)
+    _ended: list[QueueWalk] = field(default_factory=list)
+    _notes: Notes = field(default_factory=Notes)
+    _sums: tuple[Sum, Sum] = field(default_factory=lambda: (Sum(), Sum()))
+    _topic: str | None = None
+    _topic_sides: int = 0
+    _reading: str = "source"
+
+    def __post_init__(self) -> None:
+        check = self.deep.problem if self.deep is not None else None
+        self._blocks = Blocks(
+            self.log, self.source.has_timestamps, self.target.has_timestamps, check
+        )
+
+    def run(self, between: Range) -> Tally:
+        """Compare; return what was found.
+
+        Raises:
+            StoreIOError: the disk refused.
+            CorruptionError: a side's list of queues cannot be read.
+        """
+        for queue, sides in union(self.source, self.target, between):
+            self._queue(queue, sides)
+        self._compare()
+        self._end_topic()
+        tally = self.tally
+        self._notes.shifted = self._blocks.shifted
+        tally.notes, tally.source, tally.target = self._notes, *map(sums, self._sums)
+        return tally
+
+    def _queue(self, queue: QueueKey, sides: int) -> None:
+        if queue.topic != self._topic:
+            self._end_topic()
+            self._topic = queue.topic
+        found = QueueFindings(queue)
+        only = {_SOURCE: Kind.ONLY_SOURCE, _TARGET: Kind.ONLY_TARGET}.get(sides)
+        walk = QueueWalk(found, self.bounds, (0, 0), once=only)
+        try:
+            walk = QueueWalk(found, self.bounds, self._ends(queue, sides), once=only)
+            self._walk(walk, queue, sides)
+        except CorruptionError as exc:
+            found.of_queue(Kind.UNREADABLE, **{self._reading: str(exc)})
+        else:
+            walk.end()
+        self._count_topic(walk, sides)
+        self._ended.append(walk)
+        if len(self._ended) >= _BLOCK_QUEUES:
+            self._compare()
+
+    def _ends(self, queue: QueueKey, sides: int) -> tuple[int, int]:
+        self._reading = "source"
+        source = self.source.next_offset(queue) if sides & _SOURCE else 0
+        self._reading = "target"
+        return source, self.target.next_offset(queue) if sides & _TARGET else 0
+
+    def _walk(self, walk: QueueWalk, queue: QueueKey, sides: int) -> None:
+        source = self._runs("source", self.source, queue) if sides & _SOURCE else iter(())
+        target = self._runs("target", self.target, queue) if sides & _TARGET else iter(())
+        for stretch in align(source, target):
+            both = walk.take(stretch)
+            if both is None or both.source is None or both.target is None:
+                continue
+            if self._blocks.add(walk.found, both.queue_offset, both.source, both.target):
+                self._blocks.compare()
+
+    def _runs(self, side: str, units: UnitSource, queue: QueueKey) -> Iterator[UnitRun]:
+        """Read a queue; small runs let go of the buffer that they were read into."""
+        runs = units.runs(queue, RUN_UNITS)
+        while True:
+            self._reading = side
+            run = next(runs, None)
+            if run is None:
+                return
+            small = len(run.rows) < RUN_UNITS // 2
+            yield UnitRun(run.queue_offset, run.rows.copy()) if small else run
+
+    # ---- what a queue adds
+
+    def _count_topic(self, walk: QueueWalk, sides: int) -> None:
+        """Remember which sides hold the topic; queues without units do not count."""
+        if walk.empty:
+            return
+        differs = walk.found.counts.keys() & {Kind.ONLY_SOURCE, Kind.ONLY_TARGET}
+        self._topic_sides |= sides if differs else _BOTH
+
+    def _end_topic(self) -> None:
+        self.tally.topics_only_source += self._topic_sides == _SOURCE
+        self.tally.topics_only_target += self._topic_sides == _TARGET
+        self._topic_sides = 0
+
+    def _compare(self) -> None:
+        """Compare what waits; then all is known of the queues that have ended."""
+        self._blocks.compare()
+        for walk in self._ended:
+            self._count(walk)
+        self._ended.clear()
+
+    def _count(self, walk: QueueWalk) -> None:
+        tally, notes, found = self.tally, self._notes, walk.found
+        notes.later += walk.later
+        notes.expired_source += walk.expired[0]
+        notes.expired_target += walk.expired[1]
+        notes.unreachable += walk.unreachable
+        for total, one in zip(self._sums, (found.source, found.target), strict=True):
+            total.add(one.units, one.bytes, one.checksum)
+        if walk.empty and not found.counts:
+            notes.empty += 1
+            return
+        tally.queues += 1
+        if not found.counts:
+            return
+        tally.differing += 1
+        tally.counts = add_counts(tally.counts, found.counts)
+        tally.fields = add_counts(tally.fields, found.fields)
+        if Kind.ONLY_SOURCE in found.counts:
+            tally.units_only_source += found.source.units
+        if Kind.ONLY_TARGET in found.counts:
+            tally.units_only_target += found.target.units
+        if len(tally.listed) < MOST_QUEUES:
+            tally.listed.append(found.report())

@@ -1,0 +1,48 @@
+"""RecordCheck: whether a unit is what dispatch makes of the record that it leads to."""
+
+from migration.verify.log_heads import LogHeads
+from migration.verify.queue_findings import QueueFindings
+from migration.verify.report import Kind
+from store.config import StoreConfig
+from store.errors import CorruptionError
+from store.record.decoder import check_record
+from store.record.encoder import is_queued
+from store.record.message import LMQ_PREFIX, SCHEDULE_TOPIC
+from store.record.properties import dispatch_properties
+from store.service.delay import DelayLevels
+from store.service.dispatch import light_queues
+
+
+class RecordCheck:
+    """Decodes records, one at a time: some ten microseconds each."""
+
+    def __init__(self, log: LogHeads, config: StoreConfig) -> None:
+        self._log = log
+        self._property_crc = config.force_verify_prop_crc
+        self._delays = DelayLevels(config.message_delay_level)
+
+    def problem(
+        self, found: QueueFindings, queue_offset: int, phy_offset: int, size: int, tags_code: int
+    ) -> Kind | None:
+        """Return what is wrong with a unit whose record's head is right, ``None`` if nothing."""
+        data = self._log.record(phy_offset, size).tobytes()
+        try:
+            record = check_record(data, phy_offset, check_crc=True, property_crc=self._property_crc)
+            topic = record.topic
+        except CorruptionError:
+            return Kind.NO_RECORD
+        if not is_queued(record.sys_flag):
+            return Kind.OTHER_QUEUE
+        queue = found.queue
+        properties = dispatch_properties(record.properties_bytes)
+        if topic != queue.topic:
+            light = queue.topic.startswith(LMQ_PREFIX)
+            places = light_queues(topic, properties) if light else []
+            if (queue.topic, queue_offset) not in places:
+                return Kind.OTHER_QUEUE
+        elif record.queue_id != queue.queue_id:
+            return Kind.OTHER_QUEUE
+        expected = properties.tags_code
+        if topic == SCHEDULE_TOPIC and properties.delay is not None:
+            expected = self._delays.tags_code(properties.delay, record.store_timestamp, expected)
+        return None if tags_code == expected else Kind.OTHER_TAGS

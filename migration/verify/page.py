@@ -1,0 +1,48 @@
+"""The report as one HTML page: no script, nothing from elsewhere."""
+
+from pathlib import Path
+
+from migration.verify.report import Kind, VerifyReport
+from migration.workspace import write_file
+from store.errors import StoreConfigError
+
+_TEMPLATE = Path(__file__).with_name("report.html")
+MEANINGS: dict[Kind, tuple[str, str]] = {
+    Kind.MISSING_HEAD: ("units", "in the source; the target begins later, or has none of them"),
+    Kind.MISSING_TAIL: ("units", "in the source; the target ends before"),
+    Kind.HOLE: ("units", "in the source; the target has units before and behind"),
+    Kind.EXTRA: ("units", "in the target alone"),
+    Kind.DIFFERENT: ("units", "on both sides, with different fields"),
+    Kind.NEXT_OFFSET: ("queues", "go on at another offset"),
+    Kind.ONLY_SOURCE: ("queues", "in the source alone"),
+    Kind.ONLY_TARGET: ("queues", "in the target alone"),
+    Kind.NO_RECORD: ("units", "equal on both sides, but the log has no such record"),
+    Kind.OTHER_QUEUE: ("units", "equal on both sides, but the record is another queue's"),
+    Kind.OTHER_TAGS: ("units", "equal on both sides, but the record has another tags code"),
+    Kind.UNREADABLE: ("queues", "cannot be read to their end"),
+}
+"""What is counted of each kind, and what it means."""
+
+
+def write_page(path: Path, report: VerifyReport) -> None:
+    """Write the page, durably.
+
+    Raises:
+        StoreConfigError: jinja2 is not installed.
+        StoreIOError: it cannot be written.
+    """
+    write_file(path, page(report))
+
+
+def page(report: VerifyReport) -> str:
+    """Return the page; whatever comes from the store is escaped."""
+    try:
+        from jinja2 import Environment, StrictUndefined  # noqa: PLC0415 - an extra
+    except ImportError as exc:
+        raise StoreConfigError("this needs jinja2: install cqstore[spark]") from exc
+    jinja = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    jinja.filters["number"] = lambda value: f"{value:,}"
+    template = jinja.from_string(_TEMPLATE.read_text(encoding="utf-8"))
+    return template.render(report=report, result=report.result, meanings=MEANINGS) + "\n"

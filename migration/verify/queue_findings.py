@@ -1,0 +1,82 @@
+"""QueueFindings: what is wrong with one queue, counted whole and listed in part."""
+
+from dataclasses import dataclass, field
+
+from migration.verify.report import MOST_FINDINGS, Finding, Kind, QueueReport, Sums
+from migration.verify.sums import Sum
+from store.queue.units import QueueKey
+
+
+@dataclass(slots=True)
+class QueueFindings:
+    """The sums of one queue on both sides, and its findings."""
+
+    queue: QueueKey
+    source: Sum = field(default_factory=Sum)
+    target: Sum = field(default_factory=Sum)
+    counts: dict[Kind, int] = field(default_factory=dict)
+    fields: dict[str, int] = field(default_factory=dict)
+    listed: list[Finding] = field(default_factory=list)
+    more: int = 0
+
+    def add(
+        self,
+        kind: Kind,
+        first: int | None = None,
+        last: int | None = None,
+        *,
+        units: int = 0,
+        field_name: str | None = None,
+        source: int | str | None = None,
+        target: int | str | None = None,
+    ) -> None:
+        """List neighbouring units, or a fault of the queue; does not count them."""
+        for known in reversed(self.listed):
+            same = known.kind is kind and known.field == field_name
+            if same and first is not None and known.last == first - 1:
+                known.last = last
+                known.units += units
+                return
+        if len(self.listed) >= MOST_FINDINGS:
+            self.more += 1
+            return
+        self.listed.append(
+            Finding(
+                kind=kind, units=units, first=first, last=last, field=field_name,
+                source=source, target=target,
+            )
+        )  # fmt: skip
+
+    def count(self, kind: Kind, number: int) -> None:
+        """Count units, or the queue itself."""
+        self.counts[kind] = self.counts.get(kind, 0) + number
+
+    def count_field(self, name: str, number: int) -> None:
+        """Count units in which one field differs."""
+        self.fields[name] = self.fields.get(name, 0) + number
+
+    def of_queue(
+        self, kind: Kind, source: int | str | None = None, target: int | str | None = None
+    ) -> None:
+        """Count and list a fault of the queue itself."""
+        self.count(kind, 1)
+        self.add(kind, source=source, target=target)
+
+    def report(self) -> QueueReport:
+        """Return the queue as the report lists it."""
+        self.listed.sort(key=lambda each: -1 if each.first is None else each.first)
+        return QueueReport(
+            topic=printable(self.queue.topic), queue_id=self.queue.queue_id, counts=self.counts,
+            fields=self.fields, source=sums(self.source), target=sums(self.target),
+            findings=self.listed, more_findings=self.more,
+        )  # fmt: skip
+
+
+def sums(one: Sum) -> Sums:
+    """Return a sum as the report has it."""
+    return Sums(units=one.units, bytes=one.bytes, checksum=f"{one.checksum:016x}")
+
+
+def printable(topic: str) -> str:
+    """Return a topic's name for a report; bytes that are no UTF-8 show as escapes."""
+    return topic.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -1,0 +1,221 @@
+"""The report of a comparison: what a program reads, and what the page for people is made of.
+
+Its JSON schema lies beside this module, ``report.schema.json``.
+"""
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
+
+from migration.workspace import write_file
+from store.errors import CorruptionError, RefusedStoreError, UnsupportedFormatError, os_errors
+
+_K = TypeVar("_K", bound=str)
+FORMAT = 1
+MOST_QUEUES = 1000
+"""Queues with differences that a report lists; it counts all."""
+MOST_FINDINGS = 12
+"""Findings that it lists of one queue."""
+
+
+class Kind(StrEnum):
+    """Kinds of differences. The target is measured by the source, both by the log.
+
+    ``next_offset``, ``only_source``, ``only_target`` and ``unreadable`` count queues, others units.
+    """
+
+    MISSING_HEAD = "missing_head"
+    """In the source, not in the target, which has none before; all, if it has none at all."""
+    MISSING_TAIL = "missing_tail"
+    """In the source, not in the target, which has none behind."""
+    HOLE = "hole"
+    """In the source, not in the target, which has units before and behind."""
+    EXTRA = "extra"
+    """In the target, not in the source."""
+    DIFFERENT = "different"
+    """On both sides, and a field differs, or the target's store timestamp is not the record's."""
+    NEXT_OFFSET = "next_offset"
+    """The queue goes on at another offset."""
+    ONLY_SOURCE = "only_source"
+    """The target has no such queue."""
+    ONLY_TARGET = "only_target"
+    """The source has no such queue."""
+    NO_RECORD = "no_record"
+    """Both sides agree, but the unit leads to no record of its size in the log."""
+    OTHER_QUEUE = "other_queue"
+    """Both sides agree, but the record is another queue's, or none that a queue holds."""
+    OTHER_TAGS = "other_tags"
+    """Both sides agree, but the tags code is not the record's (deep comparison)."""
+    UNREADABLE = "unreadable"
+    """A side cannot be read; the queue was not compared to its end."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Finding(_Model):
+    """Neighbouring units with the same fault, or one fault of a queue."""
+
+    kind: Kind
+    units: NonNegativeInt
+    first: int | None = Field(default=None, description="Queue offset of the first of them.")
+    last: int | None = Field(default=None, description="Queue offset of the last of them.")
+    field: str | None = Field(default=None, description="Which field differs.")
+    source: int | str | None = Field(default=None, description="Value of the first, in the source.")
+    target: int | str | None = Field(default=None, description="Value of the first, in the target.")
+
+
+class Sums(_Model):
+    """Sums over the units of one side."""
+
+    units: NonNegativeInt = 0
+    bytes: int = Field(default=0, description="Of their records, as the units say.")
+    checksum: Annotated[str, Field(pattern="^[0-9a-f]{16}$")] = "0" * 16
+
+
+class QueueReport(_Model):
+    """One queue that differs."""
+
+    topic: str
+    queue_id: int
+    counts: dict[Kind, NonNegativeInt]
+    fields: dict[str, NonNegativeInt] = Field(description="Units that differ, by field.")
+    source: Sums
+    target: Sums
+    findings: list[Finding]
+    more_findings: NonNegativeInt = Field(description="Findings that are counted, not listed.")
+
+
+class Notes(_Model):
+    """What is worth knowing and no difference."""
+
+    later: NonNegativeInt = Field(0, description="Units of records behind the plan's end.")
+    expired_source: NonNegativeInt = Field(0, description="Units whose records have left the log.")
+    expired_target: NonNegativeInt = 0
+    unreachable: NonNegativeInt = Field(0, description="Source units behind their queue's end.")
+    shifted: NonNegativeInt = Field(0, description="Units whose records name another place.")
+    empty: NonNegativeInt = Field(0, description="Queues that never had a unit.")
+
+
+class Tally(_Model):
+    """What was counted; tasks return theirs, the report has their sum."""
+
+    queues: NonNegativeInt = Field(0, description="Queues of either side, without empty ones.")
+    differing: NonNegativeInt = Field(0, description="Queues with a difference.")
+    topics_only_source: NonNegativeInt = 0
+    topics_only_target: NonNegativeInt = 0
+    counts: dict[Kind, NonNegativeInt] = {}
+    fields: dict[str, NonNegativeInt] = Field({}, description="Units that differ, by field.")
+    units_only_source: NonNegativeInt = Field(0, description="Units of only_source queues.")
+    units_only_target: NonNegativeInt = Field(0, description="Units of only_target queues.")
+    source: Sums = Sums()
+    target: Sums = Sums()
+    notes: Notes = Notes()
+    listed: list[QueueReport] = Field([], description="Some of the queues that differ, in order.")
+
+    def take(self, other: "Tally") -> None:
+        """Add what the task of the next range counted."""
+        for name in ("queues", "differing", "topics_only_source", "topics_only_target"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.units_only_source += other.units_only_source
+        self.units_only_target += other.units_only_target
+        self.counts = add_counts(self.counts, other.counts)
+        self.fields = add_counts(self.fields, other.fields)
+        self.source, self.target = _sum(self.source, other.source), _sum(self.target, other.target)
+        mine, theirs = self.notes.model_dump(), other.notes.model_dump()
+        self.notes = Notes(**{name: mine[name] + theirs[name] for name in mine})
+        self.listed = (self.listed + other.listed)[:MOST_QUEUES]
+
+
+class Side(_Model):
+    """What was compared."""
+
+    backend: str
+    folder: str = Field(description="Root that the queues lie in.")
+
+
+class PlanFacts(_Model):
+    """The plan whose outcome was compared."""
+
+    digest: str
+    created: str
+    complete_to: int
+    made: str = Field(description="Digest of names and sizes of the files that were compared.")
+
+
+class VerifyReport(_Model):
+    """The whole report."""
+
+    format: Literal[1] = 1
+    verdict: Literal["equal", "different"]
+    store: str
+    source_side: Side
+    target_side: Side
+    plan: PlanFacts | None = Field(description="Without a plan both are queues of the store.")
+    deep: bool = Field(description="Every record was decoded and compared with its units.")
+    started: str
+    seconds: float
+    tasks: NonNegativeInt
+    min_phy_offset: int = Field(description="Start of the log; units of older records expired.")
+    max_phy_offset: int
+    result: Tally
+
+    @property
+    def equal(self) -> bool:
+        """Return whether no difference was found."""
+        return self.verdict == "equal"
+
+
+def add_counts(one: dict[_K, int], other: dict[_K, int]) -> dict[_K, int]:
+    """Return the sum of two counts, in the order of their first keys."""
+    names = dict.fromkeys([*one, *other])
+    return {name: one.get(name, 0) + other.get(name, 0) for name in names}
+
+
+def _sum(one: Sums, other: Sums) -> Sums:
+    checksum = int(one.checksum, 16) ^ int(other.checksum, 16)
+    return Sums(
+        units=one.units + other.units, bytes=one.bytes + other.bytes, checksum=f"{checksum:016x}"
+    )
+
+
+def report_schema() -> str:
+    """Return the JSON schema of the report, as ``report.schema.json`` has it."""
+    return json.dumps(VerifyReport.model_json_schema(), indent=1) + "\n"
+
+
+def write_report(path: Path, report: VerifyReport) -> None:
+    """Write the report, durably.
+
+    Raises:
+        StoreIOError: it cannot be written.
+    """
+    write_file(path, report.model_dump_json(indent=1) + "\n")
+
+
+def read_report(path: Path) -> VerifyReport:
+    """Return a report.
+
+    Raises:
+        RefusedStoreError: there is none.
+        UnsupportedFormatError: it is of a newer version.
+        CorruptionError: it is none.
+    """
+    if not path.exists():
+        raise RefusedStoreError("there is no report yet: run cqstore migrate verify", path=path)
+    with os_errors("read the report", path):
+        text = path.read_bytes()
+    try:
+        found = json.loads(text)
+        version = found.get("format") if isinstance(found, dict) else None
+        if version != FORMAT and isinstance(version, int):
+            raise UnsupportedFormatError(
+                f"the report has format {version}, this release reads {FORMAT}", path=path
+            )
+        return VerifyReport.model_validate_json(text)
+    except (ValueError, ValidationError, RecursionError) as exc:
+        raise CorruptionError("this is no report of a comparison", path=path) from exc
