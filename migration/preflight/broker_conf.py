@@ -25,7 +25,7 @@ from migration.preflight.broker_keys import (
 from migration.preflight.broker_rules import meaning
 from migration.preflight.broker_values import bad_value
 from migration.preflight.layout import Verdict
-from migration.preflight.report import Affected, Finding, Severity, Tally, printable
+from migration.preflight.report import Affected, Finding, Severity, Tally
 from store.config import StoreConfig
 from store.errors import StoreConfigError, os_errors
 
@@ -104,9 +104,9 @@ def _of_key(name: str, value: str, key: BrokerKey, version: Version) -> Finding 
         return _finding("key-too-new", name, sentence, since=first)
     fault = bad_value(name, value, key)
     if fault is not None:
-        sentence = f"The value {printable(value)!r} of {name} is {fault}."
+        sentence = f"The value {value!r} of {name} is {fault}."
         allowed = ", ".join(CHOICES[name]) if name in CHOICES else None
-        return _finding("value-bad", name, sentence, value=printable(value), allowed=allowed)
+        return _finding("value-bad", name, sentence, value=value, allowed=allowed)
     if name in UNUSED:
         sentence = f"Nothing in RocketMQ acts on {name}."
         return _finding("key-unused", name, sentence, Severity.INFO)
@@ -132,7 +132,7 @@ def _misspelt(name: str) -> Finding | None:
     if not close:
         return None
     meant = lower[close[0]]
-    sentence = f"RocketMQ has no key {printable(name)}; is {meant} meant?"
+    sentence = f"RocketMQ has no key {name}; is {meant} meant?"
     return _finding("key-misspelt", name, sentence, meant=meant)
 
 
@@ -142,5 +142,5 @@ def _finding(
     return Finding(
         code=code, severity=severity, sentence=sentence,
         figures={label: value for label, value in figures.items() if value is not None},
-        affected=[Affected(name=printable(name))], affected_total=1,
+        affected=[Affected(name=name)], affected_total=1,
     )  # fmt: skip

@@ -14,7 +14,8 @@ from migration.preflight.broker_keys import CHOICES, STORE_TYPES, BrokerKey
 from store.config import StoreConfig
 from store.errors import StoreConfigError
 
-_INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
+_INTEGER = re.compile(r"([+-]?)0*(\d+)", re.ASCII)
+_DIGITS_MAX = 19
 _BITS = {"int": 31, "long": 63}
 _LOADED = "combineCQLoadingCQTypes"
 _CHOSEN = ("combineCQPreferCQType", "combineAssignOffsetCQType")
@@ -42,9 +43,11 @@ def _bad_boolean(value: str) -> str | None:
 
 
 def _bad_integer(value: str, bits: int) -> str | None:
-    if not _INTEGER.fullmatch(value):
+    match = _INTEGER.fullmatch(value)
+    if match is None:
         return "no whole number: RocketMQ keeps the default" + _blank(value)
-    if not -(1 << bits) <= int(value) < 1 << bits:
+    sign, digits = match.groups()
+    if len(digits) > _DIGITS_MAX or not -(1 << bits) <= int(sign + digits) < 1 << bits:
         return f"does not fit {bits + 1} bits: RocketMQ keeps the default"
     return None
 

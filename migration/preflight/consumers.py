@@ -57,7 +57,7 @@ class ConsumerOffsets:
         for queue_id, offset in offsets.items():
             try:
                 self._compare(topic, group, int(queue_id), int(offset), known=known)
-            except (TypeError, ValueError) as exc:
+            except (TypeError, ValueError, OverflowError) as exc:
                 raise CorruptionError(f"the consumer offset of {key!r} is no number") from exc
 
     def _compare(self, topic: str, group: str, queue_id: int, offset: int, *, known: bool) -> None:

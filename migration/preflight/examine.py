@@ -21,12 +21,11 @@ from migration.preflight.report import (
     PreflightReport,
     Severity,
     by_severity,
-    printable,
 )
 from migration.preflight.survey import QueueCheck, Survey, Totals
 from migration.preflight.units import BatchQueues, UnitScan
 from store.config import StoreConfig
-from store.errors import StoreConfigError, StoreError
+from store.errors import StoreConfigError, StoreError, os_errors
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.service.message_store import MessageStore
 from store.service.store_layout import FILE, ROCKSDB
@@ -56,23 +55,24 @@ def preflight(
 
     Raises:
         StoreConfigError: ``to`` or the version is none, or the configuration is no such file.
-        StoreIOError: the configuration cannot be read.
+        StoreIOError: the configuration, or a folder of the store, cannot be read.
     """
     if to not in _OTHER:
         raise StoreConfigError(f"queues can go to {FILE!r} or {ROCKSDB!r}, not to {to!r}")
     version = parse_version(rocketmq_version)
     values = read_values(broker_conf) if broker_conf is not None else {}
     config = config or usable_config(values)
-    found = look(root, config)
-    state = list(state_findings(root))
-    findings = [*layout_findings(root, found, to), *state]
-    examination = _Examination(root, config, found, to, machine or Machine())
-    if found.verdict in READABLE and not any(finding.code == "in-use" for finding in state):
-        findings += examination.run()
+    with os_errors("look at the store", root):  # where nothing nearer names a path
+        found = look(root, config)
+        state = list(state_findings(root))
+        findings = [*layout_findings(root, found, to), *state]
+        examination = _Examination(root, config, found, to, machine or Machine())
+        if found.verdict in READABLE and not any(finding.code == "in-use" for finding in state):
+            findings += examination.run()
     findings += lint(values, version, to, found.verdict if broker_conf is not None else None)
     totals = examination.totals
     return PreflightReport(
-        root=printable(root), to=to, rocketmq_version=rocketmq_version, layout=found.verdict.value,
+        root=str(root), to=to, rocketmq_version=rocketmq_version, layout=found.verdict.value,
         surveyed=examination.surveyed,
         topics=totals.topics if totals else 0,
         queues=totals.queues if totals else 0,
@@ -107,7 +107,7 @@ class _Examination:
             yield Finding(
                 code="cannot-be-opened",
                 severity=Severity.REFUSE,
-                sentence=f"The store cannot be read: {printable(str(exc))}.",
+                sentence=f"The store cannot be read: {exc}.",
             )
 
     def _of_store(self, store: MessageStore, source: str) -> Iterator[Finding]:

@@ -52,6 +52,8 @@ class Look(NamedTuple):
 
 def look(root: Path, config: StoreConfig) -> Look:
     """Look at ``root``; changes nothing, takes no lock."""
+    if not root.is_dir():
+        return Look(Verdict.NOT_A_STORE, None)
     paths = StorePaths(root)
     inside = (paths.consume_queue / _CURRENT).is_file()
     beside = (paths.consume_queue_rocksdb / _CURRENT).is_file()
@@ -126,6 +128,8 @@ def _refuse(code: str, sentence: str) -> Finding:
 
 def state_findings(root: Path) -> Iterator[Finding]:
     """Yield whether somebody has the store open, or how it was left."""
+    if not root.is_dir():
+        return
     paths = StorePaths(root)
     try:
         holder = locked_by(paths)

@@ -6,14 +6,22 @@ number is not. Nothing here grows with the number of queues.
 
 from collections.abc import Iterable
 from enum import StrEnum
-from pathlib import Path
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, computed_field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, computed_field
 from pydantic.alias_generators import to_camel
 
 NAMES_MAX = 20
 """Names that one finding keeps."""
-Figure = int | float | str | bool | None
+
+
+def _printable(value: Any) -> Any:
+    """Escape what is no UTF-8, as names of folders may be: JSON and terminals take none of it."""
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+
+
+Text = Annotated[str, BeforeValidator(_printable)]
+Figure = int | float | Text | bool | None
 
 
 class Severity(StrEnum):
@@ -34,7 +42,7 @@ class _Model(BaseModel):
 class Affected(_Model):
     """One thing that a finding is about: a topic, ``TOPIC/QUEUEID``, a key, a folder."""
 
-    name: str
+    name: Text
     figures: dict[str, Figure] = Field(default_factory=dict)
 
 
@@ -44,7 +52,7 @@ class Finding(_Model):
     code: str
     """Lower case words with hyphens; the same finding always has the same."""
     severity: Severity
-    sentence: str
+    sentence: Text
     """One sentence for people, without the figures that follow."""
     figures: dict[str, Figure] = Field(default_factory=dict)
     """Numbers, each with its unit in the name where it has one."""
@@ -59,7 +67,7 @@ class PreflightReport(_Model):
 
     version: int = 1
     """Of this shape."""
-    root: str
+    root: Text
     to: str
     """``rocksdb`` or ``file``: where the queues are to go."""
     rocketmq_version: str
@@ -110,7 +118,7 @@ class Tally:
         """Count one, with what there is to say of it alone."""
         self.total += 1
         if len(self.affected) < NAMES_MAX:
-            self.affected.append(Affected(name=printable(name), figures=figures))
+            self.affected.append(Affected(name=name, figures=figures))
 
     def finding(
         self, code: str, severity: Severity, sentence: str, **figures: Figure
@@ -123,8 +131,3 @@ class Tally:
             affected=self.affected, affected_total=self.total,
         )  # fmt: skip
         return [found]
-
-
-def printable(name: str | Path) -> str:
-    """Return a name that JSON and a terminal can take: what is no UTF-8 is escaped."""
-    return str(name).encode("utf-8", "backslashreplace").decode()

@@ -174,6 +174,7 @@ def test_keys_are_judged_by_release(
         ("fileReservedTime=48h", "no whole number"),
         ("fileReservedTime=48 \n", "a blank follows"),
         ("fileReservedTime=3000000000", "does not fit 32 bits"),
+        ("fileReservedTime=" + "9" * 5000, "does not fit 32 bits"),
         ("logicalDiskSpaceCleanForciblyThreshold=much", "no number"),
         ("storeType=rocksdb", "none of default, defaultRocksDB"),
         ("flushDiskType=sync_flush", "is SYNC_FLUSH meant?"),

@@ -97,6 +97,7 @@ def test_halves_of_a_store_are_refused(golden: Golden, tmp_path: Path) -> None:
     assert codes(preflight(queues_only).refusals) == ["queues-without-log"]
     assert codes(preflight(nothing).refusals) == ["not-a-store"]
     assert codes(preflight(tmp_path / "missing").refusals) == ["not-a-store"]
+    assert codes(preflight(Path(__file__)).refusals) == ["not-a-store"]
     assert list(nothing.iterdir()) == []
     assert not (tmp_path / "missing").exists()
 

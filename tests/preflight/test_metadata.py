@@ -140,7 +140,7 @@ def test_offsets_in_rocksdb_are_said_not_to_be_compared(golden: Golden) -> None:
     assert report.find("consumers-of-unknown-topics") is None
 
 
-@pytest.mark.parametrize("value", ['{"x":1}', '{0:"y"}', "[1]", "null"])
+@pytest.mark.parametrize("value", ['{"x":1}', '{0:"y"}', "[1]", "null", "Infinity"])
 def test_an_offset_that_is_none_is_one_finding(golden: Golden, value: str) -> None:
     root = golden("basic-default")
     consumers(root, f'{{"offsetTable":{{"gone@g":{value}}}}}')

@@ -1,5 +1,6 @@
 """What the pass over the queues finds, in stores that RocketMQ wrote and that were then damaged."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,10 @@ def test_extension_addresses_are_counted(golden_folder: Path) -> None:
     assert finding.severity is Severity.INFO
     assert finding.figures == {"units": len(units)}
     assert finding.affected_total == 20
+    plain = preflight(golden_folder / "basic-default", machine=FakeMachine())
+    assert plain.find("extension-addresses") is None
+    tags = [unit[3] for queue in load_dump("basic-default")["queues"] for unit in queue["units"]]
+    assert min(tags) < 0
 
 
 def test_batch_queues_are_named(golden_folder: Path) -> None:
@@ -154,6 +159,16 @@ def test_names_that_are_no_folders_are_refused(topic: str) -> None:
     (finding,) = check.findings()
     assert (finding.code, finding.severity) == ("name-no-folder", Severity.REFUSE)
     assert names(finding) == [f"{topic}/4"]
+
+
+def test_a_name_that_is_no_text_is_told_in_json(golden: Golden) -> None:
+    root = golden("basic533-default")
+    topic, _, _ = a_queue("basic533-default")
+    folder = root / "consumequeue" / topic
+    folder.rename(folder.with_name(os.fsdecode(b"t\xff")))
+    report = preflight(root, machine=FakeMachine())
+    assert "t\\udcff/0" in names(the(report, "name-not-utf-8"))
+    assert "t\\\\udcff" in report.model_dump_json()
 
 
 def test_a_queue_that_cannot_go_back_to_files_is_named(tmp_path: Path) -> None:
