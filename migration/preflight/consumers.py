@@ -96,4 +96,4 @@ class ConsumerOffsets:
 
 
 def _not_compared(severity: Severity, sentence: str) -> Finding:
-    return Finding(code="consumer-offsets-not-compared", severity=severity, sentence=sentence)
+    return Finding(code="offsets-not-compared", severity=severity, sentence=sentence)

@@ -136,7 +136,7 @@ def test_offsets_in_rocksdb_are_said_not_to_be_compared(golden: Golden) -> None:
     (root / "config" / "rdb" / "CURRENT").write_bytes(b"MANIFEST-000001\n")
     consumers(root, '{"offsetTable":{"gone@g":{0:4}}}')
     report = preflight(root, machine=FakeMachine())
-    assert "RocksDB" in the(report, "consumer-offsets-not-compared").sentence
+    assert "RocksDB" in the(report, "offsets-not-compared").sentence
     assert report.find("consumers-of-unknown-topics") is None
 
 
@@ -144,7 +144,7 @@ def test_offsets_in_rocksdb_are_said_not_to_be_compared(golden: Golden) -> None:
 def test_an_offset_that_is_none_is_one_finding(golden: Golden, value: str) -> None:
     root = golden("basic-default")
     consumers(root, f'{{"offsetTable":{{"gone@g":{value}}}}}')
-    finding = the(preflight(root, machine=FakeMachine()), "consumer-offsets-not-compared")
+    finding = the(preflight(root, machine=FakeMachine()), "offsets-not-compared")
     assert finding.severity is Severity.WARN
     assert "gone@g" in finding.sentence
 
