@@ -164,8 +164,8 @@ def _damage(store: MessageStore) -> Iterator[Finding]:
     if report.last_exit_ok and report.dropped_bytes:
         yield Finding(
             code="log-tail",
-            severity=Severity.REFUSE,
-            sentence="Something lies behind the end of the commit log: recover the store first "
-            "(cqstore check, cqstore recover).",
+            severity=Severity.WARN,
+            sentence="Something lies behind the end of the commit log: a tail that RocketMQ has "
+            "cut and not erased, or damage (cqstore check tells).",
             figures={"bytes": report.dropped_bytes, "logEnd": report.end_phy_offset},
         )

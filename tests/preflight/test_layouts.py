@@ -162,11 +162,14 @@ def test_a_log_that_cannot_be_read_is_one_sentence(golden: Golden) -> None:
     assert "cannot-be-opened" in codes(preflight(root, machine=FakeMachine()).refusals)
 
 
-def test_bytes_behind_the_end_of_a_log_are_refused(golden: Golden) -> None:
+def test_bytes_behind_the_end_of_a_log_are_told(golden: Golden) -> None:
     root = golden("basic-default")
     last = [path for path in sorted((root / "commitlog").iterdir()) if any(path.read_bytes())][-1]
     with last.open("r+b") as file:
         file.seek(-1, 2)
         file.write(b"\1")
     report = preflight(root, machine=FakeMachine())
-    assert the(report, "log-tail").severity is Severity.REFUSE
+    finding = the(report, "log-tail")
+    assert finding.severity is Severity.WARN
+    end = load_dump("basic-default")["messages"][-1]
+    assert finding.figures["logEnd"] == end["phy"] + end["storeSize"]
