@@ -9,6 +9,7 @@ from migration.preflight.broker_keys import Version, release
 from migration.preflight.broker_values import not_loaded
 from migration.preflight.layout import Verdict
 from migration.preflight.report import Affected, Figure, Finding, Severity
+from store.service.store_layout import ROCKSDB
 
 _ROCKSDB_QUEUES: Version = (5, 2, 0)
 """First release with queues in RocksDB."""
@@ -42,7 +43,7 @@ def meaning(
 def _release(
     values: Mapping[str, str], version: Version, to: str, *, on_rocksdb: bool
 ) -> Iterator[Finding]:
-    there = to == "rocksdb"
+    there = to == ROCKSDB
     severity = Severity.REFUSE if there else Severity.WARN
     if (there or on_rocksdb) and version < _ROCKSDB_QUEUES:
         sentence = f"RocketMQ {release(version)} has no queues in RocksDB; 5.2.0 is the first."

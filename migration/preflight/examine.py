@@ -24,7 +24,7 @@ from migration.preflight.report import (
 )
 from migration.preflight.survey import QueueCheck, Survey, Totals
 from migration.preflight.units import BatchQueues, UnitScan
-from store.config import StoreConfig
+from store.config import CQ_UNIT_SIZE, StoreConfig
 from store.errors import StoreConfigError, StoreError, os_errors
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.service.message_store import MessageStore
@@ -145,13 +145,10 @@ class _Examination:
             totals=self.totals,
             queue_files=files if isinstance(files, int) else 0,
             other_files=sum(map(_count_files, [*log_folders, paths.index])),
-            mapped_file_size=self.totals.units_per_file * _FILE_UNIT,
+            mapped_file_size=self.totals.units_per_file * CQ_UNIT_SIZE,
             log_bytes=max(log.max_phy_offset() - max(log.min_phy_offset(), 0), 0),
             rocksdb_memory_bytes=self._config.rocksdb_memory_bytes,
         )
-
-
-_FILE_UNIT = 20
 
 
 def _count_files(folder: Path) -> int:

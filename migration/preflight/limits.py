@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from migration.preflight.machine import Machine
-from migration.preflight.report import Finding, Severity
+from migration.preflight.report import Figure, Finding, Severity
 from migration.preflight.survey import Totals
+from store.config import CQ_UNIT_SIZE
 
 JVM_RESERVE = 1_000
 """Maps and descriptors that a broker has beside its store's files."""
@@ -19,7 +20,6 @@ ROCKSDB_UNIT_BYTES = 40
 """A unit in a table file that did not compress: value 28, its key's own part, filter, indexes."""
 ROCKSDB_ENTRY_BYTES = 36
 """A ``max`` or ``min`` entry beside its topic's name: key 14, value 16, and what tables add."""
-FILE_UNIT_BYTES = 20
 BLOCK_BYTES = 4096
 """Of the file system: what a file or folder takes at least."""
 TABLE_BYTES = 256 << 20
@@ -142,7 +142,7 @@ def rocksdb_bytes(totals: Totals) -> int:
 def file_bytes(totals: Totals) -> int:
     """Return at most how many bytes the queues will take in files, in blocks that are written."""
     blocks = totals.files + totals.queues + totals.topics
-    return totals.units * FILE_UNIT_BYTES + blocks * BLOCK_BYTES
+    return totals.units * CQ_UNIT_SIZE + blocks * BLOCK_BYTES
 
 
 def disk(extent: Extent, machine: Machine) -> Iterator[Finding]:
@@ -161,7 +161,7 @@ def disk(extent: Extent, machine: Machine) -> Iterator[Finding]:
             "The disk has room for the copy, but not for a second one, which attempts that are "
             "repeated and compactions need."
         )
-    figures: dict[str, int | float | str | bool | None] = {
+    figures: dict[str, Figure] = {
         "bytes": once, "withSecondCopy": 2 * once, "freeBytes": facts.free_bytes,
     }  # fmt: skip
     if not extent.to_rocksdb:
