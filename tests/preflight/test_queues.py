@@ -8,7 +8,8 @@ import pytest
 from migration.preflight import Severity, preflight
 from migration.preflight.names import DatabaseNames, FolderNames, KeyNames, QueueIds
 from migration.preflight.report import NAMES_MAX
-from migration.preflight.survey import QueueCheck, QueueSpan, Totals
+from migration.preflight.survey import QueueCheck, QueueSpan, Survey, Totals
+from migration.preflight.units import UnitScan
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.kit.file_queues import PRE_BLANK
@@ -97,6 +98,21 @@ def test_a_queue_file_that_is_too_short_is_a_refusal(golden: Golden) -> None:
     path = first_file(root, topic, queue_id)
     path.write_bytes(path.read_bytes()[:1000])
     assert not preflight(root, machine=FakeMachine()).may_go_on
+
+
+def test_a_queue_that_cannot_be_read_is_named_and_the_others_looked_at(golden: Golden) -> None:
+    root = golden("basic533-default")
+    topic, queue_id, _ = a_queue("basic533-default")
+    with MessageStore.open(root, read_only=True) as store:
+        os.truncate(first_file(root, topic, queue_id), 100)
+        totals = Totals(100)
+        scan = UnitScan(store.queues, store.commit_log, "rocksdb")
+        findings = list(Survey(store.queues, [scan, totals]).run())
+    finding = findings[0]
+    assert (finding.code, finding.severity) == ("unreadable-queues", Severity.REFUSE)
+    assert names(finding) == [f"{topic}/{queue_id}"]
+    assert "ends too early" in str(finding.affected[0].figures["reason"])
+    assert totals.queues == 19
 
 
 # ---- both backends
