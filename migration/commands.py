@@ -19,6 +19,7 @@ from rich.progress import (
 )
 
 from migration.planner import SEGMENT_UNITS, make_plan
+from migration.preflight.command import preflight_command
 from migration.run import MASTER, run_plan
 from migration.status import status as status_of
 from migration.switch import rollback as roll_back
@@ -42,6 +43,9 @@ Master = Annotated[
     str,
     typer.Option(metavar="URL", help=f"Spark's master; {NO_SPARK}: without Spark, on all cores."),
 ]
+
+
+app.command("preflight")(preflight_command)
 
 
 @app.command()

@@ -1,0 +1,10 @@
+"""Preflight: may the queues of a store be moved to the other backend, and what will bite.
+
+``preflight`` answers for a folder, without changing a byte in it; ``cqstore migrate preflight``
+prints the answer.
+"""
+
+from migration.preflight.examine import preflight
+from migration.preflight.report import Affected, Finding, PreflightReport, Severity
+
+__all__ = ["Affected", "Finding", "PreflightReport", "Severity", "preflight"]

@@ -1,0 +1,111 @@
+"""What keys of a broker.conf mean together, for a release, and against the store on disk.
+
+Source: spec 9.5, 10, 19.1, 19.4; field notes 12, 16, 26, c ("Trap").
+"""
+
+from collections.abc import Iterator, Mapping
+
+from migration.preflight.broker_keys import Version, release
+from migration.preflight.broker_values import not_loaded
+from migration.preflight.layout import Verdict
+from migration.preflight.report import Affected, Figure, Finding, Severity
+from store.service.store_layout import ROCKSDB
+
+_ROCKSDB_QUEUES: Version = (5, 2, 0)
+"""First release with queues in RocksDB."""
+_ROCKSDB_LMQ: Version = (5, 3, 2)
+"""First release that dispatches light queues to RocksDB."""
+_DOUBLE_WRITE = "rocksdbCQDoubleWriteEnable"
+_SEPARATE = "useSeparateStorePathForRocksdbCQ"
+_INSIDE = {Verdict.ROCKSDB_INSIDE, Verdict.BOTH_INSIDE}
+_BESIDE = {Verdict.ROCKSDB_BESIDE, Verdict.BOTH_BESIDE}
+_ROCKSDB_ALONE = {Verdict.ROCKSDB_INSIDE, Verdict.ROCKSDB_BESIDE}
+
+
+def meaning(
+    values: Mapping[str, str], version: Version, to: str, verdict: Verdict | None
+) -> Iterator[Finding]:
+    """Yield findings about ``values``, which are known and good, in a broker of ``version``."""
+    on_rocksdb = values.get("storeType", "").lower() == "defaultrocksdb"
+    yield from _release(values, version, to, on_rocksdb=on_rocksdb)
+    yield from _ignored(values, on_rocksdb=on_rocksdb)
+    if not on_rocksdb and _is_on(values, _DOUBLE_WRITE):
+        for name in not_loaded(values):
+            sentence = f"{name} names a store that combineCQLoadingCQTypes does not load: no start."
+            yield _finding("value-bad", [name], sentence)
+    if _is_on(values, "writeWithoutMmap") and _is_on(values, "transientStorePoolEnable"):
+        sentence = "writeWithoutMmap and transientStorePoolEnable exclude each other."
+        yield _finding("keys-exclude", ["writeWithoutMmap", "transientStorePoolEnable"], sentence)
+    if verdict is not None:
+        yield from _against_layout(values, verdict, on_rocksdb=on_rocksdb)
+
+
+def _release(
+    values: Mapping[str, str], version: Version, to: str, *, on_rocksdb: bool
+) -> Iterator[Finding]:
+    there = to == ROCKSDB
+    severity = Severity.REFUSE if there else Severity.WARN
+    if (there or on_rocksdb) and version < _ROCKSDB_QUEUES:
+        sentence = f"RocketMQ {release(version)} has no queues in RocksDB; 5.2.0 is the first."
+        yield _finding("release-without-rocksdb", [], sentence, severity)
+    elif (there or on_rocksdb) and version < _ROCKSDB_LMQ and _is_on(values, "enableLmq"):
+        sentence = (
+            f"RocketMQ {release(version)} writes no light queues to RocksDB (enableLmq): nothing "
+            "could be consumed from them; 5.3.2 is the first that does."
+        )
+        yield _finding("lmq-without-rocksdb", ["enableLmq"], sentence, severity)
+
+
+def _ignored(values: Mapping[str, str], *, on_rocksdb: bool) -> Iterator[Finding]:
+    double = _is_on(values, _DOUBLE_WRITE)
+    if on_rocksdb and double:
+        sentence = f"{_DOUBLE_WRITE} is ignored with storeType=defaultRocksDB: no files are kept."
+        yield _finding("key-ignored", [_DOUBLE_WRITE], sentence)
+    combine = sorted(name for name in values if name.startswith("combine"))
+    if combine and (on_rocksdb or not double):
+        sentence = f"These keys mean something only with storeType=default and {_DOUBLE_WRITE}."
+        yield _finding("key-ignored", combine, sentence)
+
+
+def _against_layout(
+    values: Mapping[str, str], verdict: Verdict, *, on_rocksdb: bool
+) -> Iterator[Finding]:
+    double = not on_rocksdb and _is_on(values, _DOUBLE_WRITE)
+    separate = _is_on(values, _SEPARATE)
+    if (on_rocksdb or double) and (verdict in _INSIDE if separate else verdict in _BESIDE):
+        where = "consumequeue" if separate else "consumequeue_rocksdb"
+        sentence = f"The database lies in {where}, and {_SEPARATE} says otherwise: no start."
+        yield _contradiction(_SEPARATE, sentence, verdict)
+    if on_rocksdb and verdict is Verdict.FILE:
+        sentence = "The queues lie in files: a start with storeType=defaultRocksDB hides them."
+        yield _contradiction("storeType", sentence, verdict)
+    elif not on_rocksdb and verdict in _ROCKSDB_ALONE:
+        sentence = (
+            "The queues lie in RocksDB: a start with storeType=default dispatches the log anew "
+            "into files, deleted topics come back, and finished queues begin at 0."
+        )
+        yield _contradiction("storeType", sentence, verdict)
+    elif double and verdict is Verdict.FILE:
+        sentence = "A first start with double write gives RocksDB the last log file only."
+        yield _contradiction(_DOUBLE_WRITE, sentence, verdict)
+
+
+def _is_on(values: Mapping[str, str], name: str) -> bool:
+    return values.get(name, "").lower() == "true"
+
+
+def _contradiction(name: str, sentence: str, verdict: Verdict) -> Finding:
+    return _finding("conf-against-layout", [name], sentence, layout=verdict.value)
+
+
+def _finding(
+    code: str,
+    names: list[str],
+    sentence: str,
+    severity: Severity = Severity.WARN,
+    **figures: Figure,
+) -> Finding:
+    return Finding(
+        code=code, severity=severity, sentence=sentence, figures=figures,
+        affected=[Affected(name=name) for name in names], affected_total=len(names),
+    )  # fmt: skip

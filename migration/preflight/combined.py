@@ -1,0 +1,53 @@
+"""What a start of RocketMQ with double write would do to queues that both backends hold.
+
+It compares the two maxima of every queue of the assigning store, by default the files, and where
+they differ begins the other one anew: RocksDB's older units are hidden, files are deleted.
+
+Source: RocketMQ ``CombineConsumeQueueStore.verifyAndInitOffsetForAllStore``; field notes 6.
+"""
+
+from collections.abc import Iterator
+
+from migration.preflight.report import Finding, Severity, Tally
+from migration.preflight.survey import QueueCheck, QueueSpan
+from store.queue.consume_queue_store import ConsumeQueueStore
+
+
+class CombinedStart(QueueCheck):
+    """Queues whose ends, or beginnings, differ between the backends."""
+
+    def __init__(self, surveyed: ConsumeQueueStore, other: ConsumeQueueStore) -> None:
+        self._names = surveyed.name, other.name
+        self._other = other
+        self._reset, self._later = Tally(), Tally()
+        self._hidden = self._units_lacking = 0
+
+    def look(self, queue: QueueSpan) -> None:
+        """Compare one queue."""
+        low = self._other.min_offset(queue.topic, queue.queue_id)
+        high = self._other.max_offset(queue.topic, queue.queue_id)
+        mine, others = self._names
+        if high != queue.high:
+            self._reset.add(queue.name, **{f"{mine}Max": queue.high, f"{others}Max": high})
+            self._hidden += high - low
+        lacking = max(min(low, queue.high) - queue.low, 0) if high else queue.units
+        if lacking:
+            self._units_lacking += lacking
+            self._later.add(queue.name, **{f"{mine}Min": queue.low, f"{others}Min": low})
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield both kinds."""
+        yield from self._reset.finding(
+            "combined-start-resets",
+            Severity.WARN,
+            "The maxima of queues differ between the backends: a start of RocketMQ with double "
+            "write begins each of them anew and hides or deletes what the other backend has.",
+            unitsAtRisk=self._hidden,
+        )
+        yield from self._later.finding(
+            "other-backend-lacks-history",
+            Severity.WARN,
+            f"In backend {self._names[1]!r} queues begin later than in {self._names[0]!r}; "
+            "RocketMQ's own check does not see that.",
+            unitsLacking=self._units_lacking,
+        )

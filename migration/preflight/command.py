@@ -1,0 +1,85 @@
+"""``cqstore migrate preflight``: the report as a table or JSON, and an exit code."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from migration.preflight.examine import RELEASE, preflight
+from migration.preflight.report import Finding, PreflightReport
+from store.cli.options import ConfigFile, Dir, Format, note, read_config
+from store.cli.output import OutputFormat, Row, output, progress
+
+_NAMES_SHOWN = 3
+_NAME_WIDTH = 40
+"""Characters of a name that the table shows; JSON has all."""
+
+
+def preflight_command(
+    root: Dir,
+    to: Annotated[
+        str, typer.Option(metavar="BACKEND", help="Where the queues are to go: rocksdb or file.")
+    ] = "rocksdb",
+    broker_conf: Annotated[
+        Path | None,
+        typer.Option("--broker-conf", metavar="FILE", help="The broker's configuration to lint."),
+    ] = None,
+    rocketmq: Annotated[
+        str, typer.Option(metavar="VERSION", help="Release that will open the store.")
+    ] = RELEASE,
+    config: ConfigFile = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """Say whether the queues may be moved, and what will bite. Changes nothing.
+
+    Exit code 1 if the move must not begin. The settings of the store are those of --config, else
+    those of --broker-conf.
+    """
+    settings = read_config(config) if config is not None else None
+    with progress("looking"):
+        report = preflight(
+            root, settings, to=to, broker_conf=broker_conf, rocketmq_version=rocketmq
+        )
+    printer = output(kind)
+    if kind is OutputFormat.TABLE:
+        printer.rows(_rows(report))
+        note(_verdict(report))
+    else:
+        printer.record(report.model_dump(mode="json", by_alias=True))
+    if not report.may_go_on:
+        raise typer.Exit(1)
+
+
+def _rows(report: PreflightReport) -> Iterator[Row]:
+    what = f"{report.layout}, to {report.to}"
+    yield {"severity": "", "code": "layout", "finding": what, "figures": "", "affected": ""}
+    for finding in report.findings:
+        yield {
+            "severity": finding.severity.value,
+            "code": finding.code,
+            "finding": finding.sentence,
+            "figures": _figures(finding.figures),
+            "affected": _names(finding),
+        }
+
+
+def _figures(figures: Mapping[str, object]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in figures.items())
+
+
+def _names(finding: Finding) -> str:
+    shown = []
+    for each in finding.affected[:_NAMES_SHOWN]:
+        name = each.name if len(each.name) <= _NAME_WIDTH else f"{each.name[:_NAME_WIDTH]}..."
+        shown.append(f"{name} ({_figures(each.figures)})" if each.figures else name)
+    more = finding.affected_total - len(shown)
+    return "; ".join([*shown, f"and {more} more"] if more > 0 else shown)
+
+
+def _verdict(report: PreflightReport) -> str:
+    if report.may_go_on:
+        return f"{report.root}: the queues may be moved to {report.to}"
+    count = len(report.refusals)
+    reasons = "1 reason" if count == 1 else f"{count} reasons"
+    return f"{report.root}: the queues must not be moved to {report.to}, for {reasons}"

@@ -1,0 +1,99 @@
+"""Consumer offsets against the queues: a consumer outside [min, max] is moved by the broker.
+
+Source: RocketMQ ``ConsumerOffsetManager``, ``LmqConsumerOffsetManager``; spec 13.1, 15.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from migration.preflight.broker_json import table_entries
+from migration.preflight.metadata import metadata_database
+from migration.preflight.report import Finding, Severity, Tally
+from store.errors import CorruptionError, StoreError
+from store.paths import StorePaths
+from store.queue.consume_queue_store import ConsumeQueueStore
+
+_TABLES = ("offsetTable", "lmqOffsetTable")
+_FILES = ("consumerOffset.json", "lmqConsumerOffset.json")
+_SEPARATOR = "@"
+
+
+class ConsumerOffsets:
+    """The comparison of one store's tables with its queues."""
+
+    def __init__(self, paths: StorePaths, queues: ConsumeQueueStore) -> None:
+        self._paths = paths
+        self._queues = queues
+        self._beyond, self._below, self._unknown = Tally(), Tally(), Tally()
+        self.compared = 0
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield consumers beyond the maximum, below the minimum, and of unknown topics."""
+        database = metadata_database(self._paths, "consumerOffsets")
+        if database is not None:
+            sentence = f"Consumer offsets are kept in RocksDB ({database}): not compared."
+            yield _not_compared(Severity.INFO, sentence)
+            return
+        files = [self._paths.topics.with_name(name) for name in _FILES]
+        present = [path for path in files if path.exists()]
+        if not present:
+            yield _not_compared(Severity.INFO, "There are no consumer offsets (config/) here.")
+            return
+        try:
+            for path in present:
+                for table in _TABLES:
+                    for key, value in table_entries(path, table):
+                        self._look(key, value)
+        except StoreError as exc:
+            yield _not_compared(Severity.WARN, f"{exc}.")
+        yield from self._found()
+
+    def _look(self, key: str, value: object) -> None:
+        topic, separator, group = key.partition(_SEPARATOR)
+        offsets: dict[str, Any] = value if isinstance(value, dict) else {"0": value}
+        if not separator:
+            raise CorruptionError(f"{key!r} in the consumer offsets is not TOPIC@GROUP")
+        known = next(self._queues.queues(topic), None) is not None
+        for queue_id, offset in offsets.items():
+            try:
+                self._compare(topic, group, int(queue_id), int(offset), known=known)
+            except (TypeError, ValueError, OverflowError) as exc:
+                raise CorruptionError(f"the consumer offset of {key!r} is no number") from exc
+
+    def _compare(self, topic: str, group: str, queue_id: int, offset: int, *, known: bool) -> None:
+        self.compared += 1
+        name = f"{group} on {topic}/{queue_id}"
+        if not known:
+            if offset > 0:  # 0 is what every group has on a topic without messages
+                self._unknown.add(name, offset=offset)
+            return
+        low = self._queues.min_offset(topic, queue_id)
+        high = self._queues.max_offset(topic, queue_id)
+        if offset > high:
+            self._beyond.add(name, offset=offset, max=high)
+        elif 0 <= offset < low:
+            self._below.add(name, offset=offset, min=low)
+
+    def _found(self) -> Iterator[Finding]:
+        yield from self._beyond.finding(
+            "consumers-beyond-max",
+            Severity.WARN,
+            "Consumers are beyond the maximum of their queue: a broker will set them back.",
+            compared=self.compared,
+        )
+        yield from self._below.finding(
+            "consumers-below-min",
+            Severity.INFO,
+            "Consumers are below the minimum of their queue: what they have not read has expired.",
+            compared=self.compared,
+        )
+        yield from self._unknown.finding(
+            "consumers-of-unknown-topics",
+            Severity.WARN,
+            "Consumers have offsets on topics without queues.",
+            compared=self.compared,
+        )
+
+
+def _not_compared(severity: Severity, sentence: str) -> Finding:
+    return Finding(code="offsets-not-compared", severity=severity, sentence=sentence)

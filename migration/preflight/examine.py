@@ -1,0 +1,168 @@
+"""preflight: every check of a folder, put together.
+
+Order: the layout and the settings first, since they may forbid to look further; then one pass over
+the queues; then what follows from the totals. Read-only: no lock is taken, no byte changes.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from migration.preflight.broker_conf import lint, read_values, usable_config
+from migration.preflight.broker_keys import parse_version
+from migration.preflight.combined import CombinedStart
+from migration.preflight.consumers import ConsumerOffsets
+from migration.preflight.layout import READABLE, Look, layout_findings, look, state_findings
+from migration.preflight.limits import Extent, machine_findings
+from migration.preflight.machine import Machine
+from migration.preflight.metadata import read_topic_table
+from migration.preflight.names import DatabaseNames, FolderNames, KeyNames, QueueIds
+from migration.preflight.report import (
+    Finding,
+    PreflightReport,
+    Severity,
+    by_severity,
+)
+from migration.preflight.survey import QueueCheck, Survey, Totals
+from migration.preflight.units import BatchQueues, UnitScan
+from store.config import CQ_UNIT_SIZE, StoreConfig
+from store.errors import StoreConfigError, StoreError, os_errors
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.service.message_store import MessageStore
+from store.service.store_layout import FILE, ROCKSDB
+
+RELEASE = "5.5.1"
+_OTHER = {FILE: ROCKSDB, ROCKSDB: FILE}
+
+
+def preflight(
+    root: Path,
+    config: StoreConfig | None = None,
+    *,
+    to: str = ROCKSDB,
+    broker_conf: Path | None = None,
+    rocketmq_version: str = RELEASE,
+    machine: Machine | None = None,
+) -> PreflightReport:
+    """Return whether the queues in ``root`` may be moved, and what will bite. Changes nothing.
+
+    Args:
+        root: the store's folder (``storePathRootDir``).
+        config: its settings; without, those of ``broker_conf`` that make sense.
+        to: ``rocksdb`` or ``file``.
+        broker_conf: the broker's configuration, to be linted.
+        rocketmq_version: the release by whose rules it is, and that will open the store.
+        machine: the computer; for tests.
+
+    Raises:
+        StoreConfigError: ``to`` or the version is none, or the configuration is no such file.
+        StoreIOError: the configuration, or a folder of the store, cannot be read.
+    """
+    if to not in _OTHER:
+        raise StoreConfigError(f"queues can go to {FILE!r} or {ROCKSDB!r}, not to {to!r}")
+    version = parse_version(rocketmq_version)
+    values = read_values(broker_conf) if broker_conf is not None else {}
+    config = config or usable_config(values)
+    with os_errors("look at the store", root):  # where nothing nearer names a path
+        found = look(root, config)
+        state = list(state_findings(root))
+        findings = [*layout_findings(root, found, to), *state]
+        examination = _Examination(root, config, found, to, machine or Machine())
+        if found.verdict in READABLE and not any(finding.code == "in-use" for finding in state):
+            findings += examination.run()
+    findings += lint(values, version, to, found.verdict if broker_conf is not None else None)
+    totals = examination.totals
+    return PreflightReport(
+        root=str(root), to=to, rocketmq_version=rocketmq_version, layout=found.verdict.value,
+        surveyed=examination.surveyed,
+        topics=totals.topics if totals else 0,
+        queues=totals.queues if totals else 0,
+        units=totals.units if totals else 0,
+        findings=by_severity(findings),
+    )  # fmt: skip
+
+
+class _Examination:
+    """What is found by opening the store."""
+
+    def __init__(
+        self, root: Path, config: StoreConfig, found: Look, to: str, machine: Machine
+    ) -> None:
+        self._root = root
+        self._config = config
+        self._backends = found.layout.backends if found.layout is not None else []
+        self._to = to
+        self._machine = machine
+        self.surveyed: str | None = None
+        self.totals: Totals | None = None
+
+    def run(self) -> Iterator[Finding]:
+        """Yield everything; a store that cannot be opened is a finding itself."""
+        source = _OTHER[self._to] if _OTHER[self._to] in self._backends else self._backends[0]
+        try:
+            with MessageStore.open(
+                self._root, self._config, read_only=True, housekeeping=False, backend=source
+            ) as store:
+                yield from self._of_store(store, source)
+        except StoreError as exc:
+            yield Finding(
+                code="cannot-be-opened",
+                severity=Severity.REFUSE,
+                sentence=f"The store cannot be read: {exc}.",
+            )
+
+    def _of_store(self, store: MessageStore, source: str) -> Iterator[Finding]:
+        yield from _damage(store)
+        parts: Mapping[str, ConsumeQueueStore] = {part.name: part for part in store.queues.parts()}
+        queues = parts[source]
+        self.surveyed = source
+        self.totals = Totals(queues.units_per_file)
+        table, remarks = read_topic_table(store.paths)
+        yield from remarks
+        checks: list[QueueCheck] = [self.totals, *self._name_checks(), QueueIds()]
+        checks += [
+            BatchQueues(queues), UnitScan(queues, store.commit_log, self._to), table,
+            *(CombinedStart(queues, part) for part in parts.values() if part is not queues),
+        ]  # fmt: skip
+        yield from Survey(queues, checks).run()
+        yield from ConsumerOffsets(store.paths, queues).findings()
+        yield from machine_findings(self._extent(store, parts), self._machine)
+
+    def _name_checks(self) -> list[QueueCheck]:
+        if self._to == FILE:
+            return [FolderNames()]
+        if self._config.use_separate_store_path_for_rocksdb_cq:
+            return [KeyNames()]
+        return [KeyNames(), DatabaseNames()]
+
+    def _extent(self, store: MessageStore, parts: Mapping[str, ConsumeQueueStore]) -> Extent:
+        assert self.totals is not None
+        paths, log = store.paths, store.commit_log
+        files = parts[FILE].describe().get("queue files") if FILE in parts else 0
+        log_folders = store.layout.log_folders
+        return Extent(
+            root=self._root,
+            to_rocksdb=self._to == ROCKSDB,
+            totals=self.totals,
+            queue_files=files if isinstance(files, int) else 0,
+            other_files=sum(map(_count_files, [*log_folders, paths.index])),
+            mapped_file_size=self.totals.units_per_file * CQ_UNIT_SIZE,
+            log_bytes=max(log.max_phy_offset() - max(log.min_phy_offset(), 0), 0),
+            rocksdb_memory_bytes=self._config.rocksdb_memory_bytes,
+        )
+
+
+def _count_files(folder: Path) -> int:
+    return sum(path.is_file() for path in folder.iterdir()) if folder.is_dir() else 0
+
+
+def _damage(store: MessageStore) -> Iterator[Finding]:
+    """Yield what the opening found behind the log's end of a store that was closed cleanly."""
+    report = store.report
+    if report.last_exit_ok and report.dropped_bytes:
+        yield Finding(
+            code="log-tail",
+            severity=Severity.WARN,
+            sentence="Something lies behind the end of the commit log: a tail that RocketMQ has "
+            "cut and not erased, or damage (cqstore check tells).",
+            figures={"bytes": report.dropped_bytes, "logEnd": report.end_phy_offset},
+        )

@@ -1,0 +1,162 @@
+"""What lies in the folder, and whether it may be worked on at all. Opens no queue.
+
+Source: spec 1, 7.2, 10, 19.1, 19.4.
+"""
+
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
+
+from migration.preflight.report import Finding, Severity
+from store.config import StoreConfig
+from store.errors import RefusedStoreError, StoreError, StoreIOError
+from store.paths import StorePaths
+from store.service.store_layout import FILE, ROCKSDB, StoreLayout, detect
+from store.service.store_lock import locked_by
+
+_CURRENT = "CURRENT"
+
+
+class Verdict(StrEnum):
+    """What a folder holds."""
+
+    NOT_A_STORE = "not a store"
+    FOREIGN = "not readable as a store"
+    """DLedger's log, or a database that has lost its ``CURRENT``."""
+    LOG_ONLY = "log without queues"
+    QUEUES_ONLY = "queues without log"
+    FILE = "file"
+    ROCKSDB_INSIDE = "rocksdb inside consumequeue"
+    ROCKSDB_BESIDE = "rocksdb beside consumequeue"
+    BOTH_INSIDE = "file and rocksdb inside consumequeue"
+    """Double write, as RocketMQ does it by default."""
+    BOTH_BESIDE = "file and rocksdb beside consumequeue"
+    TWO_DATABASES = "two rocksdb databases"
+
+
+READABLE = frozenset({
+    Verdict.FILE, Verdict.ROCKSDB_INSIDE, Verdict.ROCKSDB_BESIDE, Verdict.BOTH_INSIDE,
+    Verdict.BOTH_BESIDE,
+})  # fmt: skip
+"""Verdicts with which the queues can be looked at."""
+
+
+class Look(NamedTuple):
+    """The verdict, and what it rests on."""
+
+    verdict: Verdict
+    layout: StoreLayout | None
+    fault: StoreError | None = None
+
+
+def look(root: Path, config: StoreConfig) -> Look:
+    """Look at ``root``; changes nothing, takes no lock."""
+    if not root.is_dir():
+        return Look(Verdict.NOT_A_STORE, None)
+    paths = StorePaths(root)
+    inside = (paths.consume_queue / _CURRENT).is_file()
+    beside = (paths.consume_queue_rocksdb / _CURRENT).is_file()
+    if inside and beside:
+        return Look(Verdict.TWO_DATABASES, None)
+    try:
+        layout = detect(root, config)
+    except RefusedStoreError as exc:
+        return Look(Verdict.FOREIGN, None, exc)
+    return Look(_verdict(layout, beside=beside), layout)
+
+
+def _verdict(layout: StoreLayout, *, beside: bool) -> Verdict:
+    if not layout.backends:
+        return Verdict.LOG_ONLY if layout.has_log else Verdict.NOT_A_STORE
+    if not layout.has_log:
+        return Verdict.QUEUES_ONLY
+    if layout.combined:
+        return Verdict.BOTH_BESIDE if beside else Verdict.BOTH_INSIDE
+    if ROCKSDB in layout.backends:
+        return Verdict.ROCKSDB_BESIDE if beside else Verdict.ROCKSDB_INSIDE
+    return Verdict.FILE
+
+
+def layout_findings(root: Path, found: Look, to: str) -> Iterator[Finding]:
+    """Yield what the verdict means for a move to ``to``."""
+    verdict, paths = found.verdict, StorePaths(root)
+    refusal = _REFUSED.get(verdict)
+    if refusal is not None:
+        sentence = str(found.fault) if found.fault is not None else refusal
+        yield _refuse(_code(verdict), sentence)
+    for reason in found.layout.refusals if found.layout is not None else ():
+        yield _refuse("only-readable", f"This store can only be read: {reason}.")
+    if verdict not in READABLE or found.layout is None:
+        return
+    if found.layout.combined:
+        yield Finding(
+            code="already-combined",
+            severity=Severity.WARN,
+            sentence="Both backends hold queues here: the one that is moved to may lack history "
+            "(RocketMQ's double write begins when it is switched on) and must be compared with, "
+            "not trusted.",
+        )
+    elif to in found.layout.backends:
+        yield _refuse("nothing-to-move", f"The queues are in backend {to!r} already.")
+    if (paths.consume_queue / _CURRENT).is_file() and to == FILE:
+        yield Finding(
+            code="shared-folder",
+            severity=Severity.INFO,
+            sentence="The database lies in consumequeue/, among which the folders of topics go.",
+        )
+
+
+_REFUSED = {
+    Verdict.NOT_A_STORE: "No store lies here: neither commit log nor queues.",
+    Verdict.FOREIGN: "This cannot be read as a store.",
+    Verdict.LOG_ONLY: "The commit log has no queues: rebuild them with cqstore recover first.",
+    Verdict.QUEUES_ONLY: "There are queues but no commit log: name its folder (storePathCommitLog) "
+    "or bring it here.",
+    Verdict.TWO_DATABASES: "Two RocksDB queue databases lie here, in consumequeue/ and in "
+    "consumequeue_rocksdb/, and nothing tells which one is served: move one away.",
+}
+
+
+def _code(verdict: Verdict) -> str:
+    return verdict.value.replace(" ", "-")
+
+
+def _refuse(code: str, sentence: str) -> Finding:
+    return Finding(code=code, severity=Severity.REFUSE, sentence=sentence)
+
+
+def state_findings(root: Path) -> Iterator[Finding]:
+    """Yield whether somebody has the store open, or how it was left."""
+    if not root.is_dir():
+        return
+    paths = StorePaths(root)
+    try:
+        holder = locked_by(paths)
+    except StoreIOError as exc:
+        holder = 0
+        yield Finding(
+            code="lock-unknown",
+            severity=Severity.WARN,
+            sentence=f"Whether a broker has the store open cannot be told: {exc}.",
+        )
+    if holder:
+        yield Finding(
+            code="in-use",
+            severity=Severity.REFUSE,
+            sentence="A process has the store open: stop it, or move a copy; its queues were not "
+            "looked at.",
+            figures={"pid": holder},
+        )
+        return
+    if paths.abort.exists():
+        yield _refuse(
+            "needs-recovery",
+            "The store was not closed cleanly (abort is there): recover it first (cqstore "
+            "recover).",
+        )
+    if paths.replacing.exists() or paths.rebuilding.exists():
+        yield _refuse(
+            "unfinished-rebuild",
+            "A rebuild of queues was cut short here: finish it first (cqstore recover).",
+        )

@@ -1,0 +1,205 @@
+"""Whether the machine is large enough: kernel limits, disk, memory, and how long it will take.
+
+All of it is estimated from the totals of the survey; the constants are upper bounds, not averages.
+
+Source: RocketMQ ``DefaultMappedFile`` (a map and a descriptor a file); field notes 46, 47, b.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from migration.preflight.machine import Machine
+from migration.preflight.report import Figure, Finding, Severity
+from migration.preflight.survey import Totals
+from store.config import CQ_UNIT_SIZE
+
+JVM_RESERVE = 1_000
+"""Maps and descriptors that a broker has beside its store's files."""
+ROCKSDB_UNIT_BYTES = 40
+"""A unit in a table file that did not compress: value 28, its key's own part, filter, indexes."""
+ROCKSDB_ENTRY_BYTES = 36
+"""A ``max`` or ``min`` entry beside its topic's name: key 14, value 16, and what tables add."""
+BLOCK_BYTES = 4096
+"""Of the file system: what a file or folder takes at least."""
+TABLE_BYTES = 256 << 20
+UNITS_PER_SECOND = 500_000
+"""One core in plain Python, field notes b; several cores and numpy are faster."""
+DRIVER_BYTES = 1 << 30
+WORKER_BYTES = 512 << 20
+"""A task of 5 M units: its units, keys and timestamps as arrays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What there is, of which the limits are told."""
+
+    root: Path
+    to_rocksdb: bool
+    totals: Totals
+    queue_files: int
+    """Queue files that lie there now."""
+    other_files: int
+    """Files of log and index."""
+    mapped_file_size: int
+    """Bytes of one queue file."""
+    log_bytes: int
+    rocksdb_memory_bytes: int
+
+    @property
+    def files_after(self) -> int:
+        """Return the queue files that a broker will have mapped after the move."""
+        return 0 if self.to_rocksdb else self.totals.files
+
+
+def machine_findings(extent: Extent, machine: Machine) -> Iterator[Finding]:
+    """Yield what the machine's limits say, one finding a limit."""
+    yield from map_count(extent, machine)
+    yield from open_files(extent, machine)
+    yield from inodes(extent, machine)
+    yield from disk(extent, machine)
+    yield from memory(extent, machine)
+    yield duration(extent, machine)
+
+
+def map_count(extent: Extent, machine: Machine) -> Iterator[Finding]:
+    """Compare the files that a broker maps, now and afterwards, with ``vm.max_map_count``."""
+    limit = machine.max_map_count()
+    files = extent.queue_files if extent.to_rocksdb else extent.files_after
+    needed = files + extent.other_files + JVM_RESERVE
+    if limit is None or needed <= limit:
+        return
+    sentence = (
+        "A broker maps every file: with the queue files that are here now, also while it writes "
+        "both backends, it needs more maps than vm.max_map_count allows."
+        if extent.to_rocksdb
+        else "A broker maps every queue file: it will need more maps than vm.max_map_count allows."
+    )
+    yield Finding(
+        code="map-count",
+        severity=Severity.WARN if extent.to_rocksdb else Severity.REFUSE,
+        sentence=sentence,
+        figures={
+            "queueFiles": files,
+            "otherFiles": extent.other_files,
+            "reserve": JVM_RESERVE,
+            "needed": needed,
+            "limit": limit,
+            "queueFilesThatFit": max(limit - extent.other_files - JVM_RESERVE, 0),
+        },
+    )
+
+
+def open_files(extent: Extent, machine: Machine) -> Iterator[Finding]:
+    """Compare descriptors that a broker will need, one a file, with the limits of open files."""
+    soft, hard = machine.open_files()
+    tables = rocksdb_bytes(extent.totals) // TABLE_BYTES + 1 if extent.to_rocksdb else 0
+    needed = extent.files_after + tables + extent.other_files + JVM_RESERVE
+    figures = {
+        "queueFiles": extent.files_after, "tables": tables, "otherFiles": extent.other_files,
+        "needed": needed, "soft": soft, "hard": hard,
+    }  # fmt: skip
+    if hard is not None and needed > hard:
+        yield Finding(
+            code="open-files",
+            severity=Severity.REFUSE,
+            sentence="A broker will need more open files than the hard limit (ulimit -Hn) allows "
+            "here.",
+            figures=figures,
+        )
+    elif soft is not None and needed > soft:
+        yield Finding(
+            code="open-files",
+            severity=Severity.WARN,
+            sentence="A broker will need more open files than the soft limit (ulimit -n): raise it "
+            "where the broker is started.",
+            figures=figures,
+        )
+
+
+def inodes(extent: Extent, machine: Machine) -> Iterator[Finding]:
+    """Compare the files and folders that are to be made with the file system's free inodes."""
+    facts = machine.disk(extent.root)
+    totals = extent.totals
+    tables = rocksdb_bytes(totals) // TABLE_BYTES + 1
+    needed = tables if extent.to_rocksdb else totals.topics + totals.queues + totals.files
+    if facts is None or facts.free_inodes is None or needed <= facts.free_inodes:
+        return
+    yield Finding(
+        code="inodes",
+        severity=Severity.REFUSE,
+        sentence="The file system has fewer free inodes than there will be files and folders.",
+        figures={"needed": needed, "free": facts.free_inodes},
+    )
+
+
+def rocksdb_bytes(totals: Totals) -> int:
+    """Return at most how many bytes the queues will take in a RocksDB."""
+    entries = 2 * (totals.queues * ROCKSDB_ENTRY_BYTES + totals.key_bytes)
+    return totals.units * ROCKSDB_UNIT_BYTES + entries
+
+
+def file_bytes(totals: Totals) -> int:
+    """Return at most how many bytes the queues will take in files, in blocks that are written."""
+    blocks = totals.files + totals.queues + totals.topics
+    return totals.units * CQ_UNIT_SIZE + blocks * BLOCK_BYTES
+
+
+def disk(extent: Extent, machine: Machine) -> Iterator[Finding]:
+    """Compare the bytes of the copy, and of a second one beside it, with what is free."""
+    facts = machine.disk(extent.root)
+    if facts is None:
+        return
+    totals = extent.totals
+    once = rocksdb_bytes(totals) if extent.to_rocksdb else file_bytes(totals)
+    severity, sentence = Severity.INFO, "The disk has room for the copy and a second one beside it."
+    if facts.free_bytes < once:
+        severity, sentence = Severity.REFUSE, "The disk has no room for the copy."
+    elif facts.free_bytes < 2 * once:
+        severity = Severity.WARN
+        sentence = (
+            "The disk has room for the copy, but not for a second one, which attempts that are "
+            "repeated and compactions need."
+        )
+    figures: dict[str, Figure] = {
+        "bytes": once, "withSecondCopy": 2 * once, "freeBytes": facts.free_bytes,
+    }  # fmt: skip
+    if not extent.to_rocksdb:
+        figures["apparentBytes"] = totals.files * extent.mapped_file_size
+    yield Finding(code="disk", severity=severity, sentence=sentence, figures=figures)
+
+
+def memory(extent: Extent, machine: Machine) -> Iterator[Finding]:
+    """Compare what a run takes, a worker a core, with what is available."""
+    available = machine.memory_bytes()
+    if available is None:
+        return
+    cores = machine.cores()
+    needed = DRIVER_BYTES + cores * WORKER_BYTES + extent.rocksdb_memory_bytes
+    enough = needed <= available
+    yield Finding(
+        code="memory",
+        severity=Severity.INFO if enough else Severity.WARN,
+        sentence="There is memory for a worker on every core."
+        if enough
+        else "There is not memory for a worker on every core: run with fewer (--master local[N]).",
+        figures={"bytes": needed, "availableBytes": available, "cores": cores},
+    )
+
+
+def duration(extent: Extent, machine: Machine) -> Finding:
+    """Return about how long the move will take."""
+    units = extent.totals.units
+    return Finding(
+        code="duration",
+        severity=Severity.INFO,
+        sentence="A rough guess of how long the move takes on one core; the log is read once for "
+        "the store timestamps.",
+        figures={
+            "units": units,
+            "seconds": round(units / UNITS_PER_SECOND, 1),
+            "unitsPerSecond": UNITS_PER_SECOND,
+            "cores": machine.cores(),
+            "logBytes": extent.log_bytes if extent.to_rocksdb else 0,
+        },
+    )

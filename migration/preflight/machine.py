@@ -1,0 +1,78 @@
+"""Machine: what preflight asks of the computer it runs on, so that tests can answer instead.
+
+It answers for this process on this computer: a broker under another user, or elsewhere, may have
+other limits.
+"""
+
+import os
+import resource
+from pathlib import Path
+from typing import NamedTuple
+
+_MAP_COUNT = Path("/proc/sys/vm/max_map_count")
+_MEMORY = Path("/proc/meminfo")
+_CGROUP = Path("/sys/fs/cgroup")
+_KIB = 1024
+
+
+class DiskFacts(NamedTuple):
+    """What a file system has left, of what ordinary programs may use."""
+
+    free_bytes: int
+    free_inodes: int | None
+    """``None`` where the file system does not count them."""
+
+
+class Machine:
+    """The limits of this process and computer. ``None``: it cannot be told."""
+
+    def max_map_count(self) -> int | None:
+        """Return ``vm.max_map_count``, the maps that one process may have."""
+        return _number(_MAP_COUNT)
+
+    def open_files(self) -> tuple[int | None, int | None]:
+        """Return the soft and the hard limit of open files (``ulimit -n``); ``None``: no limit."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return tuple(  # type: ignore[return-value]
+            None if limit == resource.RLIM_INFINITY else limit for limit in (soft, hard)
+        )
+
+    def disk(self, folder: Path) -> DiskFacts | None:
+        """Return what the file system of ``folder`` has left."""
+        try:
+            facts = os.statvfs(folder)
+        except OSError:
+            return None
+        inodes = facts.f_favail if facts.f_files else None
+        return DiskFacts(facts.f_bavail * facts.f_frsize, inodes)
+
+    def memory_bytes(self) -> int | None:
+        """Return the memory that programs can still take, by the computer or its container."""
+        available = _available_memory()
+        limit, used = _number(_CGROUP / "memory.max"), _number(_CGROUP / "memory.current")
+        if limit is None or used is None:
+            return available
+        return max(limit - used, 0) if available is None else min(available, max(limit - used, 0))
+
+    def cores(self) -> int:
+        """Return how many cores this process may use."""
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+
+
+def _number(path: Path) -> int | None:
+    try:
+        return int(path.read_bytes())
+    except (OSError, ValueError):  # "max": no limit
+        return None
+
+
+def _available_memory() -> int | None:
+    try:
+        lines = _MEMORY.read_text(encoding="ascii").splitlines()
+    except (OSError, ValueError):
+        return None
+    for line in lines:
+        name, _, rest = line.partition(":")
+        if name == "MemAvailable":
+            return int(rest.split()[0]) * _KIB
+    return None

@@ -1,0 +1,109 @@
+"""The queues against the broker's table of topics.
+
+A broker with RocksDB queues deletes, ten minutes after its start and then hourly, whatever queues
+its table of topics does not have; light queues and system topics are exempt.
+
+Source: RocketMQ ``RocksDBConsumeQueueStore.cleanDirty``; spec 9.7, 15; field notes 8, 14.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from migration.preflight.broker_json import table_entries
+from migration.preflight.report import Finding, Severity, Tally
+from migration.preflight.survey import QueueCheck, QueueSpan
+from store.errors import StoreError
+from store.paths import StorePaths
+from store.record.message import LMQ_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
+
+
+def metadata_database(paths: StorePaths, table: str) -> Path | None:
+    """Return the RocksDB that holds a table of the broker's instead of JSON, ``None`` without.
+
+    ``table`` is the folder of version 1, ``topics`` or ``consumerOffsets``; ``rdb`` is version 2.
+    """
+    config = paths.topics.parent
+    folders = (config / "rdb", config / table)
+    return next((folder for folder in folders if (folder / "CURRENT").is_file()), None)
+
+
+class TopicTable(QueueCheck):
+    """Topics with queues that the table does not have, and the other way round."""
+
+    def __init__(self, topics: set[str], *, complete: bool = True) -> None:
+        """``topics`` are used up; ``complete``: the table could be read."""
+        self._unseen = topics
+        self._listed = len(topics)
+        self._complete = complete
+        self._missing, self._idle = Tally(), Tally()
+        self._topic: str | None = None
+        self._is_missing = False
+        self._queues = self._units = 0
+        self._queues_at_risk = self._units_at_risk = 0
+
+    def look(self, queue: QueueSpan) -> None:
+        """Add one queue to its topic."""
+        if queue.topic != self._topic:
+            self._end_topic()
+            self._topic = queue.topic
+            listed = queue.topic in self._unseen
+            self._unseen.discard(queue.topic)
+            self._is_missing = not (listed or is_exempt(queue.topic))
+        self._queues += 1
+        self._units += queue.units
+
+    def _end_topic(self) -> None:
+        if self._topic is not None and self._is_missing:
+            self._missing.add(self._topic, queues=self._queues, units=self._units)
+            self._queues_at_risk += self._queues
+            self._units_at_risk += self._units
+        self._queues = self._units = 0
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield both kinds, nothing if there is no table to compare with."""
+        if not self._complete:
+            return
+        self._end_topic()
+        self._topic = None
+        yield from self._missing.finding(
+            "topics-without-metadata",
+            Severity.WARN,
+            "Topics with queues are not in config/topics.json: a broker deletes their RocksDB "
+            "queues ten minutes after its start.",
+            listedTopics=self._listed,
+            queuesAtRisk=self._queues_at_risk,
+            unitsAtRisk=self._units_at_risk,
+        )
+        for topic in sorted(self._unseen):
+            if not is_exempt(topic):
+                self._idle.add(topic)
+        yield from self._idle.finding(
+            "topics-without-queues",
+            Severity.INFO,
+            "Topics of config/topics.json have no queues: nothing was written to them.",
+        )
+
+
+def is_exempt(topic: str) -> bool:
+    """Return whether a broker keeps the queues of ``topic`` whatever its table says."""
+    return topic in SYSTEM_TOPICS or topic.startswith((SYSTEM_PREFIX, LMQ_PREFIX))
+
+
+def read_topic_table(paths: StorePaths) -> tuple[TopicTable, list[Finding]]:
+    """Return the check against the table that lies here, and why it is none if it is none."""
+    database = metadata_database(paths, "topics")
+    if database is not None:
+        sentence = f"The broker keeps its topics in RocksDB ({database}): not compared."
+        return TopicTable(set(), complete=False), [_not_compared(Severity.INFO, sentence)]
+    if not paths.topics.exists():
+        sentence = "There is no config/topics.json: a broker that starts so knows no topic."
+        return TopicTable(set()), [_not_compared(Severity.WARN, sentence)]
+    try:
+        topics = {topic for topic, _ in table_entries(paths.topics, "topicConfigTable")}
+    except StoreError as exc:
+        return TopicTable(set(), complete=False), [_not_compared(Severity.WARN, f"{exc}.")]
+    return TopicTable(topics), []
+
+
+def _not_compared(severity: Severity, sentence: str) -> Finding:
+    return Finding(code="no-topic-table", severity=severity, sentence=sentence)

@@ -1,0 +1,121 @@
+"""The one pass over all queues, and what its checks are.
+
+Every queue is looked at once and shown to each check in turn; a check keeps counts and capped
+names, so memory does not grow with the number of queues.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from migration.preflight.report import Finding, Severity, Tally
+from store.errors import StoreError
+from store.queue.consume_queue_store import ConsumeQueueStore
+
+
+class QueueSpan(NamedTuple):
+    """One queue: the units from ``low`` up to, not including, ``high``."""
+
+    topic: str
+    queue_id: int
+    low: int
+    high: int
+
+    @property
+    def units(self) -> int:
+        """Return how many units there are to move."""
+        return self.high - self.low
+
+    @property
+    def name(self) -> str:
+        """Return the queue as commands print it."""
+        return f"{self.topic}/{self.queue_id}"
+
+
+class QueueCheck(ABC):
+    """A check that looks at every queue. The queues of one topic come one after the other."""
+
+    @abstractmethod
+    def look(self, queue: QueueSpan) -> None:
+        """Look at one queue.
+
+        Raises:
+            StoreError: the queue cannot be read; the pass names it and goes on.
+        """
+
+    @abstractmethod
+    def findings(self) -> Iterator[Finding]:
+        """Yield what was found, after the last queue."""
+
+
+class Totals(QueueCheck):
+    """How much there is."""
+
+    def __init__(self, units_per_file: int) -> None:
+        self.units_per_file = units_per_file
+        self._topic: str | None = None
+        self.topics = self.queues = self.units = 0
+        self.files = 0
+        """Queue files that hold these units, at least one a queue."""
+        self.key_bytes = 0
+        """UTF-8 bytes of the topics' names, once a queue."""
+        self.empty = self.from_zero = 0
+        self.longest = 0
+
+    def look(self, queue: QueueSpan) -> None:
+        """Add one queue."""
+        if queue.topic != self._topic:
+            self._topic = queue.topic
+            self.topics += 1
+        self.queues += 1
+        self.units += queue.units
+        last = max(queue.high - 1, queue.low)
+        self.files += last // self.units_per_file - queue.low // self.units_per_file + 1
+        self.key_bytes += len(queue.topic.encode("utf-8", "surrogateescape"))
+        self.empty += not queue.units
+        self.from_zero += queue.low == 0
+        self.longest = max(self.longest, queue.units)
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield the totals."""
+        yield Finding(
+            code="totals",
+            severity=Severity.INFO,
+            sentence="So much there is to move.",
+            figures={
+                "topics": self.topics,
+                "queues": self.queues,
+                "units": self.units,
+                "emptyQueues": self.empty,
+                "queuesFromOffset0": self.from_zero,
+                "unitsOfLargestQueue": self.longest,
+            },
+        )
+
+
+class Survey:
+    """The pass over the queues of one backend."""
+
+    def __init__(self, queues: ConsumeQueueStore, checks: Sequence[QueueCheck]) -> None:
+        self._queues = queues
+        self._checks = checks
+        self._unreadable = Tally()
+
+    def run(self) -> Iterator[Finding]:
+        """Look at every queue, then yield what the checks found."""
+        queues = self._queues
+        for topic, queue_id in queues.queues():
+            try:
+                low, high = queues.min_offset(topic, queue_id), queues.max_offset(topic, queue_id)
+                span = QueueSpan(topic, queue_id, low, high)
+                for check in self._checks:
+                    check.look(span)
+            except StoreError as exc:
+                self._unreadable.add(f"{topic}/{queue_id}", reason=str(exc))
+        yield from self._unreadable.finding(
+            "unreadable-queues",
+            Severity.REFUSE,
+            "Queues cannot be read: rebuild them first (cqstore rebuild DIR --topic T).",
+        )
+        for check in self._checks:
+            yield from check.findings()

@@ -1,0 +1,147 @@
+"""What the units of the queues say: read in blocks, every unit once, nothing kept.
+
+Extension addresses are counted, not followed; units are not compared with their records. That is
+what ``verify`` is for.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from cq_file.layout import EXT_ADDRESS_MAX
+from migration.preflight.report import Finding, Severity, Tally
+from migration.preflight.survey import QueueCheck, QueueSpan
+from store.queue.consume_queue_store import ConsumeQueueStore, LogView, QueueType
+from store.queue.units import PACKED_PREFIX, QUEUE_UNIT, BlockStop, UnitBlock
+from store.service.store_layout import FILE, ROCKSDB
+
+_BLOCK_UNITS = 65_536
+_COLUMNS = {
+    stride: np.dtype({
+        "names": ["phy_offset", "size", "tags_code"],
+        "formats": [">i8", ">i4", ">i8"],
+        "offsets": [QUEUE_UNIT.offset(name) for name in ("phy_offset", "size", "tags_code")],
+        "itemsize": stride,
+    })
+    for stride in (PACKED_PREFIX, QUEUE_UNIT.size)
+}  # fmt: skip
+
+
+class BatchQueues(QueueCheck):
+    """Queues of 46-byte units, which nothing can move."""
+
+    def __init__(self, queues: ConsumeQueueStore) -> None:
+        self._queues = queues
+        self._found = Tally()
+
+    def look(self, queue: QueueSpan) -> None:
+        """Ask for the topic's kind."""
+        if self._queues.queue_type(queue.topic) is QueueType.BATCH:
+            self._found.add(queue.name, messages=queue.units)
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield one finding."""
+        yield from self._found.finding(
+            "batch-queues",
+            Severity.REFUSE,
+            "Topics have batch queues (queue.type=BatchCQ): RocksDB has no such units, and "
+            "RocketMQ does not start on both.",
+        )
+
+
+class UnitScan(QueueCheck):
+    """Holes, records outside the log, and what will be translated."""
+
+    def __init__(self, queues: ConsumeQueueStore, log: LogView, to: str) -> None:
+        self._queues = queues
+        self._low_phy, self._high_phy = log.min_phy_offset(), log.max_phy_offset()
+        self._to_rocksdb = to == ROCKSDB
+        self._in_files = queues.name == FILE
+        self._holes, self._outside, self._ext, self._blanks = Tally(), Tally(), Tally(), Tally()
+        self._missing = self._astray = self._addresses = self._blank_units = 0
+
+    def look(self, queue: QueueSpan) -> None:
+        """Read the queue's units."""
+        if self._queues.queue_type(queue.topic) is QueueType.BATCH:
+            return
+        at, missing, astray, addresses = queue.low, 0, 0, 0
+        while at < queue.high:
+            count = min(_BLOCK_UNITS, queue.high - at)
+            block = self._queues.read_units(queue.topic, queue.queue_id, at, count)
+            odd, far = self._read(block)
+            astray += odd
+            addresses += far
+            at += block.count
+            if block.stop is BlockStop.HOLE and block.hole is not None:
+                missing += len(block.hole)
+                at = block.hole.stop
+            elif not block.count:  # it ends before its own maximum
+                missing += queue.high - at
+                break
+        self._note(queue, missing, astray, addresses)
+        self._look_for_blanks(queue)
+
+    def _read(self, block: UnitBlock) -> tuple[int, int]:
+        rows = np.frombuffer(block.data, _COLUMNS[block.stride])
+        phy = rows["phy_offset"].astype(np.int64)
+        # Compared this way round no sum can overflow, whatever the bytes say.
+        room = self._high_phy - rows["size"].astype(np.int64)
+        odd = np.count_nonzero((phy < self._low_phy) | (phy > room))
+        return int(odd), int(np.count_nonzero(rows["tags_code"] <= EXT_ADDRESS_MAX))
+
+    def _note(self, queue: QueueSpan, missing: int, astray: int, addresses: int) -> None:
+        self._missing += missing
+        self._astray += astray
+        self._addresses += addresses
+        if missing:
+            self._holes.add(queue.name, missingUnits=missing, min=queue.low, max=queue.high)
+        if astray:
+            self._outside.add(queue.name, units=astray, min=queue.low, max=queue.high)
+        if addresses:
+            self._ext.add(queue.name, units=addresses)
+
+    def _look_for_blanks(self, queue: QueueSpan) -> None:
+        """Count the rows before the first unit of its file that are no units of expired records."""
+        if not self._in_files or queue.low <= 0:
+            return
+        per_file = self._queues.units_per_file
+        start = queue.low - queue.low % per_file
+        if queue.low == queue.high and start == queue.low:
+            start -= per_file  # pre-blanks alone fill a whole file
+        if start == queue.low:
+            return
+        block = self._queues.read_units(queue.topic, queue.queue_id, start, 1)
+        if block.stop is BlockStop.HOLE and block.hole is not None and not block.count:
+            self._blank_units += len(block.hole)
+            self._blanks.add(queue.name, units=len(block.hole))
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield a finding a kind."""
+        yield from self._holes.finding(
+            "holes",
+            Severity.REFUSE if self._to_rocksdb else Severity.WARN,
+            "Units are missing inside queues; on RocksDB a broker sends a consumer that meets such "
+            "a hole back to offset 0: rebuild the queues first (cqstore rebuild DIR --topic T).",
+            missingUnits=self._missing,
+        )
+        yield from self._outside.finding(
+            "units-outside-log",
+            Severity.REFUSE,
+            "Units lead to records outside the commit log: recover or rebuild first.",
+            units=self._astray,
+            logMin=self._low_phy,
+            logMax=self._high_phy,
+        )
+        yield from self._ext.finding(
+            "extension-addresses",
+            Severity.INFO,
+            "Tags codes of units are addresses of extension files; they are replaced by the tags "
+            "codes that lie there.",
+            units=self._addresses,
+        )
+        yield from self._blanks.finding(
+            "pre-blank-units",
+            Severity.INFO,
+            "First files begin with pre-blank units, which are no units and are left out.",
+            units=self._blank_units,
+        )

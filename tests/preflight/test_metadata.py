@@ -1,0 +1,177 @@
+"""The queues against the broker's tables in JSON, as RocketMQ writes them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from migration.preflight import Severity, preflight
+from migration.preflight.broker_json import table_entries
+from migration.preflight.report import Finding
+from store.errors import CorruptionError
+from store.record.message import Message
+from store.service.message_store import MessageStore
+from tests.kit.golden import load_dump
+from tests.preflight.kit import FakeMachine, Golden, names, the, topics_of, write_topics
+
+
+def look(root: Path) -> list[Finding]:
+    return preflight(root, machine=FakeMachine()).findings
+
+
+def consumers(root: Path, text: str, file: str = "consumerOffset.json") -> Path:
+    path = root / "config" / file
+    path.write_text(text)
+    return path
+
+
+# ---- topics
+
+
+def test_three_topics_that_the_table_lacks_are_exactly_those(golden: Golden) -> None:
+    root = golden("wide-default")
+    topics = sorted(topics_of(root))
+    lost = topics[5:200:90]
+    write_topics(root, set(topics) - set(lost))
+    finding = the(preflight(root, machine=FakeMachine()), "topics-without-metadata")
+    counts: dict[str, tuple[int, int]] = {}
+    for queue in load_dump("wide-default")["queues"]:
+        queues, units = counts.get(queue["topic"], (0, 0))
+        counts[queue["topic"]] = (queues + 1, units + len(queue["units"]))
+    assert len(lost) == finding.affected_total == 3
+    assert finding.severity is Severity.WARN
+    assert {each.name: each.figures for each in finding.affected} == {
+        topic: {"queues": counts[topic][0], "units": counts[topic][1]} for topic in lost
+    }
+    assert finding.figures == {
+        "listedTopics": len(topics) - 3,
+        "queuesAtRisk": sum(counts[topic][0] for topic in lost),
+        "unitsAtRisk": sum(counts[topic][1] for topic in lost),
+    }
+
+
+def test_light_queues_and_system_topics_are_exempt(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s") as store:
+        for topic in ("mine", "%LMQ%a", "rmq_sys_x", "SCHEDULE_TOPIC_XXXX", "%RETRY%g", "rmq_x"):
+            store.put_message(Message(topic, b"x"))
+    write_topics(tmp_path / "s", ["mine", "idle", "TBW102"])
+    report = preflight(tmp_path / "s", machine=FakeMachine())
+    assert names(the(report, "topics-without-metadata")) == ["%RETRY%g", "rmq_x"]
+    assert names(the(report, "topics-without-queues")) == ["idle"]
+
+
+def test_without_a_table_every_topic_is_at_risk(golden: Golden) -> None:
+    root = golden("basic-default")
+    (root / "config" / "topics.json").unlink()
+    report = preflight(root, machine=FakeMachine())
+    assert the(report, "no-topic-table").severity is Severity.WARN
+    assert the(report, "topics-without-metadata").affected_total == 5
+    assert report.may_go_on
+
+
+@pytest.mark.parametrize("folder", ["topics", "rdb"])
+def test_a_table_in_rocksdb_is_not_compared(golden: Golden, folder: str) -> None:
+    root = golden("basic-default")
+    write_topics(root, [])
+    (root / "config" / folder).mkdir()
+    (root / "config" / folder / "CURRENT").write_bytes(b"MANIFEST-000001\n")
+    report = preflight(root, machine=FakeMachine())
+    assert the(report, "no-topic-table").severity is Severity.INFO
+    assert report.find("topics-without-metadata") is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"topicConfigTable": 3}', "\xff"])
+def test_a_table_that_cannot_be_read_is_one_finding(golden: Golden, text: str) -> None:
+    root = golden("basic-default")
+    (root / "config" / "topics.json").write_text(text, encoding="latin-1")
+    report = preflight(root, machine=FakeMachine())
+    assert "topics.json" in the(report, "no-topic-table").sentence
+    assert report.find("topics-without-metadata") is None
+
+
+# ---- consumer offsets
+
+
+def test_consumers_outside_their_queues_are_named(golden: Golden) -> None:
+    root = golden("special-default")
+    dump = load_dump("special-default")
+    queue = next(queue for queue in dump["queues"] if queue["units"] and queue["units"][0][0] > 0)
+    topic, low, high = queue["topic"], queue["units"][0][0], queue["units"][-1][0] + 1
+    name = f"{topic}/{queue['queueId']}"
+    at = queue["queueId"]
+    table = (
+        f'{{"dataVersion":{{"counter":7}},"offsetTable":{{"{topic}@low":{{{at}:{low - 1}}},'
+        f'"{topic}@first":{{{at}:{low}}},"{topic}@end":{{{at}:{high}}},'
+        f'"{topic}@high":{{{at}:{high + 1}}},"gone@g":{{0:4,1:0}},"%RETRY%g@g":{{0:0}}}}}}'
+    )
+    consumers(root, table)
+    report = preflight(root, machine=FakeMachine())
+    beyond, below = the(report, "consumers-beyond-max"), the(report, "consumers-below-min")
+    unknown = the(report, "consumers-of-unknown-topics")
+    assert names(beyond) == [f"high on {name}"]
+    assert beyond.affected[0].figures == {"offset": high + 1, "max": high}
+    assert beyond.severity is Severity.WARN
+    assert names(below) == [f"low on {name}"]
+    assert below.affected[0].figures == {"offset": low - 1, "min": low}
+    assert below.severity is Severity.INFO
+    assert names(unknown) == ["g on gone/0"]
+    assert beyond.figures == {"compared": 7}
+
+
+def test_offsets_of_light_queues_are_compared_too(tmp_path: Path) -> None:
+    root = tmp_path / "s"
+    with MessageStore.open(root) as store:
+        store.put_message(Message("%LMQ%a", b"x"))
+    write_topics(root, [])
+    text = '{"lmqOffsetTable":{"%LMQ%a@%LMQ%c":2},"offsetTable":{"%LMQ%a@d":{0:1}}}'
+    consumers(root, text, "lmqConsumerOffset.json")
+    beyond = the(preflight(root, machine=FakeMachine()), "consumers-beyond-max")
+    assert names(beyond) == ["%LMQ%c on %LMQ%a/0"]
+    assert beyond.figures == {"compared": 2}
+
+
+def test_offsets_in_rocksdb_are_said_not_to_be_compared(golden: Golden) -> None:
+    root = golden("basic-default")
+    (root / "config" / "rdb").mkdir()
+    (root / "config" / "rdb" / "CURRENT").write_bytes(b"MANIFEST-000001\n")
+    consumers(root, '{"offsetTable":{"gone@g":{0:4}}}')
+    report = preflight(root, machine=FakeMachine())
+    assert "RocksDB" in the(report, "offsets-not-compared").sentence
+    assert report.find("consumers-of-unknown-topics") is None
+
+
+@pytest.mark.parametrize("value", ['{"x":1}', '{0:"y"}', "[1]", "null", "Infinity"])
+def test_an_offset_that_is_none_is_one_finding(golden: Golden, value: str) -> None:
+    root = golden("basic-default")
+    consumers(root, f'{{"offsetTable":{{"gone@g":{value}}}}}')
+    finding = the(preflight(root, machine=FakeMachine()), "offsets-not-compared")
+    assert finding.severity is Severity.WARN
+    assert "gone@g" in finding.sentence
+
+
+# ---- reading
+
+
+def test_keys_without_quotes_are_read_and_texts_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_text('{ "a" : {"x{1:2,3:4}":{-1:5, 0 :6}, "y\\"{7:":[{8:9}]} , "b":{}}')
+    assert list(table_entries(path, "a")) == [
+        ("x{1:2,3:4}", {"-1": 5, "0": 6}),
+        ('y"{7:', [{"8": 9}]),
+    ]
+    assert list(table_entries(path, "b")) == []
+    assert list(table_entries(path, "c")) == []
+
+
+@pytest.mark.parametrize("text", ['{"a":{"b":1]', '{"a":{1.5:2}}', '{"a" 3}', "[" * 100_000])
+def test_what_is_no_json_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(text)
+    with pytest.raises(CorruptionError, match="t\\.json"):
+        list(table_entries(path, "a"))
+
+
+def test_a_table_of_ours_reads_as_json_does(golden_folder: Path) -> None:
+    path = golden_folder / "wide-default" / "config" / "topics.json"
+    table = json.loads(path.read_text())["topicConfigTable"]
+    assert dict(table_entries(path, "topicConfigTable")) == table
