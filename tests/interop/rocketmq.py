@@ -11,6 +11,7 @@ from typing import Any
 
 FOLDER = Path(__file__).parent
 Row = dict[str, Any]
+_SOURCE = FOLDER / "src" / "main" / "java" / "interop" / "Interop.java"
 _OPENED = ("java.nio", "sun.nio.ch", "jdk.internal.ref")
 
 
@@ -27,8 +28,8 @@ class RocketMQ:
     @classmethod
     def build(cls, version: str) -> "RocketMQ":
         """Compile the program against ``version``, once."""
-        target = FOLDER / "target" / version
-        if not (target / "classes" / "interop" / "Interop.class").exists():
+        built = FOLDER / "target" / version / "classes" / "interop" / "Interop.class"
+        if not built.exists() or built.stat().st_mtime < _SOURCE.stat().st_mtime:
             goals = ["compile", "dependency:copy-dependencies"]
             command = ["mvn", "-q", "-B", f"-Drocketmq={version}", *goals]
             try:
@@ -42,7 +43,16 @@ class RocketMQ:
         self, root: Path, kind: str, queues: Iterable[tuple[str, int]], **settings: object
     ) -> list[Row]:
         """Open the store and return what RocketMQ reads of it; the store is then closed."""
-        return self._run("dump", root, kind, queues, [], settings)
+        return self._run("dump", root, kind, _words(queues), [], settings)
+
+    def read(
+        self, root: Path, kind: str, queues: Iterable[tuple[str, int]], **settings: object
+    ) -> list[Row]:
+        """Pull every message; return a digest of what came, a row a queue, in their order."""
+        with tempfile.NamedTemporaryFile("w", suffix=".queues") as file:
+            file.writelines(f"{topic}/{queue_id}\n" for topic, queue_id in queues)
+            file.flush()
+            return self._run("read", root, kind, f"@{file.name}", [], settings)
 
     def append(
         self, root: Path, kind: str, queues: Iterable[tuple[str, int]], count: int, *, crash: bool,
@@ -50,7 +60,12 @@ class RocketMQ:
     ) -> list[Row]:  # fmt: skip
         """Put ``count`` messages to each queue; return where they are."""
         return self._run(
-            "append", root, kind, queues, [str(count), "crash" if crash else "close"], settings
+            "append",
+            root,
+            kind,
+            _words(queues),
+            [str(count), "crash" if crash else "close"],
+            settings,
         )
 
     def _run(
@@ -58,7 +73,7 @@ class RocketMQ:
         verb: str,
         root: Path,
         kind: str,
-        queues: Iterable[tuple[str, int]],
+        queues: str,
         words: list[str],
         settings: dict[str, object],
     ) -> list[Row]:
@@ -69,8 +84,8 @@ class RocketMQ:
                 "-Dfile.encoding=UTF-8", "-Dsun.jnu.encoding=UTF-8",
                 *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
                 "-cp", f"{target}/classes:{target}/dependency/*", "interop.Interop",
-                verb, str(root), kind, ",".join(f"{topic}/{number}" for topic, number in queues),
-                *words, *(f"{key}={value}" for key, value in settings.items()),
+                verb, str(root), kind, queues, *words,
+                *(f"{key}={value}" for key, value in settings.items()),
             ]  # fmt: skip
             environment = os.environ | {"LC_ALL": "C.UTF-8"}
             done = subprocess.run(
@@ -79,3 +94,7 @@ class RocketMQ:
         if done.returncode:
             raise AssertionError(done.stderr.decode(errors="replace")[-4000:])
         return [json.loads(line) for line in done.stdout.decode().splitlines()]
+
+
+def _words(queues: Iterable[tuple[str, int]]) -> str:
+    return ",".join(f"{topic}/{number}" for topic, number in queues)

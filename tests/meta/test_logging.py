@@ -9,11 +9,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = sorted(
-    name
-    for name in tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
+    pattern.removesuffix("*")
+    for pattern in tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
         "setuptools"
-    ]["packages"]
-    if "." not in name
+    ]["packages"]["find"]["include"]
 )
 WARNS = """
 import importlib, logging, sys

@@ -5,6 +5,7 @@ import java.io.PrintStream;
 import java.net.InetSocketAddress;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.MessageDigest;
 import java.util.ArrayList;
@@ -35,10 +36,12 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
  *
  * <pre>
  * dump   ROOT TYPE QUEUES [key=value ...]          prints a line for each record and for each queue
+ * read   ROOT TYPE QUEUES [key=value ...]          pulls every message, prints a line for each queue
  * append ROOT TYPE QUEUES COUNT crash|close [...]  puts COUNT messages a queue, prints a line for each
  * </pre>
  *
- * TYPE is default, defaultRocksDB or combine; QUEUES is topic/id,topic/id...; key=value are settings.
+ * TYPE is default, defaultRocksDB or combine; QUEUES is topic/id,topic/id... or @FILE with a queue a line;
+ * key=value are settings.
  */
 public final class Interop {
     private static final int BLANK = 0xCBD43194;
@@ -51,10 +54,15 @@ public final class Interop {
         int code = 0;
         try {
             boolean append = words[0].equals("append");
-            List<String> queues = words[3].isEmpty() ? List.of() : List.of(words[3].split(","));
+            List<String> queues = words[3].startsWith("@") ? Files.readAllLines(Path.of(words[3].substring(1)))
+                : words[3].isEmpty() ? List.of() : List.of(words[3].split(","));
             DefaultMessageStore store = open(Path.of(words[1]), words[2], queues, words, append ? 6 : 4);
             if (append) {
                 append(store, queues, Integer.parseInt(words[4]));
+            } else if (words[0].equals("read")) {
+                for (String queue : queues) {
+                    read(store, queue);
+                }
             } else {
                 dump(store, queues);
             }
@@ -170,6 +178,32 @@ public final class Interop {
             });
             line("kind", "key", "topic", key.get(0), "key", key.get(1), "phy", offsets);
         }
+    }
+
+    /** The digest is over phy offset and size of each message, in the order in which they were pulled. */
+    private static void read(DefaultMessageStore store, String queue) throws Exception {
+        String topic = queue.substring(0, queue.lastIndexOf('/'));
+        int id = Integer.parseInt(queue.substring(queue.lastIndexOf('/') + 1));
+        long min = store.getMinOffsetInQueue(topic, id);
+        long max = store.getMaxOffsetInQueue(topic, id);
+        MessageDigest digest = MessageDigest.getInstance("SHA-1");
+        ByteBuffer place = ByteBuffer.allocate(12);
+        long count = 0;
+        for (long at = min; at < max; ) {
+            var result = store.getMessage("interop", topic, id, at, 32, null);
+            for (ByteBuffer record : result.getMessageBufferList()) {
+                place.clear().putLong(record.getLong(28)).putInt(record.getInt(0));
+                digest.update(place.array());
+                count++;
+            }
+            result.release();
+            if (result.getNextBeginOffset() <= at) {
+                break;
+            }
+            at = result.getNextBeginOffset();
+        }
+        line("kind", "read", "topic", topic, "queueId", id, "min", min, "max", max, "count", count,
+            "digest", HexFormat.of().formatHex(digest.digest()));
     }
 
     private static void queue(DefaultMessageStore store, String topic, int id) throws Exception {
