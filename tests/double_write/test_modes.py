@@ -99,6 +99,19 @@ def test_a_backend_left_behind_is_not_served_nor_touched(tmp_path: Path, left: s
     told.check(root)
 
 
+@pytest.mark.parametrize("name", ["file", "rocksdb"])
+def test_a_line_counts_more_than_what_the_backend_says(tmp_path: Path, name: str) -> None:
+    told, root = Told(), tmp_path / "store"
+    with open_store(root, OTHER[name]) as store:
+        told.put(store, 40)
+    line = sorted(phy for phys in told.phys.values() for phy in phys)[25]
+    write_mode(StorePaths(root), ModeRecord(StoreMode(f"double-write-{OTHER[name]}"), {name: line}))
+    with MessageStore.open(root, PLAIN) as store:
+        assert store.report.watermarks[name] == line
+    assert standing(root).behind == {}
+    told.check(root)
+
+
 @pytest.mark.parametrize("left", ["file", "rocksdb"])
 def test_a_log_that_is_cut_takes_it_from_the_backend_left_behind(tmp_path: Path, left: str) -> None:
     """What that has of the lost records must not pass for units of those put at their place."""
