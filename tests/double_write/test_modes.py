@@ -199,7 +199,7 @@ def test_a_backend_that_is_behind_is_neither_read_nor_left_alone(
         refuse(patched, name, "put_batch")
         told.put(store, 10)
     write_mode(
-        StorePaths(root), ModeRecord(StoreMode(f"double-write-{read}"), standing(root).behind)
+        StorePaths(root), ModeRecord(StoreMode(f"double-write-{read}"), dict(standing(root).behind))
     )
     assert f"{name} queues are behind" in reasons(root, StoreMode(f"double-write-{name}"))
     with pytest.raises(RefusedStoreError, match="behind"):

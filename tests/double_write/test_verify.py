@@ -147,6 +147,17 @@ def test_what_a_combined_start_of_rocketmq_leaves_out_is_told(root: Path, read: 
     assert {finding.queue for finding in damage} >= {QueueKey("t", queue) for queue in range(4)}
 
 
+@pytest.mark.parametrize("emptied", [0, 1])
+def test_queues_without_a_unit_on_one_side_count_once(root: Path, emptied: int) -> None:
+    with open_store(root) as store:
+        store.queues.parts()[emptied].truncate_dirty(0)
+        report = store.verify()
+        lacking = store.queues.parts()[emptied].name
+        kind = [Kind.EXTRA, Kind.MISSING_TAIL][emptied]
+        assert report.counts[kind, lacking, ""] == 5 * EACH
+        assert report.queues == 5
+
+
 def test_one_queue_or_topic_can_be_asked_for(root: Path) -> None:
     with Database(root) as database:
         database.lose(2, 5)
