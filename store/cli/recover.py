@@ -42,6 +42,7 @@ def _record(report: RecoveryReport) -> dict[str, object]:
         "scannedRecords": report.scanned_records,
         "scannedBytes": report.scanned_bytes,
         "logEnd": report.end_phy_offset,
+        "watermarks": report.watermarks,
         "dispatchedUnits": report.dispatched_units,
         "queuesCut": report.queues_cut,
         "droppedBytes": report.dropped_bytes,

@@ -193,7 +193,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         """Put into all; the restarts are those of the store that is read."""
         restarts: list[QueueRestart] = []
         for part in self._live():
-            if self._replaying and batch.end_phy_offset <= self._marks[part.name]:
+            if self._replaying and 0 < batch.end_phy_offset <= self._marks[part.name]:
                 continue  # it has all of them
             put = partial(part.store.put_batch, part.choose(batch))
             done = self._attempt(part, "put units", put)

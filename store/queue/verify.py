@@ -122,7 +122,8 @@ class Verify:
             StoreError: a backend cannot be read.
         """
         for key in self._reference.queues(topic):
-            if queue_id in {None, key.queue_id} and self._takes(key.topic):
+            wanted = queue_id in {None, key.queue_id} and self._takes(key.topic)
+            if wanted and self._reference.max_offset(*key):
                 self._queue(key)
         for key in self._copy.queues(topic):
             if queue_id in {None, key.queue_id} and not self._reference.max_offset(*key):

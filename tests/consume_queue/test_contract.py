@@ -8,15 +8,17 @@ import pytest
 from store.config import RocksDBEngine
 from store.errors import QueueGapError, StoreClosedError
 from store.queue.backends import backend_names
+from store.queue.combined import CombinedConsumeQueueStore
 from store.queue.time_search import BoundaryType
 from store.queue.units import BlockStop, QueueKey, UnitBatch
 from tests.kit.engines import ENGINES
-from tests.kit.queue_drive import QueueDrive
+from tests.kit.queue_drive import COMBINED, QueueDrive
 from tests.kit.tree import tree_digest
 
 BACKENDS = [
     *[(name, RocksDBEngine.AUTO) for name in backend_names() if name != "rocksdb"],
     *[("rocksdb", engine) for engine in ENGINES],
+    *[(COMBINED + name, RocksDBEngine.AUTO) for name in backend_names()],
 ]
 
 
@@ -26,10 +28,14 @@ def drive(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[QueueDrive
     name, engine = request.param
     driven = QueueDrive(name, tmp_path / "store", engine=engine)
     yield driven
+    store = driven.store
     try:
-        assert list(driven.store.check_files()) == []
+        assert list(store.check_files()) == []
     except StoreClosedError:
         return
+    if isinstance(store, CombinedConsumeQueueStore):
+        assert store.set_aside == {}
+        assert store.comparison().run().clean
     driven.store.close()
 
 
@@ -134,7 +140,8 @@ def test_both_lives_in_one_batch_leave_the_second(drive: QueueDrive) -> None:
     for batch in (first, second):
         for number in range(len(batch)):
             phy_offset = int.from_bytes(batch.units[28 * number : 28 * number + 8])
-            both.add(("topic", 0), batch.queue_offset[number], phy_offset, 100, 0, 5000)
+            stamp = drive.log.store_timestamp(phy_offset, 100)
+            both.add(("topic", 0), batch.queue_offset[number], phy_offset, 100, 0, stamp)
     drive.store.put_batch(both)
     assert drive.offsets("topic") == (0, 2)
     assert drive.phys("topic") == [1000, 1100]

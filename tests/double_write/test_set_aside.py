@@ -93,6 +93,27 @@ def test_a_part_that_fails_is_set_aside_and_caught_up(
     assert_whole(root, told, read)
 
 
+def test_what_a_part_never_synced_is_not_trusted_after_a_clean_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut behind the clean stop takes pages that the files' failed flush did not write."""
+    root, told = tmp_path / "store", Told()
+    with open_store(root, "rocksdb") as store:
+        told.put(store, 50)
+        store.flush()
+        told.put(store, 50)
+        with monkeypatch.context() as patched:
+            refuse(patched, "file", "flush")
+            store.flush()
+    assert not (root / "abort").exists()
+    path = root / "consumequeue" / "t" / "1" / f"{200:020d}"
+    data = bytearray(path.read_bytes())
+    assert any(data[40:80])
+    data[40:80] = bytes(40)  # units 12 and 13, with others behind them
+    path.write_bytes(data)
+    assert_whole(root, told, "rocksdb")
+
+
 @pytest.mark.parametrize("name", ["file", "rocksdb"])
 def test_a_part_that_fails_when_it_is_closed_is_noted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str

@@ -13,10 +13,17 @@ from store.errors import StoreError
 from store.index.index_service import IndexService, open_index_file
 from store.index.layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT, IndexGeometry, slot_position
 from store.log.checkpoint import CHECKPOINT, StoreCheckpoint
+from store.paths import StorePaths
 from store.queue.units import QueueKey
 from store.service.journals.deleted_topics import DeletedTopics
 from store.service.journals.expired_queues import ExpiredQueues
 from store.service.journals.journal import _crc32c
+from store.service.journals.mode_record import (
+    Standing,
+    StoreMode,
+    read_standing,
+    write_standing,
+)
 from tests.kit.index_records import index_record
 from tests.kit.mutations import fuzz, mutated
 
@@ -173,3 +180,20 @@ class TestDamaged:
             assert again.has_record("T", 1999)
 
         fuzz("journal", seeds, run, 500, long=long, mutate=with_crcs)
+
+    def test_the_record_of_the_backends(self, tmp_path: Path, *, long: bool) -> None:
+        paths = StorePaths(tmp_path)
+        standing = Standing(StoreMode.FILE, {"rocksdb": 5}, {"rocksdb": 7}, {"rocksdb": "a*;b"})
+        seeds = []
+        for each in (standing, Standing()):
+            write_standing(paths, each)
+            seeds.append(paths.mode.read_bytes())
+
+        def run(data: bytes) -> None:
+            paths.mode.write_bytes(data)
+            found = read_standing(paths)
+            for at in (*found.behind.values(), *found.cut.values()):
+                assert 0 <= at <= LONG_MAX
+            assert found.state is None or found.state in StoreMode
+
+        fuzz("record of the backends", seeds, run, 300, long=long, mutate=with_crcs)

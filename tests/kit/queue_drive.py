@@ -4,11 +4,16 @@ from pathlib import Path
 
 from store.config import RocksDBEngine, StoreConfig
 from store.paths import StorePaths
-from store.queue.backends import backend
+from store.queue.backends import backend, backend_names
+from store.queue.combined import CombinedConsumeQueueStore
 from store.queue.consume_queue_store import ConsumeQueueStore, QueueRestart, QueueStoreContext
+from store.queue.part import Roles
 from store.queue.units import UnitBatch, UnitBlock
+from store.service.journals.mode_record import BehindLines
 from tests.kit.model import RECORD_SIZE, NoCheckpoint, PlainLog, batch_of
 
+COMBINED = "combined, reading "
+"""Before a backend's name: all of them as one, that one read."""
 UNITS_PER_FILE = 10
 CONFIG = StoreConfig(
     mapped_file_size_consume_queue=20 * UNITS_PER_FILE,
@@ -42,9 +47,17 @@ class QueueDrive:
             last_exit_ok=True,
             read_only=read_only,
         )
-        store = backend(self.name)(context).load()
+        store = self._make(context).load()
         store.recover()
         return store
+
+    def _make(self, context: QueueStoreContext) -> ConsumeQueueStore:
+        if not self.name.startswith(COMBINED):
+            return backend(self.name)(context)
+        read = self.name.removeprefix(COMBINED)
+        kinds = [backend(name) for name in backend_names()]
+        lines = BehindLines(context.paths, read_only=context.read_only)
+        return CombinedConsumeQueueStore(context, kinds, Roles(read, read), lines)
 
     def reopen(self, *, read_only: bool = False) -> None:
         self.store.close()

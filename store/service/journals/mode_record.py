@@ -121,7 +121,7 @@ class ModeRecord:
     """A state that was set, and the backends that are behind."""
 
     state: StoreMode
-    behind: Mapping[str, int] = field(default_factory=dict)
+    behind: dict[str, int] = field(default_factory=dict)
     """Backend → phy offset up to which it is whole; one that is not here is whole."""
 
 

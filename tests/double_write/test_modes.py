@@ -1,0 +1,275 @@
+"""The states of a store: what each keeps, the steps between them, and what speaks against them."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from store.config import StoreConfig
+from store.errors import RefusedStoreError, StoreLockedError
+from store.paths import StorePaths
+from store.queue.units import QueueKey
+from store.record.message import Message
+from store.service.message_store import MessageStore
+from store.service.mode import (
+    ModeRecord,
+    StoreMode,
+    change_mode,
+    possible_steps,
+    read_mode,
+    write_mode,
+)
+from tests.double_write.test_verify import Database
+from tests.kit.double_write import OTHER, Told, config, crash_image, open_store, refuse, standing
+from tests.kit.golden import load_dump
+from tests.kit.tree import tree_digest
+
+Golden = Callable[[str], Path]
+COMMAND = [str(Path(sys.executable).parent / "cqstore")]
+THERE_AND_BACK = [*StoreMode, *reversed(list(StoreMode)[:-1])]
+PLAIN = config(rocksdb_cq_double_write_enable=False)
+
+
+def plain_store(root: Path, told: Told, backend: str = "file") -> Path:
+    with MessageStore.open(root, PLAIN, backend=backend) as store:
+        told.put(store, 30)
+    return root
+
+
+def reasons(root: Path, to: StoreMode) -> str:
+    before = tree_digest(root)
+    (step,) = [step for step in possible_steps(root) if step.to is to]
+    assert tree_digest(root) == before, "to look changes nothing"
+    with pytest.raises(RefusedStoreError) as caught:
+        change_mode(root, to)
+    assert all(reason in str(caught.value) for reason in step.reasons)
+    assert not step.possible
+    return "; ".join(step.reasons)
+
+
+def test_a_store_goes_all_the_way_and_back_with_puts_in_every_state(tmp_path: Path) -> None:
+    told = Told()
+    root = plain_store(tmp_path / "store", told)
+    for before, to in pairwise(THERE_AND_BACK):
+        assert {step.to for step in possible_steps(root) if step.possible} == set(before.neighbours)
+        done = change_mode(root, to)
+        assert (done.before, done.after, done.set_aside) == (before, to, {})
+        record = read_mode(StorePaths(root))
+        assert record is not None
+        assert record.state is to
+        left = {"file", "rocksdb"} - set(to.backends)
+        assert set(record.behind) == left
+        with MessageStore.open(root, PLAIN) as store:
+            assert [part.name for part in store.queues.parts()] == to.backends
+            told.put(store, 15)
+            if not left:
+                assert store.verify().clean
+                assert all(
+                    store.queues.max_offset(*key) == len(told.phys[key]) for key in told.phys
+                )
+        if not left:
+            told.check(root)
+
+
+@pytest.mark.parametrize("left", ["file", "rocksdb"])
+def test_a_backend_left_behind_is_not_served_nor_touched(tmp_path: Path, left: str) -> None:
+    told, root = Told(), tmp_path / "store"
+    kept = StoreMode(OTHER[left])
+    with open_store(root, OTHER[left]) as store:
+        told.put(store, 30)
+        end = store.commit_log.max_phy_offset()
+    for step in (StoreMode(f"double-write-{kept}"), kept):
+        change_mode(root, step, config(OTHER[left]))
+    with MessageStore.open(root, config(left)) as store:  # double write by the settings
+        assert [part.name for part in store.queues.parts()] == [kept]
+        told.put(store, 30)
+    assert standing(root).behind == {left: end}
+    for read_only in (True, False):
+        with pytest.raises(RefusedStoreError, match=f"state is {kept}"):
+            MessageStore.open(root, read_only=read_only, backend=left)
+    done = change_mode(root, StoreMode(f"double-write-{kept}"))
+    assert done.recovery is not None
+    assert done.recovery.watermarks[left] == end
+    assert done.recovery.dispatched_units == 30, "from the line on, not from the beginning"
+    told.check(root)
+
+
+@pytest.mark.parametrize("name", ["file", "rocksdb"])
+def test_a_line_counts_more_than_what_the_backend_says(tmp_path: Path, name: str) -> None:
+    told, root = Told(), tmp_path / "store"
+    with open_store(root, OTHER[name]) as store:
+        told.put(store, 40)
+    line = sorted(phy for phys in told.phys.values() for phy in phys)[25]
+    write_mode(StorePaths(root), ModeRecord(StoreMode(f"double-write-{OTHER[name]}"), {name: line}))
+    with MessageStore.open(root, PLAIN) as store:
+        assert store.report.watermarks[name] == line
+    assert standing(root).behind == {}
+    told.check(root)
+
+
+@pytest.mark.parametrize("left", ["file", "rocksdb"])
+def test_a_log_that_is_cut_takes_it_from_the_backend_left_behind(tmp_path: Path, left: str) -> None:
+    """What that has of the lost records must not pass for units of those put at their place."""
+    told, root = Told(), tmp_path / "store"
+    kept = StoreMode(OTHER[left])
+    with open_store(root, OTHER[left]) as store:
+        told.put(store, 40)
+    for step in (StoreMode(f"double-write-{kept}"), kept):
+        change_mode(root, step, config(OTHER[left]))
+    lost = sorted(phy for phys in told.phys.values() for phy in phys)[20]
+    path = root / "commitlog" / f"{0:020d}"
+    data = bytearray(path.read_bytes())
+    data[lost + 100] ^= 1
+    path.write_bytes(data)
+    (root / "abort").touch()
+    (root / "checkpoint").unlink()
+    for phys in told.phys.values():
+        phys[:] = [phy for phy in phys if phy < lost]
+    with MessageStore.open(root, PLAIN, cut_at=lost) as store:
+        assert store.commit_log.max_phy_offset() == lost
+        for number in range(30):  # other queues, other sizes
+            queue_id = 4 - number % 2
+            result = store.put_message(Message("t", b"y" * number, queue_id))
+            told.phys[QueueKey("t", queue_id)].append(result.phy_offset)
+    assert change_mode(root, StoreMode(f"double-write-{kept}")).set_aside == {}
+    told.check(root)
+    with MessageStore.open(root, read_only=True) as store:
+        assert store.verify().clean
+
+
+# ---- what speaks against a step
+
+
+def test_no_step_leads_further_than_a_neighbour(tmp_path: Path) -> None:
+    root = plain_store(tmp_path / "store", Told())
+    with pytest.raises(RefusedStoreError, match="leads to double-write-file, not to rocksdb"):
+        change_mode(root, StoreMode.ROCKSDB)
+    assert read_mode(StorePaths(root)) is None
+
+
+def test_a_step_waits_until_nobody_has_the_store_open(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with MessageStore.open(root, PLAIN) as store:
+        Told().put(store, 5)
+        with pytest.raises(StoreLockedError):
+            change_mode(root, StoreMode.DOUBLE_WRITE_FILE)
+        (step,) = possible_steps(root)
+        assert "has the store open" in step.reasons[0]
+    assert change_mode(root, StoreMode.DOUBLE_WRITE_FILE).after is StoreMode.DOUBLE_WRITE_FILE
+
+
+def test_a_crashed_store_is_recovered_first(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "store", PLAIN) as store:
+        Told().put(store, 5)
+        root = crash_image(store, tmp_path / "crashed")
+    assert "needs recovery" in reasons(root, StoreMode.DOUBLE_WRITE_FILE)
+
+
+def test_batch_queues_and_a_reserved_topic_are_both_named(golden: Golden) -> None:
+    root = golden("special-default")
+    queues = root / "consumequeue"
+    shutil.copytree(queues / "expired_1", queues / "CHECKPOINT_TOPIC")
+    said = reasons(root, StoreMode.DOUBLE_WRITE_FILE)
+    assert "BatchCQ" in said
+    assert "1 topics cannot be held by backend rocksdb: the topic CHECKPOINT_TOPIC" in said
+
+
+def test_topics_that_are_no_file_names_are_named(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "store", PLAIN, backend="rocksdb") as store:
+        for number in range(7):
+            assert store.put_message(Message(f"a/b{number}", b"")).ok
+    said = reasons(tmp_path / "store", StoreMode.DOUBLE_WRITE_ROCKSDB)
+    assert "7 topics cannot be held by backend file" in said
+    assert "'a/b0'" in said
+    assert said.endswith("and 2 more")
+
+
+@pytest.mark.parametrize("name", ["file", "rocksdb"])
+def test_a_backend_that_is_behind_is_neither_read_nor_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    root, told, read = tmp_path / "store", Told(), OTHER[name]
+    with open_store(root, read) as store, monkeypatch.context() as patched:
+        told.put(store, 10)
+        refuse(patched, name, "put_batch")
+        told.put(store, 10)
+    write_mode(
+        StorePaths(root), ModeRecord(StoreMode(f"double-write-{read}"), dict(standing(root).behind))
+    )
+    assert f"{name} queues are behind" in reasons(root, StoreMode(f"double-write-{name}"))
+    with pytest.raises(RefusedStoreError, match="behind"):
+        MessageStore.open(root, read_only=True, backend=name)
+    (step,) = [step for step in possible_steps(root) if step.to == read]
+    assert step.possible, "the one that is whole may be left alone"
+    open_store(root, read).close()
+    assert all(step.possible for step in possible_steps(root))
+    told.check(root)
+
+
+def test_differences_keep_the_incomplete_one_from_being_read(golden: Golden) -> None:
+    root = golden("basic-combine")
+    topic = load_dump("basic-combine")["queues"][0]["topic"]
+    with Database(root) as database:
+        database.lose(0, 3, 4, topic=topic.encode())
+    assert "rocksdb queues lack 2 units" in reasons(root, StoreMode.DOUBLE_WRITE_ROCKSDB)
+    done = run("mode", root, "--verify", "--output", "jsonl", code=1)
+    (row,) = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (row["topic"], row["from"], row["to"], row["lacking"]) == (topic, 3, 4, "rocksdb")
+    assert change_mode(root, StoreMode.FILE).behind
+    with MessageStore.open(root) as store:
+        assert store.queues.name == "file"
+
+
+# ---- the command
+
+
+def run(*words: object, code: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run([*COMMAND, *map(str, words)], capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def shown(root: Path, verb: str) -> dict[str, object]:
+    before = tree_digest(root)
+    record = json.loads(run(verb, root, "--output", "json").stdout)
+    assert tree_digest(root) == before
+    found: dict[str, object] = record[0] if isinstance(record, list) else record
+    return found
+
+
+def test_the_command_shows_and_steps(golden: Golden) -> None:
+    root = golden("wide-combine")
+    facts = shown(root, "mode")
+    assert facts["state"] == "double-write-file"
+    assert facts["step to file"] == facts["step to double-write-rocksdb"] == "possible"
+    run("mode", root, "--to", "rocksdb", code=2)
+    run("mode", root, "--to", "nonsense", code=2)
+    run("mode", root, "--to", "double-write-rocksdb")
+    run("mode", root, "--to", "rocksdb")
+    facts = shown(root, "mode")
+    assert (facts["state"], facts["set"]) == ("rocksdb", "by cqstore mode")
+    assert facts["kept, the one that is read first"] == "rocksdb"
+    assert "file queues are left behind, whole up to phy offset" in str(shown(root, "info")["odd"])
+    run("check", root)
+    run("mode", root, "--verify", code=2)
+
+
+def test_settings_decide_where_no_state_was_set(tmp_path: Path) -> None:
+    told = Told()
+    root = plain_store(tmp_path / "store", told)
+    with MessageStore.open(root, PLAIN) as store:
+        assert store.queues.name == "file"
+    with open_store(root, "rocksdb") as store:
+        assert [part.name for part in store.queues.parts()] == ["rocksdb", "file"]
+        told.put(store, 10)
+    with MessageStore.open(root, StoreConfig()) as store:  # both lie here: both are kept
+        assert [part.name for part in store.queues.parts()] == ["file", "rocksdb"]
+    with pytest.raises(RefusedStoreError, match="rocksdb queues lie here"):
+        open_store(root, "file", combineCQLoadingCQTypes="default")
+    told.check(root)

@@ -1,0 +1,132 @@
+"""Who is read, who assigns offsets, and topics that only one backend gets."""
+
+from pathlib import Path
+
+import pytest
+
+from store.config import StoreConfig
+from store.errors import RefusedStoreError, StoreConfigError
+from store.queue.units import QueueKey
+from store.record.message import Message
+from store.service.message_store import MessageStore
+from tests.kit.double_write import Told, open_store, standing
+
+SELECTIVE = {"rocksdbCQSelectiveDoubleWriteEnable": True, "doubleWriteTopics": "t; lite-*"}
+
+
+@pytest.mark.parametrize(
+    ("values", "word"),
+    [
+        ({"combineCQLoadingCQTypes": ""}, "names neither"),
+        ({"combineCQLoadingCQTypes": "rocks;files"}, "names neither"),
+        ({"combineCQPreferCQType": "rocks"}, "combineCQPreferCQType"),
+        ({"combineCQPreferCQType": "default;defaultRocksDB"}, "combineCQPreferCQType"),
+        ({"combineCQLoadingCQTypes": "defaultRocksDB"}, "combineCQPreferCQType"),
+        (
+            {"combineCQLoadingCQTypes": "default", "combineAssignOffsetCQType": "defaultRocksDB"},
+            "combineAssignOffsetCQType",
+        ),
+        (
+            {"combineCQLoadingCQTypes": "default", "combineCQUseRocksdbForLmq": True},
+            "combineCQUseRocksdbForLmq",
+        ),
+        ({"rocksdbCQSelectiveDoubleWriteEnable": True}, "doubleWriteTopics"),
+        (SELECTIVE | {"combineCQPreferCQType": "defaultRocksDB"}, "leaves topics out"),
+        (SELECTIVE | {"combineAssignOffsetCQType": "defaultRocksDB"}, "leaves topics out"),
+        (SELECTIVE | {"combineCQUseRocksdbForLmq": True}, "exclude each other"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(
+    values: dict[str, object], word: str
+) -> None:
+    with pytest.raises(StoreConfigError, match=word):
+        StoreConfig.from_mapping(values)
+
+
+@pytest.mark.parametrize(
+    ("types", "backends"),
+    [
+        ("default;defaultRocksDB", ["file", "rocksdb"]),
+        (" DEFAULTROCKSDB ; default ; other ", ["file", "rocksdb"]),
+        ("default", ["file"]),
+    ],
+)
+def test_types_are_read_as_rocketmq_reads_them(types: str, backends: list[str]) -> None:
+    config = StoreConfig.from_mapping({"combineCQLoadingCQTypes": types})
+    assert config.loaded_backends == backends
+
+
+def lose_last_units(store: MessageStore, part: int) -> None:
+    """Let one backend end before the last record."""
+    last = max(record.phy_offset for record in store.commit_log.scan(0))
+    store.queues.parts()[part].truncate_dirty(last)
+    store.queues.forget_queue_offsets()
+
+
+def test_reading_follows_prefer_and_offsets_follow_assign(tmp_path: Path) -> None:
+    changes = {"combineAssignOffsetCQType": "defaultRocksDB"}
+    with open_store(tmp_path / "store", "file", **changes) as store:
+        for _ in range(5):
+            store.put_message(Message("t", b"", 0))
+        assert store.max_offset("t", 0) == 5
+        lose_last_units(store, 0)
+        assert store.max_offset("t", 0) == 4, "the files are read"
+        assert store.queues.assign_queue_offset("t", 0) == 5, "RocksDB assigns"
+        lose_last_units(store, 1)
+        assert store.queues.assign_queue_offset("t", 0) == 4
+
+
+def test_without_assign_the_one_that_is_read_assigns(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store", "rocksdb") as store:
+        for _ in range(5):
+            store.put_message(Message("t", b"", 0))
+        assert store.max_offset("t", 0) == 5
+        lose_last_units(store, 1)
+        assert store.queues.assign_queue_offset("t", 0) == 5
+        lose_last_units(store, 0)
+        assert store.queues.assign_queue_offset("t", 0) == 4
+
+
+def test_light_queues_can_be_rocksdbs(tmp_path: Path) -> None:
+    changes = {
+        "combineCQUseRocksdbForLmq": True, "enableLmq": True, "enableMultiDispatch": True,
+    }  # fmt: skip
+    with open_store(tmp_path / "store", "file", **changes) as store:
+        for _ in range(5):
+            message = Message("t", b"", 0, {"INNER_MULTI_DISPATCH": "%LMQ%a"})
+            assert store.put_message(message).ok
+        assert store.max_offset("%LMQ%a", 0) == 5
+        assert store.verify().clean, "both have them"
+        lose_last_units(store, 0)
+        assert store.max_offset("t", 0) == 4
+        assert store.max_offset("%LMQ%a", 0) == store.queues.assign_queue_offset("%LMQ%a", 0) == 5
+        assert len(store.get_message("g", "%LMQ%a", 0, 0, 32).queue_offsets) == 5
+
+
+def rocksdb_ends(store: MessageStore) -> dict[QueueKey, int]:
+    part = store.queues.parts()[1]
+    assert part.name == "rocksdb"
+    return {key: part.max_offset(*key) for key in part.queues()}
+
+
+def test_rocksdb_gets_the_selected_topics_and_the_rest_when_that_ends(tmp_path: Path) -> None:
+    root, told = tmp_path / "store", Told()
+    with open_store(root, "file", **SELECTIVE) as store:
+        for topic in ("t", "lite-1", "lite", "other"):
+            told.put(store, 10, topic)
+        store.queues.flush()
+        assert {key.topic for key in rocksdb_ends(store)} == {"t", "lite-1"}
+        assert store.verify().clean
+        assert store.verify().units == 20
+    with open_store(root, "file", **SELECTIVE) as store:
+        assert store.report.dispatched_units == 0, "nothing is behind"
+    with pytest.raises(RefusedStoreError, match="some topics only"):
+        MessageStore.open(root, read_only=True, backend="rocksdb")
+    assert standing(root).covers == {"rocksdb": "lite-*;t"}
+    with open_store(root, "file", **SELECTIVE | {"doubleWriteTopics": "t;o*"}) as store:
+        assert {key.topic for key in rocksdb_ends(store)} >= {"t", "other"}
+        assert store.verify().clean
+    with open_store(root, "rocksdb") as store:
+        assert store.verify().clean
+    assert standing(root).covers == {}
+    told.check(root)
