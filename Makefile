@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-all interop bench format clean
+.PHONY: help demo backends check test test-all interop bench format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 12
@@ -16,8 +16,11 @@ $(READY): pyproject.toml $(wildcard cq_rocksdb/_*.p[yx][xi])
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $@
 
-demo: $(READY) ## write 100,000 messages over 1,000 queues through both backends, reopen, compare
+demo: $(READY) ## make a store on files, move its queues to RocksDB on Spark, verify, switch, compare
 	$(BIN)/python -m bench.demo
+
+backends: $(READY) ## write 100,000 messages over 1,000 and 100,000 queues through both backends, compare
+	$(BIN)/python -m bench.backends
 
 check: $(READY) ## formatting, lint, types, layers
 	$(BIN)/ruff format --check .

@@ -1,134 +1,126 @@
-"""The main job in one go: put, stop, reopen, read everything back, compare the backends.
+"""The main job in one go: a store on files, its queues moved to RocksDB on Spark, and the proof.
 
-100,000 messages over 1,000 queues, then over 100,000, through each backend; the table shows what it
-took, and the exit code is 1 if a single message differs.
+500,000 messages over 5,000 queues are put, then: preflight, plan, run, verify, switch. Every queue
+is read from its first to its last message before and after. The exit code is 1 if one differs.
 """
 
 import hashlib
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from rich.console import Console
 from rich.table import Table
 
+from migration.planner import make_plan
+from migration.preflight import preflight
+from migration.run import run_plan
+from migration.switch import switch
+from migration.tasks import ready
+from migration.verify import verify_migration
+from migration.workspace import Workspace
 from store.config import StoreConfig
 from store.record.message import Message
 from store.service.message_store import MessageStore
 
-MESSAGES = 100_000
-TOPICS = (100, 10_000)
-QUEUES_PER_TOPIC = 10
-LIST = 32
-BACKENDS = ("file", "rocksdb")
+MESSAGES = 500_000
+TOPICS, QUEUES_A_TOPIC = 625, 8
+LIST = 128
+MASTER = "local[2]"
 CONFIG = StoreConfig(mapped_file_size_commit_log=64 << 20)
+T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What one backend took and what was read back from it."""
+def main() -> int:
+    """Run the whole story and print a table."""
+    console = Console()
+    table = Table("step", "seconds", "units/s", "what came of it")
+    root = Path(tempfile.mkdtemp(prefix="cqstore-demo-")) / "store"
 
-    backend: str
-    queues: int
-    put_seconds: float
-    open_seconds: float
-    read_seconds: float
-    queue_bytes: int
-    messages: int
-    digest: str
+    def step(name: str, work: Callable[[], T], say: Callable[[T], str], units: int = 0) -> T:
+        console.print(f"… {name}", style="dim")
+        started = time.perf_counter()
+        outcome = work()
+        seconds = time.perf_counter() - started
+        rate = f"{units / seconds:,.0f}" if units else ""
+        table.add_row(name, f"{seconds:.1f}", rate, say(outcome))
+        return outcome
+
+    step("put on files", lambda: put(root), str, MESSAGES)
+    before = step("read", lambda: read_back(root), lambda found: f"digest {found[1][:12]}")
+    step(
+        "preflight", lambda: preflight(root, CONFIG), lambda found: f"{len(found.refusals)} refuse"
+    )
+    step("plan", lambda: make_plan(root, CONFIG, segment_units=125_000), lambda plan: (
+        f"{plan.queues:,} queues, {plan.units:,} units, {len(plan.segments)} segments"
+    ), MESSAGES)  # fmt: skip
+    with ready(MASTER):
+        step("run on Spark", lambda: run_plan(root, master=MASTER), lambda done: (
+            f"{done.bytes / done.units:.1f} bytes a unit"
+        ), MESSAGES)  # fmt: skip
+        report = step("verify on Spark", lambda: verify_migration(root, master=MASTER), lambda it: (
+            it.verdict
+        ), MESSAGES)  # fmt: skip
+    step("switch", lambda: switch(root, CONFIG), lambda done: f"the state is now {done.state}")
+    after = step("read", lambda: read_back(root), lambda found: f"digest {found[1][:12]}")
+    console.print(table)
+    equal = report.equal and before[1:] == after[1:] and (before[0], after[0]) == BACKENDS
+    console.print("equal" if equal else "DIFFERENT")
+    console.print(f"the report, for a browser: {Workspace.of(root).report_page}", soft_wrap=True)
+    console.print(
+        f"the store: {root} (cqstore migrate rollback brings the files back)", soft_wrap=True
+    )
+    return 0 if equal else 1
 
 
-def messages(topics: int) -> Iterator[Message]:
+BACKENDS = ("file", "rocksdb")
+
+
+def put(root: Path) -> str:
+    """Put all messages in lists; a refusal ends the demo."""
+    group: list[Message] = []
+    with MessageStore.open(root, CONFIG, backend="file") as store:
+        for message in messages():
+            group.append(message)
+            if len(group) == LIST:
+                for result in store.put_messages(group):
+                    if not result.ok:
+                        sys.exit(f"refused: {result.reason}")
+                group = []
+        store.put_messages(group)
+    return f"{MESSAGES:,} messages"
+
+
+def messages() -> Iterator[Message]:
     """Yield the messages, neighbours in different queues."""
     for number in range(MESSAGES):
-        queue = number * 7919 % (topics * QUEUES_PER_TOPIC)
+        queue = number * 7919 % (TOPICS * QUEUES_A_TOPIC)
         yield Message(
-            topic=f"demo_topic_{queue % topics:05d}",
-            queue_id=queue // topics,
-            body=f"message {number} ".encode() * 8,
+            topic=f"demo_topic_{queue % TOPICS:05d}",
+            queue_id=queue // TOPICS,
+            body=f"message {number} ".encode() * 4,
             properties={"TAGS": f"Tag{number % 5}"},
         )
 
 
-def run(backend: str, topics: int, root: Path) -> Outcome:
-    """Put everything, close, reopen, read everything back."""
-    started = time.perf_counter()
-    with MessageStore.open(root, CONFIG, backend=backend) as store:
-        group: list[Message] = []
-        for message in messages(topics):
-            group.append(message)
-            if len(group) == LIST:
-                put(store, group)
-                group = []
-        put(store, group)
-    put_seconds = time.perf_counter() - started
-    started = time.perf_counter()
-    store = MessageStore.open(root, CONFIG)
-    open_seconds = time.perf_counter() - started
-    started = time.perf_counter()
-    digest, count = read_back(store)
-    read_seconds = time.perf_counter() - started
-    size = store.queues.total_size_bytes()
-    store.close()
-    queues = topics * QUEUES_PER_TOPIC
-    return Outcome(backend, queues, put_seconds, open_seconds, read_seconds, size, count, digest)
-
-
-def put(store: MessageStore, group: list[Message]) -> None:
-    """Put a list; a refusal ends the demo."""
-    for result in store.put_messages(group):
-        if not result.ok:
-            sys.exit(f"refused: {result.reason}")
-
-
-def read_back(store: MessageStore) -> tuple[str, int]:
-    """Pull every queue from its first to its last message; return a digest of all and the count."""
+def read_back(root: Path) -> tuple[str, str, int]:
+    """Pull every queue; return the backend's name, a digest of all messages and their number."""
     digest, count = hashlib.sha256(), 0
-    for topic, queue_id in sorted(store.queue_keys()):
-        offset = store.min_offset(topic, queue_id)
-        while offset < store.max_offset(topic, queue_id):
-            result = store.get_message("demo", topic, queue_id, offset)
-            for queue_offset, message in zip(result.queue_offsets, result.messages(), strict=True):
-                place = f"{message.topic} {message.queue_id} {queue_offset} "
-                digest.update(place.encode())
-                digest.update(message.stored_body)
-                count += 1
-            offset = result.next_begin_offset
-    return digest.hexdigest(), count
-
-
-def main() -> int:
-    """Run both backends and compare them with each other and with what was put."""
-    console = Console()
-    with tempfile.TemporaryDirectory(prefix="cqstore-demo-") as folder:
-        outcomes = [
-            run(backend, topics, Path(folder) / f"{backend}-{topics}")
-            for topics in TOPICS
-            for backend in BACKENDS
-        ]
-    table = Table(title=f"{MESSAGES:,} messages, put in lists of {LIST}")
-    labels = ("backend", "queues", "put/s", "reopen s", "read/s", "queues, MB", "read", "content")
-    for column in labels:
-        table.add_column(column, justify="left" if column == "backend" else "right")
-    for outcome in outcomes:
-        table.add_row(
-            outcome.backend,
-            f"{outcome.queues:,}",
-            f"{MESSAGES / outcome.put_seconds:,.0f}",
-            f"{outcome.open_seconds:.3f}",
-            f"{outcome.messages / outcome.read_seconds:,.0f}",
-            f"{outcome.queue_bytes / 1e6:.1f}",
-            f"{outcome.messages:,}",
-            outcome.digest[:12],
-        )
-    console.print(table)
-    same = len({(outcome.queues, outcome.digest) for outcome in outcomes}) == len(TOPICS)
-    whole = all(outcome.messages == MESSAGES for outcome in outcomes)
-    console.print("equal" if same and whole else "DIFFERENT")
-    return 0 if same and whole else 1
+    with MessageStore.open(root, CONFIG, read_only=True) as store:
+        for topic, queue_id in sorted(store.queue_keys()):
+            offset = store.min_offset(topic, queue_id)
+            while offset < store.max_offset(topic, queue_id):
+                result = store.get_message("demo", topic, queue_id, offset)
+                for message in result.messages():
+                    place = f"{message.topic} {message.queue_id} {message.queue_offset} "
+                    digest.update(place.encode())
+                    digest.update(message.stored_body)
+                    count += 1
+                offset = result.next_begin_offset
+        return store.queues.name, digest.hexdigest(), count
 
 
 if __name__ == "__main__":
