@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from pydantic.alias_generators import to_camel
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -20,8 +21,9 @@ from rich.progress import (
 
 from migration.planner import SEGMENT_UNITS, make_plan
 from migration.preflight.command import preflight_command
-from migration.run import MASTER, run_plan
+from migration.run import MASTER, RunReport, run_plan
 from migration.status import status as status_of
+from migration.switch import SwitchReport
 from migration.switch import rollback as roll_back
 from migration.switch import switch as switch_to
 from migration.tasks import NO_SPARK
@@ -69,12 +71,14 @@ def plan(
             root, read_config(config), target=to, source=source, workspace=space,
             segment_units=segment_units, progress=lambda units: tick(units, None),
         )  # fmt: skip
-    facts = made.model_dump(include={"source", "target", "queues", "units", "expired", "empty"})
     output(kind).record(
-        facts
-        | {"segments": len(made.segments), "complete to phy offset": made.complete_to}
-        | {"plan": made.digest, "file": str(space.plan)}
-    )
+        {
+            "from": made.source, "to": made.target, "queues": made.queues, "units": made.units,
+            "expiredQueues": made.expired, "emptyQueues": made.empty,
+            "segments": len(made.segments), "completeTo": made.complete_to, "plan": made.digest,
+            "file": str(space.plan),
+        }
+    )  # fmt: skip
 
 
 @app.command()
@@ -100,9 +104,9 @@ def run(
         except KeyboardInterrupt:
             note("stopped; what was moved is kept: run again to go on")
             raise typer.Exit(130) from None
-    facts = asdict(report)
+    facts = _record(report)
     if report.seconds:
-        facts["units a second"] = round(report.units / report.seconds)
+        facts["unitsPerSecond"] = round(report.units / report.seconds)
     output(kind).record(facts)
     if report.shifted:
         note(
@@ -136,7 +140,7 @@ def switch(
         report = switch_to(
             root, read_config(config), to=to, workspace=_space(root, workspace), tell=tell
         )
-    output(kind).record(asdict(report))
+    output(kind).record(_record(report))
 
 
 @app.command()
@@ -155,13 +159,17 @@ def rollback(
     if report is None:
         note("nothing had been published; plan and new queues are removed")
     else:
-        output(kind).record(asdict(report))
+        output(kind).record(_record(report))
 
 
 @app.command()
 def status(root: Dir, workspace: Space = None, kind: Format = OutputFormat.TABLE) -> None:
     """Show how far the migration is. Changes nothing."""
     output(kind).record(status_of(root, _space(root, workspace)))
+
+
+def _record(report: RunReport | SwitchReport) -> dict[str, object]:
+    return {to_camel(name): value for name, value in asdict(report).items()}
 
 
 def _space(root: Path, given: Path | None) -> Workspace:

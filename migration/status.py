@@ -55,13 +55,13 @@ def status(root: Path, workspace: Workspace | None = None) -> dict[str, object]:
             "queues": plan.queues,
             "units": plan.units,
             "segments": len(plan.segments),
-            "segments moved": sum(each is not None for each in done),
-            "units moved": sum(each.units for each in done if each is not None)
+            "segmentsMoved": sum(each is not None for each in done),
+            "unitsMoved": sum(each.units for each in done if each is not None)
             + sum(units for number, units in told.items() if done[number] is None),
-            "complete to phy offset": plan.complete_to,
+            "completeTo": plan.complete_to,
         }
     history = space.history()
     if history:
         last = history[-1]
-        facts["last step"] = f"{last['step']} at {last['at']}"
+        facts["lastStep"] = f"{last['step']} at {last['at']}"
     return facts

@@ -142,9 +142,9 @@ def test_status_tells_the_stage(root: Path) -> None:
     plan = make_plan(root, segment_units=500)
     assert status(root)["stage"] == "planned"
     write_segment(Workspace.of(root), plan, 1)
-    assert (status(root)["stage"], status(root)["segments moved"]) == ("running", 1)
+    assert (status(root)["stage"], status(root)["segmentsMoved"]) == ("running", 1)
     run_plan(root, master=NO_SPARK)
-    assert (status(root)["stage"], status(root)["units moved"]) == ("made", UNITS)
+    assert (status(root)["stage"], status(root)["unitsMoved"]) == ("made", UNITS)
 
 
 def test_on_spark_as_without_it(root: Path, tmp_path: Path, spark: SparkSession) -> None:
