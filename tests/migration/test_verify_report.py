@@ -21,7 +21,7 @@ from migration.workspace import Workspace
 from store.errors import CorruptionError, RefusedStoreError, UnsupportedFormatError
 from store.queue.units import QueueKey
 from tests.kit.golden import load_dump
-from tests.kit.tree import tree
+from tests.kit.tree import tree_digest
 from tests.migration.made import Made, in_this_process, migrate
 
 QUEUE = QueueKey("p", 1)
@@ -77,11 +77,14 @@ def test_the_report_of_other_files_does_not_count(made: Made) -> None:
 
 
 def test_a_comparison_changes_neither_the_store_nor_what_was_made(made: Made) -> None:
-    queues = tree(made.space.made.consume_queue)
-    log, files = tree(made.root / "commitlog"), tree(made.root / "consumequeue")
+    queues = tree_digest(made.space.made.consume_queue)
+    log, files = tree_digest(made.root / "commitlog"), tree_digest(made.root / "consumequeue")
     made.verify(deep=True)
-    assert tree(made.space.made.consume_queue) == queues
-    assert (tree(made.root / "commitlog"), tree(made.root / "consumequeue")) == (log, files)
+    assert tree_digest(made.space.made.consume_queue) == queues
+    assert (tree_digest(made.root / "commitlog"), tree_digest(made.root / "consumequeue")) == (
+        log,
+        files,
+    )
 
 
 def test_before_a_run_there_is_nothing_to_compare(made: Made) -> None:
@@ -227,7 +230,7 @@ def test_the_page_is_whole_offline_and_escapes_what_comes_from_the_store(made: M
     assert "@import" not in text
     assert "<h1>Different: 2 of 21 queues</h1>" in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;&amp;&#34;&#39;" in text
-    assert "4 – 5" in text
+    assert "4 to 5" in text
     for each in VerifyReport.model_validate_json(made.space.report.read_text()).result.counts:
         assert f"<td>{each.value}</td>" in text
 
