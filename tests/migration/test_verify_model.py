@@ -1,0 +1,248 @@
+"""The comparison against a model: two dicts of units, compared one by one."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from migration.verify.comparison import RangeComparison, union
+from migration.verify.log_heads import LogHeads
+from migration.verify.queue_walk import Bounds
+from migration.verify.report import Kind, Tally
+from store.queue.bulk import UNIT_ROWS, UnitRows, UnitRun, key_order
+from store.queue.units import QueueKey
+from store.record.record_layout import HEAD, MAGIC_V1, STORED
+
+RECORD = 100
+RECORDS = 40
+TIME = 1_000
+QUEUES = [QueueKey("b", 0), QueueKey("c", 0), QueueKey("aa", 0)]
+
+
+class Unit(NamedTuple):
+    phy_offset: int
+    size: int
+    tags_code: int
+    store_timestamp: int
+
+
+class Held(NamedTuple):
+    units: dict[int, Unit]
+    next_offset: int
+
+
+Side = dict[QueueKey, Held]
+
+
+class ModelSource:
+    """A ``UnitSource`` over a dict; its runs are as short as they may be."""
+
+    def __init__(self, side: Side, *, has_timestamps: bool, run: int) -> None:
+        self.has_timestamps = has_timestamps
+        self._side = side
+        self._run = run
+
+    def queues(self, after: QueueKey | None, up_to: QueueKey | None) -> Iterator[QueueKey]:
+        for queue in sorted(self._side, key=key_order):
+            if after is not None and key_order(queue) <= key_order(after):
+                continue
+            if up_to is None or key_order(queue) <= key_order(up_to):
+                yield queue
+
+    def next_offset(self, queue: QueueKey) -> int:
+        return self._side[queue].next_offset
+
+    def fill(self, queue: QueueKey, queue_offset: int, rows: UnitRows) -> int:
+        raise NotImplementedError
+
+    def runs(self, queue: QueueKey, most_units: int) -> Iterator[UnitRun]:
+        units = self._side[queue].units
+        waiting: list[int] = []
+        for offset in [*sorted(units), -1]:
+            broken = waiting and (offset != waiting[-1] + 1 or len(waiting) == self._run)
+            if broken:
+                rows = np.zeros(len(waiting), UNIT_ROWS)
+                for row, at in enumerate(waiting):
+                    values = units[at]
+                    rows[row] = values if self.has_timestamps else (*values[:3], -1)
+                yield UnitRun(waiting[0], rows)
+                waiting = []
+            waiting.append(offset)
+        assert len(waiting) == 1
+        assert most_units > 0
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> LogHeads:
+    """Heads of records in two files; record *n* was stored at 1000 + n."""
+    folder = tmp_path_factory.mktemp("log")
+    for first in (0, RECORDS // 2):
+        data = bytearray()
+        for number in range(first, first + RECORDS // 2):
+            record = bytearray(RECORD)
+            HEAD.struct.pack_into(record, 0, RECORD, MAGIC_V1, 0, 0, 0, 0, number * RECORD, 0, 0)
+            STORED.struct.pack_into(record, HEAD.size + 8, TIME + number)
+            data += record
+        (folder / f"{first * RECORD:020d}").write_bytes(data)
+    return LogHeads([folder])
+
+
+def right_unit(number: int) -> Unit:
+    return Unit(number * RECORD, RECORD, number % 3, TIME + number)
+
+
+@st.composite
+def held(draw: st.DrawFn) -> tuple[Held | None, Held | None]:
+    """Draw one queue as both sides have it; the target is damaged now and then."""
+    first = draw(st.integers(0, 3))
+    records = draw(st.lists(st.integers(0, RECORDS - 1), unique=True, max_size=12).map(sorted))
+    source = {first + at: right_unit(number) for at, number in enumerate(records)}
+    end = first + len(records)
+    target = dict(source)
+    for offset in draw(st.sets(st.integers(first, first + 12), max_size=6)):
+        target.pop(offset, None)
+    for offset in draw(st.sets(st.integers(0, first + 15), max_size=3)):
+        target[offset] = right_unit(draw(st.integers(0, RECORDS - 1)))
+    for offset in list(target):
+        field = draw(st.sampled_from([None, None, None, None, *range(4)]))
+        if field is not None:
+            values = list(target[offset])
+            values[field] += 1
+            target[offset] = Unit(*values)
+    for offset in draw(st.sets(st.integers(first, first + 12), max_size=1)):
+        source.pop(offset, None)
+    target_end = draw(st.sampled_from([end, end, end, end + 1, max(end - 2, 0)]))
+    sides = draw(st.sampled_from([3, 3, 3, 3, 1, 2]))
+    return (
+        Held(source, end) if sides & 1 else None,
+        Held(target, target_end) if sides & 2 else None,
+    )
+
+
+def expected(source: Held, target: Held, bounds: Bounds, *, file_target: bool) -> Counter[str]:
+    """Compare two dicts unit by unit."""
+    found: Counter[str] = Counter()
+    live = [at for at in sorted(source.units) if source.units[at][0] >= bounds.min_phy_offset]
+    reference = [at for at in live if at < source.next_offset]
+    begin = reference[0] if reference else 1 << 60
+    both = [at for at in reference if at in target.units]
+    absent = [at for at in reference if at not in target.units]
+    later = [
+        at for at in absent
+        if (not both or at > both[-1])
+        and source.units[at].phy_offset + source.units[at].size > bounds.complete_to
+    ]  # fmt: skip
+    for at in absent:
+        if at in later:
+            continue
+        kind = "hole" if both and both[0] < at < both[-1] else "missing_tail"
+        found["missing_head" if not both or at < both[0] else kind] += 1
+    for at, unit in target.units.items():
+        expired = at < begin and unit.phy_offset < bounds.min_phy_offset
+        known = at in source.units and at < source.next_offset
+        if not known and not expired:
+            found["extra"] += 1
+    for at in both:
+        odd = different_fields(source.units[at], target.units[at], file_target=file_target)
+        found["different"] += bool(odd)
+        found.update(odd)
+    end = later[0] if later else source.next_offset
+    found["next_offset"] += target.next_offset != end
+    return +found
+
+
+def different_fields(left: Unit, right: Unit, *, file_target: bool) -> list[str]:
+    """A target on files has no times of its own: those of the records count."""
+    count = 3 if file_target else 4
+    return [name for name, a, b in zip(Unit._fields[:count], left, right, strict=False) if a != b]
+
+
+def compare(
+    source: Side, target: Side, log: LogHeads, bounds: Bounds, run: int, times: int
+) -> Tally:
+    one = ModelSource(source, has_timestamps=bool(times & 1), run=run)
+    other = ModelSource(target, has_timestamps=bool(times & 2), run=run + 1)
+    return RangeComparison(one, other, log, bounds).run((None, None))
+
+
+@given(
+    queues=st.tuples(held(), held(), held()),
+    bounds=st.builds(
+        Bounds, st.integers(0, 12).map(RECORD.__mul__), st.integers(25, 50).map(RECORD.__mul__)
+    ),
+    run=st.integers(1, 6),
+    times=st.sampled_from([1, 2, 3]),
+)
+def test_every_count_is_that_of_the_model(
+    log: LogHeads,
+    queues: tuple[tuple[Held | None, Held | None], ...],
+    bounds: Bounds,
+    run: int,
+    times: int,
+) -> None:
+    source = {key: one for key, (one, _) in zip(QUEUES, queues, strict=True) if one}
+    target = {key: one for key, (_, one) in zip(QUEUES, queues, strict=True) if one}
+    tally = compare(source, target, log, bounds, run, times)
+    model: Counter[str] = Counter()
+    for key in source.keys() & target.keys():
+        model += expected(source[key], target[key], bounds, file_target=not times & 2)
+    counted = {kind.value: count for kind, count in tally.counts.items()}
+    for alone in (Kind.ONLY_SOURCE, Kind.ONLY_TARGET):
+        counted.pop(alone.value, None)
+    assert Counter(counted) + Counter(tally.fields) == model
+    if not tally.counts and not tally.notes.later:
+        assert tally.source == tally.target
+    listed = sum(finding.units for queue in tally.listed for finding in queue.findings)
+    lists = {k: v for k, v in model.items() if k not in {"different", "next_offset"}}
+    assert listed == sum(lists.values())
+
+
+@given(queues=st.tuples(held(), held(), held()), run=st.integers(1, 6))
+def test_a_queue_of_one_side_alone_is_seen_from_either(
+    log: LogHeads, queues: tuple[tuple[Held | None, Held | None], ...], run: int
+) -> None:
+    bounds = Bounds(0, 1 << 60)
+    source = {key: one for key, (one, _) in zip(QUEUES, queues, strict=True) if one}
+    there = compare(source, {}, log, bounds, run, 3)
+    back = compare({}, source, log, bounds, run, 3)
+    number = sum(bool(one.units or one.next_offset) for one in source.values())
+    assert there.counts.get(Kind.ONLY_SOURCE, 0) == back.counts.get(Kind.ONLY_TARGET, 0) == number
+    topics = {key.topic for key, one in source.items() if one.units or one.next_offset}
+    assert there.topics_only_source == back.topics_only_target == len(topics)
+    assert there.source == back.target
+    assert there.source.units == sum(len(one.units) for one in source.values())
+
+
+def test_the_union_is_in_key_order_and_says_which_side_has_a_queue() -> None:
+    nothing = Held({}, 0)
+    one = ModelSource(dict.fromkeys(QUEUES[:2], nothing), has_timestamps=True, run=1)
+    other = ModelSource(dict.fromkeys(QUEUES[1:], nothing), has_timestamps=True, run=1)
+    assert list(union(one, other, (None, None))) == [
+        (QueueKey("b", 0), 1), (QueueKey("c", 0), 3), (QueueKey("aa", 0), 2)
+    ]  # fmt: skip
+
+
+def test_the_checksum_does_not_depend_on_order_but_on_every_field(log: LogHeads) -> None:
+    held_units = {at: right_unit(at) for at in range(8)}
+    base = compare({QUEUES[0]: Held(held_units, 8)}, {}, log, Bounds(0, 1 << 60), 3, 3).source
+    seen = {base.checksum}
+    for field in range(4):
+        values = list(held_units[4])
+        values[field] += 1
+        side = {QUEUES[0]: Held({**held_units, 4: Unit(*values)}, 8)}
+        seen.add(compare(side, {}, log, Bounds(0, 1 << 60), 3, 3).source.checksum)
+    other_queue = compare({QUEUES[1]: Held(held_units, 8)}, {}, log, Bounds(0, 1 << 60), 3, 3)
+    seen.add(other_queue.source.checksum)
+    swapped = {**held_units, 4: held_units[5], 5: held_units[4]}
+    side = {QUEUES[0]: Held(swapped, 8)}
+    seen.add(compare(side, {}, log, Bounds(0, 1 << 60), 3, 3).source.checksum)
+    assert len(seen) == 7
+    other_runs = compare({QUEUES[0]: Held(held_units, 8)}, {}, log, Bounds(0, 1 << 60), 1, 3)
+    assert other_runs.source == base
