@@ -56,7 +56,7 @@ def spark_session(
         StoreConfigError: Spark is not installed, there is no Java for it, or ``master`` is none.
         StoreError: Spark cannot start there.
     """
-    _refuse_without_spark()
+    refuse_without_spark()
     if not _MASTERS.match(master):
         raise StoreConfigError(
             f"{master!r} is no master of Spark's: local[N], local[*], local-cluster[N,cores,MB], "
@@ -80,7 +80,12 @@ def master_with_retries(master: str) -> str:
     return f"local[{match['threads'] or 1},{TASK_ATTEMPTS}]" if match else master
 
 
-def _refuse_without_spark() -> None:
+def refuse_without_spark() -> None:
+    """Say what to install where Spark, or what it needs of Python, is missing.
+
+    Raises:
+        StoreConfigError: it is.
+    """
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         raise StoreConfigError(f"this needs {', '.join(missing)}: install cqstore[spark]")

@@ -61,6 +61,12 @@ class SourceOptions(BaseModel):
             )
             raise StoreConfigError(f"bad option of the data source: {faults}") from exc
 
+    def as_text(self, *, body: bool, store_timestamp: bool) -> dict[str, str]:
+        """Return the options for Spark, but for the path, with these two as they are given."""
+        wanted = self.model_copy(update={"body": body, "store_timestamp": store_timestamp})
+        given = wanted.model_dump(mode="json", exclude_none=True, exclude={"path"})
+        return {name: str(value) for name, value in given.items()}
+
     def look(self) -> None:
         """Refuse what is no store at a glance; opens nothing.
 

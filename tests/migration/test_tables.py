@@ -50,7 +50,7 @@ def test_the_log_is_what_rocketmq_read(golden_folder: Path, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "units"),
-    [*((name, 1_000_000) for name in CLEAN), ("special-default", 70), ("ext-default", 1)],
+    [*((name, 1_000_000) for name in CLEAN), ("special-default", 70), ("ext-default", 50)],
 )
 def test_the_queues_are_what_rocketmq_read(golden_folder: Path, name: str, units: int) -> None:
     root = golden_folder / name
