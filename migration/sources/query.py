@@ -86,9 +86,19 @@ def tables(spark: SparkSession, options: SourceOptions, query: str) -> Mapping[s
             given = options.as_text(
                 body="body" in named,
                 store_timestamp=bool(named & {"store_timestamp", "store_time"}),
+                pushdown=_read_once(query, name),
             )
             found[name] = reader.options(**given).load(str(options.path))
     return found
+
+
+def _read_once(query: str, table: str) -> bool:
+    """Return whether Spark surely reads ``table`` once: see ``SourceOptions.pushdown``.
+
+    What a WITH names may be read as often as it is used.
+    """
+    words = [word.lower() for word in _WORD.findall(query)]
+    return words.count(table) == 1 and "with" not in words
 
 
 def _kinds(options: SourceOptions) -> dict[str, tuple[str, Sequence[Column], Sequence[Column]]]:
