@@ -15,9 +15,9 @@ from migration.sources.log_table import plan_log, read_log
 from migration.sources.options import SourceOptions
 from migration.sources.queue_table import plan_queues, read_queues
 from store.service.message_store import MessageStore
-from tests.kit.golden import CLEAN, load_dump
+from tests.kit.golden import CLEAN, NAMES, load_dump
 from tests.kit.tree import tree_digest
-from tests.migration.oracle import COMPARED, Row, log_rows, unit_rows
+from tests.migration.oracle import COMPARED, Row, log_rows, time_of, unit_rows
 
 Condition = tuple[str, str, Any]
 _FILTERED = ["special-default", "basic-defaultRocksDB"]
@@ -40,7 +40,7 @@ def read(table: str, rows: RowFilter, **given: Any) -> list[Row]:
     return found
 
 
-@pytest.mark.parametrize("name", CLEAN)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_log_is_what_rocketmq_read(golden_folder: Path, name: str) -> None:
     before = tree_digest(golden_folder / name)
     found = read("log", RowFilter(), path=golden_folder / name, crc=True)
@@ -59,6 +59,22 @@ def test_the_queues_are_what_rocketmq_read(golden_folder: Path, name: str, units
                  partition_units=units)  # fmt: skip
     assert found == unit_rows(load_dump(name))
     assert tree_digest(root) == before
+
+
+def test_a_unit_without_its_record_has_no_time(golden_folder: Path) -> None:
+    """The torn store's last record is no whole one; its unit was written nevertheless."""
+    options = {"path": golden_folder / "torn-default", "store_timestamp": True}
+    every = read("cq", RowFilter(first_stamp=0), **options)
+    records = {row["phy_offset"] for row in log_rows(load_dump("torn-default"))}
+    (torn,) = [row for row in every if row["phy_offset"] not in records]
+    assert (torn["store_timestamp"], torn["store_time"]) == (None, None)
+    timed = [row for row in every if row is not torn]
+    conditions: list[list[Condition]] = [
+        [("IsNotNull", "store_time", None)], [("IsNotNull", "store_timestamp", None)],
+        [("LessThan", "store_timestamp", 1 << 62)], [("GreaterThan", "store_time", time_of(0))],
+    ]  # fmt: skip
+    for one in conditions:
+        assert read("cq", _filter(one, 0), **options) == timed
 
 
 @pytest.mark.parametrize("name", ["special-combine", "basic-combine"])
