@@ -3,9 +3,10 @@
 Nothing of Spark is imported before a session is asked for: everything else works without it.
 """
 
-import logging
+import atexit
 import os
 import re
+import shutil
 import sys
 import sysconfig
 import tempfile
@@ -20,11 +21,12 @@ from store.errors import StoreConfigError, StoreError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_logger = logging.getLogger(__name__)
-
 TASK_ATTEMPTS = 4  # of local[N]; Spark's own default is one, clusters have four
 _NEEDED = ("pyspark", "pandas", "pyarrow")
 _LOCAL = re.compile(r"local(\[(?P<threads>\*|\d+)\])?")
+_MASTERS = re.compile(
+    r"(local(\[(\*|\d+)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|spark://.+|yarn|k8s://.+)$"
+)
 _ROOT = Path(__file__).resolve().parents[1]  # of the packages: a checkout, or site-packages
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _SETTINGS = {
@@ -51,17 +53,22 @@ def spark_session(
     taken back afterwards. ``settings`` win over ours. The Java process itself ends with this one.
 
     Raises:
-        StoreConfigError: Spark is not installed, or there is no Java for it.
+        StoreConfigError: Spark is not installed, there is no Java for it, or ``master`` is none.
+        StoreError: Spark cannot start there.
     """
-    _refuse_without_spark()
+    refuse_without_spark()
+    if not _MASTERS.match(master):
+        raise StoreConfigError(
+            f"{master!r} is no master of Spark's: local[N], local[*], local-cluster[N,cores,MB], "
+            "spark://HOST:PORT, yarn, k8s://URL"
+        )
     from pyspark.sql import SparkSession  # noqa: PLC0415  # the extra may be missing
 
     if (running := _running_session(SparkSession)) is not None:
         yield running
         return
     with ExitStack() as undo:
-        scratch = undo.enter_context(tempfile.TemporaryDirectory(prefix="cqstore-spark-"))
-        undo.enter_context(_environment(_wanted_environment(master, Path(scratch))))
+        undo.enter_context(_environment(_wanted_environment(master)))
         session = _start(SparkSession, app_name, master, settings or {})
         undo.callback(session.stop)
         yield session
@@ -73,7 +80,12 @@ def master_with_retries(master: str) -> str:
     return f"local[{match['threads'] or 1},{TASK_ATTEMPTS}]" if match else master
 
 
-def _refuse_without_spark() -> None:
+def refuse_without_spark() -> None:
+    """Say what to install where Spark, or what it needs of Python, is missing.
+
+    Raises:
+        StoreConfigError: it is.
+    """
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         raise StoreConfigError(f"this needs {', '.join(missing)}: install cqstore[spark]")
@@ -126,13 +138,9 @@ def _is_on_this_machine(master: str) -> bool:
     return master.startswith(("local[", "local-cluster[")) or master == "local"
 
 
-def _wanted_environment(master: str, scratch: Path) -> dict[str, str]:
+def _wanted_environment(master: str) -> dict[str, str]:
     """Return the variables that Spark's processes need and that nobody has set."""
-    wanted = {
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "SPARK_WORKER_DIR": str(scratch),  # else local-cluster writes beside pyspark itself
-    }
+    wanted = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     if _is_on_this_machine(master):
         wanted["SPARK_LOCAL_IP"] = "127.0.0.1"
     wanted = {name: value for name, value in wanted.items() if name not in os.environ}
@@ -140,7 +148,24 @@ def _wanted_environment(master: str, scratch: Path) -> dict[str, str]:
     if _ROOT not in installed:
         paths = [str(_ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
         wanted["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
+    if master.startswith("local-cluster["):
+        wanted["SPARK_HOME"] = str(_home_of_links())
     return wanted
+
+
+def _home_of_links() -> Path:
+    """Return a folder that looks like Spark's own: local-cluster's workers write into it.
+
+    It stays until this process ends, as the Java process does that runs out of it.
+    """
+    spec = find_spec("pyspark")
+    own = Path(spec.origin).parent if spec is not None and spec.origin else Path()
+    home = Path(tempfile.mkdtemp(prefix="cqstore-spark-"))
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    for entry in Path(os.environ.get("SPARK_HOME", own)).iterdir():
+        if entry.name != "work":
+            (home / entry.name).symlink_to(entry)
+    return home
 
 
 @contextmanager
@@ -159,6 +184,6 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _first_line(exc: BaseException) -> str:
-    lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
-    # A Java error comes as "An error occurred while calling X." and then what it was.
-    return next((line.lstrip(": ") for line in lines if not line.endswith("calling")), "unknown")
+    """Return what happened: a Java error says first where, then what, then its trace."""
+    lines = (line.strip().lstrip(": ") for line in str(exc).splitlines())
+    return next((line for line in lines if line and "while calling" not in line), "no reason given")

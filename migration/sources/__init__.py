@@ -1,1 +1,4 @@
-"""Spark data sources over a store's files: ``rocketmq_commitlog`` and ``rocketmq_cq``."""
+"""Stores as tables: Spark data sources over the log and the queues, and questions in SQL.
+
+``spark`` has the sources themselves (``register``); everything below it knows nothing of Spark.
+"""

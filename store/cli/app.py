@@ -4,6 +4,7 @@ Exit codes: 0 fine, 1 damage or difference found, 2 wrong use or refused.
 """
 
 import sys
+from collections.abc import Callable
 from importlib.metadata import entry_points, version
 from typing import Annotated
 
@@ -76,7 +77,19 @@ for name, verb in (
 
 def _add_commands_of_upper_layers() -> None:
     for entry in entry_points(group=COMMANDS_GROUP):
-        app.add_typer(entry.load(), name=entry.name)
+        upper: typer.Typer = entry.load()
+        only = _only_command(upper)
+        if only is not None:
+            app.command(entry.name)(only)
+        else:
+            app.add_typer(upper, name=entry.name)
+
+
+def _only_command(upper: typer.Typer) -> Callable[..., object] | None:
+    """Return the command of an application that has one and nothing else: that is no group."""
+    if upper.registered_callback or upper.registered_groups or len(upper.registered_commands) != 1:
+        return None
+    return upper.registered_commands[0].callback
 
 
 def main() -> None:

@@ -56,6 +56,12 @@ def test_without_spark_the_sentence_says_what_to_install(monkeypatch: pytest.Mon
         pass
 
 
+@pytest.mark.parametrize("master", ["", "local[]", "local[x]", "local-cluster[2]", "spark:"])
+def test_what_is_no_master_is_refused_before_anything_starts(master: str) -> None:
+    with pytest.raises(StoreConfigError, match=r"is no master of Spark's: local\[N\]"):
+        spark_session("x", master).__enter__()
+
+
 def test_importing_the_module_imports_no_spark() -> None:
     code = "import sys, migration.session; print([n for n in sys.modules if n.startswith('pysp')])"
     path = os.pathsep.join([str(session._ROOT), os.environ.get("PYTHONPATH", "")])

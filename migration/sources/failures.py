@@ -1,0 +1,44 @@
+"""What Spark raises, as one sentence: the store's own where a task met it."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from store import errors
+from store.errors import StoreConfigError, StoreError
+
+_OURS = re.compile(r"^(?:\w+\.)*errors\.(\w+Error): (.+)$", re.MULTILINE)
+_QUESTION = ("ParseException", "AnalysisException", "ArithmeticException", "DateTimeException",
+             "NumberFormatException", "SparkRuntimeException")  # fmt: skip
+
+
+@contextmanager
+def spark_failures() -> Iterator[None]:
+    """Turn what Spark raises in the block into a ``StoreError`` of one sentence.
+
+    A ``StoreError`` that a task raised comes out as its own kind; a query that makes no sense as a
+    ``StoreConfigError``. Everything else is left alone.
+    """
+    try:
+        yield
+    except Exception as exc:
+        found = store_error(exc)
+        if found is None:
+            raise
+        raise found from exc
+
+
+def store_error(exc: Exception) -> StoreError | None:
+    """Return what ``exc`` of Spark's says; ``None``: it is none of Spark's."""
+    module = type(exc).__module__
+    if not module.startswith(("pyspark.", "py4j.")):
+        return None
+    text = str(exc)
+    if ours := _OURS.findall(text):
+        name, sentence = ours[-1]
+        kind = getattr(errors, name, StoreError)
+        return kind(sentence) if issubclass(kind, StoreError) else StoreError(sentence)
+    first = next((line.strip() for line in text.splitlines() if line.strip()), type(exc).__name__)
+    if type(exc).__name__ in _QUESTION:
+        return StoreConfigError(f"the query cannot be run: {first}")
+    return StoreError(f"Spark failed: {first}")
