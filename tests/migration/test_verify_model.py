@@ -246,3 +246,12 @@ def test_the_checksum_does_not_depend_on_order_but_on_every_field(log: LogHeads)
     assert len(seen) == 7
     other_runs = compare({QUEUES[0]: Held(held_units, 8)}, {}, log, Bounds(0, 1 << 60), 1, 3)
     assert other_runs.source == base
+
+
+def test_neighbours_are_one_finding_however_they_were_read(log: LogHeads) -> None:
+    units = {at: right_unit(at) for at in range(20)}
+    source = {QUEUES[0]: Held({at: units[at] for at in range(10)}, 20)}
+    target = {QUEUES[0]: Held(units, 20)}
+    tally = compare(source, target, log, Bounds(0, 1 << 60), 2, 3)
+    (finding,) = tally.listed[0].findings
+    assert (finding.kind, finding.first, finding.last, finding.units) == (Kind.EXTRA, 10, 19, 10)
