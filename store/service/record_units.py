@@ -87,17 +87,21 @@ class RecordUnits:
                 if not gone(name, phy_offset):
                     add((name, 0), offset, phy_offset, size, tags_code, timestamp)
 
-    def is_plain(self, topic: str, properties: bytes) -> bool:
-        """Return whether every queued record with these has one unit, with the hash of its tags.
+    def is_plain_topic(self, topic: str) -> bool:
+        """Return whether no record of ``topic`` is treated in another way than most are.
 
-        ``add`` would say the same of each, whatever the record's numbers are. ``False`` tells
-        nothing: ask ``add``.
+        A queued record of such a topic whose properties are plain too has one unit, in its own
+        queue, with the hash of its tags. ``False`` tells nothing: ask ``add``.
         """
-        return (
-            topic != SCHEDULE_TOPIC
-            and _INNER not in properties
-            and not self._deleted.has_record(topic, 0)
-        )
+        return topic != SCHEDULE_TOPIC and not self._deleted.has_record(topic, 0)
+
+    @staticmethod
+    def are_plain(properties: bytes) -> bool:
+        """Return whether there is nothing but tags here that changes a record's units.
+
+        Also of the properties of many records at once, with whatever lies between.
+        """
+        return _INNER not in properties
 
 
 def allows_light_queues(topic: str) -> bool:
