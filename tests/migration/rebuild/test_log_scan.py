@@ -148,7 +148,9 @@ RECORDS = st.lists(
 DAMAGE = st.none() | st.tuples(st.integers(0, 4000), st.integers(0, 255))
 
 
-def write_log(folder: Path, records: list[PlainRecord], damage: tuple[int, int] | None) -> None:
+def write_log(
+    folder: Path, records: list[PlainRecord], damage: tuple[int, int] | None, size: int = SIZE
+) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     data = bytearray()
     for record in records:
@@ -157,8 +159,8 @@ def write_log(folder: Path, records: list[PlainRecord], damage: tuple[int, int] 
         data += made
     if damage is not None and damage[0] < len(data):
         data[damage[0]] = damage[1]
-    data += struct.pack(">iI", SIZE - len(data), 0xCBD43194)
-    (folder / f"{0:020d}").write_bytes(bytes(data).ljust(SIZE, b"\0"))
+    data += struct.pack(">iI", size - len(data), 0xCBD43194)
+    (folder / f"{0:020d}").write_bytes(bytes(data).ljust(size, b"\0"))
 
 
 @pytest.mark.parametrize("block_bytes", [300, SIZE])
@@ -192,3 +194,53 @@ def test_a_record_longer_than_a_block_is_read_whole(
     monkeypatch.setattr("migration.rebuild.log_scan.BLOCK_BYTES", 200)
     found, fault, exact = by_columns(tmp_path / "commitlog", SIZE, ScanRules(), whole_only=False)
     assert ([row[2] for row in found], fault, exact) == ([0, 1], None, 0)
+
+
+# ---- every kind of properties, every byte of a head
+
+ODD = [
+    b"", b"TAGS\x01A\x02", b"TAGS\x01", b"TAGS\x01\x02", b"TAGS\x01b\x01c\x02", b"XTAGS\x01A\x02",
+    b"TAGS\x01\xe4\xb8\x02", b"TAGS\x01last", b"KEYS\x01TAGS\x02", b"DELAY\x013\x02", b"\0",
+    b"INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%b\x02INNER_MULTI_QUEUE_OFFSET\x013,4\x02",
+    b"INNER_BASE\x013\x02", b"x\x01" + bytes(1600),
+]  # fmt: skip
+NAMED = [b"T", b"SCHEDULE_TOPIC_XXXX", b"", b"t" * 127, b"t" * 128, b"z\0z"]
+
+
+@pytest.mark.parametrize("whole_only", [False, True])
+@pytest.mark.parametrize("inner", [False, True])
+@pytest.mark.parametrize("body", [b"body", b"TAGS\x01in the body\x02"])
+def test_every_two_properties_are_read_as_the_exact_decoder_reads_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, body: bytes, inner: bool, whole_only: bool
+) -> None:
+    """Each record has a key of its own, so that no tail is met twice."""
+    pairs = [pair for pair in ODD if inner or b"INNER" not in pair]
+    made = [(topic, one, two) for topic in NAMED for one in pairs for two in pairs]
+    records = [
+        PlainRecord(topic, body, one + two + b"UNIQ_KEY\x01%06d\x02" % at, queue_offset=at)
+        for at, (topic, one, two) in enumerate(made)
+    ]
+    monkeypatch.setattr("migration.rebuild.log_scan.BLOCK_BYTES", 20_000)
+    size = 1 << 20
+    write_log(tmp_path / "commitlog", records, None, size)
+    found, fault, exact = by_columns(tmp_path / "commitlog", size, RULES[0], whole_only=whole_only)
+    assert (found, fault) == one_by_one(
+        tmp_path / "commitlog", size, RULES[0], whole_only=whole_only
+    )
+    assert (fault is not None) == whole_only, "a sector of nothing counts where a crash was"
+    assert 0 < exact < len(records)
+
+
+def test_a_damaged_byte_of_a_record_is_judged_as_the_exact_decoder_judges_it(
+    tmp_path: Path,
+) -> None:
+    records = [PlainRecord(queue_offset=at, body=b"b" * (at % 2)) for at in range(3)]
+    start, size = len(records[0].encode()), len(records[1].encode())
+    folder, faults = tmp_path / "commitlog", 0
+    for at in range(size):
+        for value in (0, 1, 0x7F, 0x80, 0xFF):
+            write_log(folder, records, (start + at, value))
+            found, fault, _ = by_columns(folder, SIZE, RULES[0], whole_only=False)
+            assert (found, fault) == one_by_one(folder, SIZE, RULES[0], whole_only=False)
+            faults += fault is not None
+    assert 100 < faults < 4 * size
