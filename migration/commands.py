@@ -19,14 +19,17 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from migration.planner import SEGMENT_UNITS, make_plan
+from migration.planner import make_plan
 from migration.preflight.command import preflight_command
-from migration.run import MASTER, RunReport, run_plan
+from migration.rebuild.block_source import LOG
+from migration.rebuild.rebuild_plan import make_log_plan
+from migration.run import RunReport, run_plan
+from migration.segment_writer import SEGMENT_UNITS
 from migration.status import status as status_of
 from migration.switch import SwitchReport
 from migration.switch import rollback as roll_back
 from migration.switch import switch as switch_to
-from migration.tasks import NO_SPARK
+from migration.tasks import MASTER, NO_SPARK
 from migration.verify.command import verify_command
 from migration.workspace import Workspace
 from store.cli.options import ConfigFile, Dir, Format, note, read_config
@@ -55,22 +58,36 @@ def plan(
     root: Dir,
     to: Annotated[str, typer.Option("--to", metavar="BACKEND", help="Where to.")] = "rocksdb",
     source: Annotated[
-        str | None, typer.Option("--from", metavar="BACKEND", help="Which queues, if both are.")
+        str | None,
+        typer.Option(
+            "--from", metavar="BACKEND|log", help="Which queues, if both are; or the log."
+        ),
     ] = None,
     segment_units: Annotated[
         int, typer.Option(metavar="N", min=1, help="Units of one task.")
     ] = SEGMENT_UNITS,
+    master: Master = MASTER,
     workspace: Space = None,
     config: ConfigFile = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
-    """Look at every queue and write down what is to be moved. Changes nothing of the store."""
+    """Look at every queue and write down what is to be moved. Changes nothing of the store.
+
+    With --from log the queues are built from the commit log alone: its files are scanned in tasks.
+    """
     space = _space(root, workspace)
+    settings = read_config(config)
     with _bar("planning") as tick:
-        made = make_plan(
-            root, read_config(config), target=to, source=source, workspace=space,
-            segment_units=segment_units, progress=lambda units: tick(units, None),
-        )  # fmt: skip
+        if source == LOG:
+            made = make_log_plan(
+                root, settings, target=to, master=master, workspace=space,
+                segment_units=segment_units, progress=lambda units: tick(units, None),
+            ).plan  # fmt: skip
+        else:
+            made = make_plan(
+                root, settings, target=to, source=source, workspace=space,
+                segment_units=segment_units, progress=lambda units: tick(units, None),
+            )  # fmt: skip
     output(kind).record(
         {
             "from": made.source, "to": made.target, "queues": made.queues, "units": made.units,

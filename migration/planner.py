@@ -1,37 +1,24 @@
 """Making a plan: every queue's real range and checksum, cut into segments in key order."""
 
-import hashlib
 import time
-import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
-
-import numpy as np
 
 from migration.context import log_identity, queue_context, tail_identity
-from migration.plan import Plan, Segment, Slice, write_plan
+from migration.plan import Plan, Slice, write_plan
+from migration.segment_writer import SEGMENT_UNITS, SegmentWriter
 from migration.workspace import Workspace
 from store.config import StoreConfig
-from store.errors import CorruptionError, RefusedStoreError, os_errors
+from store.errors import RefusedStoreError
 from store.queue.bulk import (
-    UNIT_ROWS,
     BulkBackend,
-    UnitSource,
     bulk_backend,
     key_order,
-    row_table,
 )
 from store.queue.consume_queue_store import QueueType
-from store.queue.units import QueueKey
 from store.service.message_store import MessageStore
 from store.service.store_lock import locked_by
 
-SEGMENT_UNITS = 1_000_000
-"""Units of one segment, by default: work of a second or two, so that a killed one costs little."""
-_MOST_SLICES = 100_000
-_CHUNK_UNITS = 1 << 18
 _TASK_MEMORY = 64 << 20
 
 
@@ -91,27 +78,6 @@ def _refuse(store: MessageStore, target: str) -> None:
         raise RefusedStoreError("its commit log is spread over several paths", path=root)
 
 
-@dataclass(slots=True)
-class _Open:
-    """The segment that is being filled."""
-
-    number: int
-    position: int
-    slices: int = 0
-    units: int = 0
-    size_bytes: int = 0
-    first: str = ""
-    last: str = ""
-    digest: "hashlib.blake2b" = field(default_factory=lambda: hashlib.blake2b(digest_size=16))
-
-    def close(self) -> Segment:
-        return Segment(
-            number=self.number, slices=self.slices, units=self.units, first=self.first,
-            last=self.last, position=self.position, size_bytes=self.size_bytes,
-            digest=self.digest.hexdigest(),
-        )  # fmt: skip
-
-
 class _Planner:
     def __init__(
         self,
@@ -124,13 +90,12 @@ class _Planner:
         self._store = store
         self._target = target
         self._space = space
-        self._most_units = max(segment_units, 1)
+        self._segment_units = segment_units
         self._progress = progress
         self._queues = store.queues.parts()[0]
         self._settings = task_settings(store)
         self._config = StoreConfig.from_mapping(self._settings)
-        self._rows = np.empty(_CHUNK_UNITS, UNIT_ROWS)
-        self._seen = self._count = self._expired = self._empty = 0
+        self._count = self._expired = self._empty = 0
 
     def run(self) -> Plan:
         """Write ``queues.jsonl`` and return the plan."""
@@ -138,12 +103,12 @@ class _Planner:
         complete_to = self._queues.dispatch_from_phy_offset()  # before any end is read
         context = queue_context(store.paths, store.layout.log_folders, self._config)
         source = bulk_backend(self._queues.name).source(context)
-        unfinished = space.slices.with_suffix(".new")
+        writer = SegmentWriter(
+            source, self._target, self._config, self._segment_units, self._progress,
+            store.paths.root,
+        )  # fmt: skip
         try:
-            with os_errors("write the plan's queues", unfinished), unfinished.open("wb") as file:
-                segments = list(self._segments(self._slices(source), file))
-            with os_errors("write the plan's queues", space.slices):
-                unfinished.rename(space.slices)
+            segments = writer.write(space, self._slices(writer))
         finally:
             source.close()
         return Plan(
@@ -154,11 +119,11 @@ class _Planner:
             log_folders=[str(folder) for folder in store.layout.log_folders],
             min_phy_offset=store.commit_log.min_phy_offset(),
             max_phy_offset=store.commit_log.max_phy_offset(),
-            complete_to=complete_to, queues=self._count, units=self._seen,
+            complete_to=complete_to, queues=self._count, units=writer.units,
             expired=self._expired, empty=self._empty, segments=segments,
         )  # fmt: skip
 
-    def _slices(self, source: UnitSource) -> Iterator[Slice]:
+    def _slices(self, writer: SegmentWriter) -> Iterator[Slice]:
         queues = self._queues
         for queue in sorted(queues.queues(), key=key_order):
             if queues.queue_type(queue.topic) is QueueType.BATCH:
@@ -173,62 +138,7 @@ class _Planner:
                 continue
             self._count += 1
             self._expired += begin >= end
-            yield from self._cut(source, queue, min(begin, end), end)
-
-    def _cut(self, source: UnitSource, queue: QueueKey, begin: int, end: int) -> Iterator[Slice]:
-        """Cut one queue where the target allows it."""
-        step = self._target.slice_units(self._config)
-        most = max(self._most_units // step, 1) * step
-        while True:
-            stop = min(begin // step * step + most, end)
-            checksum = self._checksum(source, queue, begin, stop)
-            yield Slice(queue, begin, stop, end if stop == end else None, checksum)
-            if stop == end:
-                return
-            begin = stop
-
-    def _checksum(self, source: UnitSource, queue: QueueKey, begin: int, end: int) -> int:
-        checksum = 0
-        while begin < end:
-            rows = self._rows[: min(end - begin, _CHUNK_UNITS)]
-            count = source.fill(queue, begin, rows)
-            if count < len(rows):
-                raise missing_unit(queue, begin + count, self._store.paths.root)
-            checksum = zlib.crc32(row_table(rows).data, checksum)
-            begin += count
-            self._seen += count
-            self._progress(self._seen)
-        return checksum
-
-    def _segments(self, slices: Iterator[Slice], file: IO[bytes]) -> Iterator[Segment]:
-        """Write the slices, and yield each segment when it is full."""
-        now = _Open(0, 0)
-        for each in slices:
-            units = each.end - each.begin
-            full = now.units + units > self._most_units or now.slices >= _MOST_SLICES
-            if now.slices and full:
-                yield now.close()
-                now = _Open(now.number + 1, now.position + now.size_bytes)
-            line = each.line().encode()
-            file.write(line)
-            now.digest.update(line)
-            name = f"{each.queue.topic}/{each.queue.queue_id}"
-            now.first = now.first or name
-            now.last = name
-            now.slices += 1
-            now.units += units
-            now.size_bytes += len(line)
-        if now.slices:
-            yield now.close()
-
-
-def missing_unit(queue: QueueKey, queue_offset: int, root: Path) -> CorruptionError:
-    """Return the error of a queue that lacks a unit inside its range."""
-    return CorruptionError(
-        f"queue {queue.queue_id} of topic {queue.topic!r} lacks a unit inside its range"
-        " (see cqstore check; cqstore rebuild builds it anew from the log)",
-        path=root, expected=f"a unit at queue offset {queue_offset}", got="none",
-    )  # fmt: skip
+            yield from writer.cut(queue, min(begin, end), end)
 
 
 def task_settings(store: MessageStore) -> dict[str, object]:

@@ -17,13 +17,11 @@ from pathlib import Path
 from migration.context import log_identity
 from migration.plan import Plan, read_plan
 from migration.segment import SegmentDone, read_done, units_done, write_segment
-from migration.tasks import NO_SPARK, ready, run_tasks
+from migration.tasks import MASTER, NO_SPARK, ready, run_tasks
 from migration.workspace import Workspace
 from store.errors import RefusedStoreError, os_errors
 from store.log.mapped_file import sync_folder
 from store.queue.bulk import bulk_backend
-
-MASTER = "local[*]"
 
 
 @dataclass(slots=True)

@@ -17,13 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
-from migration.context import queue_context
 from migration.log_records import LogRecords
 from migration.plan import Plan, Slice, read_slices
+from migration.plan_source import open_source
 from migration.workspace import Workspace
 from store.errors import CorruptionError, RefusedStoreError, os_errors
 from store.log.mapped_file import sync_folder
-from store.paths import StorePaths
 from store.queue.bulk import (
     UNIT_ROWS,
     UnitRows,
@@ -144,7 +143,7 @@ class _Mover:
         *,
         timestamps: bool,
     ) -> None:
-        self._slices = workspace.slices
+        self._workspace = workspace
         self._plan = plan
         self._segment = plan.segments[number]
         self._done = done
@@ -159,9 +158,8 @@ class _Mover:
 
     def run(self, folder: Path) -> None:
         plan, config = self._plan, self._plan.config
+        source = open_source(self._workspace, plan)
         folders = [Path(each) for each in plan.log_folders]
-        context = queue_context(StorePaths(Path(plan.store)), folders, config)
-        source = bulk_backend(plan.source).source(context)
         log = None if source.has_timestamps or not self._timestamps else LogRecords(folders)
         try:
             sink = bulk_backend(plan.target).sink(folder, config)
@@ -179,7 +177,7 @@ class _Mover:
 
     def _chunks(self, source: UnitSource) -> Iterator[None]:
         """Fill the buffer, and yield when it is full and at the end."""
-        for each in read_slices(self._slices, self._segment):
+        for each in read_slices(self._workspace.slices, self._segment):
             offset, self._checksum = each.begin, 0
             while True:
                 room = min(each.end - offset, CHUNK_UNITS - self._filled)

@@ -15,10 +15,13 @@ from pathlib import Path
 
 from migration.context import tail_identity
 from migration.plan import Plan, read_plan
+from migration.rebuild.block_source import LOG
+from migration.rebuild.scan_plan import ScanSpace
 from migration.verify import verified
 from migration.workspace import Workspace, write_file
 from store.config import StoreConfig
 from store.errors import CorruptionError, RefusedStoreError, os_errors
+from store.log.commit_log import CommitLog
 from store.log.mapped_file import sync_folder
 from store.paths import StorePaths
 from store.queue.bulk import bulk_backend
@@ -91,6 +94,8 @@ def switch(
             tell("publishing")
             _publish(space, own, plan, layout, config, before)
         report = SwitchReport(before, before)
+        if plan.source == LOG:
+            report.caught_up_units = _settle(root, config, tell)
         _walk(root, config, goal, report, tell, plan)
         own.note("switched", plan=plan.digest, state=str(goal))
     return report
@@ -111,6 +116,9 @@ def _publish(
     try:
         write_mode(paths, ModeRecord(before, {plan.target: plan.complete_to}))
         target.publish(space.made, paths, config)
+        if plan.source == LOG:  # what was there before cannot be the measure: it is left behind
+            others = {name: 0 for name in layout.backends if name != plan.target}
+            write_mode(paths, ModeRecord(_ALONE[plan.target], others))
         if own != space:  # that of a copy: the way back is to be found here
             for path in (space.slices, space.report, space.plan):
                 write_file(own.root / path.name, path.read_text(encoding="utf-8"))
@@ -119,7 +127,7 @@ def _publish(
     finally:
         lock.release()
     own.note("published", plan=plan.digest)
-    for folder in (space.made.root, space.segments):
+    for folder in (space.made.root, space.segments, ScanSpace(space).root):
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -134,17 +142,22 @@ def _check(
     reason = None if going_on else verified(space, plan)
     if reason is not None:
         raise RefusedStoreError(f"the new queues are not verified: {reason}", path=space.root)
-    if before is not _ALONE[plan.source] or (plan.target in layout.backends and not going_on):
+    wrong_state = plan.source != LOG and before is not _ALONE[plan.source]
+    if wrong_state or (plan.target in layout.backends and not going_on):
         raise RefusedStoreError(
             f"the store's state is {before}; its {plan.source} queues alone were to be moved",
             path=root,
         )
-    with MessageStore.open(root, config, read_only=True, housekeeping=False) as store:
-        if store.report.needed:
-            raise RefusedStoreError(
-                "the store was not closed well and needs recovery (cqstore recover)", path=root
-            )
-        found = tail_identity(store.commit_log, plan.complete_to)
+    if layout.paths.abort.exists():
+        raise RefusedStoreError(
+            "the store was not closed well and needs recovery (cqstore recover)", path=root
+        )
+    log = CommitLog(layout.log_folders, config, read_only=True)
+    log.load()
+    try:
+        found = tail_identity(log, plan.complete_to)
+    finally:
+        log.close()
     if plan.tail and not found:
         raise RefusedStoreError(
             f"the log no longer has what lies before phy offset {plan.complete_to}, up to which the"
@@ -181,8 +194,15 @@ def _walk(
             name, reason = next(iter(change.set_aside.items()))
             raise RefusedStoreError(f"the {name} queues cannot catch up: {reason}", path=root)
         report.caught_up_units += change.recovery.dispatched_units if change.recovery else 0
-        if plan.target in following.backends and plan.target not in now.backends:
+        if plan.target not in now.backends and plan.source != LOG:
             report.deleted_since += _forget_deleted(root, config, plan)
+
+
+def _settle(root: Path, config: StoreConfig, tell: Tell) -> int:
+    """Open the store, which catches its queues up; return how many units that took."""
+    tell("catching up")
+    with MessageStore.open(root, config, housekeeping=False) as store:
+        return store.report.dispatched_units
 
 
 def _forget_deleted(root: Path, config: StoreConfig, plan: Plan) -> list[str]:
@@ -227,6 +247,11 @@ def rollback(
             return None
         done = read_switched(space)
         plan = read_plan(space)
+        if plan.source == LOG:
+            raise RefusedStoreError(
+                "queues built from the log have none to go back to; cqstore mode shows the steps",
+                path=root,
+            )
         layout, config = lay_out(root, config or StoreConfig(), None, read_only=True)
         report = SwitchReport(current_mode(layout, config), StoreMode.FILE)
         goal = _ALONE[done.source]
@@ -273,7 +298,8 @@ def read_switched(space: Workspace) -> _Switched:
 def _clear(space: Workspace, step: str) -> None:
     """Empty the workspace, the plan last; the journal stays."""
     with os_errors("empty the workspace", space.root):
-        for folder in (space.segments, space.unfinished.root, space.made.root):
+        folders = (space.segments, space.unfinished.root, space.made.root, ScanSpace(space).root)
+        for folder in folders:
             if folder.exists():
                 shutil.rmtree(folder)
         for path in (space.report, space.report_page):

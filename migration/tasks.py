@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+MASTER = "local[*]"
+"""Spark's master, by default: this machine."""
 NO_SPARK = "none"
 """The ``master`` that means: processes of this machine, without Spark."""
 _POLL_SECONDS = 0.25

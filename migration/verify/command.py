@@ -7,10 +7,11 @@ from typing import Annotated
 import typer
 
 from migration.planner import task_settings
+from migration.tasks import MASTER
 from migration.verify.comparison import QueuePlace
 from migration.verify.page import MEANINGS
 from migration.verify.report import VerifyReport, report_schema
-from migration.verify.verification import MASTER, verify_migration, verify_queues
+from migration.verify.verification import verify_migration, verify_queues
 from migration.workspace import Workspace
 from store.cli.options import ConfigFile, Format, note, read_config
 from store.cli.output import OutputFormat, Row, output, progress

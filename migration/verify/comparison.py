@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from migration.context import queue_context
+from migration.rebuild.block_source import LOG, BlockUnitSource
 from migration.verify.alignment import align
 from migration.verify.blocks import Blocks
 from migration.verify.deep import RecordCheck
@@ -16,6 +17,7 @@ from migration.verify.queue_findings import QueueFindings, sums
 from migration.verify.queue_walk import Bounds, QueueWalk
 from migration.verify.report import MOST_QUEUES, Kind, Notes, Tally, add_counts
 from migration.verify.sums import Sum
+from migration.workspace import Workspace
 from store.config import StoreConfig
 from store.errors import CorruptionError
 from store.paths import StorePaths
@@ -31,7 +33,10 @@ _BOTH = _SOURCE | _TARGET
 
 @dataclass(frozen=True, slots=True)
 class QueuePlace:
-    """The queues of one backend below one root, and the log that they lead to."""
+    """The queues of one backend below one root, and the log that they lead to.
+
+    Of the backend ``log`` the root is the workspace into which the log was scanned.
+    """
 
     backend: str
     root: Path
@@ -45,6 +50,8 @@ class QueuePlace:
         Raises:
             RefusedStoreError: there are none of this backend.
         """
+        if self.backend == LOG:
+            return BlockUnitSource(Workspace(self.root))
         config = StoreConfig.from_mapping(self.settings)
         context = queue_context(StorePaths(self.root), list(self.log_folders), config)
         return bulk_backend(self.backend).source(context)

@@ -10,7 +10,7 @@ from store.record.encoder import is_queued
 from store.record.message import LMQ_PREFIX, SCHEDULE_TOPIC
 from store.record.properties import dispatch_properties
 from store.service.delay import DelayLevels
-from store.service.dispatch import light_queues
+from store.service.record_units import light_queues
 
 
 class RecordCheck:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from migration.plan import Plan, read_plan
+from migration.rebuild.block_source import LOG
 from migration.run import check_source
-from migration.tasks import run_tasks
+from migration.tasks import MASTER, run_tasks
 from migration.verify.comparison import QueuePlace, Range, RangeComparison
 from migration.verify.deep import RecordCheck
 from migration.verify.log_heads import LogHeads
@@ -31,7 +32,6 @@ from store.errors import RefusedStoreError, StoreError, os_errors
 from store.log.commit_log import CommitLog
 from store.queue.units import QueueKey
 
-MASTER = "local[*]"
 _NO_END = (1 << 63) - 1
 _NOT_QUEUES = ("LOCK", "LOG", "rocksdict-config.json")
 Progress = Callable[[int, int], object]
@@ -69,7 +69,8 @@ def verify_migration(
             )
         _forget_report(space)
         folders = tuple(Path(folder) for folder in plan.log_folders)
-        source = QueuePlace(plan.source, root, folders, plan.settings)
+        below = space.root if plan.source == LOG else root
+        source = QueuePlace(plan.source, below, folders, plan.settings)
         target = QueuePlace(plan.target, space.made.root, folders, plan.settings)
         made = made_digest(space)
         report = _compare(

@@ -19,8 +19,8 @@ from store.record.message import LMQ_PREFIX, SCHEDULE_TOPIC
 from store.record.properties import dispatch_properties
 from store.record.scan import ScannedRecord, ScanRules
 from store.service.delay import DelayLevels
-from store.service.dispatch import light_queues
 from store.service.journals.deleted_topics import DeletedTopics
+from store.service.record_units import light_queues
 from store.service.recovering.log_end import data_behind, valid_record_behind
 
 _UNITS = 4096

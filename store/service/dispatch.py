@@ -11,28 +11,20 @@ Source: RocketMQ ``DefaultMessageStore.ReputMessageService``,
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import NamedTuple
 
 from store.config import StoreConfig
 from store.errors import CorruptionError
 from store.index.index_batch import TAGS_PREFIX, IndexBatch
 from store.index.index_service import IndexService
 from store.log.commit_log import Appended
-from store.queue.consume_queue_store import ConsumeQueueStore, QueueRestart, QueueType
+from store.queue.consume_queue_store import ConsumeQueueStore, QueueRestart
 from store.queue.units import QUEUE_UNIT, UnitBatch
 from store.record.encoder import EncodedRecord, is_queued
-from store.record.message import (
-    LMQ_PREFIX,
-    RETRY_PREFIX,
-    SCHEDULE_TOPIC,
-    SYSTEM_PREFIX,
-    TRANSACTION_MASK,
-    SysFlag,
-)
+from store.record.message import TRANSACTION_MASK, SysFlag
 from store.record.properties import DispatchProperties, dispatch_properties
 from store.record.scan import ScannedRecord
-from store.service.delay import DelayLevels
 from store.service.journals.deleted_topics import DeletedTopics
+from store.service.record_units import RecordUnits, Unit
 
 REPLAY_UNITS = 1 << 18
 """Units that a replay collects before it hands them on: large, so that queues get runs."""
@@ -45,22 +37,6 @@ _SLICE_PER_QUEUE = 8
 _MAX_SLICE = 1 << 16
 _FAR_TOO_MANY = 4
 """Times ``full_at`` from which the writer waits for a batch that another thread hands on."""
-_LONG_DIGITS = 19
-
-
-class Unit(NamedTuple):
-    """The arguments of ``UnitBatch.add``."""
-
-    key: tuple[str, int]
-    queue_offset: int
-    phy_offset: int
-    size: int
-    tags_code: int
-    store_timestamp: int
-
-
-_AddUnit = Callable[[tuple[str, int], int, int, int, int, int], None]
-"""``UnitBatch.add``, or what looks at its arguments first."""
 
 
 class Dispatcher:
@@ -83,12 +59,11 @@ class Dispatcher:
         self._index = index
         self._append_lock = append_lock
         self._drain_lock = threading.Lock()  # one batch at a time, in log order
-        self._delays = DelayLevels(config.message_delay_level)
-        self._replays_lmq = config.replays_lmq and not (
-            queues.lmq_needs_multi_dispatch
-            and not config.enable_multi_dispatch
-            and "enable_multi_dispatch" in config.model_fields_set
-        )
+        units = RecordUnits(
+            config, deleted, queues.queue_type,
+            lmq_needs_multi_dispatch=queues.lmq_needs_multi_dispatch,
+        )  # fmt: skip
+        self._add = units.add
         self.pending = UnitBatch()
         self._slice = config.dispatch_slice
         self.full_at = config.dispatch_slice
@@ -329,35 +304,6 @@ class Dispatcher:
 
     # ---- both
 
-    def _add(
-        self,
-        add: _AddUnit,
-        topic: str,
-        queue_id: int,
-        queue_offset: int,
-        phy_offset: int,
-        size: int,
-        timestamp: int,
-        sys_flag: int,
-        properties: DispatchProperties,
-    ) -> None:
-        """Add the units of one record: its own queue's, and those of its light queues."""
-        if not is_queued(sys_flag):
-            return
-        tags_code = properties.tags_code
-        if topic == SCHEDULE_TOPIC and properties.delay is not None:
-            tags_code = self._delays.tags_code(properties.delay, timestamp, tags_code)
-        gone = self._deleted.has_record
-        whole = properties.inner_base is None
-        if (whole or self._queues.queue_type(topic) is not QueueType.BATCH) and not gone(
-            topic, phy_offset
-        ):
-            add((topic, queue_id), queue_offset, phy_offset, size, tags_code, timestamp)
-        if properties.multi_dispatch and properties.multi_queue_offset and self._replays_lmq:
-            for name, offset in light_queues(topic, properties):
-                if not gone(name, phy_offset):
-                    add((name, 0), offset, phy_offset, size, tags_code, timestamp)
-
     def _note_keys(
         self,
         keys: IndexBatch,
@@ -407,34 +353,3 @@ class ReplayResult:
         """Count one stored batch."""
         self.units += len(batch)
         self.restarts += restarts
-
-
-def allows_light_queues(topic: str) -> bool:
-    """Return whether messages of ``topic`` may go to light queues."""
-    return topic != SCHEDULE_TOPIC and not topic.startswith((RETRY_PREFIX, SYSTEM_PREFIX))
-
-
-def light_queues(topic: str, properties: DispatchProperties) -> list[tuple[str, int]]:
-    """Return the light queues of a record with its offset in each.
-
-    As in RocketMQ nothing is dispatched when names and offsets differ in number; a name that is
-    no light queue's, or an offset that is no number, is passed over (RocketMQ stumbles: T29).
-    """
-    if not allows_light_queues(topic):
-        return []
-    names = (properties.multi_dispatch or "").split(",")
-    offsets = (properties.multi_queue_offset or "").split(",")
-    if len(names) != len(offsets):
-        return []
-    places = {
-        name: int(offset)
-        for name, offset in zip(names, offsets, strict=True)
-        if name.startswith(LMQ_PREFIX) and _is_long(offset)
-    }
-    return list(places.items())  # a name that came twice has one unit
-
-
-def _is_long(text: str) -> bool:
-    """Return whether ``text`` is a number that Java's ``long`` can hold, without a sign."""
-    digits = text.isascii() and text.isdecimal() and len(text) <= _LONG_DIGITS
-    return digits and int(text) < 1 << 63

@@ -32,11 +32,12 @@ from store.record.message import (
     MessageProperty,
     SysFlag,
 )
-from store.service.dispatch import Dispatcher, allows_light_queues
+from store.service.dispatch import Dispatcher
 from store.service.flush import FlushService
 from store.service.group_commit import GroupCommit
 from store.service.light_quota import LightQuota, LightQuotaError
 from store.service.meters import PutMeter
+from store.service.record_units import allows_light_queues
 from store.service.results import PutMessageResult, PutMessageStatus
 
 _LOG = logging.getLogger(__name__)

@@ -28,11 +28,11 @@ from store.record.message import CompressionType, Message, MessageProperty
 from store.record.properties import dispatch_properties_of
 from store.record.record_layout import QUEUE_OFFSET_POSITION
 from store.service.delay import DelayLevels
-from store.service.dispatch import light_queues
 from store.service.journals.deleted_topics import DeletedTopics
 from store.service.journals.expired_queues import ExpiredQueues
 from store.service.journals.journal import _crc32c
 from store.service.message_store import MessageStore
+from store.service.record_units import light_queues
 from tests.fuzz.test_queue_files import known
 from tests.kit.file_queues import BATCH, PRE_BLANK, Disk, NoLog, put, rows
 from tests.kit.index_records import index_record

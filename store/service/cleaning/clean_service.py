@@ -22,10 +22,11 @@ from store.record.encoder import is_queued
 from store.record.message import LMQ_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
 from store.record.properties import dispatch_properties
 from store.record.scan import ScanRules
-from store.service.dispatch import Dispatcher, light_queues
+from store.service.dispatch import Dispatcher
 from store.service.group_commit import GroupCommit
 from store.service.journals.deleted_topics import DeletedTopics
 from store.service.journals.expired_queues import ExpiredQueues
+from store.service.record_units import light_queues
 
 _LOG = logging.getLogger(__name__)
 ExpiredOffsets = dict[QueueKey, int]

@@ -1,0 +1,21 @@
+"""Tasks run here, one after the other, unless a test wants processes or Spark."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+
+def in_this_process(
+    task: Callable[[str], str], items: Sequence[str], master: str, tick: Callable[[], object] = bool
+) -> list[str]:
+    """As ``run_tasks``; Spark's start costs seconds."""
+    assert master == "none"
+    tick()
+    return [task(item) for item in items]
+
+
+@pytest.fixture
+def no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run tasks in this process."""
+    monkeypatch.setattr("migration.rebuild.rebuild_plan.run_tasks", in_this_process)
+    monkeypatch.setattr("migration.run.run_tasks", in_this_process)
