@@ -27,6 +27,7 @@ from migration.run import RunReport, run_plan
 from migration.segment_writer import SEGMENT_UNITS
 from migration.status import status as status_of
 from migration.switch import SwitchReport
+from migration.switch import finish as finish_switch
 from migration.switch import rollback as roll_back
 from migration.switch import switch as switch_to
 from migration.tasks import MASTER, NO_SPARK
@@ -35,6 +36,7 @@ from migration.workspace import Workspace
 from store.cli.options import ConfigFile, Dir, Format, note, read_config
 from store.cli.output import OutputFormat, output
 from store.errors import RefusedStoreError
+from store.paths import StorePaths
 from store.service.mode import StoreMode
 
 app = typer.Typer(
@@ -177,6 +179,21 @@ def rollback(
         note("nothing had been published; plan and new queues are removed")
     else:
         output(kind).record(_record(report))
+
+
+@app.command()
+def finish(
+    root: Dir,
+    workspace: Space = None,
+    config: ConfigFile = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """End the migration: the old queues move to DIR/cqstore/replaced, to be removed by you.
+
+    There is no roll-back afterwards.
+    """
+    left = finish_switch(root, read_config(config), workspace=_space(root, workspace))
+    output(kind).record({"movedAway": left, "to": str(StorePaths(root).replaced)})
 
 
 @app.command()

@@ -249,7 +249,7 @@ def rollback(
         plan = read_plan(space)
         if plan.source == LOG:
             raise RefusedStoreError(
-                "queues built from the log have none to go back to; cqstore mode shows the steps",
+                "queues built from the log have none to go back to: cqstore migrate finish",
                 path=root,
             )
         layout, config = lay_out(root, config or StoreConfig(), None, read_only=True)
@@ -261,6 +261,35 @@ def rollback(
         report.left_behind = {}
         _clear(space, "rolled back")
     return report
+
+
+def finish(
+    root: Path, config: StoreConfig | None = None, *, workspace: Workspace | None = None
+) -> dict[str, int]:
+    """End a migration for good: move the queues that were left behind to ``cqstore/replaced``.
+
+    Returns backend → phy offset up to which it was whole. There is no way back afterwards but
+    another migration. Cut short, the same call goes on.
+
+    Raises:
+        RefusedStoreError: nothing was switched, or the new queues are not the only ones kept.
+        StoreLockedError: somebody has the store open.
+    """
+    root = root.absolute()
+    space = workspace or Workspace.of(root)
+    with space.held():
+        if not space.switched.exists():
+            raise RefusedStoreError("there is no switch to finish", path=space.root)
+        done = read_switched(space)
+        layout, config = lay_out(root, config or StoreConfig(), None, read_only=True)
+        now, wanted = current_mode(layout, config), _ALONE[done.target]
+        if now is not wanted:
+            raise RefusedStoreError(f"the store's state is {now}, not yet {wanted}", path=root)
+        left = dict(layout.standing.behind)
+        for name in left:
+            _withdraw(layout.paths, name, wanted)
+        _clear(space, "finished")
+    return left
 
 
 def _take_back_half(space: Workspace, layout: StoreLayout) -> None:

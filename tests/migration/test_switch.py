@@ -9,9 +9,10 @@ import pytest
 import cq_rocksdb.bulk
 import migration.switch
 from migration.planner import make_plan
+from migration.rebuild.rebuild_plan import make_log_plan
 from migration.run import run_plan
 from migration.status import status
-from migration.switch import rollback, switch
+from migration.switch import finish, rollback, switch
 from migration.verify import verify_migration
 from migration.workspace import Workspace
 from store.config import StoreConfig
@@ -117,6 +118,47 @@ def test_the_old_queues_and_the_log_keep_their_bytes(golden: Golden, *, separate
     rollback(root, config)
     assert not list(root.glob("consumequeue*/CURRENT"))
     assert {path: path.read_bytes() for path in files} == files
+
+
+def test_a_migration_that_is_finished_leaves_the_new_queues_alone(golden: Golden) -> None:
+    root = golden("basic-default")
+    prepare(root, "rocksdb")
+    with pytest.raises(RefusedStoreError, match="no switch to finish"):
+        finish(root)
+    switch(root, to=StoreMode.DOUBLE_WRITE_ROCKSDB)
+    with pytest.raises(RefusedStoreError, match="the store's state is double-write-rocksdb"):
+        finish(root)
+    switch(root)
+    whole = served(root)
+    assert list(finish(root)) == ["file"]
+    assert served(root) == whole
+    assert not [path for path in (root / "consumequeue").iterdir() if path.is_dir()]
+    prepare(root, "file")  # and nothing is in the way of going back by another migration
+    switch(root)
+    assert served(root) == whole
+    assert backend_of(root) == ["file"]
+
+
+@pytest.mark.parametrize(
+    ("name", "target"), [("basic-default", "rocksdb"), ("wide-default", "rocksdb")]
+)
+def test_queues_built_from_the_log_take_the_place_of_damaged_ones(
+    golden: Golden, name: str, target: str
+) -> None:
+    root = golden(name)
+    whole = served(root)
+    for path in sorted((root / "consumequeue").glob("*/*/0*"))[::3]:
+        path.write_bytes(bytes(path.stat().st_size))
+    make_log_plan(root, target=target, master=NO_SPARK, segment_units=400)
+    run_plan(root, master=NO_SPARK)
+    assert verify_migration(root, master=NO_SPARK, deep=True).equal
+    put_into = switch(root)
+    assert put_into.state is StoreMode(target)
+    assert served(root) == whole
+    with pytest.raises(RefusedStoreError, match="none to go back to"):
+        rollback(root)
+    finish(root)
+    assert served(root) == whole
 
 
 def test_a_step_in_between_is_a_state_of_its_own(golden: Golden) -> None:
