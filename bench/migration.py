@@ -15,35 +15,28 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from itertools import islice
 from pathlib import Path
 
-import numpy as np
-from migration.rebuild.rebuild_plan import make_log_plan
 from rich.console import Console
 from rich.table import Table
 
-from bench.sample_store import LOG_FILE_BYTES, make_store, topic_and_queue
-from cq_rocksdb.engine import Family
-from cq_rocksdb.engines import open_engine
-from cq_rocksdb.keys import OFFSET_ENTRY, OffsetEntry, max_key, queue_prefix
+from bench.raw_tables import PARTS, raw_part
+from bench.sample_store import make_store
 from migration.planner import make_plan
+from migration.rebuild.rebuild_plan import make_log_plan
 from migration.run import run_plan
-from migration.switch import switch
+from migration.switch import finish, switch
 from migration.tasks import NO_SPARK, ready, run_tasks
 from migration.verify import verify_migration
 from migration.workspace import Workspace
 from store.config import StoreConfig
-from store.queue.bulk import UNIT_ROWS, key_order, row_table
+from store.queue.bulk import key_order
 from store.queue.units import UnitBatch
 from store.service.message_store import MessageStore
 
 MASTER = "local[2]"
 ROCKETMQ = "141,000 to 195,000"
 """Units a second that RocketMQ's own re-dispatch reaches on two cores."""
-_FILE_UNIT = np.dtype([("phy", ">i8"), ("size", ">i4"), ("tag", ">i8")])
-_STAMP_AT = 56
-_RAW_PARTS = 4
 _ONE_BY_ONE = 400_000
 _BATCH = 16_384
 
@@ -84,14 +77,13 @@ def measure(folder: Path, units: int, queues: int) -> Table:
         row("run in 2 processes, no Spark", run_plan(root, master=NO_SPARK).seconds)
         row("verify before the switch", _timed(lambda: verify_migration(root, master=MASTER)))
         row("switch", _timed(lambda: switch(root, config)))
-        _forget(root)
-        _drop_files(root)
+        row("finish", _timed(lambda: finish(root, config)))
         row("plan to files", _timed(lambda: make_plan(root, config, target="file")))
         row("run to files", _run(root))
         row("verify files", _timed(lambda: verify_migration(root, master=MASTER)))
     _forget(root)
     shutil.rmtree(root / "consumequeue")
-    (root / "cqstore" / "mode").unlink()
+    (root / "cqstore" / "mode").unlink(missing_ok=True)
     with ready(MASTER):
         made = _timed(lambda: make_log_plan(root, config, target="rocksdb", master=MASTER))
         row("rebuild from the log: scan and plan", made)
@@ -123,15 +115,6 @@ def _again(root: Path) -> None:
 
 def _forget(root: Path) -> None:
     shutil.rmtree(Workspace.of(root).root)
-
-
-def _drop_files(root: Path) -> None:
-    """Leave RocksDB's queues alone, as if there had never been files."""
-    for path in (root / "consumequeue").iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
-    (root / "cqstore" / "mode").unlink()
-    (root / "cqstore" / "file-queue-ends.npz").unlink(missing_ok=True)
 
 
 def _bytes(folder: Path) -> int:
@@ -187,52 +170,11 @@ def _raw(root: Path, folder: Path, units: int, queues: int) -> float:
                 "most": -(-units // queues),
             }
         )
-        for part in range(_RAW_PARTS)
+        for part in range(PARTS)
     ]
     seconds = [json.loads(text) for text in run_tasks(raw_part, whole, NO_SPARK)]
     shutil.rmtree(spare)
     return float(max(end for _, end in seconds) - min(start for start, _ in seconds))
-
-
-def raw_part(item: str) -> str:
-    """Write the tables of every fourth share of the queues; return when that began and ended."""
-    given = json.loads(item)
-    root, folder = Path(given["root"]), Path(given["to"])
-    started = time.time()
-    keys = sorted((topic_and_queue(number) for number in range(given["queues"])), key=key_order)
-    share = -(-len(keys) // _RAW_PARTS)
-    stamps = {
-        int(path.name): np.ndarray(
-            (LOG_FILE_BYTES - _STAMP_AT - 8,),
-            ">i8",
-            np.memmap(path, np.uint8, "r"),
-            _STAMP_AT,
-            (1,),
-        )
-        for path in (root / "commitlog").iterdir()
-    }
-    engine, _ = open_engine(folder / "scratch", StoreConfig(), folder / "log", read_only=False)
-    data = engine.table_writer(Family.DEFAULT, folder / "units.sst")
-    ends = engine.table_writer(Family.OFFSET, folder / "offset.sst")
-    for queue in islice(keys, given["part"] * share, (given["part"] + 1) * share):
-        path = root / "consumequeue" / queue.topic / str(queue.queue_id) / f"{0:020d}"
-        found = np.fromfile(path, _FILE_UNIT, given["most"])
-        found = found[found["size"] > 0]
-        rows = np.empty(len(found), UNIT_ROWS)
-        rows["phy_offset"], rows["size"] = found["phy"], found["size"]
-        rows["tags_code"] = found["tag"]
-        phy = found["phy"].astype(np.int64)
-        files = phy // LOG_FILE_BYTES * LOG_FILE_BYTES
-        for start in np.unique(files).tolist():
-            mine = files == start
-            rows["store_timestamp"][mine] = stamps[start][phy[mine] - start]
-        prefix = queue_prefix(*queue)
-        data.put_units(prefix, 0, row_table(rows))
-        ends.put(max_key(prefix), OFFSET_ENTRY.pack(OffsetEntry(int(phy[-1]), len(rows) - 1)))
-    data.finish()
-    ends.finish()
-    engine.close(flush=False)
-    return json.dumps([started, time.time()])
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from migration.session import TASK_ATTEMPTS, spark_session
 from migration.worker import Task, guarded, unwrap
-from store.errors import StoreError
+from store.errors import StoreConfigError, StoreError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,6 +75,8 @@ class _Workers:
     """Processes that run ``task``, started as they are needed; threads lend them out."""
 
     def __init__(self, task: Task) -> None:
+        if task.__module__ == "__main__":
+            raise StoreConfigError(f"the task {task.__qualname__} is in no module to be imported")
         self._command = [
             sys.executable, "-m", "migration.worker", f"{task.__module__}:{task.__qualname__}",
         ]  # fmt: skip

@@ -1,0 +1,60 @@
+"""The least that moving queues can cost: numpy and RocksDB's table writer, no plan, no checks."""
+
+import json
+import time
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from bench.sample_store import LOG_FILE_BYTES, topic_and_queue
+from cq_rocksdb.engine import Family
+from cq_rocksdb.engines import open_engine
+from cq_rocksdb.keys import OFFSET_ENTRY, OffsetEntry, max_key, queue_prefix
+from store.config import StoreConfig
+from store.queue.bulk import UNIT_ROWS, key_order, row_table
+
+PARTS = 4
+_FILE_UNIT = np.dtype([("phy", ">i8"), ("size", ">i4"), ("tag", ">i8")])
+_STAMP_AT = 56
+
+
+def raw_part(item: str) -> str:
+    """Write the tables of every fourth share of the queues; return when that began and ended."""
+    given = json.loads(item)
+    root, folder = Path(given["root"]), Path(given["to"])
+    started = time.time()
+    keys = sorted((topic_and_queue(number) for number in range(given["queues"])), key=key_order)
+    share = -(-len(keys) // PARTS)
+    stamps = {
+        int(path.name): np.ndarray(
+            (LOG_FILE_BYTES - _STAMP_AT - 8,),
+            ">i8",
+            np.memmap(path, np.uint8, "r"),
+            _STAMP_AT,
+            (1,),
+        )
+        for path in (root / "commitlog").iterdir()
+    }
+    engine, _ = open_engine(folder / "scratch", StoreConfig(), folder / "log", read_only=False)
+    data = engine.table_writer(Family.DEFAULT, folder / "units.sst")
+    ends = engine.table_writer(Family.OFFSET, folder / "offset.sst")
+    for queue in islice(keys, given["part"] * share, (given["part"] + 1) * share):
+        path = root / "consumequeue" / queue.topic / str(queue.queue_id) / f"{0:020d}"
+        found = np.fromfile(path, _FILE_UNIT, given["most"])
+        found = found[found["size"] > 0]
+        rows = np.empty(len(found), UNIT_ROWS)
+        rows["phy_offset"], rows["size"] = found["phy"], found["size"]
+        rows["tags_code"] = found["tag"]
+        phy = found["phy"].astype(np.int64)
+        files = phy // LOG_FILE_BYTES * LOG_FILE_BYTES
+        for start in np.unique(files).tolist():
+            mine = files == start
+            rows["store_timestamp"][mine] = stamps[start][phy[mine] - start]
+        prefix = queue_prefix(*queue)
+        data.put_units(prefix, 0, row_table(rows))
+        ends.put(max_key(prefix), OFFSET_ENTRY.pack(OffsetEntry(int(phy[-1]), len(rows) - 1)))
+    data.finish()
+    ends.finish()
+    engine.close(flush=False)
+    return json.dumps([started, time.time()])
