@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bench.workloads import folder
 from cq_rocksdb.compaction import CompactionRun
@@ -53,6 +54,12 @@ class Log:
     def store_timestamp(self, phy_offset: int, size: int) -> int:
         _ = size
         return phy_offset
+
+    def store_timestamps(
+        self, phy_offsets: NDArray[np.int64], sizes: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        found = map(self.store_timestamp, phy_offsets.tolist(), sizes.tolist())
+        return np.fromiter(found, np.int64, len(sizes))
 
     def file_offset_by_timestamp(self, timestamp: int) -> int:
         _ = timestamp

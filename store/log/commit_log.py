@@ -15,6 +15,9 @@ from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from store.config import StoreConfig
 from store.errors import (
     CorruptionError,
@@ -26,6 +29,7 @@ from store.errors import (
 )
 from store.log.mapped_file import PAGE_BYTES, MappedFile
 from store.log.mapped_file_queue import MappedFileQueue
+from store.log.record_times import store_timestamps
 from store.record.decoder import StoredMessage, record_span
 from store.record.encoder import EncodedRecord, assemble, with_property_crc
 from store.record.message import SysFlag
@@ -123,6 +127,12 @@ class CommitLog:
             return -1
         sys_flag = int(_SYS_FLAG.unpack_from(head, _SYS_FLAG_AT)[0])
         return int(_STAMP.unpack_from(head, store_timestamp_position(sys_flag))[0])
+
+    def store_timestamps(
+        self, phy_offsets: NDArray[np.int64], sizes: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Return ``store_timestamp`` of many records, for a fraction of the time."""
+        return store_timestamps(self.files, self._end, phy_offsets, sizes)
 
     def file_offset_by_timestamp(self, timestamp: int) -> int:
         """Return the start of the newest file whose first record was stored by ``timestamp``."""

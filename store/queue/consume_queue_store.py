@@ -13,6 +13,9 @@ from enum import Enum
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Protocol, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from store.config import StoreConfig
 from store.paths import StorePaths
 from store.queue.estimate import MessageFilter, estimate
@@ -31,6 +34,11 @@ class LogView(Protocol):
 
     def store_timestamp(self, phy_offset: int, size: int) -> int:
         """Return when the record of ``size`` bytes was stored, ms; -1 if it is not in the log."""
+
+    def store_timestamps(
+        self, phy_offsets: NDArray[np.int64], sizes: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Return ``store_timestamp`` of each record; the arrays have one shape, (n,)."""
 
     def file_offset_by_timestamp(self, timestamp: int) -> int:
         """Return the start of the newest file whose first record was stored by ``timestamp``.

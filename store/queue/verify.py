@@ -200,11 +200,7 @@ class Verify:
     ) -> None:
         """Compare the store times that a side has with those of the records."""
         log, rows = self._log, sides[0]
-        stamps = np.fromiter(
-            map(log.store_timestamp, rows["phy_offset"].tolist(), rows["size"].tolist()),
-            np.int64,
-            len(rows),
-        )
+        stamps = log.store_timestamps(rows["phy_offset"], rows["size"])
         known = same & ((stamps >= 0) | (rows["phy_offset"] >= log.min_phy_offset()))
         for store, side in zip((self._reference, self._copy), sides, strict=True):
             if "store_timestamp" in (side.dtype.names or ()):

@@ -6,6 +6,9 @@ from pathlib import Path
 from struct import Struct
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from cq_file.store import FileConsumeQueueStore
 from store.config import StoreConfig
 from store.paths import StorePaths
@@ -37,6 +40,12 @@ class NoLog:
 
     def store_timestamp(self, phy_offset: int, size: int) -> int:
         return phy_offset // 10 if phy_offset + size <= self.max_phy else -1
+
+    def store_timestamps(
+        self, phy_offsets: NDArray[np.int64], sizes: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        found = map(self.store_timestamp, phy_offsets.tolist(), sizes.tolist())
+        return np.fromiter(found, np.int64, len(sizes))
 
     def file_offset_by_timestamp(self, timestamp: int) -> int:
         return self.by_timestamp if timestamp else 0

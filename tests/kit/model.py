@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from store.queue.units import UnitBatch
 
 RECORD_SIZE = 100
@@ -28,6 +31,12 @@ class PlainLog:
     def store_timestamp(self, phy_offset: int, size: int) -> int:
         inside = self.low <= phy_offset and phy_offset + size <= self.max_phy_offset()
         return self.stamps[phy_offset // RECORD_SIZE] if inside else -1
+
+    def store_timestamps(
+        self, phy_offsets: NDArray[np.int64], sizes: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        found = map(self.store_timestamp, phy_offsets.tolist(), sizes.tolist())
+        return np.fromiter(found, np.int64, len(sizes))
 
     def file_offset_by_timestamp(self, timestamp: int) -> int:
         _ = timestamp
