@@ -282,8 +282,9 @@ def _changed(each: Slice, what: str) -> RefusedStoreError:
 
 
 def _files_in(folder: Path) -> dict[str, int]:
-    return {
-        entry.name: entry.stat().st_size
-        for entry in os.scandir(folder)
-        if entry.is_file() and entry.name != _PROGRESS
-    }
+    with os_errors("list the files of an attempt", folder):
+        return {
+            entry.name: entry.stat().st_size
+            for entry in os.scandir(folder)
+            if entry.is_file() and entry.name != _PROGRESS
+        }

@@ -25,6 +25,9 @@ _logger = logging.getLogger(__name__)
 TASK_ATTEMPTS = 4  # of local[N]; Spark's own default is one, clusters have four
 _NEEDED = ("pyspark", "pandas", "pyarrow")
 _LOCAL = re.compile(r"local(\[(?P<threads>\*|\d+)\])?")
+_MASTER = re.compile(
+    r"local(\[(\*|\d+)(, *\d+)?\])?|local-cluster\[ *\d+ *, *\d+ *, *\d+ *\]|yarn|(spark|k8s)://\S+"
+)
 _ROOT = Path(__file__).resolve().parents[1]  # of the packages: a checkout, or site-packages
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _SETTINGS = {
@@ -51,9 +54,13 @@ def spark_session(
     taken back afterwards. ``settings`` win over ours. The Java process itself ends with this one.
 
     Raises:
-        StoreConfigError: Spark is not installed, or there is no Java for it.
+        StoreConfigError: Spark is not installed, there is no Java for it, or no such master.
     """
     _refuse_without_spark()
+    if not _MASTER.fullmatch(master):
+        raise StoreConfigError(
+            f"{master!r} is no master of Spark, such as local[*], local[4] or spark://host:7077"
+        )
     from pyspark.sql import SparkSession  # noqa: PLC0415  # the extra may be missing
 
     if (running := _running_session(SparkSession)) is not None:
