@@ -162,8 +162,12 @@ def _check(
 def _walk(
     root: Path, config: StoreConfig, goal: StoreMode, report: SwitchReport, tell: Tell, plan: Plan
 ) -> None:
-    """Take the steps to ``goal``, one after the other."""
+    """Take the steps to ``goal``, one after the other.
+
+    A process that was killed in a step may have had the store open: then it is recovered first.
+    """
     order = list(StoreMode)
+    _recover(root, config, tell)
     while True:
         layout, settings = lay_out(root, config, None, read_only=True)
         now = current_mode(layout, settings)
@@ -183,6 +187,15 @@ def _walk(
         report.caught_up_units += change.recovery.dispatched_units if change.recovery else 0
         if plan.target in following.backends and plan.target not in now.backends:
             report.deleted_since += _forget_deleted(root, config, plan)
+
+
+def _recover(root: Path, config: StoreConfig, tell: Tell) -> None:
+    with MessageStore.open(root, config, read_only=True, housekeeping=False) as store:
+        needed = store.report.needed
+    if needed:
+        tell("recovering the store")
+        with MessageStore.open(root, config, housekeeping=False):
+            pass
 
 
 def _forget_deleted(root: Path, config: StoreConfig, plan: Plan) -> list[str]:
