@@ -232,10 +232,10 @@ def rollback(
     space = workspace or Workspace.of(root)
     with space.held():
         if not space.switched.exists():
-            layout, _ = lay_out(root, config or StoreConfig(), None, read_only=True)
+            layout, config = lay_out(root, config or StoreConfig(), None, read_only=True)
             if not space.plan.exists():
                 raise RefusedStoreError("there is no migration to roll back", path=space.root)
-            _take_back_half(space, layout)
+            _take_back_half(space, layout, current_mode(layout, config))
             _clear(space, "dropped")
             return None
         done = read_switched(space)
@@ -251,13 +251,25 @@ def rollback(
     return report
 
 
-def _take_back_half(space: Workspace, layout: StoreLayout) -> None:
-    """Take out what an interrupted switch has published already."""
-    if not space.plan.exists():
-        return
+def _take_back_half(space: Workspace, layout: StoreLayout, now: StoreMode) -> None:
+    """Take out what an interrupted switch has published already.
+
+    Raises:
+        CorruptionError: something may be published, and the plan that tells cannot be read.
+        RefusedStoreError: the new queues are in use: it was no interrupted switch.
+    """
+    standing = layout.standing
+    if standing.state is None and not standing.behind:
+        return  # nothing was ever published, whatever the plan says
     plan = read_plan(space)
-    behind = layout.standing.behind
-    if layout.standing.state is _ALONE[plan.source] and plan.target in behind:
+    told = [each.get("plan") for each in space.history() if each["step"] == "published"]
+    if plan.target in now.backends and plan.digest in told:
+        raise RefusedStoreError(
+            f"the note of the switch has gone, and the store's state is {now}: go back with"
+            f" cqstore mode DIR --to {_ALONE[plan.source]}",
+            path=space.switched,
+        )
+    if standing.state is _ALONE[plan.source] and plan.target in standing.behind:
         _withdraw(layout.paths, plan.target, _ALONE[plan.source])
 
 
