@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from migration.workspace import Workspace
 
@@ -37,9 +38,7 @@ def running(
             process.kill()
 
 
-def until(
-    process: "subprocess.Popen[bytes] | subprocess.Popen[str]", condition: Callable[[], bool]
-) -> None:
+def until(process: "subprocess.Popen[Any]", condition: Callable[[], bool]) -> None:
     """Look every few ms until ``condition`` holds; it must before the process ends."""
     deadline = time.monotonic() + LIMIT_SECONDS
     while not condition():
@@ -100,9 +99,7 @@ def descendants(pid: int) -> set[int]:
     return found
 
 
-def kill_a_worker(
-    process: "subprocess.Popen[bytes]", space: Workspace, draw: random.Random
-) -> Path:
+def kill_a_worker(process: "subprocess.Popen[Any]", space: Workspace, draw: random.Random) -> Path:
     """Kill a worker in the middle of an attempt; return the attempt's folder."""
     killed: list[Path] = []
 
