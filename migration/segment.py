@@ -19,7 +19,7 @@ import numpy as np
 
 from migration.context import queue_context
 from migration.log_records import LogRecords
-from migration.plan import Plan, Slice, read_slices
+from migration.plan import Plan, Slice, read_plan, read_slices
 from migration.workspace import Workspace
 from store.errors import CorruptionError, RefusedStoreError, os_errors
 from store.log.mapped_file import sync_folder
@@ -107,7 +107,13 @@ def write_segment(
 
 
 def _mark(workspace: Workspace, plan: Plan, done: SegmentDone) -> SegmentDone:
-    """Make the marker; if another attempt was first, remove this one's folder."""
+    """Make the marker; if another attempt was first, remove this one's folder.
+
+    Raises:
+        RefusedStoreError: there is another plan by now; its markers stay.
+    """
+    if read_plan(workspace).digest != plan.digest:
+        raise RefusedStoreError("a new plan was made meanwhile", path=workspace.plan)
     marker = workspace.done(done.segment)
     mine = marker.with_name(f"{marker.name}.{done.attempt}")
     with os_errors("mark a segment as done", marker):

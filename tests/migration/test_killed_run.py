@@ -4,15 +4,23 @@ Instants are drawn among the names that a run makes in its folder of segments.
 """
 
 import random
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import migration.segment
 from bench.sample_store import make_store
+from migration.plan import read_plan
 from migration.planner import make_plan
 from migration.run import run_plan
+from migration.segment import SegmentDone, write_segment
+from migration.switch import rollback
 from migration.verify import verify_migration
 from migration.workspace import Workspace
+from store.config import StoreConfig
+from store.errors import StoreError
 from tests.kit.migrations import NO_SPARK
 from tests.kit.running import Seen, descendants, finished, gone, kill_a_worker, running, until
 
@@ -105,3 +113,53 @@ def test_the_segment_of_a_killed_worker_is_tried_again_ever(
     root: Path, master: str, seed: int
 ) -> None:
     kill_one_worker(root, master, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.crash
+def test_workers_end_with_their_driver(root: Path) -> None:
+    space = Workspace.of(root)
+    with running(root, NO_SPARK, 1) as process:  # at this rate they would go on for hours
+        until(process, lambda: len(list(space.segments.glob("*/progress"))) > 0)
+        below = descendants(process.pid)
+        assert below
+        process.kill()
+    gone(below)
+
+
+@pytest.mark.parametrize("planned_anew", [False, True])
+def test_an_attempt_that_ends_after_another_run_does_no_harm(
+    root: Path, monkeypatch: pytest.MonkeyPatch, *, planned_anew: bool
+) -> None:
+    """A task of a dead driver stops just before its marker, until the next run is over."""
+    space, plan = Workspace.of(root), read_plan(Workspace.of(root))
+    written, over = threading.Event(), threading.Event()
+    mark = migration.segment._mark
+    ended: list[object] = []
+
+    def late_mark(*words: Any) -> SegmentDone:
+        written.set()
+        assert over.wait(180)
+        return mark(*words)
+
+    def attempt() -> None:
+        try:
+            ended.append(write_segment(space, plan, 3))
+        except StoreError as exc:
+            ended.append(exc)
+
+    space.segments.mkdir()
+    monkeypatch.setattr(migration.segment, "_mark", late_mark)
+    thread = threading.Thread(target=attempt)
+    thread.start()
+    assert written.wait(180)
+    if planned_anew:
+        rollback(root)
+        make_plan(root, config=StoreConfig(rocksdb_memory_bytes=8 << 20), segment_units=500)
+        assert read_plan(space).digest != plan.digest
+    run_plan(root, master=NO_SPARK)
+    before = finished(space)
+    over.set()
+    thread.join(180)
+    assert len(ended) == 1
+    check(root, before, [])
