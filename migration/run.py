@@ -78,6 +78,7 @@ def run_plan(
             tick = partial(_tell, space, before, plan.units, progress)
             run_tasks(move_segment, items, master, tick)
             seconds = time.monotonic() - started
+        tidy(space, plan)  # of attempts that were killed and tried again, or came second
         report = _report(space, plan, len(missing), seconds)
         assemble(space, plan)
         space.note("made", plan=plan.digest, units=report.units, seconds=round(seconds, 3))
@@ -128,9 +129,12 @@ def tidy(space: Workspace, plan: Plan) -> None:
             if path in kept:
                 continue
             if path.is_dir():
-                shutil.rmtree(path)
+                # A task that nobody waits for may write on: it finds no folder of this name.
+                gone = path.with_name(f"{path.name}.gone")
+                path.rename(gone)
+                shutil.rmtree(gone)
             else:
-                path.unlink()
+                path.unlink(missing_ok=True)
 
 
 def assemble(space: Workspace, plan: Plan) -> None:

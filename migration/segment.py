@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from migration.log_records import LogRecords
-from migration.plan import Plan, Slice, read_slices
+from migration.plan import Plan, Slice, read_plan, read_slices
 from migration.plan_source import open_source
 from migration.workspace import Workspace
 from store.errors import CorruptionError, RefusedStoreError, os_errors
@@ -106,7 +106,13 @@ def write_segment(
 
 
 def _mark(workspace: Workspace, plan: Plan, done: SegmentDone) -> SegmentDone:
-    """Make the marker; if another attempt was first, remove this one's folder."""
+    """Make the marker; if another attempt was first, remove this one's folder.
+
+    Raises:
+        RefusedStoreError: there is another plan by now; its markers stay.
+    """
+    if read_plan(workspace).digest != plan.digest:
+        raise RefusedStoreError("a new plan was made meanwhile", path=workspace.plan)
     marker = workspace.done(done.segment)
     mine = marker.with_name(f"{marker.name}.{done.attempt}")
     with os_errors("mark a segment as done", marker):
@@ -280,8 +286,9 @@ def _changed(each: Slice, what: str) -> RefusedStoreError:
 
 
 def _files_in(folder: Path) -> dict[str, int]:
-    return {
-        entry.name: entry.stat().st_size
-        for entry in os.scandir(folder)
-        if entry.is_file() and entry.name != _PROGRESS
-    }
+    with os_errors("list the files of an attempt", folder):
+        return {
+            entry.name: entry.stat().st_size
+            for entry in os.scandir(folder)
+            if entry.is_file() and entry.name != _PROGRESS
+        }

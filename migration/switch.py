@@ -95,7 +95,7 @@ def switch(
             _publish(space, own, plan, layout, config, before)
         report = SwitchReport(before, before)
         if plan.source == LOG:
-            report.caught_up_units = _settle(root, config, tell)
+            report.caught_up_units = _take_over(root, config, plan, tell)
         _walk(root, config, goal, report, tell, plan)
         own.note("switched", plan=plan.digest, state=str(goal))
     return report
@@ -116,9 +116,6 @@ def _publish(
     try:
         write_mode(paths, ModeRecord(before, {plan.target: plan.complete_to}))
         target.publish(space.made, paths, config)
-        if plan.source == LOG:  # what was there before cannot be the measure: it is left behind
-            others = {name: 0 for name in layout.backends if name != plan.target}
-            write_mode(paths, ModeRecord(_ALONE[plan.target], others))
         if own != space:  # that of a copy: the way back is to be found here
             for path in (space.slices, space.report, space.plan):
                 write_file(own.root / path.name, path.read_text(encoding="utf-8"))
@@ -175,8 +172,12 @@ def _check(
 def _walk(
     root: Path, config: StoreConfig, goal: StoreMode, report: SwitchReport, tell: Tell, plan: Plan
 ) -> None:
-    """Take the steps to ``goal``, one after the other."""
+    """Take the steps to ``goal``, one after the other.
+
+    A process that was killed in a step may have had the store open: then it is recovered first.
+    """
     order = list(StoreMode)
+    _recover(root, config, tell)
     while True:
         layout, settings = lay_out(root, config, None, read_only=True)
         now = current_mode(layout, settings)
@@ -189,20 +190,41 @@ def _walk(
         step = 1 if order.index(goal) > order.index(now) else -1
         following = order[order.index(now) + step]
         tell(f"going to {following}")
+        if following.backends[0] == plan.target != now.backends[0] and plan.source != LOG:
+            report.deleted_since += _forget_deleted(root, config, plan)
         change = change_mode(root, following, config)
         if change.set_aside:
             name, reason = next(iter(change.set_aside.items()))
             raise RefusedStoreError(f"the {name} queues cannot catch up: {reason}", path=root)
         report.caught_up_units += change.recovery.dispatched_units if change.recovery else 0
-        if plan.target not in now.backends and plan.source != LOG:
-            report.deleted_since += _forget_deleted(root, config, plan)
 
 
-def _settle(root: Path, config: StoreConfig, tell: Tell) -> int:
-    """Open the store, which catches its queues up; return how many units that took."""
+def _take_over(root: Path, config: StoreConfig, plan: Plan, tell: Tell) -> int:
+    """Keep queues that were built from the log alone: what was there before is no measure.
+
+    Opens the store, which catches them up; returns how many units that took.
+    """
+    layout, config = lay_out(root, config, None, read_only=True)
+    alone = _ALONE[plan.target]
+    if plan.target not in current_mode(layout, config).backends:
+        lock = StoreLock(layout.paths)
+        try:
+            others = {name: 0 for name in layout.backends if name != plan.target}
+            write_mode(layout.paths, ModeRecord(alone, others))
+        finally:
+            lock.release()
     tell("catching up")
     with MessageStore.open(root, config, housekeeping=False) as store:
         return store.report.dispatched_units
+
+
+def _recover(root: Path, config: StoreConfig, tell: Tell) -> None:
+    with MessageStore.open(root, config, read_only=True, housekeeping=False) as store:
+        needed = store.report.needed
+    if needed:
+        tell("recovering the store")
+        with MessageStore.open(root, config, housekeeping=False):
+            pass
 
 
 def _forget_deleted(root: Path, config: StoreConfig, plan: Plan) -> list[str]:
@@ -210,7 +232,9 @@ def _forget_deleted(root: Path, config: StoreConfig, plan: Plan) -> list[str]:
     gone: set[str] = set()
     with MessageStore.open(root, config, housekeeping=False) as store:
         parts = {part.name: part for part in store.queues.parts()}
-        old, new = parts[plan.source], parts[plan.target]
+        old, new = parts.get(plan.source), parts.get(plan.target)
+        if old is None or new is None:  # set aside: the step is refused with the reason
+            return []
         for queue in list(new.queues()):
             if not old.max_offset(*queue):
                 new.delete_queue(*queue)
@@ -239,10 +263,10 @@ def rollback(
     space = workspace or Workspace.of(root)
     with space.held():
         if not space.switched.exists():
-            layout, _ = lay_out(root, config or StoreConfig(), None, read_only=True)
+            layout, config = lay_out(root, config or StoreConfig(), None, read_only=True)
             if not space.plan.exists():
                 raise RefusedStoreError("there is no migration to roll back", path=space.root)
-            _take_back_half(space, layout)
+            _take_back_half(space, layout, current_mode(layout, config))
             _clear(space, "dropped")
             return None
         done = read_switched(space)
@@ -292,14 +316,26 @@ def finish(
     return left
 
 
-def _take_back_half(space: Workspace, layout: StoreLayout) -> None:
-    """Take out what an interrupted switch has published already."""
-    if not space.plan.exists():
-        return
+def _take_back_half(space: Workspace, layout: StoreLayout, now: StoreMode) -> None:
+    """Take out what an interrupted switch has published already.
+
+    Raises:
+        CorruptionError: something may be published, and the plan that tells cannot be read.
+        RefusedStoreError: the new queues are in use: it was no interrupted switch.
+    """
+    standing = layout.standing
+    if standing.state is None and not standing.behind:
+        return  # nothing was ever published, whatever the plan says
     plan = read_plan(space)
-    behind = layout.standing.behind
-    if layout.standing.state is _ALONE[plan.source] and plan.target in behind:
-        _withdraw(layout.paths, plan.target, _ALONE[plan.source])
+    told = [each.get("plan") for each in space.history() if each["step"] == "published"]
+    if plan.target in now.backends and plan.digest in told:
+        raise RefusedStoreError(
+            f"the note of the switch has gone, and the store's state is {now}: go back with"
+            " cqstore mode DIR --to STATE",
+            path=space.switched,
+        )
+    if plan.target in standing.behind and plan.target not in now.backends:
+        _withdraw(layout.paths, plan.target, now)
 
 
 def _withdraw(paths: StorePaths, name: str, state: StoreMode) -> None:

@@ -1,6 +1,8 @@
 """``python -m migration.worker MODULE:FUNCTION``: a process that runs tasks for the driver.
 
 An item comes as a line of JSON on standard input, its outcome goes as a line to standard output.
+When the input ends, so does the process, in the middle of an item too: its driver has gone, and
+another may be at work. Ctrl-C is the driver's to handle.
 """
 
 import base64
@@ -8,7 +10,10 @@ import importlib
 import json
 import os
 import pickle
+import queue
+import signal
 import sys
+import threading
 from collections.abc import Callable
 
 from store.errors import StoreError
@@ -39,14 +44,23 @@ def unwrap(kind: str, text: str) -> str:
 
 
 def main() -> None:
-    """Run items until there are no more."""
+    """Run items until the driver closes the input, or has died."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     module, _, name = sys.argv[1].partition(":")
     task: Task = getattr(importlib.import_module(module), name)
+    items: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(items,), daemon=True).start()
     with os.fdopen(os.dup(sys.stdout.fileno()), "w") as answers:
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a task prints is no answer
-        for line in sys.stdin:
-            answers.write(json.dumps(guarded(task, json.loads(line))) + "\n")
+        while True:
+            answers.write(json.dumps(guarded(task, json.loads(items.get()))) + "\n")
             answers.flush()
+
+
+def _listen(items: "queue.SimpleQueue[str]") -> None:
+    for line in sys.stdin:
+        items.put(line)
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -100,6 +100,7 @@ class Workspace:
 
         Raises:
             StoreLockedError: another driver works here.
+            CorruptionError: the journal is damaged; said before anything is done.
             StoreIOError: the folder cannot be made.
         """
         path = self.root / "lock"
@@ -111,6 +112,7 @@ class Workspace:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError as exc:
                     raise StoreLockedError("another migration works here", path=path) from exc
+                self.history()
                 yield
             finally:
                 os.close(descriptor)

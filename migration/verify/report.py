@@ -144,7 +144,9 @@ class PlanFacts(_Model):
     digest: str
     created: str
     complete_to: int
-    made: str = Field(description="Digest of names and sizes of the files that were compared.")
+    made: str = Field(
+        description="Digest of names, sizes and bytes of the files that were compared."
+    )
 
 
 class VerifyReport(_Model):

@@ -1,8 +1,6 @@
 """Comparing all queues of two backends as tasks, and what becomes of the outcome."""
 
-import hashlib
 import json
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +12,7 @@ from migration.run import check_source
 from migration.tasks import MASTER, run_tasks
 from migration.verify.comparison import QueuePlace, Range, RangeComparison
 from migration.verify.deep import RecordCheck
+from migration.verify.fingerprint import made_digest
 from migration.verify.log_heads import LogHeads
 from migration.verify.page import write_page
 from migration.verify.queue_walk import Bounds
@@ -33,7 +32,6 @@ from store.log.commit_log import CommitLog
 from store.queue.units import QueueKey
 
 _NO_END = (1 << 63) - 1
-_NOT_QUEUES = ("LOCK", "LOG", "rocksdict-config.json")
 Progress = Callable[[int, int], object]
 """Told how many ranges have been compared, and of how many."""
 
@@ -125,7 +123,7 @@ def verified(space: Workspace, plan: Plan) -> str | None:
     """Return why the made queues are not known to be right; ``None``: they are.
 
     They are if the last comparison has ended, found no difference, and was of this plan and of
-    the files that lie there now.
+    the files that lie there now, byte for byte.
     """
     try:
         report = read_report(space.report)
@@ -138,26 +136,6 @@ def verified(space: Workspace, plan: Plan) -> str | None:
     if report.plan.made != made_digest(space):
         return "the new queues were changed since they were compared: run cqstore migrate verify"
     return None
-
-
-def made_digest(space: Workspace) -> str:
-    """Return a digest of names and sizes of the made queues' files.
-
-    Raises:
-        StoreIOError: they cannot be listed.
-    """
-    root = space.made.root
-    digest = hashlib.blake2b(digest_size=16)
-    with os_errors("list the new queues", root):
-        for folder, folders, names in os.walk(root):
-            folders.sort()
-            for name in sorted(names):
-                if name.startswith(_NOT_QUEUES):
-                    continue
-                path = Path(folder, name)
-                line = f"{path.relative_to(root)} {path.stat().st_size}\n"
-                digest.update(line.encode("utf-8", "surrogateescape"))
-    return digest.hexdigest()
 
 
 # ---- the work

@@ -18,12 +18,12 @@ from migration.workspace import Workspace
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreIOError, StoreLockedError
 from store.paths import StorePaths
-from store.queue.units import QueueKey
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from store.service.mode import StoreMode, change_mode, read_mode
 from tests.kit.golden import load_dump
 from tests.kit.migrations import NO_SPARK
+from tests.kit.served import served
 from tests.kit.tree import tree_digest
 
 Golden = Callable[[str], Path]
@@ -43,18 +43,6 @@ def put(root: Path, count: int, topic: str = "since") -> None:
     with MessageStore.open(root, housekeeping=False) as store:
         for number in range(count):
             assert store.put_message(Message(topic, b"x" * 50, number % 3, {"TAGS": "t"})).ok
-
-
-def served(root: Path) -> dict[QueueKey, list[tuple[int, int, int]]]:
-    """What the store serves from its minimum on, read-only."""
-    with MessageStore.open(root, read_only=True) as store:
-        found = {}
-        for key in store.queue_keys():
-            low, high = store.min_offset(*key), store.max_offset(*key)
-            block = store.queues.read_units(*key, low, high - low)
-            assert block.count == high - low
-            found[key] = [(high, 0, 0), *block.rows()]
-        return found
 
 
 def backend_of(root: Path) -> list[str]:

@@ -1,0 +1,76 @@
+"""What tells the made queues from any others: their files' names, sizes and bytes."""
+
+import errno
+import hashlib
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from migration.workspace import Workspace
+from store.errors import os_errors
+
+_NOT_QUEUES = ("LOCK", "LOG", "rocksdict-config.json")
+_BLOCK = 4096
+_CHUNK = 1 << 20
+_THREADS = 4
+_DIGEST_BYTES = 16
+
+
+def made_digest(space: Workspace) -> str:
+    """Return a digest of names, sizes and bytes of the made queues' files.
+
+    Zeros are not read where the file has holes for them: most of a queue file is its empty tail.
+
+    Raises:
+        StoreIOError: they cannot be listed or read.
+    """
+    root = space.made.root
+    digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    with os_errors("read the new queues", root), ThreadPoolExecutor(_THREADS) as pool:
+        for folder, folders, names in os.walk(root):
+            folders.sort()
+            paths = [Path(folder, each) for each in sorted(names) if _counts(each)]
+            for path, line in zip(paths, pool.map(_file_digest, paths), strict=True):
+                name = str(path.relative_to(root)).encode("utf-8", "surrogateescape")
+                digest.update(name + b"\0" + line)
+    return digest.hexdigest()
+
+
+def _counts(name: str) -> bool:
+    return not name.startswith(_NOT_QUEUES)
+
+
+def _file_digest(path: Path) -> bytes:
+    """Return a digest of the size and of each block that is not all zeros, with its number."""
+    digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    with path.open("rb", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        digest.update(b"%d" % size)
+        for start, end in _written(file.fileno()):
+            for position in range(start, end, _CHUNK):
+                data = os.pread(file.fileno(), min(_CHUNK, end - position), position)
+                whole = data + bytes(-len(data) % _BLOCK)
+                blocks = np.frombuffer(whole, np.int64).reshape(-1, _BLOCK // 8)
+                held = np.flatnonzero(blocks.any(axis=1))
+                digest.update((held + position // _BLOCK).tobytes())
+                digest.update(blocks[held].tobytes())
+    return digest.digest()
+
+
+def _written(descriptor: int) -> Iterator[tuple[int, int]]:
+    """Yield begin and end of whole blocks that the file does not have as holes, rising."""
+    end = 0
+    while True:
+        try:
+            found = os.lseek(descriptor, end, os.SEEK_DATA)
+        except OSError as exc:
+            if exc.errno == errno.ENXIO:  # nothing but a hole, up to the end
+                return
+            raise
+        start = found - found % _BLOCK
+        end = os.lseek(descriptor, found, os.SEEK_HOLE)
+        end += -end % _BLOCK
+        yield start, end

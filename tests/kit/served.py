@@ -1,0 +1,18 @@
+"""What a store serves, and which backends it reads: for tests that compare before and after."""
+
+from pathlib import Path
+
+from store.queue.units import QueueKey
+from store.service.message_store import MessageStore
+
+
+def served(root: Path) -> dict[QueueKey, list[tuple[int, int, int]]]:
+    """What the store serves from its minimum on, read-only: its end, then its units."""
+    with MessageStore.open(root, read_only=True) as store:
+        found = {}
+        for key in store.queue_keys():
+            low, high = store.min_offset(*key), store.max_offset(*key)
+            block = store.queues.read_units(*key, low, high - low)
+            assert block.count == high - low
+            found[key] = [(high, 0, 0), *block.rows()]
+        return found

@@ -1,0 +1,208 @@
+"""``cqstore migrate`` as a user meets it: what it prints, its exit codes, a sentence a refusal."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bench.sample_store import make_store
+from migration.planner import make_plan
+from migration.run import run_plan
+from migration.verify import verify_migration
+from migration.workspace import Workspace
+from tests.kit.migrations import NO_SPARK
+from tests.kit.running import COMMAND, until
+from tests.kit.served import served
+from tests.kit.tree import tree_digest
+
+Golden = Callable[[str], Path]
+NONE = ("--master", NO_SPARK)
+REFUSED, DIFFERENT = 2, 1
+
+
+def run(verb: str, *words: object, code: int = 0) -> subprocess.CompletedProcess[str]:
+    whole = [*COMMAND, verb, *map(str, words)]
+    done = subprocess.run(whole, capture_output=True, text=True, check=False, timeout=180)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def record(verb: str, *words: object, code: int = 0) -> dict[str, object]:
+    found: dict[str, object] = json.loads(run(verb, *words, "--output", "json", code=code).stdout)
+    return found
+
+
+def refusal(verb: str, *words: object, code: int = REFUSED) -> str:
+    """Run what is refused; return the sentence, all that is said."""
+    done = run(verb, *words, code=code)
+    assert done.stdout == ""
+    assert done.stderr.startswith("cqstore: ")
+    assert done.stderr.count("\n") == 1
+    return done.stderr
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A store of 100 units in each of 10 queues."""
+    make_store(tmp_path / "store", 1_000, 10)
+    return tmp_path / "store"
+
+
+@pytest.mark.slow
+def test_there_and_back(root: Path) -> None:
+    whole = served(root)
+    assert record("status", root)["stage"] == "nothing"
+    assert record("preflight", root)
+    planned = record("plan", root, "--segment-units", 250)
+    assert (planned["units"], planned["queues"], planned["segments"]) == (1_000, 10, 5)
+    ran = record("run", root, *NONE)
+    assert (ran["moved"], ran["units"], ran["plan"]) == (5, 1_000, planned["plan"])
+    assert record("run", root, *NONE)["moved"] == 0
+    assert record("verify", root, *NONE)["verdict"] == "equal"
+    assert record("status", root)["stage"] == "made"
+    switched = record("switch", root)
+    assert (switched["before"], switched["state"]) == ("file", "rocksdb")
+    assert served(root) == whole
+    assert record("status", root)["stage"] == "switched"
+    back = record("rollback", root)
+    assert (back["before"], back["state"]) == ("rocksdb", "file")
+    assert served(root) == whole
+    assert record("status", root)["stage"] == "nothing"
+
+
+def test_a_difference_is_told_by_the_exit_code(root: Path) -> None:
+    plan = make_plan(root)
+    run_plan(root, master=NO_SPARK)
+    queue = root / "consumequeue" / "topic_000000" / "3" / f"{0:020d}"
+    data = bytearray(queue.read_bytes())
+    data[40 * 20 + 19] ^= 1  # the tags code of unit 40
+    queue.write_bytes(data)
+    report = record("verify", root, *NONE, code=DIFFERENT)
+    assert report["verdict"] == "different"
+    assert refusal("switch", root).startswith(
+        "cqstore: the new queues are not verified: the last comparison found differences"
+    )
+    assert plan.source == "file"
+
+
+def test_nothing_published_is_said_by_a_way_back(root: Path) -> None:
+    run("plan", root)
+    done = run("rollback", root)
+    assert done.stdout == ""
+    assert "nothing had been published" in done.stderr
+
+
+# ---- refused
+
+
+VERBS = ["plan", "run", "verify", "switch", "rollback", "status"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_such_folder(tmp_path: Path, verb: str) -> None:
+    words = NONE if verb in {"run", "verify"} else ()
+    assert str(tmp_path / "none") in refusal(verb, tmp_path / "none", *words)
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", VERBS[:-1])
+def test_not_a_store(tmp_path: Path, verb: str) -> None:
+    (tmp_path / "folder").mkdir()
+    words = NONE if verb in {"run", "verify"} else ()
+    assert str(tmp_path / "folder") in refusal(verb, tmp_path / "folder", *words)
+    left = (path for path in (tmp_path / "folder").rglob("*") if path.is_file())
+    assert {path.name for path in left} <= {"lock"}
+
+
+def test_a_preflight_of_nothing_is_a_finding(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "none"):
+        report = record("preflight", folder, code=DIFFERENT)
+        assert "not-a-store" in json.dumps(report)
+
+
+def test_half_a_store(root: Path) -> None:
+    half = Path(shutil.copytree(root / "consumequeue", root.with_name("half") / "consumequeue"))
+    assert "no commit log" in refusal("plan", half.parent)
+    shutil.rmtree(root / "consumequeue")
+    assert "no queues to move" in refusal("plan", root)
+
+
+def test_a_plan_of_a_newer_release(root: Path) -> None:
+    make_plan(root)
+    path = Workspace.of(root).plan
+    path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
+    for verb in ("run", "switch", "status"):
+        words = NONE if verb == "run" else ()
+        assert "the plan has format 2, this release reads 1" in refusal(verb, root, *words)
+
+
+def test_a_plan_of_another_store(root: Path, tmp_path: Path) -> None:
+    make_store(tmp_path / "other", 100, 4, seed=2)
+    make_plan(tmp_path / "other")
+    words = (root, "--workspace", Workspace.of(tmp_path / "other").root)
+    for verb in ("run", "verify"):
+        assert "the plan was made for the store in" in refusal(verb, *words, *NONE)
+
+
+@pytest.mark.parametrize("master", ["nonsense", "local[x]", "spark:/x", ""])
+def test_an_unknown_master(root: Path, master: str) -> None:
+    make_plan(root)
+    assert f"{master!r} is no master of Spark" in refusal("run", root, "--master", master)
+    assert not list(Workspace.of(root).segments.glob("*"))
+
+
+def test_targets_that_make_no_sense(root: Path) -> None:
+    assert "nonsense" in refusal("plan", root, "--to", "nonsense")
+    assert "nonsense" in run("switch", root, "--to", "nonsense", code=REFUSED).stderr
+    (root / "cqstore").mkdir(exist_ok=True)
+    before = tree_digest(root, but=root / "cqstore")
+    assert "there are file queues already" in refusal("plan", root, "--to", "file")
+    assert tree_digest(root, but=root / "cqstore") == before
+
+
+def test_steps_out_of_order(root: Path) -> None:
+    assert "there is no plan yet: run cqstore migrate plan" in refusal("run", root, *NONE)
+    assert "there is no plan yet" in refusal("switch", root)
+    assert "no migration to roll back" in refusal("rollback", root)
+    make_plan(root)
+    assert "there is a plan already" in refusal("plan", root)
+    assert "there is nothing to compare yet" in refusal("verify", root, *NONE)
+    assert "there are no new queues: run cqstore migrate run" in refusal("switch", root)
+    run_plan(root, master=NO_SPARK)
+    assert "are not verified" in refusal("switch", root)
+    verify_migration(root, master=NO_SPARK)
+    run("switch", root)
+
+
+def test_two_at_once(root: Path) -> None:
+    make_plan(root)
+    with Workspace.of(root).held():
+        for verb in ("run", "switch", "rollback"):
+            words = NONE if verb == "run" else ()
+            assert "another migration works here" in refusal(verb, root, *words)
+
+
+@pytest.mark.slow
+def test_ctrl_c_is_one_sentence(root: Path) -> None:
+    """On a terminal it reaches the driver and its workers alike."""
+    make_plan(root, segment_units=100)
+    space = Workspace.of(root)
+    words = [*COMMAND, "run", str(root), *NONE, "--max-bytes-per-second", "1"]
+    process = subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    with process:
+        until(process, lambda: len(list(space.segments.glob("*/progress"))) > 1)
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert out == ""
+    assert err == "cqstore: stopped; what was moved is kept: run again to go on\n"

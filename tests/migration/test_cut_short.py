@@ -1,0 +1,102 @@
+"""Each step of a migration is killed at random changes that it makes; then it goes on, or back."""
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from migration.planner import make_plan
+from migration.run import run_plan
+from migration.segment import write_segment
+from migration.switch import rollback, switch
+from migration.verify import verify_migration
+from migration.workspace import Workspace
+from store.record.message import Message
+from store.service.message_store import MessageStore
+from tests.kit.cut_short import cut_short
+from tests.kit.migrations import NO_SPARK
+from tests.kit.served import served
+
+pytestmark = pytest.mark.crash
+Golden = Callable[[str], Path]
+MOVES = [("basic-default", "rocksdb"), ("special-defaultRocksDB", "file")]
+STEPS = ["run", "switch", "rollback"]
+
+
+def put(root: Path, topic: str) -> None:
+    with MessageStore.open(root, housekeeping=False) as store:
+        for number in range(5):
+            assert store.put_message(Message(topic, b"x" * 50, number % 3, {"TAGS": "t"})).ok
+
+
+def prepare(root: Path, target: str, step: str) -> None:
+    """Bring a store to where ``step`` is next."""
+    plan = make_plan(root, target=target, segment_units=400)
+    for number in range(len(plan.segments)):
+        write_segment(Workspace.of(root), plan, number)  # a run has but to put them together
+    if step == "run":
+        return
+    run_plan(root, master=NO_SPARK)
+    assert verify_migration(root, master=NO_SPARK).equal
+    put(root, "since")
+    if step == "rollback":
+        switch(root)
+        put(root, "later")
+
+
+def goes_on(root: Path, step: str, whole: object) -> None:
+    """Do the step that was cut short again, and what follows it."""
+    if step == "run":
+        run_plan(root, master=NO_SPARK)
+        assert verify_migration(root, master=NO_SPARK).equal
+    if step == "rollback":
+        goes_back(root, whole)
+        return
+    switch(root)
+    assert served(root) == whole
+
+
+def goes_back(root: Path, whole: object) -> None:
+    if Workspace.of(root).plan.exists():  # else the cut was behind its last change
+        rollback(root)
+    assert served(root) == whole
+    assert not Workspace.of(root).plan.exists()
+
+
+def cut_and_go_on(root: Path, target: str, step: str, seed: int, cuts: int) -> None:
+    """Cut the step ``cuts`` times, each time anew from the same state of the store."""
+    prepare(root, target, step)
+    whole, draw = served(root), random.Random(seed)
+    saved = shutil.copytree(root, root.with_name("saved"))
+
+    def anew() -> None:
+        shutil.rmtree(root)
+        shutil.copytree(saved, root)
+
+    changes = cut_short(root, step)
+    assert changes is not None
+    assert changes > 5
+    assert served(root) == whole
+    for number in range(cuts):
+        anew()
+        assert cut_short(root, step, draw.randint(1, changes)) is None
+        assert served(root) == whole
+        (goes_on(root, step, whole) if number % 2 == 0 else goes_back(root, whole))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", STEPS)
+def test_a_step_that_is_killed_goes_on_or_back(golden: Golden, step: str) -> None:
+    cut_and_go_on(golden("basic-default"), "rocksdb", step, seed=1, cuts=2)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("group", range(3))
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(("name", "target"), MOVES)
+def test_a_step_that_is_killed_goes_on_or_back_ever(
+    golden: Golden, name: str, target: str, step: str, group: int
+) -> None:
+    cut_and_go_on(golden(name), target, step, seed=100 + group, cuts=10)
