@@ -56,6 +56,7 @@ class FileUnitSource:
         ext_size = config.mapped_file_size_consume_queue_ext
         self._ext_access = FileAccess(ext_size, self._cache, self._unsynced)
         self._scratch = np.empty(0, np.uint8)
+        self._opened: tuple[QueueKey, FileConsumeQueue] | None = None
 
     # ---- lists
 
@@ -81,12 +82,16 @@ class FileUnitSource:
         return self._open(queue).max_offset
 
     def _open(self, queue: QueueKey) -> FileConsumeQueue:
+        """Find the end of a queue; the last one is remembered, since it is asked for twice."""
+        if self._opened is not None and self._opened[0] == queue:
+            return self._opened[1]
         files = FileConsumeQueue(self._access, self._path(queue), self._starts(self._path(queue)))
         context = self._context
         end = context.log.max_phy_offset()
         files.recover(
             trusted=context.last_exit_ok, safe_phy_offset=end, max_phy_offset=end, read_only=True
         )
+        self._opened = (queue, files)
         return files
 
     def _path(self, queue: QueueKey) -> str:

@@ -219,8 +219,10 @@ def _take_over(root: Path, config: StoreConfig, plan: Plan, tell: Tell) -> int:
 
 
 def _recover(root: Path, config: StoreConfig, tell: Tell) -> None:
-    with MessageStore.open(root, config, read_only=True, housekeeping=False) as store:
-        needed = store.report.needed
+    """Open the store to write if it was not closed well, or keeps a backend that is behind."""
+    layout, settings = lay_out(root, config, None, read_only=True)
+    kept = current_mode(layout, settings).backends
+    needed = layout.paths.abort.exists() or any(name in kept for name in layout.standing.behind)
     if needed:
         tell("recovering the store")
         with MessageStore.open(root, config, housekeeping=False):
