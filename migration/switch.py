@@ -265,8 +265,8 @@ def _take_back_half(space: Workspace, layout: StoreLayout, now: StoreMode) -> No
     told = [each.get("plan") for each in space.history() if each["step"] == "published"]
     if plan.target in now.backends and plan.digest in told:
         raise RefusedStoreError(
-            f"the note of the switch has gone, and the store's state is {now}: go back with"
-            f" cqstore mode DIR --to {_ALONE[plan.source]}",
+            f"the note of the switch has gone, and the store's state is {now}: go back to"
+            f" {_ALONE[plan.source]} with cqstore mode, step by step",
             path=space.switched,
         )
     if standing.state is _ALONE[plan.source] and plan.target in standing.behind:
