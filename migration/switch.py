@@ -332,8 +332,8 @@ def _take_back_half(space: Workspace, layout: StoreLayout, now: StoreMode) -> No
     told = [each.get("plan") for each in space.history() if each["step"] == "published"]
     if plan.target in now.backends and plan.digest in told:
         raise RefusedStoreError(
-            f"the note of the switch has gone, and the store's state is {now}: go back with"
-            " cqstore mode DIR --to STATE",
+            f"the note of the switch has gone, and the store's state is {now}: go back to"
+            f" {_ALONE[plan.source]} with cqstore mode, step by step",
             path=space.switched,
         )
     if plan.target in standing.behind and plan.target not in now.backends:

@@ -20,6 +20,9 @@ _BITS = {"int": 31, "long": 63}
 _LOADED = "combineCQLoadingCQTypes"
 _CHOSEN = ("combineCQPreferCQType", "combineAssignOffsetCQType")
 
+_COMPANIONS = {"rocksdbCQSelectiveDoubleWriteEnable": {"doubleWriteTopics": "*"}}
+"""A key of ours that a key of RocketMQ's asks for here; a broker does not know it."""
+
 
 def bad_value(name: str, value: str, key: BrokerKey) -> str | None:
     """Return what is wrong with one value, for RocketMQ or for cqstore; ``None``: nothing."""
@@ -87,7 +90,7 @@ def _bad_for_us(name: str, text: str) -> str | None:
     if name not in StoreConfig.known_keys():
         return None
     try:
-        StoreConfig.from_mapping({name: text})
+        StoreConfig.from_mapping({name: text, **_COMPANIONS.get(name, {})})
     except StoreConfigError as exc:
         return exc.reason
     return None
