@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
+from migration.markers import read_versioned
 from migration.workspace import Workspace, write_file
 from store.config import StoreConfig
-from store.errors import CorruptionError, RefusedStoreError, UnsupportedFormatError, os_errors
+from store.errors import CorruptionError, RefusedStoreError, os_errors
 from store.queue.units import MOST_UNITS, QueueKey
 
 FORMAT = 1
@@ -122,18 +123,7 @@ def read_plan(workspace: Workspace) -> Plan:
     path = workspace.plan
     if not path.exists():
         raise RefusedStoreError("there is no plan yet: run cqstore migrate plan", path=path)
-    with os_errors("read the plan", path):
-        text = path.read_bytes()
-    try:
-        found = json.loads(text)
-        version = found.get("format") if isinstance(found, dict) else None
-        if version != FORMAT and isinstance(version, int):
-            raise UnsupportedFormatError(
-                f"the plan has format {version}, this release reads {FORMAT}", path=path
-            )
-        plan = Plan.model_validate_json(text)
-    except (ValueError, ValidationError, RecursionError) as exc:
-        raise CorruptionError("this is no plan of a migration", path=path) from exc
+    plan = read_versioned(path, Plan, FORMAT, "plan")
     if plan.own_digest() != plan.digest:
         raise CorruptionError(
             "the plan was changed since it was made", path=path, expected=plan.digest,

@@ -12,17 +12,17 @@ import time
 import uuid
 import zlib
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from migration.log_records import LogRecords
+from migration.markers import make_marker
 from migration.plan import Plan, Slice, read_plan, read_slices
 from migration.plan_source import open_source
 from migration.workspace import Workspace
 from store.errors import CorruptionError, RefusedStoreError, os_errors
-from store.log.mapped_file import sync_folder
 from store.queue.bulk import (
     UNIT_ROWS,
     UnitRows,
@@ -113,27 +113,15 @@ def _mark(workspace: Workspace, plan: Plan, done: SegmentDone) -> SegmentDone:
     """
     if read_plan(workspace).digest != plan.digest:
         raise RefusedStoreError("a new plan was made meanwhile", path=workspace.plan)
-    marker = workspace.done(done.segment)
-    mine = marker.with_name(f"{marker.name}.{done.attempt}")
-    with os_errors("mark a segment as done", marker):
-        with mine.open("w") as file:
-            json.dump(asdict(done), file)
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            os.link(mine, marker)
-        except FileExistsError:
-            other = read_done(workspace, done.segment, plan)
-            if other is None:  # of another plan, or its files have gone
-                mine.rename(marker)
-                sync_folder(marker.parent)
-                return done
-            shutil.rmtree(workspace.attempt(done.segment, done.attempt))
-            return other
-        finally:
-            mine.unlink(missing_ok=True)
-        sync_folder(marker.parent)
-    return done
+    other = make_marker(
+        workspace.done(done.segment), done.attempt, done,
+        lambda: read_done(workspace, done.segment, plan),
+    )  # fmt: skip
+    if other is None:
+        return done
+    with os_errors("remove the second attempt at a segment", workspace.segments):
+        shutil.rmtree(workspace.attempt(done.segment, done.attempt))
+    return other
 
 
 class _Mover:

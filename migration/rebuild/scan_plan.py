@@ -6,16 +6,16 @@ goes on where it was stopped.
 
 import json
 import os
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from migration.markers import make_marker
 from migration.workspace import Workspace
 from store.config import StoreConfig
 from store.errors import CorruptionError, os_errors
-from store.log.mapped_file import sync_folder
 
 
 class ScanPlan(BaseModel):
@@ -102,23 +102,10 @@ class ScanSpace:
 
     def mark(self, done: ScanDone) -> bool:
         """Make the marker; return whether no other attempt was first."""
-        marker = self.done(done.task)
-        mine = marker.with_name(f"{marker.name}.{done.attempt}")
-        with os_errors("mark a scan as done", marker):
-            with mine.open("w") as file:
-                json.dump(asdict(done), file)
-                file.flush()
-                os.fsync(file.fileno())
-            try:
-                os.link(mine, marker)
-            except FileExistsError:
-                if self.read_done(done.task) is not None:
-                    return False
-                mine.rename(marker)
-            finally:
-                mine.unlink(missing_ok=True)
-            sync_folder(marker.parent)
-        return True
+        other = make_marker(
+            self.done(done.task), done.attempt, done, lambda: self.read_done(done.task)
+        )
+        return other is None
 
 
 def sizes_in(folder: Path) -> dict[str, int]:

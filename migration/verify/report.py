@@ -8,10 +8,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 
+from migration.markers import read_versioned
 from migration.workspace import write_file
-from store.errors import CorruptionError, RefusedStoreError, UnsupportedFormatError, os_errors
+from store.errors import RefusedStoreError
 
 _K = TypeVar("_K", bound=str)
 FORMAT = 1
@@ -209,15 +210,4 @@ def read_report(path: Path) -> VerifyReport:
     """
     if not path.exists():
         raise RefusedStoreError("there is no report yet: run cqstore migrate verify", path=path)
-    with os_errors("read the report", path):
-        text = path.read_bytes()
-    try:
-        found = json.loads(text)
-        version = found.get("format") if isinstance(found, dict) else None
-        if version != FORMAT and isinstance(version, int):
-            raise UnsupportedFormatError(
-                f"the report has format {version}, this release reads {FORMAT}", path=path
-            )
-        return VerifyReport.model_validate_json(text)
-    except (ValueError, ValidationError, RecursionError) as exc:
-        raise CorruptionError("this is no report of a comparison", path=path) from exc
+    return read_versioned(path, VerifyReport, FORMAT, "report")

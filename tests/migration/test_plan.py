@@ -133,7 +133,7 @@ def test_a_plan_of_a_newer_release_is_refused(root: Path) -> None:
 def test_what_is_no_plan_is_refused(root: Path, text: str) -> None:
     make_plan(root)
     Workspace.of(root).plan.write_text(text)
-    with pytest.raises(CorruptionError, match="this is no plan of a migration"):
+    with pytest.raises(CorruptionError, match="this is no plan"):
         run_plan(root, master=NO_SPARK)
 
 

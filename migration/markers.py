@@ -1,0 +1,73 @@
+"""Markers of finished tasks, and files with a version: what tells what has been done.
+
+A task works in a folder of its own attempt and makes its marker last. Of several attempts the one
+whose marker stands counts; a marker whose files have gone, or of another plan, counts for nothing.
+"""
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from store.errors import CorruptionError, UnsupportedFormatError, os_errors
+from store.log.mapped_file import sync_folder
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
+
+
+def make_marker(
+    marker: Path, attempt: str, done: "DataclassInstance", other: Callable[[], T | None]
+) -> T | None:
+    """Make the marker of one attempt, durably; return ``None``, or what another one was first with.
+
+    ``other`` reads the marker that stands, ``None`` if it counts for nothing.
+
+    Raises:
+        StoreIOError: the disk refused.
+    """
+    mine = marker.with_name(f"{marker.name}.{attempt}")
+    with os_errors("mark a task as done", marker):
+        with mine.open("w") as file:
+            json.dump(asdict(done), file)
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(mine, marker)
+        except FileExistsError:
+            if (first := other()) is not None:
+                return first
+            mine.rename(marker)
+        finally:
+            mine.unlink(missing_ok=True)
+        sync_folder(marker.parent)
+    return None
+
+
+def read_versioned(path: Path, kind: type[M], version: int, name: str) -> M:
+    """Return a file of ours that says its ``format``; ``name`` is what it is, for errors.
+
+    Raises:
+        UnsupportedFormatError: it is of a newer version.
+        CorruptionError: it is none.
+        StoreIOError: it cannot be read.
+    """
+    with os_errors(f"read the {name}", path):
+        text = path.read_bytes()
+    try:
+        found = json.loads(text)
+        said = found.get("format") if isinstance(found, dict) else None
+        if said != version and isinstance(said, int):
+            raise UnsupportedFormatError(
+                f"the {name} has format {said}, this release reads {version}", path=path
+            )
+        return kind.model_validate_json(text)
+    except (ValueError, ValidationError, RecursionError) as exc:
+        raise CorruptionError(f"this is no {name}", path=path) from exc
