@@ -27,11 +27,11 @@ from migration.run import RunReport, run_plan
 from migration.segment_writer import SEGMENT_UNITS
 from migration.status import status as status_of
 from migration.switch import SwitchReport
-from migration.switch import finish as finish_switch
-from migration.switch import rollback as roll_back
 from migration.switch import switch as switch_to
 from migration.tasks import MASTER, NO_SPARK
 from migration.verify.command import verify_command
+from migration.way_back import finish as finish_switch
+from migration.way_back import rollback as roll_back
 from migration.workspace import Workspace
 from store.cli.options import ConfigFile, Dir, Format, note, read_config
 from store.cli.output import OutputFormat, output

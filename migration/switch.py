@@ -20,10 +20,8 @@ from migration.rebuild.scan_plan import ScanSpace
 from migration.verify import verified
 from migration.workspace import Workspace, write_file
 from store.config import StoreConfig
-from store.errors import CorruptionError, RefusedStoreError, os_errors
+from store.errors import CorruptionError, RefusedStoreError
 from store.log.commit_log import CommitLog
-from store.log.mapped_file import sync_folder
-from store.paths import StorePaths
 from store.queue.bulk import bulk_backend
 from store.service.message_store import MessageStore
 from store.service.mode import ModeRecord, StoreMode, change_mode, current_mode, write_mode
@@ -33,7 +31,7 @@ from store.service.store_lock import StoreLock
 
 Tell = Callable[[str], object]
 """Told what is being done, a few words."""
-_ALONE = {"file": StoreMode.FILE, "rocksdb": StoreMode.ROCKSDB}
+ALONE = {"file": StoreMode.FILE, "rocksdb": StoreMode.ROCKSDB}
 
 
 @dataclass(slots=True)
@@ -51,7 +49,7 @@ class SwitchReport:
 
 
 @dataclass(slots=True)
-class _Switched:
+class Switched:
     """What ``switched.json`` says."""
 
     at: str
@@ -85,7 +83,7 @@ def switch(
         plan = read_plan(space)
         layout, config = lay_out(root, config or StoreConfig(), None, read_only=True)
         before = current_mode(layout, config)
-        goal = to or _ALONE[plan.target]
+        goal = to or ALONE[plan.target]
         if plan.target not in goal.backends:
             raise RefusedStoreError(
                 f"in state {goal} the new {plan.target} queues would not be used", path=root
@@ -96,7 +94,7 @@ def switch(
         report = SwitchReport(before, before)
         if plan.source == LOG:
             report.caught_up_units = _take_over(root, config, plan, tell)
-        _walk(root, config, goal, report, tell, plan)
+        walk(root, config, goal, report, tell, plan)
         own.note("switched", plan=plan.digest, state=str(goal))
     return report
 
@@ -119,7 +117,7 @@ def _publish(
         if own != space:  # that of a copy: the way back is to be found here
             for path in (space.slices, space.report, space.plan):
                 write_file(own.root / path.name, path.read_text(encoding="utf-8"))
-        note = _Switched(_now(), plan.digest, plan.source, plan.target)
+        note = Switched(_now(), plan.digest, plan.source, plan.target)
         write_file(own.switched, json.dumps(asdict(note)) + "\n")
     finally:
         lock.release()
@@ -139,7 +137,7 @@ def _check(
     reason = None if going_on else verified(space, plan)
     if reason is not None:
         raise RefusedStoreError(f"the new queues are not verified: {reason}", path=space.root)
-    wrong_state = plan.source != LOG and before is not _ALONE[plan.source]
+    wrong_state = plan.source != LOG and before is not ALONE[plan.source]
     if wrong_state or (plan.target in layout.backends and not going_on):
         raise RefusedStoreError(
             f"the store's state is {before}; its {plan.source} queues alone were to be moved",
@@ -169,7 +167,7 @@ def _check(
         )
 
 
-def _walk(
+def walk(
     root: Path, config: StoreConfig, goal: StoreMode, report: SwitchReport, tell: Tell, plan: Plan
 ) -> None:
     """Take the steps to ``goal``, one after the other.
@@ -205,7 +203,7 @@ def _take_over(root: Path, config: StoreConfig, plan: Plan, tell: Tell) -> int:
     Opens the store, which catches them up; returns how many units that took.
     """
     layout, config = lay_out(root, config, None, read_only=True)
-    alone = _ALONE[plan.target]
+    alone = ALONE[plan.target]
     if plan.target not in current_mode(layout, config).backends:
         lock = StoreLock(layout.paths)
         try:
@@ -244,137 +242,16 @@ def _forget_deleted(root: Path, config: StoreConfig, plan: Plan) -> list[str]:
     return sorted(gone)
 
 
-def rollback(
-    root: Path,
-    config: StoreConfig | None = None,
-    *,
-    workspace: Workspace | None = None,
-    tell: Tell = bool,
-) -> SwitchReport | None:
-    """Undo a migration, however far it is; ``None``: nothing had been published.
-
-    Before the switch the workspace is emptied. After it the old queues catch up from the log, are
-    compared and served, and the new ones are moved to ``cqstore/replaced``, first what makes them
-    found. Cut short, the same call goes on.
-
-    Raises:
-        RefusedStoreError: there is nothing to undo, or the old queues differ once they caught up.
-        StoreLockedError: somebody has the store open.
-    """
-    root = root.absolute()
-    space = workspace or Workspace.of(root)
-    with space.held():
-        if not space.switched.exists():
-            layout, config = lay_out(root, config or StoreConfig(), None, read_only=True)
-            if not space.plan.exists():
-                raise RefusedStoreError("there is no migration to roll back", path=space.root)
-            _take_back_half(space, layout, current_mode(layout, config))
-            _clear(space, "dropped")
-            return None
-        done = read_switched(space)
-        plan = read_plan(space)
-        if plan.source == LOG:
-            raise RefusedStoreError(
-                "queues built from the log have none to go back to: cqstore migrate finish",
-                path=root,
-            )
-        layout, config = lay_out(root, config or StoreConfig(), None, read_only=True)
-        report = SwitchReport(current_mode(layout, config), StoreMode.FILE)
-        goal = _ALONE[done.source]
-        _walk(root, config, goal, report, tell, plan)
-        tell(f"moving the {done.target} queues away")
-        _withdraw(layout.paths, done.target, goal)
-        report.left_behind = {}
-        _clear(space, "rolled back")
-    return report
-
-
-def finish(
-    root: Path, config: StoreConfig | None = None, *, workspace: Workspace | None = None
-) -> dict[str, int]:
-    """End a migration for good: move the queues that were left behind to ``cqstore/replaced``.
-
-    Returns backend → phy offset up to which it was whole. There is no way back afterwards but
-    another migration. Cut short, the same call goes on.
-
-    Raises:
-        RefusedStoreError: nothing was switched, or the new queues are not the only ones kept.
-        StoreLockedError: somebody has the store open.
-    """
-    root = root.absolute()
-    space = workspace or Workspace.of(root)
-    with space.held():
-        if not space.switched.exists():
-            raise RefusedStoreError("there is no switch to finish", path=space.root)
-        done = read_switched(space)
-        layout, config = lay_out(root, config or StoreConfig(), None, read_only=True)
-        now, wanted = current_mode(layout, config), _ALONE[done.target]
-        if now is not wanted:
-            raise RefusedStoreError(f"the store's state is {now}, not yet {wanted}", path=root)
-        left = dict(layout.standing.behind)
-        for name in left:
-            _withdraw(layout.paths, name, wanted)
-        _clear(space, "finished")
-    return left
-
-
-def _take_back_half(space: Workspace, layout: StoreLayout, now: StoreMode) -> None:
-    """Take out what an interrupted switch has published already.
-
-    Raises:
-        CorruptionError: something may be published, and the plan that tells cannot be read.
-        RefusedStoreError: the new queues are in use: it was no interrupted switch.
-    """
-    standing = layout.standing
-    if standing.state is None and not standing.behind:
-        return  # nothing was ever published, whatever the plan says
-    plan = read_plan(space)
-    told = [each.get("plan") for each in space.history() if each["step"] == "published"]
-    if plan.target in now.backends and plan.digest in told:
-        raise RefusedStoreError(
-            f"the note of the switch has gone, and the store's state is {now}: go back to"
-            f" {_ALONE[plan.source]} with cqstore mode, step by step",
-            path=space.switched,
-        )
-    if plan.target in standing.behind and plan.target not in now.backends:
-        _withdraw(layout.paths, plan.target, now)
-
-
-def _withdraw(paths: StorePaths, name: str, state: StoreMode) -> None:
-    lock = StoreLock(paths)
-    try:
-        folder = paths.replaced / time.strftime("%Y%m%dT%H%M%S-migrated", time.gmtime())
-        bulk_backend(name).withdraw(paths, folder)
-        write_mode(paths, ModeRecord(state, {}))
-    finally:
-        lock.release()
-
-
-def read_switched(space: Workspace) -> _Switched:
+def read_switched(space: Workspace) -> Switched:
     """Return what the switch noted.
 
     Raises:
         CorruptionError: it cannot be read.
     """
     try:
-        return _Switched(**json.loads(space.switched.read_bytes()))
+        return Switched(**json.loads(space.switched.read_bytes()))
     except (OSError, ValueError, TypeError) as exc:
         raise CorruptionError("the note of the switch is damaged", path=space.switched) from exc
-
-
-def _clear(space: Workspace, step: str) -> None:
-    """Empty the workspace, the plan last; the journal stays."""
-    with os_errors("empty the workspace", space.root):
-        folders = (space.segments, space.unfinished.root, space.made.root, ScanSpace(space).root)
-        for folder in folders:
-            if folder.exists():
-                shutil.rmtree(folder)
-        for path in (space.report, space.report_page):
-            path.unlink(missing_ok=True)
-        for path in (space.slices, space.switched, space.plan):
-            path.unlink(missing_ok=True)
-        sync_folder(space.root)
-    space.note(step)
 
 
 def _now() -> str:

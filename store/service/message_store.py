@@ -29,7 +29,6 @@ from store.queue.backends import backend as backend_class
 from store.queue.combined import CombinedConsumeQueueStore
 from store.queue.consume_queue_store import ConsumeQueueStore, QueueStoreContext
 from store.queue.units import QueueKey
-from store.queue.verify import VerifyReport
 from store.record.message import Message
 from store.record.scan import ScanRules
 from store.service.cleaning.clean_service import CleanService, ExpiryReport
@@ -386,38 +385,6 @@ class MessageStore(StoreReads):
         """
         self._state.check_writable()
         return self._rebuild.run(topic, queue_id, progress)
-
-    def verify(
-        self,
-        topic: str | None = None,
-        queue_id: int | None = None,
-        *,
-        most_examples: int = 20,
-        progress: Callable[[int], object] = bool,
-    ) -> VerifyReport:
-        """Compare the backends of a store with double write, both ways and over the whole range.
-
-        All queues, those of ``topic``, or one. The reference is the one that is read.
-
-        Raises:
-            RefusedStoreError: only one backend is kept: there is nothing to compare.
-            StoreError: a backend cannot be read.
-        """
-        self._ready()
-        if not isinstance(self.queues, CombinedConsumeQueueStore):
-            raise RefusedStoreError(
-                f"only the {self.queues.name} queues are kept: nothing to compare them with",
-                path=self.paths.root,
-            )
-        comparison = self.queues.comparison(
-            still=self._dispatcher.still, most_examples=most_examples, progress=progress
-        )
-        return comparison.run(topic, queue_id)
-
-    def backends_set_aside(self) -> dict[str, Exception]:
-        """Return the backends that failed and are not kept until the next open, and why."""
-        queues = self.queues
-        return queues.set_aside if isinstance(queues, CombinedConsumeQueueStore) else {}
 
     def delete_files_manually(self) -> None:
         """Let expired log files go now and in the next looks at them, whatever the hour.

@@ -7,15 +7,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 
 from store.config import FlushDiskType, StoreConfig
+from store.errors import RefusedStoreError
 from store.index.index_service import IndexService
 from store.log.commit_log import CommitLog
+from store.paths import StorePaths
+from store.queue.combined import CombinedConsumeQueueStore
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.time_search import BoundaryType
 from store.queue.units import QueueKey
+from store.queue.verify import VerifyReport
 from store.record.decoder import StoredMessage
 from store.record.message import MessageProperty
 from store.record.message_id import decode_message_id
 from store.service.check import Finding, StoreCheck
+from store.service.dispatch import Dispatcher
 from store.service.journals.deleted_topics import DeletedTopics
 from store.service.puller import MAX_PULL_BYTES, Puller, TagFilter
 from store.service.results import GetMessageResult
@@ -31,7 +36,9 @@ class StoreReads(ABC):
     queues: ConsumeQueueStore
     index: IndexService | None
     deleted_topics: DeletedTopics
+    paths: StorePaths
     _puller: Puller
+    _dispatcher: Dispatcher
 
     @abstractmethod
     def _ready(self) -> None:
@@ -161,3 +168,35 @@ class StoreReads(ABC):
     def check(self) -> Iterator[Finding]:
         """Check every record, unit and file, and yield what is found."""
         return self.checker().run()
+
+    def verify(
+        self,
+        topic: str | None = None,
+        queue_id: int | None = None,
+        *,
+        most_examples: int = 20,
+        progress: Callable[[int], object] = bool,
+    ) -> VerifyReport:
+        """Compare the backends of a store with double write, both ways and over the whole range.
+
+        All queues, those of ``topic``, or one. The reference is the one that is read.
+
+        Raises:
+            RefusedStoreError: only one backend is kept: there is nothing to compare.
+            StoreError: a backend cannot be read.
+        """
+        self._ready()
+        if not isinstance(self.queues, CombinedConsumeQueueStore):
+            raise RefusedStoreError(
+                f"only the {self.queues.name} queues are kept: nothing to compare them with",
+                path=self.paths.root,
+            )
+        comparison = self.queues.comparison(
+            still=self._dispatcher.still, most_examples=most_examples, progress=progress
+        )
+        return comparison.run(topic, queue_id)
+
+    def backends_set_aside(self) -> dict[str, Exception]:
+        """Return the backends that failed and are not kept until the next open, and why."""
+        queues = self.queues
+        return queues.set_aside if isinstance(queues, CombinedConsumeQueueStore) else {}

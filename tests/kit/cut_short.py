@@ -12,8 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from migration.run import run_plan
-from migration.switch import rollback, switch
+from migration.switch import switch
 from migration.verify import verify_migration
+from migration.way_back import rollback
 
 _CHANGES = {"os.rename", "os.remove", "os.link", "os.mkdir", "os.rmdir", "os.truncate"}
 _STEPS: dict[str, Callable[[Path], object]] = {

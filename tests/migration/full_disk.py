@@ -17,9 +17,10 @@ from migration.plan import Plan
 from migration.planner import make_plan
 from migration.run import run_plan
 from migration.segment import write_segment
-from migration.switch import rollback, switch
+from migration.switch import switch
 from migration.tasks import NO_SPARK
 from migration.verify import verify_migration
+from migration.way_back import rollback
 from migration.workspace import Workspace
 from store.errors import DiskFullError
 from tests.kit.running import COMMAND, finished

@@ -10,8 +10,9 @@ import pytest
 from migration.planner import make_plan
 from migration.run import run_plan
 from migration.segment import write_segment
-from migration.switch import rollback, switch
+from migration.switch import switch
 from migration.verify import verify_migration
+from migration.way_back import rollback
 from migration.workspace import Workspace
 from store.record.message import Message
 from store.service.message_store import MessageStore

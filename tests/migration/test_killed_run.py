@@ -16,8 +16,8 @@ from migration.plan import read_plan
 from migration.planner import make_plan
 from migration.run import run_plan
 from migration.segment import SegmentDone, write_segment
-from migration.switch import rollback
 from migration.verify import verify_migration
+from migration.way_back import rollback
 from migration.workspace import Workspace
 from store.config import StoreConfig
 from store.errors import StoreError

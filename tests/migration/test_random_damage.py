@@ -14,8 +14,9 @@ import pytest
 from migration.planner import make_plan
 from migration.run import run_plan
 from migration.status import status
-from migration.switch import rollback, switch
+from migration.switch import switch
 from migration.verify import verify_migration
+from migration.way_back import rollback
 from migration.workspace import Workspace
 from store.errors import RefusedStoreError, StoreError
 from tests.kit.migrations import NO_SPARK

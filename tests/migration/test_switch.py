@@ -12,8 +12,9 @@ from migration.planner import make_plan
 from migration.rebuild.rebuild_plan import make_log_plan
 from migration.run import run_plan
 from migration.status import status
-from migration.switch import finish, rollback, switch
+from migration.switch import switch
 from migration.verify import verify_migration
+from migration.way_back import finish, rollback
 from migration.workspace import Workspace
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreIOError, StoreLockedError
