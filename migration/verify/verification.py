@@ -75,6 +75,7 @@ def verify_migration(
             source, target, complete_to=plan.complete_to, master=master, deep=deep,
             progress=progress, range_units=range_units, range_queues=range_queues,
         )  # fmt: skip
+        report.max_phy_offset = plan.max_phy_offset  # the log, not its last file
         report.plan = PlanFacts(
             digest=plan.digest, created=plan.created, complete_to=plan.complete_to, made=made
         )
