@@ -1,4 +1,4 @@
-"""Moving queues between backends and proving them equal. Nothing is here yet."""
+"""Moving queues between backends, and proving them equal."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""The switch to the new queues, and the way back.
+"""The switch to the new queues.
 
 The new queues are put into the store as a backend that is behind: its state stays the old one, so
 nobody serves them. Then the store goes from state to state (``cqstore mode``): the new backend
