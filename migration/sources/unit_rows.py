@@ -9,28 +9,16 @@ from numpy.typing import NDArray
 
 from migration.sources.columns import ARROW, BATCH_ROWS, NULL_TIMESTAMP, Column, time_array
 from migration.sources.filters import LEAST, RowFilter
-from migration.sources.log_rows import fields, gather
+from migration.sources.log_rows import fields
 from store.log.commit_log import CommitLog
 from store.queue.consume_queue_store import ConsumeQueueStore, QueueType
 from store.queue.units import PACKED_PREFIX, QUEUE_UNIT, BlockStop, QueueKey
-from store.record.message import SysFlag
-from store.record.record_layout import (
-    HEAD,
-    HOST_V4_SIZE,
-    HOST_V6_SIZE,
-    MIN_RECORD_SIZE,
-    STORED,
-)
 from store.service.message_store import MessageStore
 
 _UNIT = fields(QUEUE_UNIT)
 _PACKED = {QUEUE_UNIT.size: np.dtype(_UNIT), PACKED_PREFIX: np.dtype(_UNIT[:-1])}
 _EXT_ADDRESS_MAX = -(1 << 31) - 1
 """Tags codes up to here are addresses of extension units: a hash has 32 bits, a time is none."""
-_HEAD = np.dtype(fields(HEAD))
-_AFTER_HOST = {
-    size: np.dtype([("host", f"V{size}"), *fields(STORED)]) for size in (HOST_V4_SIZE, HOST_V6_SIZE)
-}
 
 
 class UnitPiece(NamedTuple):
@@ -118,33 +106,9 @@ def _stamps(log: CommitLog, units: NDArray[Any]) -> NDArray[np.int64]:
     """Return the units' store times: their own, else those of their records in the log."""
     phy = units["phy_offset"].astype(np.int64)
     if "store_timestamp" not in (units.dtype.names or ()):
-        return store_timestamps(log, phy, units["size"].astype(np.int64))
+        return log.store_timestamps(phy, units["size"].astype(np.int64))
     there = (phy >= log.min_phy_offset()) & (phy < log.max_phy_offset())
     return np.where(there, units["store_timestamp"], NULL_TIMESTAMP).astype(np.int64)
-
-
-def store_timestamps(
-    log: CommitLog, phy_offsets: NDArray[np.int64], sizes: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Return ``CommitLog.store_timestamp`` of many records: ms, -1 where one is not in the log."""
-    found = np.full(len(phy_offsets), NULL_TIMESTAMP, np.int64)
-    ends, file_size = phy_offsets + sizes, log.files.file_size
-    there = (phy_offsets >= log.min_phy_offset()) & (ends <= log.max_phy_offset())
-    there &= sizes >= MIN_RECORD_SIZE
-    longest = HEAD.size + _AFTER_HOST[HOST_V6_SIZE].itemsize
-    there &= phy_offsets % file_size + longest <= file_size
-    number = np.where(there, phy_offsets // file_size, -1)
-    for one in np.unique(number[there]).tolist():
-        rows = np.flatnonzero(number == one)
-        start, view = log.files.select_file(int(one) * file_size)
-        positions = phy_offsets[rows] - start
-        rows = rows[positions + longest <= len(view)]
-        positions = positions[positions + longest <= len(view)]
-        v6 = gather(view, _HEAD, positions)["sys_flag"] & int(SysFlag.BORN_HOST_V6) != 0
-        for size, which in ((HOST_V4_SIZE, ~v6), (HOST_V6_SIZE, v6)):
-            at = positions[which] + HEAD.size
-            found[rows[which]] = gather(view, _AFTER_HOST[size], at)["store_timestamp"]
-    return found
 
 
 class UnitRows:
