@@ -119,6 +119,7 @@ def test_a_log_without_queues_is_refused(root: Path) -> None:
 def test_a_run_without_a_plan_is_refused(root: Path) -> None:
     with pytest.raises(RefusedStoreError, match="there is no plan yet"):
         run_plan(root, master=NO_SPARK)
+    assert not StorePaths(root).own.exists()
 
 
 def test_a_plan_of_a_newer_release_is_refused(root: Path) -> None:
