@@ -12,6 +12,22 @@ from store.queue.consume_queue_store import QueueStoreContext
 
 _IDENTITY_BYTES = 4096
 """Bytes of the log that tell one store from another."""
+_TASK_MEMORY = 64 << 20
+"""Bytes that RocksDB may take in a task: there are as many tasks as cores."""
+
+
+def settings_of_tasks(config: StoreConfig, **sizes: int) -> dict[str, object]:
+    """Return the settings that were given and those that tasks need, by RocketMQ's keys.
+
+    ``config`` has the size of the log's files as they are; ``sizes`` are further ones.
+    """
+    update = {
+        "mapped_file_size_commit_log": config.mapped_file_size_commit_log,
+        "rocksdb_memory_bytes": min(config.rocksdb_memory_bytes, _TASK_MEMORY),
+        **sizes,
+    }
+    given = config.model_fields_set | set(update)
+    return config.model_copy(update=update).model_dump(mode="json", by_alias=True, include=given)
 
 
 def queue_context(

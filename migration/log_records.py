@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.errors import CorruptionError, os_errors
+from store.log.record_times import field_of_records
 from store.queue.bulk import UnitRows
 from store.record.message import SysFlag
 from store.record.record_layout import (
@@ -82,9 +83,9 @@ class LogRecords:
         outside = np.flatnonzero(room < MIN_RECORD_SIZE)
         if len(outside):
             raise _no_record(rows, int(mine[outside[0]]), "behind the end of its log file")
-        size = _field(data, ">i4", HEAD.offset("total_size"))[local]
-        magic = _field(data, ">i4", HEAD.offset("magic_code"))[local]
-        own = _field(data, ">i8", HEAD.offset("phy_offset"))[local]
+        size = field_of_records(data, ">i4", HEAD.offset("total_size"))[local]
+        magic = field_of_records(data, ">i4", HEAD.offset("magic_code"))[local]
+        own = field_of_records(data, ">i8", HEAD.offset("phy_offset"))[local]
         wrong = (
             (size != rows["size"][mine])
             | (own != phy[mine])
@@ -94,13 +95,13 @@ class LogRecords:
             first = int(np.flatnonzero(wrong)[0])
             found = f"size {size[first]}, magic {magic[first]}, phy offset {own[first]}"
             raise _no_record(rows, int(mine[first]), found)
-        flags = _field(data, ">i4", HEAD.offset("sys_flag"))[local]
+        flags = field_of_records(data, ">i4", HEAD.offset("sys_flag"))[local]
         v6 = (flags & int(SysFlag.BORN_HOST_V6)) != 0
         at = local + np.where(v6, _TIMESTAMP_V6, _TIMESTAMP_V4)
-        rows["store_timestamp"][mine] = _field(data, ">i8", 0)[at]
+        rows["store_timestamp"][mine] = field_of_records(data, ">i8", 0)[at]
         if places is None:
             return 0
-        said = _field(data, ">i8", HEAD.offset("queue_offset"))[local]
+        said = field_of_records(data, ">i8", HEAD.offset("queue_offset"))[local]
         asked = places[mine]
         return int(np.count_nonzero((said != asked) & (asked >= 0)))
 
@@ -116,13 +117,6 @@ class LogRecords:
         else:
             self._maps.move_to_end(start)
         return data
-
-
-def _field(data: NDArray[np.uint8], kind: str, position: int) -> NDArray[np.int64]:
-    """Return the field at ``position`` of a record at every byte, as if one began there."""
-    width = np.dtype(kind).itemsize
-    count = len(data) - position - width + 1
-    return np.ndarray((count,), kind, data, position, (1,))
 
 
 def _no_record(rows: UnitRows, at: int, found: object) -> CorruptionError:

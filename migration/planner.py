@@ -4,11 +4,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from migration.context import log_identity, queue_context, tail_identity
+from migration.context import log_identity, queue_context, settings_of_tasks, tail_identity
 from migration.plan import Plan, Slice, write_plan
 from migration.segment_writer import SEGMENT_UNITS, SegmentWriter
 from migration.workspace import Workspace
-from store.config import StoreConfig
+from store.config import CQ_UNIT_SIZE, StoreConfig
 from store.errors import RefusedStoreError
 from store.queue.bulk import (
     BulkBackend,
@@ -18,8 +18,6 @@ from store.queue.bulk import (
 from store.queue.consume_queue_store import QueueType
 from store.service.message_store import MessageStore
 from store.service.store_lock import locked_by
-
-_TASK_MEMORY = 64 << 20
 
 
 def make_plan(
@@ -143,11 +141,5 @@ class _Planner:
 
 def task_settings(store: MessageStore) -> dict[str, object]:
     """Return the settings that were given, and the sizes that the files show."""
-    update = {
-        "mapped_file_size_commit_log": store.config.mapped_file_size_commit_log,
-        "mapped_file_size_consume_queue": store.queues.units_per_file * 20,
-        "rocksdb_memory_bytes": min(store.config.rocksdb_memory_bytes, _TASK_MEMORY),
-    }
-    config = store.config.model_copy(update=update)
-    given = store.config.model_fields_set | set(update)
-    return config.model_dump(mode="json", by_alias=True, include=given)
+    queue_file = store.queues.units_per_file * CQ_UNIT_SIZE
+    return settings_of_tasks(store.config, mapped_file_size_consume_queue=queue_file)

@@ -6,14 +6,13 @@ one thing only, where they can be read: where those go on of which the log has n
 """
 
 import hashlib
-import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from migration.context import log_identity, tail_identity
+from migration.context import log_identity, settings_of_tasks, tail_identity
 from migration.plan import Plan, Slice, write_plan
 from migration.rebuild.block_source import LOG, BlockUnitSource
 from migration.rebuild.merge import Merged, merge_indexes
@@ -43,7 +42,6 @@ from store.service.store_lock import locked_by
 
 RANGE_BYTES = 1 << 28
 """Log files that one task scans are together no shorter, save the last ones."""
-_TASK_MEMORY = 64 << 20
 
 
 @dataclass(slots=True)
@@ -166,7 +164,8 @@ class _Rebuild:
         journal = self._paths.deleted_topics
         text = journal.read_bytes() if journal.exists() else b""
         plan = ScanPlan(
-            identity=log_identity(self._layout.log_folders), settings=self._settings(),
+            identity=log_identity(self._layout.log_folders),
+            settings=settings_of_tasks(self._config),
             log_folders=[str(folder) for folder in self._layout.log_folders],
             ranges=self._ranges(range_bytes), deleted_topics=str(journal),
             deleted_digest=hashlib.blake2b(text, digest_size=16).hexdigest(),
@@ -180,16 +179,6 @@ class _Rebuild:
                 shutil.rmtree(space.root)
         write_file(space.plan, plan.model_dump_json(indent=1) + "\n")
         return plan
-
-    def _settings(self) -> dict[str, object]:
-        update = {
-            "mapped_file_size_commit_log": self._config.mapped_file_size_commit_log,
-            "rocksdb_memory_bytes": min(self._config.rocksdb_memory_bytes, _TASK_MEMORY),
-        }
-        given = self._config.model_fields_set | set(update)
-        config = self._config.model_copy(update=update)
-        dumped = config.model_dump(mode="json", by_alias=True, include=given)
-        return dict(json.loads(json.dumps(dumped)))
 
     def _ranges(self, range_bytes: int) -> list[list[int]]:
         size = self._log.files.file_size

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from cq_file.layout import EXT_ADDRESS_MAX
 from migration.sources.columns import ARROW, BATCH_ROWS, NULL_TIMESTAMP, Column, time_array
 from migration.sources.filters import LEAST, RowFilter
 from migration.sources.log_rows import fields
@@ -17,8 +18,6 @@ from store.service.message_store import MessageStore
 
 _UNIT = fields(QUEUE_UNIT)
 _PACKED = {QUEUE_UNIT.size: np.dtype(_UNIT), PACKED_PREFIX: np.dtype(_UNIT[:-1])}
-_EXT_ADDRESS_MAX = -(1 << 31) - 1
-"""Tags codes up to here are addresses of extension units: a hash has 32 bits, a time is none."""
 
 
 class UnitPiece(NamedTuple):
@@ -91,7 +90,7 @@ def _resolved(
     queues: ConsumeQueueStore, key: QueueKey, units: NDArray[Any]
 ) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
     """Return ``units`` with the codes behind extension addresses, and where there is none."""
-    rows = np.flatnonzero(units["tags_code"] <= _EXT_ADDRESS_MAX)
+    rows = np.flatnonzero(units["tags_code"] <= EXT_ADDRESS_MAX)
     if not len(rows):
         return units, None
     units, missing = units.copy(), np.zeros(len(units), np.bool_)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.errors import os_errors
+from store.log.record_times import field_of_records
 from store.record.message import SysFlag
 from store.record.record_layout import (
     HEAD,
@@ -94,17 +95,17 @@ class LogHeads:
         rows, at = (rows, at) if fits.all() else (rows[fits], at[fits])
         if not len(rows):
             return
-        magic = _field(data, ">i4", HEAD.offset("magic_code"))[at]
+        magic = field_of_records(data, ">i4", HEAD.offset("magic_code"))[at]
         heads.found[rows] = (
-            (_field(data, ">i4", HEAD.offset("total_size"))[at] == size[rows])
-            & (_field(data, ">i8", HEAD.offset("phy_offset"))[at] == phy_offset[rows])
+            (field_of_records(data, ">i4", HEAD.offset("total_size"))[at] == size[rows])
+            & (field_of_records(data, ">i8", HEAD.offset("phy_offset"))[at] == phy_offset[rows])
             & ((magic == MAGIC_V1) | (magic == MAGIC_V2))
         )
-        flags = _field(data, ">i4", HEAD.offset("sys_flag"))[at]
+        flags = field_of_records(data, ">i4", HEAD.offset("sys_flag"))[at]
         host = np.where(flags & int(SysFlag.BORN_HOST_V6), HOST_V6_SIZE, HOST_V4_SIZE)
-        heads.store_timestamp[rows] = _field(data, ">i8", HEAD.size)[at + host]
-        heads.queue_id[rows] = _field(data, ">i4", HEAD.offset("queue_id"))[at]
-        heads.queue_offset[rows] = _field(data, ">i8", HEAD.offset("queue_offset"))[at]
+        heads.store_timestamp[rows] = field_of_records(data, ">i8", HEAD.size)[at + host]
+        heads.queue_id[rows] = field_of_records(data, ">i4", HEAD.offset("queue_id"))[at]
+        heads.queue_offset[rows] = field_of_records(data, ">i8", HEAD.offset("queue_offset"))[at]
 
     def _map(self, start: int) -> NDArray[np.uint8]:
         data = self._maps.get(start)
@@ -119,9 +120,3 @@ class LogHeads:
             self._maps.popitem(last=False)
         self._maps[start] = data
         return data
-
-
-def _field(data: NDArray[np.uint8], kind: str, position: int) -> Longs:
-    """Return the field at ``position`` of a record at every byte, as if one began there."""
-    count = len(data) - position - np.dtype(kind).itemsize + 1
-    return np.ndarray((count,), kind, data, position, (1,))

@@ -38,13 +38,20 @@ def store_timestamps(
         if not len(mine):
             continue
         _, view = files.select_file(int(phys[mine[0]]))
-        flags = _field(view, ">i4", _SYS_FLAG_AT)[at[mine]]
+        flags = field_of_records(view, ">i4", _SYS_FLAG_AT)[at[mine]]
         born_v6 = (flags & int(SysFlag.BORN_HOST_V6)) != 0
-        found[mine] = _field(view, ">i8", 0)[at[mine] + np.where(born_v6, _STAMP_V6, _STAMP_V4)]
+        found[mine] = field_of_records(view, ">i8", 0)[
+            at[mine] + np.where(born_v6, _STAMP_V6, _STAMP_V4)
+        ]
     return found
 
 
-def _field(view: memoryview, kind: str, position: int) -> NDArray[np.int64]:
-    """Return the field at ``position`` of a record at every byte, as if one began there."""
+def field_of_records(
+    view: memoryview | NDArray[np.uint8], kind: str, position: int
+) -> NDArray[np.int64]:
+    """Return, without a copy, the field at ``position`` of a record at every byte of ``view``.
+
+    As if one began there: indexed by where records do begin, it gives their fields.
+    """
     count = len(view) - position - np.dtype(kind).itemsize + 1
     return np.ndarray((count,), kind, view, position, (1,))
