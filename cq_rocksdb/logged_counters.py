@@ -11,7 +11,9 @@ from typing import NamedTuple
 from store.errors import os_errors
 
 _HEADING = re.compile(rb"^(\S+) .*\] STATISTICS:\s*$", re.MULTILINE)
-_COUNTER = re.compile(rb"^ ?(rocksdb\.[a-z.]+) COUNT : (\d+)", re.MULTILINE)
+_COUNTER = re.compile(rb"^ ?(rocksdb\.[a-z.]+) COUNT : (\d+)$", re.MULTILINE)
+_BEHIND_COUNTERS = re.compile(rb"^rocksdb\.\S+ P50 : ", re.MULTILINE)
+"""The first histogram: RocksDB hands its log on in pieces, so a dump may still lack its end."""
 
 
 class LoggedCounters(NamedTuple):
@@ -24,7 +26,7 @@ class LoggedCounters(NamedTuple):
 
 
 def logged_counters(log_folder: Path) -> LoggedCounters | None:
-    """Return the newest counters in the logs of ``log_folder``, ``None`` if it has none.
+    """Return the newest counters that are whole in the logs of ``log_folder``, or ``None``.
 
     Raises:
         StoreIOError: a log cannot be read.
@@ -35,9 +37,10 @@ def logged_counters(log_folder: Path) -> LoggedCounters | None:
         logs = sorted(log_folder.glob("*LOG*"), key=lambda path: path.stat().st_mtime_ns)
         for path in reversed(logs):
             data = path.read_bytes()  # bounded by DatabaseOptions.info_log_bytes
-            headings = list(_HEADING.finditer(data))
-            if headings:
-                found = _COUNTER.finditer(data, headings[-1].end())
-                counts = {match[1].decode(): int(match[2]) for match in found}
-                return LoggedCounters(headings[-1][1].decode(errors="replace"), counts)
+            for heading in reversed(list(_HEADING.finditer(data))):
+                end = _BEHIND_COUNTERS.search(data, heading.end())
+                if end is not None:
+                    found = _COUNTER.finditer(data, heading.end(), end.start())
+                    counts = {match[1].decode(): int(match[2]) for match in found}
+                    return LoggedCounters(heading[1].decode(errors="replace"), counts)
     return None

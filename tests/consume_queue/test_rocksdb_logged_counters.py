@@ -1,0 +1,38 @@
+"""The counters in RocksDB's log, on logs made by hand: a running database writes it in pieces."""
+
+from pathlib import Path
+
+from cq_rocksdb.logged_counters import LoggedCounters, logged_counters
+
+OPENED = b"2026/11/21-13:47:26.995100 1405 RocksDB version: 11.0.0\n"
+BETWEEN = b"2026/11/21-13:47:27.000868 1405 [/db_impl/db_impl.cc:1] Flushing memtable\n"
+HIT, MISS = "rocksdb.block.cache.hit", "rocksdb.block.cache.miss"
+
+
+def dump(second: int, hit: int, miss: int) -> tuple[bytes, bytes]:
+    """Return the counters and the histograms of one dump."""
+    heading = f"2026/11/21-13:47:{second}.000835 1405 [/db_impl/db_impl.cc:795] STATISTICS:\n"
+    counters = f" {MISS} COUNT : {miss}\n{HIT} COUNT : {hit}\n"
+    histogram = "rocksdb.db.get.micros P50 : 0.5 P95 : 0.9 P99 : 1.0 P100 : 2.0 COUNT : 7 SUM : 9\n"
+    return (heading + counters).encode(), histogram.encode()
+
+
+def test_a_dump_counts_when_it_is_whole_however_the_log_is_cut(tmp_path: Path) -> None:
+    before = OPENED + b"".join(dump(27, 1234, 5)) + BETWEEN
+    counters, histograms = dump(28, 5678, 6)
+    older = LoggedCounters("2026/11/21-13:47:27.000835", {MISS: 5, HIT: 1234})
+    newer = LoggedCounters("2026/11/21-13:47:28.000835", {MISS: 6, HIT: 5678})
+    whole_from = len(counters) + histograms.index(b" P50 : ") + len(b" P50 : ")
+    for end in range(len(counters) + len(histograms) + 1):
+        (tmp_path / "LOG").write_bytes(before + (counters + histograms)[:end])
+        assert logged_counters(tmp_path) == (newer if end >= whole_from else older), end
+
+
+def test_a_log_whose_only_dump_is_not_whole_gives_way_to_the_log_before(tmp_path: Path) -> None:
+    counters, histograms = dump(27, 3, 4)
+    (tmp_path / "LOG").write_bytes(OPENED + counters)
+    assert logged_counters(tmp_path) is None
+    (tmp_path / "LOG.old.1").write_bytes(OPENED + counters + histograms)
+    assert logged_counters(tmp_path) == LoggedCounters(
+        "2026/11/21-13:47:27.000835", {MISS: 4, HIT: 3}
+    )
