@@ -20,6 +20,8 @@ from cq_file.queue_files import QueueFiles
 _UNIT = FILE_UNIT.size
 _SCAN_UNITS = 3276
 """Units read at once, just under 64 KiB."""
+_FIRST_UNITS = 204
+"""Units of a file that are read at once after a clean stop, just under a page of 4 KiB."""
 _NEIGHBOURS = 200
 """Units before the end whose order is checked after a clean stop."""
 SCANNED_FILES = 3
@@ -141,20 +143,29 @@ def _continues(unit: FileUnit, phy: int, limit: int) -> tuple[bool, int]:
 
 
 def _bisect_end(files: QueueFiles, limit: int) -> int | None:
-    """Find the end by bisection; ``None`` if the units before it are out of order."""
+    """Find the end by bisection; ``None`` if the units before it are out of order.
+
+    Most queues of a store with many are short: the first units are read at once, and what lies
+    behind them is looked at in steps that double.
+    """
     for start in reversed(files.starts):
-        low, high = start // _UNIT, (start + files.access.mapped_file_size) // _UNIT
-        begins, low_phy = _continues(_unit(files, low), NO_PHY, limit)
-        if not begins:
+        first, behind = start // _UNIT, (start + files.access.mapped_file_size) // _UNIT
+        rows = read_rows(files, first, min(_FIRST_UNITS, behind - first))
+        count, low_phy = first_break(rows, NO_PHY, limit)
+        if not count:
             continue  # a file made ahead of its first unit
+        if count < len(rows):
+            return first + count
+        low, high, step = first + count - 1, behind, count
         while high - low > 1:
-            middle = (low + high) // 2
+            middle = low + step if high == behind and step < high - low else (low + high) // 2
             good, phy = _continues(_unit(files, middle), low_phy, limit)
             if good:
                 low, low_phy = middle, phy
+                step *= 2
             else:
                 high = middle
-        window = max(start // _UNIT, high - _NEIGHBOURS)
+        window = max(first, high - _NEIGHBOURS)
         count, _ = first_break(read_rows(files, window, high - window), NO_PHY, limit)
         return high if window + count == high else None
     return files.starts[0] // _UNIT if files.starts else 0

@@ -54,6 +54,7 @@ def test_stats_tell_of_cache_hits_as_rocksdb_logged_them(tmp_path: Path) -> None
         "2026/11/21-07:52:24.003748 1397 [db/db_impl/db_impl.cc:795] STATISTICS:\n"
         " rocksdb.block.cache.miss COUNT : 3\nrocksdb.block.cache.hit COUNT : 0\n"
         "rocksdb.compaction.key.drop.user COUNT : 0\n"
+        "rocksdb.db.get.micros P50 : 0.5 P95 : 0.9 P99 : 1 P100 : 1 COUNT : 3 SUM : 2\n"
     )
     logged = {fact: value for (part, fact), value in facts(root).items() if "as logged 20" in part}
     assert logged["block cache misses"] == 3

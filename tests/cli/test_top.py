@@ -130,6 +130,7 @@ def test_what_rocksdb_logged_is_shown(tmp_path: Path) -> None:
         (store.paths.rocksdb_log / "LOG").write_text(
             "2026/01/02-03:04:05.678 7 [WARN] [db/db_impl/db_impl.cc:1076] STATISTICS:\n"
             " rocksdb.block.cache.miss COUNT : 12\n"
+            "rocksdb.db.get.micros P50 : 0.5 P95 : 0.9 P99 : 1 P100 : 1 COUNT : 3 SUM : 2\n"
         )
         seen = told(tmp_path)
         assert seen["as RocksDB logged 2026/01/02-03:04:05.678", "rocksdb_block_cache_misses"] == 12
