@@ -43,7 +43,7 @@ def make_plan(
     root = root.absolute()
     space = workspace or Workspace.of(root)
     to = bulk_backend(target)
-    with space.held():
+    with space.held(begin=True):
         if space.plan.exists():
             raise RefusedStoreError(
                 "there is a plan already: go on with it, or cqstore migrate rollback",

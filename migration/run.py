@@ -62,7 +62,6 @@ def run_plan(
         CorruptionError, StoreIOError: a task could not do its work; run again to go on.
     """
     space = workspace or Workspace.of(root.absolute())
-    read_plan(space)  # refuses before a folder is made
     with space.held():
         plan = read_plan(space)
         check_source(plan, root)

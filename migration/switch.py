@@ -79,7 +79,6 @@ def switch(
     root = root.absolute()
     own = Workspace.of(root)
     space = own if workspace is None or own.switched.exists() else workspace
-    read_plan(space)  # refuses before a folder is made
     with space.held():
         plan = read_plan(space)
         layout, config = lay_out(root, config or StoreConfig(), None, read_only=True)

@@ -43,8 +43,6 @@ def rollback(
     """
     root = root.absolute()
     space = workspace or Workspace.of(root)
-    if not space.root.exists():  # holding it would make the folder
-        raise RefusedStoreError("there is no migration to roll back", path=space.root)
     with space.held():
         if not space.switched.exists():
             layout, config = lay_out(root, config or StoreConfig(), None, read_only=True)
@@ -85,8 +83,6 @@ def finish(
     """
     root = root.absolute()
     space = workspace or Workspace.of(root)
-    if not space.root.exists():  # as above
-        raise RefusedStoreError("there is no switch to finish", path=space.root)
     with space.held():
         if not space.switched.exists():
             raise RefusedStoreError("there is no switch to finish", path=space.root)

@@ -8,12 +8,12 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from store.errors import StoreLockedError, os_errors
+from store.errors import RefusedStoreError, StoreLockedError, os_errors
 from store.log.mapped_file import make_folder, sync_folder
 from store.paths import StorePaths
 from store.service.journals.journal import append_lines, read_lines
@@ -95,27 +95,52 @@ class Workspace:
         return [entry for entry in read_lines(self.journal, _is_entry) if entry is not None]
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self, *, begin: bool = False) -> Iterator[None]:
         """Keep other drivers out while the block runs; tasks do not ask.
 
+        Only with ``begin`` the folder is made, and it goes again if the block leaves nothing in it.
+
         Raises:
+            RefusedStoreError: there is no folder, and none is to be made.
             StoreLockedError: another driver works here.
             CorruptionError: the journal is damaged; said before anything is done.
             StoreIOError: the folder cannot be made.
         """
+        if not begin and not self.root.exists():
+            raise RefusedStoreError(
+                "there is no migration here: cqstore migrate plan begins one", path=self.root
+            )
+        missing = [folder for folder in (self.root, *self.root.parents) if not folder.exists()]
         path = self.root / "lock"
-        with os_errors("lock the migration's folder", path):
+        with os_errors("work in the migration's folder", self.root):
             make_folder(self.root)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            descriptor = _locked(path)
             try:
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError as exc:
-                    raise StoreLockedError("another migration works here", path=path) from exc
                 self.history()
                 yield
             finally:
+                if missing and list(self.root.iterdir()) == [path]:
+                    path.unlink()
+                    with suppress(OSError):  # somebody else's files came into one of them
+                        for folder in missing:
+                            folder.rmdir()
                 os.close(descriptor)
+
+
+def _locked(path: Path) -> int:
+    """Open and lock a file; it may have gone in between, with the folder that it is in."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
+            return descriptor
+    except BlockingIOError:
+        pass
+    except BaseException:
+        os.close(descriptor)
+        raise
+    os.close(descriptor)
+    raise StoreLockedError("another migration works here", path=path)
 
 
 def write_file(path: Path, text: str) -> None:

@@ -86,7 +86,7 @@ def make_log_plan(
     space, to = workspace or Workspace.of(root), bulk_backend(target)
     layout, config = lay_out(root, config or StoreConfig(), None, read_only=True)
     _refuse(layout, target)
-    with space.held():
+    with space.held(begin=True):
         if space.plan.exists():
             raise RefusedStoreError(
                 "there is a plan already: go on with it, or cqstore migrate rollback",

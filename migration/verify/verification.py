@@ -112,7 +112,7 @@ def verify_queues(
 
     if workspace is None:
         return compare()
-    with workspace.held():
+    with workspace.held(begin=True):
         _forget_report(workspace)
         report = compare()
         _keep(workspace, report)

@@ -169,9 +169,11 @@ def test_targets_that_make_no_sense(root: Path) -> None:
 
 
 def test_steps_out_of_order(root: Path) -> None:
-    assert "there is no plan yet: run cqstore migrate plan" in refusal("run", root, *NONE)
-    assert "there is no plan yet" in refusal("switch", root)
-    assert "no migration to roll back" in refusal("rollback", root)
+    nothing = "there is no migration here: cqstore migrate plan begins one"
+    for verb in ("run", "switch", "rollback", "finish"):
+        assert nothing in refusal(verb, root, *(NONE if verb == "run" else ()))
+    assert "nothing is being migrated" in refusal("verify", root, *NONE)
+    assert not (root / "cqstore").exists()
     make_plan(root)
     assert "there is a plan already" in refusal("plan", root)
     assert "there is nothing to compare yet" in refusal("verify", root, *NONE)

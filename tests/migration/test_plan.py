@@ -117,9 +117,22 @@ def test_a_log_without_queues_is_refused(root: Path) -> None:
 
 
 def test_a_run_without_a_plan_is_refused(root: Path) -> None:
-    with pytest.raises(RefusedStoreError, match="there is no plan yet"):
+    with pytest.raises(RefusedStoreError, match="there is no migration here"):
         run_plan(root, master=NO_SPARK)
     assert not StorePaths(root).own.exists()
+    Workspace.of(root).root.mkdir(parents=True)
+    with pytest.raises(RefusedStoreError, match="there is no plan yet"):
+        run_plan(root, master=NO_SPARK)
+
+
+def test_a_plan_that_is_refused_leaves_no_folder(root: Path, tmp_path: Path) -> None:
+    shutil.rmtree(root / "consumequeue")
+    before = sorted(root.rglob("*"))
+    for given in (None, Workspace(tmp_path / "some" / "where")):
+        with pytest.raises(RefusedStoreError, match="no queues to move"):
+            make_plan(root, workspace=given)
+    assert sorted(root.rglob("*")) == before
+    assert not (tmp_path / "some").exists()
 
 
 def test_a_plan_of_a_newer_release_is_refused(root: Path) -> None:
