@@ -185,12 +185,13 @@ def walk(
         }
         if now is goal:
             return
-        step = 1 if order.index(goal) > order.index(now) else -1
-        following = order[order.index(now) + step]
+        way = order[order.index(now) + 1 : order.index(goal) + 1]
+        back = order[order.index(goal) : order.index(now)]
+        following = [mode for mode in way or back[::-1] if mode in now.reachable][-1]
         tell(f"going to {following}")
         if following.backends[0] == plan.target != now.backends[0] and plan.source != LOG:
             report.deleted_since += _forget_deleted(root, config, plan)
-        change = change_mode(root, following, config)
+        change = change_mode(root, following, config, passing=True)
         if change.set_aside:
             name, reason = next(iter(change.set_aside.items()))
             raise RefusedStoreError(f"the {name} queues cannot catch up: {reason}", path=root)

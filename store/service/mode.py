@@ -1,9 +1,10 @@
 """The states of a store, and the steps between them: which backends it keeps, which one it reads.
 
 ``file`` - ``double-write-file`` - ``double-write-rocksdb`` - ``rocksdb``: steps lead to a neighbour
-only, in both directions. Before a step everything that speaks against it is looked for; nothing is
-changed if there is anything. A backend that is no longer kept stays where it lies, with a line that
-says up to where it is whole: it is not opened, and catches up from there when it is kept again.
+only, in both directions; ``passing`` takes two with one comparison. Before a step everything that
+speaks against it is looked for; nothing is changed if there is anything. A backend that is no
+longer kept stays where it lies, with a line that says up to where it is whole: it is not opened,
+and catches up from there when it is kept again.
 """
 
 from collections.abc import Callable
@@ -97,15 +98,19 @@ def change_mode(
     to: StoreMode,
     config: StoreConfig | None = None,
     *,
+    passing: bool = False,
     progress: Progress = bool,
 ) -> ModeChange:
     """Take one step, under the store's lock; nothing is changed if anything speaks against it.
 
-    A backend that is kept from now on is caught up before this returns: from its line, or, if there
-    is none of it yet, from all that the log has.
+    With ``passing`` a state that keeps two backends may be left for the one behind the neighbour
+    that keeps them too: both steps need the same comparison. A backend that is kept from now on is
+    caught up before this returns: from its line, or, if there is none of it yet, from all that the
+    log has.
 
     Raises:
-        RefusedStoreError: it is no neighbour, or something speaks against it: all of it is named.
+        RefusedStoreError: it is not one step away, or something speaks against it: all of that is
+            named.
         StoreLockedError: somebody has the store open.
         StoreError: as for opening the store.
     """
@@ -113,31 +118,31 @@ def change_mode(
     now = current_mode(layout, config)
     if to is now:
         return ModeChange(now, to, dict(layout.standing.behind))
-    if to not in now.neighbours:
-        ways = " or ".join(str(mode) for mode in now.neighbours)
+    ways = now.reachable if passing else now.neighbours
+    if to not in ways:
+        named = " or ".join(str(mode) for mode in ways)
         raise RefusedStoreError(
-            f"one step from {now} leads to {ways}, not to {to}", path=layout.paths.root
+            f"one step from {now} leads to {named}, not to {to}", path=layout.paths.root
         )
     lock = StoreLock(layout.paths)
     try:
-        reasons = _Look(layout, config, progress).reasons(now, to, locked=True)
+        look = _Look(layout, config, progress)
+        reasons = look.reasons(now, to, locked=True)
         if reasons:
             raise RefusedStoreError(
                 f"no step from {now} to {to}: {'; '.join(reasons)}", path=layout.paths.root
             )
-        write_mode(layout.paths, _record(layout, config, now, to))
+        write_mode(layout.paths, _record(layout, now, to, look.log_end))
     finally:
         lock.release()
     return _settle(layout, config, now, to, progress)
 
 
-def _record(layout: StoreLayout, config: StoreConfig, now: StoreMode, to: StoreMode) -> ModeRecord:
+def _record(layout: StoreLayout, now: StoreMode, to: StoreMode, log_end: int) -> ModeRecord:
     """Return the record of the new state, with the lines of backends that go or come."""
     behind = dict(layout.standing.behind)
     for name in set(now.backends) - set(to.backends):
-        if name not in behind:
-            with MessageStore.open(layout.paths.root, config, read_only=True) as store:
-                behind[name] = max(store.commit_log.max_phy_offset(), 0)
+        behind.setdefault(name, log_end)
     for name in set(to.backends) - set(now.backends):
         behind.setdefault(name, 0)
     return ModeRecord(to, behind)
@@ -164,6 +169,8 @@ class _Look:
     def __init__(self, layout: StoreLayout, config: StoreConfig, progress: Progress) -> None:
         self._layout, self._config, self._progress = layout, config, progress
         self._paths = layout.paths
+        self.log_end = 0
+        """Where the log ended when the store was looked at."""
 
     def reasons(self, now: StoreMode, to: StoreMode, *, locked: bool = False) -> list[str]:
         """Return all that speaks against the step; ``locked``: the caller has the store's lock."""
@@ -179,6 +186,7 @@ class _Look:
             )
         try:
             with MessageStore.open(self._paths.root, self._config, read_only=True) as store:
+                self.log_end = max(store.commit_log.max_phy_offset(), 0)
                 found += self._of_open_store(store, now, to)
         except StoreError as exc:
             found.append(f"the store cannot be read: {exc}")

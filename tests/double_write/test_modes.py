@@ -152,6 +152,29 @@ def test_no_step_leads_further_than_a_neighbour(tmp_path: Path) -> None:
     assert read_mode(StorePaths(root)) is None
 
 
+@pytest.mark.parametrize("name", ["file", "rocksdb"])
+def test_the_inner_states_are_passed_in_one_step_with_the_same_result(
+    tmp_path: Path, name: str
+) -> None:
+    told, root = Told(), tmp_path / "store"
+    with open_store(root, OTHER[name]) as store:
+        told.put(store, 20)
+        end = store.commit_log.max_phy_offset()
+    write_mode(StorePaths(root), ModeRecord(StoreMode(f"double-write-{OTHER[name]}")))
+    slow = Path(shutil.copytree(root, tmp_path / "slow"))
+    with pytest.raises(RefusedStoreError, match="one step from"):
+        change_mode(root, StoreMode(name))
+    done = change_mode(root, StoreMode(name), passing=True)
+    assert (done.before, done.after) == (StoreMode(f"double-write-{OTHER[name]}"), name)
+    assert done.behind == standing(root).behind == {OTHER[name]: end}
+    for step in (StoreMode(f"double-write-{name}"), StoreMode(name)):
+        change_mode(slow, step)
+    assert standing(root) == standing(slow)
+    with MessageStore.open(root, PLAIN) as store:
+        assert [part.name for part in store.queues.parts()] == [name]
+        told.put(store, 5)
+
+
 def test_a_step_waits_until_nobody_has_the_store_open(tmp_path: Path) -> None:
     root = tmp_path / "store"
     with MessageStore.open(root, PLAIN) as store:
@@ -220,6 +243,8 @@ def test_differences_keep_the_incomplete_one_from_being_read(golden: Golden) -> 
     done = run("mode", root, "--verify", "--output", "jsonl", code=1)
     (row,) = [json.loads(line) for line in done.stdout.splitlines()]
     assert (row["topic"], row["from"], row["to"], row["lacking"]) == (topic, 3, 4, "rocksdb")
+    with pytest.raises(RefusedStoreError, match="rocksdb queues lack 2 units"):
+        change_mode(root, StoreMode.ROCKSDB, passing=True)
     assert change_mode(root, StoreMode.FILE).behind
     with MessageStore.open(root) as store:
         assert store.queues.name == "file"

@@ -4,10 +4,10 @@
 with more room. What the step was to write lies on SMALL. Prints ``right`` if all was.
 """
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -22,7 +22,7 @@ from migration.tasks import NO_SPARK
 from migration.verify import verify_migration
 from migration.way_back import rollback
 from migration.workspace import Workspace
-from store.errors import DiskFullError
+from store.errors import DiskFullError, os_errors
 from tests.kit.running import COMMAND, finished
 from tests.kit.served import served
 
@@ -30,16 +30,17 @@ UNITS, QUEUES = 40_000, 20
 
 
 class Ballast:
-    """A file that takes all the room there is."""
+    """A file that takes all the room there is, also while others take and free some."""
 
     def __init__(self, disk: Path) -> None:
         self._path = disk / "ballast"
-        self._disk = disk
 
     def fill(self) -> None:
-        left = os.statvfs(self._disk)
-        with self._path.open("ab") as file:
-            file.write(bytes(left.f_bavail * left.f_frsize))
+        with self._path.open("ab", buffering=0) as file:
+            for size in (1 << 20, 1):
+                with suppress(DiskFullError), os_errors("fill the disk", self._path):
+                    while True:
+                        file.write(bytes(size))
 
     def drop(self) -> None:
         self._path.unlink()

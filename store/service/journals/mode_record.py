@@ -34,6 +34,16 @@ class StoreMode(StrEnum):
         at = order.index(self)
         return order[max(at - 1, 0) : at] + order[at + 1 : at + 2]
 
+    @property
+    def reachable(self) -> list["StoreMode"]:
+        """Return the neighbours, and who lies behind one that keeps the same backends.
+
+        Whoever goes on from there at once needs no second comparison.
+        """
+        alike = [mode for mode in self.neighbours if set(mode.backends) == set(self.backends)]
+        behind = {after for mode in alike for after in mode.neighbours} - {self}
+        return [mode for mode in StoreMode if mode in behind or mode in self.neighbours]
+
 
 _FILE, _ROCKSDB = "file", "rocksdb"
 _BACKENDS = {
