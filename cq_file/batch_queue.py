@@ -9,7 +9,6 @@ Source: RocketMQ ``BatchConsumeQueue``.
 
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
@@ -44,7 +43,7 @@ class BatchConsumeQueue(QueueFiles):
         Raises:
             StoreIOError: the disk refused.
         """
-        with os_errors("recover a batch queue", Path(self.folder)):
+        with os_errors("recover a batch queue", self.folder):
             for index in range(max(len(self.starts) - SCANNED_FILES, 0), -1, -1):
                 if not self.starts:
                     break

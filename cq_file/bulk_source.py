@@ -128,12 +128,12 @@ class FileUnitSource:
         except FileNotFoundError:
             return 0
         except OSError:
-            with os_errors("open a queue file", Path(path)):
+            with os_errors("open a queue file", path):
                 raise
         try:
             got = os.preadv(descriptor, [data.data], (queue_offset - start) * _UNIT)
         except OSError:
-            with os_errors("read a queue file", Path(path)):
+            with os_errors("read a queue file", path):
                 raise
         finally:
             os.close(descriptor)

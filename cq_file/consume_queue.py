@@ -61,7 +61,7 @@ class FileConsumeQueue(QueueFiles):
         Raises:
             StoreIOError: the disk refused.
         """
-        with os_errors("recover a queue", Path(self.folder)):
+        with os_errors("recover a queue", self.folder):
             end = find_end(
                 self,
                 trusted=trusted,

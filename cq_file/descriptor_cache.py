@@ -143,7 +143,7 @@ class DescriptorCache:
         try:
             os.ftruncate(descriptor.fd, size)
         except OSError:  # a Path is made for the report alone: there may be 100,000 files
-            with os_errors("size a queue file", Path(path)):
+            with os_errors("size a queue file", path):
                 raise
         return descriptor
 
@@ -182,7 +182,7 @@ class DescriptorCache:
                 raise
             except OSError as exc:
                 if exc.errno not in _NO_DESCRIPTOR_LEFT or not self._entries:
-                    with os_errors("open a queue file", Path(path)):
+                    with os_errors("open a queue file", path):
                         raise
                 # Others in the process took what the limit left: do with half of what we have.
                 for _ in range((len(self._entries) + 1) // 2):

@@ -131,7 +131,7 @@ class UnsyncedFiles:
         for path in files:
             with suppress(FileNotFoundError):  # removed meanwhile, as its folder's entry tells
                 descriptor = cache.get(path)
-                with os_errors("flush a queue file", Path(path)):
+                with os_errors("flush a queue file", path):
                     os.fdatasync(descriptor.fd)
         # Entries come after the bytes that they lead to.
         for folder in folders:
@@ -148,7 +148,7 @@ class UnsyncedFiles:
         for path in files:
             with suppress(FileNotFoundError):
                 descriptor = cache.get(path)
-                with os_errors("flush the queues' file system", Path(path)):
+                with os_errors("flush the queues' file system", path):
                     if syncfs(descriptor.fd) != 0:
                         code = ctypes.get_errno()
                         raise OSError(code, os.strerror(code))
@@ -161,7 +161,7 @@ def sync_folder(folder: str) -> None:
     Raises:
         StoreIOError: the disk refused, or the folder is gone.
     """
-    with os_errors("flush a queue folder", Path(folder)):
+    with os_errors("flush a queue folder", folder):
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(fd)

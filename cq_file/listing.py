@@ -74,7 +74,7 @@ def entries(folder: str) -> list["os.DirEntry[str]"]:
     Raises:
         StoreIOError: it cannot be listed.
     """
-    with os_errors("list a queue folder", Path(folder)):
+    with os_errors("list a queue folder", folder):
         try:
             with os.scandir(folder) as found:
                 return sorted(found, key=lambda entry: entry.name)
@@ -106,7 +106,7 @@ def _list_files(queue: QueueFolder, listing: Listing) -> list[int]:
             raise CorruptionError(
                 "a queue file that is not the last one has no byte", path=Path(empty)
             )
-        with os_errors("look at a queue file", Path(entry.path)):
+        with os_errors("look at a queue file", entry.path):
             size = entry.stat().st_size
         if size == 0:
             empty = entry.path

@@ -151,7 +151,7 @@ def _tidy(folder: Path, empty_files: list[str], unsynced: UnsyncedFiles) -> None
             folder.mkdir(parents=True)
         unsynced.note_folder(str(folder.parent))
     for path in empty_files:
-        with os_errors("remove an empty queue file", Path(path)):
+        with os_errors("remove an empty queue file", path):
             Path(path).unlink()
 
 

@@ -107,7 +107,7 @@ class QueueFiles:
         try:
             data = os.pread(descriptor.fd, length, position)
         except OSError:
-            with os_errors("read a queue file", Path(path)):
+            with os_errors("read a queue file", path):
                 raise
         if len(data) != length:
             raise TruncatedRecordError(
@@ -131,7 +131,7 @@ class QueueFiles:
                 result = read()
             except FileNotFoundError:
                 if generation == self.generation:
-                    with os_errors("read a queue", Path(self.folder)):
+                    with os_errors("read a queue", self.folder):
                         raise
                 continue
             if generation == self.generation:
@@ -166,7 +166,7 @@ class QueueFiles:
                 return self.access.mapped_file_size
             if exc.errno == errno.EINVAL:
                 return position  # the file system knows nothing of holes
-            with os_errors("read a queue file", Path(path)):
+            with os_errors("read a queue file", path):
                 raise
 
     # ---- writing (one thread)
@@ -199,7 +199,7 @@ class QueueFiles:
             while written < len(data):
                 written += os.pwrite(descriptor.fd, data[written:], position + written)
         except OSError:
-            with os_errors("write a queue file", Path(path)):
+            with os_errors("write a queue file", path):
                 raise
 
     def _create(self, start: int) -> None:
@@ -223,7 +223,7 @@ class QueueFiles:
             try:
                 os.mkdir(folder)  # noqa: PTH102 - as above
             except OSError:
-                with os_errors("make a queue folder", Path(folder)):
+                with os_errors("make a queue folder", folder):
                     raise
             self.access.unsynced.note_folder(folder.rpartition("/")[0])
 
@@ -257,7 +257,7 @@ class QueueFiles:
 
     def _remove_file(self, start: int) -> None:
         path, access = self.path(start), self.access
-        with os_errors("remove a queue file", Path(path)):
+        with os_errors("remove a queue file", path):
             Path(path).unlink(missing_ok=True)
         access.cache.forget(path)
         access.unsynced.forget(path)

@@ -481,7 +481,7 @@ class FileConsumeQueueStore(ConsumeQueueStore):
     def _failing(self, action: str) -> Iterator[None]:
         """Let a refusal of the disk, also a file that has gone, end all writing."""
         try:
-            with os_errors(action, Path(self._folder)):
+            with os_errors(action, self._folder):
                 yield
         except StoreIOError:
             self._failed = True
