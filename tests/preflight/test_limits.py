@@ -9,6 +9,7 @@ from migration.preflight import Severity, preflight
 from migration.preflight.limits import (
     JVM_RESERVE,
     Extent,
+    duration,
     file_bytes,
     inodes,
     machine_findings,
@@ -100,10 +101,14 @@ def test_memory_for_fewer_workers_is_a_warning(extent: Extent) -> None:
         assert one([each for each in found if each.code == "memory"]).severity is severity
 
 
-def test_the_guess_of_the_duration_goes_with_the_units(extent: Extent) -> None:
+def test_the_guess_of_the_duration_goes_with_the_units_and_the_queues(extent: Extent) -> None:
     found = list(machine_findings(extent, FakeMachine()))
     figures = one([each for each in found if each.code == "duration"]).figures
-    assert (figures["units"], figures["seconds"]) == (25_000, 0.1)  # rounded to tenths
+    assert (figures["units"], figures["queues"], figures["seconds"]) == (25_000, 100, 0.1)
+    for queue_id in range(20_000):
+        extent.totals.look(QueueSpan("many", queue_id, 0, 5))
+    figures = one([duration(extent, FakeMachine())]).figures
+    assert figures["seconds"] == 1.3  # 0.25 for the units, 1.0 for the queues
 
 
 def test_what_is_predicted_for_rocksdb_is_enough_and_not_absurd(tmp_path: Path) -> None:
