@@ -142,7 +142,7 @@ class DescriptorCache:
         descriptor = self._open(path, self._flags | os.O_CREAT)
         try:
             os.ftruncate(descriptor.fd, size)
-        except OSError:  # a Path is made for the report alone: there may be 100,000 files
+        except OSError:  # entered for the report alone: there may be 100,000 files
             with os_errors("size a queue file", path):
                 raise
         return descriptor
