@@ -21,7 +21,7 @@ _UNIT = FILE_UNIT.size
 _SCAN_UNITS = 3276
 """Units read at once, just under 64 KiB."""
 _FIRST_UNITS = 204
-"""Units of a file that are read at once after a clean stop, just under a page of 4 KiB."""
+"""Units of a file that are read first, just under a page of 4 KiB: short queues end in it."""
 _NEIGHBOURS = 200
 """Units before the end whose order is checked after a clean stop."""
 SCANNED_FILES = 3
@@ -184,13 +184,14 @@ def _scan_end(files: QueueFiles, limit: int) -> int:
 
 
 def _scan_from(files: QueueFiles, queue_offset: int, limit: int) -> int:
-    previous = NO_PHY
+    previous, most = NO_PHY, _FIRST_UNITS
     while True:
-        units = read_rows(files, queue_offset, _SCAN_UNITS)
+        units = read_rows(files, queue_offset, most)
         count, previous = first_break(units, previous, limit)
         queue_offset += count
-        if count < _SCAN_UNITS:
+        if count < most:
             return queue_offset
+        most = _SCAN_UNITS
 
 
 def _is_dirty(files: QueueFiles, end: int) -> bool:
