@@ -8,15 +8,14 @@ import hashlib
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+from bench.sample_messages import put_messages
 from store.config import StoreConfig
-from store.record.message import Message
 from store.service.message_store import MessageStore
 
 MESSAGES = 100_000
@@ -41,29 +40,11 @@ class Outcome:
     digest: str
 
 
-def messages(topics: int) -> Iterator[Message]:
-    """Yield the messages, neighbours in different queues."""
-    for number in range(MESSAGES):
-        queue = number * 7919 % (topics * QUEUES_PER_TOPIC)
-        yield Message(
-            topic=f"demo_topic_{queue % topics:05d}",
-            queue_id=queue // topics,
-            body=f"message {number} ".encode() * 8,
-            properties={"TAGS": f"Tag{number % 5}"},
-        )
-
-
 def run(backend: str, topics: int, root: Path) -> Outcome:
     """Put everything, close, reopen, read everything back."""
     started = time.perf_counter()
     with MessageStore.open(root, CONFIG, backend=backend) as store:
-        group: list[Message] = []
-        for message in messages(topics):
-            group.append(message)
-            if len(group) == LIST:
-                put(store, group)
-                group = []
-        put(store, group)
+        put_messages(store, MESSAGES, topics, QUEUES_PER_TOPIC, repeats=8, most=LIST)
     put_seconds = time.perf_counter() - started
     started = time.perf_counter()
     store = MessageStore.open(root, CONFIG)
@@ -75,13 +56,6 @@ def run(backend: str, topics: int, root: Path) -> Outcome:
     store.close()
     queues = topics * QUEUES_PER_TOPIC
     return Outcome(backend, queues, put_seconds, open_seconds, read_seconds, size, count, digest)
-
-
-def put(store: MessageStore, group: list[Message]) -> None:
-    """Put a list; a refusal ends it."""
-    for result in store.put_messages(group):
-        if not result.ok:
-            sys.exit(f"refused: {result.reason}")
 
 
 def read_back(store: MessageStore) -> tuple[str, int]:

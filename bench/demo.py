@@ -8,13 +8,14 @@ import hashlib
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
 from rich.console import Console
 from rich.table import Table
 
+from bench.sample_messages import put_messages
 from migration.planner import make_plan
 from migration.preflight import preflight
 from migration.run import run_plan
@@ -23,7 +24,6 @@ from migration.tasks import ready
 from migration.verify import verify_migration
 from migration.workspace import Workspace
 from store.config import StoreConfig
-from store.record.message import Message
 from store.service.message_store import MessageStore
 
 MESSAGES = 500_000
@@ -81,29 +81,9 @@ BACKENDS = ("file", "rocksdb")
 
 def put(root: Path) -> str:
     """Put all messages in lists; a refusal ends the demo."""
-    group: list[Message] = []
     with MessageStore.open(root, CONFIG, backend="file") as store:
-        for message in messages():
-            group.append(message)
-            if len(group) == LIST:
-                for result in store.put_messages(group):
-                    if not result.ok:
-                        sys.exit(f"refused: {result.reason}")
-                group = []
-        store.put_messages(group)
+        put_messages(store, MESSAGES, TOPICS, QUEUES_A_TOPIC, repeats=4, most=LIST)
     return f"{MESSAGES:,} messages"
-
-
-def messages() -> Iterator[Message]:
-    """Yield the messages, neighbours in different queues."""
-    for number in range(MESSAGES):
-        queue = number * 7919 % (TOPICS * QUEUES_A_TOPIC)
-        yield Message(
-            topic=f"demo_topic_{queue % TOPICS:05d}",
-            queue_id=queue // TOPICS,
-            body=f"message {number} ".encode() * 4,
-            properties={"TAGS": f"Tag{number % 5}"},
-        )
 
 
 def read_back(root: Path) -> tuple[str, str, int]:

@@ -185,9 +185,7 @@ def walk(
         }
         if now is goal:
             return
-        way = order[order.index(now) + 1 : order.index(goal) + 1]
-        back = order[order.index(goal) : order.index(now)]
-        following = [mode for mode in way or back[::-1] if mode in now.reachable][-1]
+        following = min(now.reachable, key=lambda mode: abs(order.index(mode) - order.index(goal)))
         tell(f"going to {following}")
         if following.backends[0] == plan.target != now.backends[0] and plan.source != LOG:
             report.deleted_since += _forget_deleted(root, config, plan)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from store.config import StoreConfig
 from store.errors import CorruptionError, RefusedStoreError, StoreFailedError, StoreIOError
 from store.queue.backends import backend as backend_class
 from store.queue.backends import backend_names
@@ -15,15 +14,10 @@ from store.record.message import Message
 from store.service.message_store import MessageStore
 from store.service.recovering.replacement import Rebuild
 from tests.kit.golden import CLEAN, load_dump
+from tests.kit.rebuilt import CONFIG, Facts, facts, fill
 from tests.kit.tree import tree_digest
 
 Golden = Callable[[str], Path]
-Facts = dict[QueueKey, tuple[int, int, list[tuple[int, int, int | None]]]]
-CONFIG = StoreConfig(
-    mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=400, enable_lmq=True,
-    enable_multi_dispatch=True, max_hash_slot_num=50, max_index_num=100,
-)  # fmt: skip
-LIGHT = {"INNER_MULTI_DISPATCH": "%LMQ%one,%LMQ%two", "KEYS": "key"}
 BATCH = "special-default"
 SIMPLE = [name for name in CLEAN if name != BATCH]
 
@@ -39,27 +33,12 @@ def root(tmp_path: Path, backend: str) -> Path:
     """A store with light queues, a deleted topic, and a queue all of whose records expired."""
     root = tmp_path / "store"
     with opened(root, backend=backend) as store:
-        for number in range(30):
-            assert store.put_message(Message("expired", b"x", number % 2)).ok
-        for number in range(300):
-            assert store.put_message(Message("t", b"x" * 400, number % 3, LIGHT)).ok
-            assert store.put_message(Message("gone", b"x", 0)).ok
-        store.delete_topic("gone")
-        assert store.delete_expired_files(65536).log_files == 1
+        fill(store)
     return root
 
 
 def opened(root: Path, **options: object) -> MessageStore:
     return MessageStore.open(root, CONFIG, housekeeping=False, **options)  # type: ignore[arg-type]
-
-
-def facts(store: MessageStore) -> Facts:
-    found = {}
-    for key in store.queue_keys():
-        low, high = store.min_offset(*key), store.max_offset(*key)
-        units = [u[1:4] for u in store.queues.iterate(*key, low)] if low < high else []
-        found[key] = (low, high, units)
-    return found
 
 
 def read(root: Path, **options: object) -> Facts:

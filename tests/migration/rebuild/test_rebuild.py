@@ -22,15 +22,12 @@ from store.service.message_store import MessageStore
 from store.service.recovering.replacement import Rebuild
 from tests.kit.golden import NAMES, load_dump
 from tests.kit.plain_record import PlainRecord
+from tests.kit.rebuilt import CONFIG, Facts, fill
+from tests.kit.rebuilt import facts as all_facts
 from tests.kit.tree import tree_digest
 from tests.migration.rebuild.test_log_scan import write_log
 
 Golden = Callable[[str], Path]
-Facts = dict[QueueKey, tuple[int, int, list[tuple[int, int, int | None]]]]
-CONFIG = StoreConfig(
-    mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=400, enable_lmq=True,
-    enable_multi_dispatch=True, max_hash_slot_num=50, max_index_num=100,
-)  # fmt: skip
 BATCH = "special-default"
 pytestmark = pytest.mark.usefixtures("no_processes")
 
@@ -52,13 +49,8 @@ def plan(root: Path, target: str, *, own: bool = True, **options: object) -> Log
 
 
 def facts(store: MessageStore) -> Facts:
-    found = {}
-    for key in store.queue_keys():
-        low, high = store.min_offset(*key), store.max_offset(*key)
-        units = [u[1:4] for u in store.queues.iterate(*key, low)] if low < high else []
-        if high:
-            found[key] = (low, high, units)
-    return found
+    """Return what the queues hold that ever held something."""
+    return {queue: found for queue, found in all_facts(store).items() if found[1]}
 
 
 def planned(root: Path) -> Facts:
@@ -140,16 +132,8 @@ def test_rocketmqs_own_units_are_built_from_its_log_with_times(golden: Golden, n
 
 def filled(root: Path, backend: str) -> Facts:
     """Make a store with light queues, a deleted topic and an expired queue; return its queues."""
-    light = {"INNER_MULTI_DISPATCH": "%LMQ%one,%LMQ%two", "KEYS": "key"}
     with opened(root, backend=backend) as store:
-        for number in range(30):
-            assert store.put_message(Message("expired", b"x", number % 2)).ok
-        for number in range(300):
-            assert store.put_message(Message("t", b"x" * 400, number % 3, light)).ok
-            assert store.put_message(Message("gone", b"x", 0)).ok
-        store.delete_topic("gone")
-        assert store.put_message(Message("gone", b"a new life", 0, {"TAGS": "A"})).ok
-        assert store.delete_expired_files(65536).log_files == 1
+        fill(store, again=True)
         return facts(store)
 
 
