@@ -17,7 +17,7 @@ from cq_file.listing import check_folder_name, entries, sub_folders
 from cq_file.queue_files import FileAccess
 from store.config import StoreConfig
 from store.errors import IllegalMessageError, os_errors
-from store.log.mapped_file import make_folder, sync_folder
+from store.files import make_folder, sync_folder
 from store.paths import StorePaths
 from store.queue.bulk import UnitRows, UnitSource, row_table
 from store.queue.consume_queue_store import QueueStoreContext

@@ -25,7 +25,7 @@ from cq_file.file_sync import sync_folder
 from cq_file.layout import FILE_UNIT
 from cq_file.listing import check_folder_name
 from store.errors import StoreError, os_errors
-from store.log.mapped_file import make_folder
+from store.files import make_folder
 from store.paths import StorePaths
 
 _LOG = logging.getLogger(__name__)

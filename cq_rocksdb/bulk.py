@@ -29,7 +29,7 @@ from cq_rocksdb.private_folder import DATABASE_FILE
 from cq_rocksdb.store import database_folder
 from store.config import StoreConfig
 from store.errors import IllegalMessageError, RefusedStoreError, os_errors
-from store.log.mapped_file import make_folder, sync_folder
+from store.files import make_folder, sync_folder
 from store.paths import StorePaths
 from store.queue.bulk import UnitRows, UnitSource, row_table
 from store.queue.consume_queue_store import QueueStoreContext

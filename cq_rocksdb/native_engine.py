@@ -33,7 +33,7 @@ from store.errors import (
     UnsupportedFormatError,
     os_errors,
 )
-from store.log.mapped_file import make_folder
+from store.files import make_folder
 from store.queue.units import QUEUE_UNIT, BlockStop
 
 _FAMILIES = (Family.DEFAULT, Family.OFFSET)  # numbered so in _native

@@ -53,7 +53,7 @@ from store.errors import (
     UnsupportedFormatError,
     os_errors,
 )
-from store.log.mapped_file import make_folder
+from store.files import make_folder
 from store.queue.units import QUEUE_UNIT, BlockStop
 
 _LARGEST_OFFSET = (1 << 63) - 1

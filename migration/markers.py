@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from store.errors import CorruptionError, UnsupportedFormatError, os_errors
-from store.log.mapped_file import sync_folder
+from store.files import sync_folder
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

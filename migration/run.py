@@ -20,7 +20,7 @@ from migration.segment import SegmentDone, read_done, units_done, write_segment
 from migration.tasks import MASTER, NO_SPARK, ready, run_tasks
 from migration.workspace import Workspace
 from store.errors import RefusedStoreError, os_errors
-from store.log.mapped_file import sync_folder
+from store.files import sync_folder
 from store.queue.bulk import bulk_backend
 
 

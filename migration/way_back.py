@@ -15,7 +15,7 @@ from migration.switch import ALONE, SwitchReport, Tell, read_switched, walk
 from migration.workspace import Workspace
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, os_errors
-from store.log.mapped_file import sync_folder
+from store.files import sync_folder
 from store.paths import StorePaths
 from store.queue.bulk import bulk_backend
 from store.service.mode import ModeRecord, StoreMode, current_mode, write_mode

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from store.errors import RefusedStoreError, StoreLockedError, os_errors
-from store.log.mapped_file import make_folder, sync_folder
+from store.files import make_folder, sync_folder
 from store.paths import StorePaths
 from store.service.journals.journal import append_lines, read_lines
 

@@ -7,9 +7,9 @@ from store.cli.output import Row
 from store.cli.rows import message_row
 from store.config import StoreConfig
 from store.errors import CorruptionError, UnsupportedFormatError, os_errors
+from store.files import NAME_DIGITS
 from store.index.index_service import open_index_file
 from store.log.checkpoint import StoreCheckpoint
-from store.log.mapped_file import NAME_DIGITS
 from store.queue.backends import backend, backend_names
 from store.record.decoder import StoredMessage, record_span
 from store.record.record_layout import BLANK_SIZE

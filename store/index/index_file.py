@@ -23,6 +23,7 @@ from store.errors import (
     TruncatedRecordError,
     os_errors,
 )
+from store.files import Descriptor, sync_folder
 from store.index.chains import link_chains
 from store.index.index_batch import IndexBatch
 from store.index.key_hash import key_hash, key_hashes
@@ -39,7 +40,6 @@ from store.index.layout import (
     slot_position,
     time_diff,
 )
-from store.log.mapped_file import Descriptor, sync_folder
 
 BATCH_KEYS = 1024
 """Keys that are collected before they are written."""

@@ -23,12 +23,12 @@ from store.errors import (
     UnsupportedFormatError,
     os_errors,
 )
+from store.files import make_folder, sync_folder
 from store.index.geometry import common_size, default_geometry, find_geometry
 from store.index.index_batch import IndexBatch
 from store.index.index_check import IndexFinding, check_index_file
 from store.index.index_file import UNFINISHED_NAME, IndexFile
 from store.index.layout import IndexGeometry
-from store.log.mapped_file import make_folder, sync_folder
 
 _LOG = logging.getLogger(__name__)
 NAME_DIGITS = 17

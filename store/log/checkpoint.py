@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 from store.errors import TruncatedRecordError, os_errors
-from store.log.mapped_file import sync_folder
+from store.files import sync_folder
 from store.record.layout import Layout, Wire
 
 FILE_SIZE = 4096

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from store.errors import CorruptionError, os_errors
-from store.log.mapped_file import NAME_DIGITS
+from store.files import NAME_DIGITS
 from store.record.decoder import record_span
 from store.record.record_layout import BLANK_SIZE
 

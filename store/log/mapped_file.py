@@ -10,32 +10,10 @@ import threading
 from pathlib import Path
 
 from store.errors import CorruptionError, StoreClosedError, TruncatedRecordError, os_errors
+from store.files import Descriptor, file_name, open_regular, sync_folder, write_all
 
-NAME_DIGITS = 20
 PAGE_BYTES = 4096
 """What RocketMQ's settings count in."""
-
-
-class Descriptor:
-    """An open file, closed when the last holder lets it go.
-
-    So a file can be closed while another thread reads it: that read ends well, and the number is
-    never given to another file under a reader's feet.
-    """
-
-    __slots__ = ("number",)
-
-    def __init__(self, path: Path, flags: int) -> None:
-        self.number = os.open(path, flags | os.O_CLOEXEC)
-
-    def __del__(self) -> None:
-        if hasattr(self, "number"):
-            os.close(self.number)
-
-
-def file_name(file_from_offset: int) -> str:
-    """Return a file's name: its start offset as 20 decimal digits."""
-    return f"{file_from_offset:0{NAME_DIGITS}d}"
 
 
 class MappedFile:
@@ -76,7 +54,7 @@ class MappedFile:
         """
         path = folder / file_name(file_from_offset)
         with os_errors("create a commit log file", path):
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            fd = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
             try:
                 os.posix_fallocate(fd, 0, file_size)
                 _warm(fd, file_size, warm_pages)
@@ -234,7 +212,7 @@ class MappedFile:
             file = self._descriptor()
             for start, end in self.data_spans(position):
                 for at in range(start, end, _ZERO_CHUNK):
-                    os.pwrite(file.number, bytes(min(_ZERO_CHUNK, end - at)), at)
+                    write_all(file.number, bytes(min(_ZERO_CHUNK, end - at)), at)
             os.fdatasync(file.number)
 
     def flush(self) -> int:
@@ -313,23 +291,5 @@ def _warm(fd: int, file_size: int, pages: int) -> None:
     step = pages * PAGE_BYTES
     for start in range(0, file_size, step) if pages else ():
         for at in range(start, min(start + step, file_size), _ZERO_CHUNK):
-            os.pwrite(fd, bytes(min(_ZERO_CHUNK, min(start + step, file_size) - at)), at)
+            write_all(fd, bytes(min(_ZERO_CHUNK, min(start + step, file_size) - at)), at)
         os.fdatasync(fd)
-
-
-def make_folder(folder: Path) -> None:
-    """Make ``folder`` and what is missing above it, each name durably, unless it is there."""
-    if folder.is_dir():
-        return
-    make_folder(folder.parent)
-    folder.mkdir(exist_ok=True)
-    sync_folder(folder.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in ``folder`` durable."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -15,7 +15,8 @@ from store.errors import (
     TruncatedRecordError,
     os_errors,
 )
-from store.log.mapped_file import NAME_DIGITS, MappedFile, file_name, make_folder, sync_folder
+from store.files import NAME_DIGITS, file_name, make_folder, sync_folder
+from store.log.mapped_file import MappedFile
 
 
 class MappedFileQueue:

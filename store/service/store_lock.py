@@ -15,7 +15,7 @@ import threading
 from pathlib import Path
 
 from store.errors import StoreLockedError, os_errors
-from store.log.mapped_file import make_folder, sync_folder
+from store.files import make_folder, sync_folder
 from store.paths import StorePaths
 
 _CONTENT = b"lock"

@@ -89,7 +89,7 @@ class _File(io.FileIO):
 
     def __init__(self, faults: Faults, path: Any, mode: str) -> None:
         super().__init__(path, mode)
-        self._faults, self._path = faults, str(path)
+        self._faults, self._path = faults, _path_of(path)
 
     def write(self, data: Any) -> int:
         self._faults.check("write", self._path)

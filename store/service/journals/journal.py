@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 from crcmod.predefined import mkCrcFun
 
 from store.errors import CorruptionError, os_errors
-from store.log.mapped_file import make_folder, sync_folder
+from store.files import make_folder, sync_folder
 
 _crc32c = mkCrcFun("crc-32c")
 _CRC_DIGITS = 8

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from store.errors import CorruptionError, os_errors
-from store.log.mapped_file import make_folder
+from store.files import make_folder
 from store.paths import StorePaths
 from store.service.journals.journal import Entry, is_offset, read_lines, rewrite
 

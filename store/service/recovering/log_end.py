@@ -16,8 +16,9 @@ from itertools import count
 from pathlib import Path
 
 from store.errors import CorruptionError, TruncatedRecordError, os_errors
+from store.files import make_folder, sync_folder
 from store.log.commit_log import CommitLog
-from store.log.mapped_file import MappedFile, make_folder, sync_folder
+from store.log.mapped_file import MappedFile
 from store.record.decoder import check_record, record_span
 from store.record.record_layout import BLANK_SIZE, MAGIC_V1, MAGIC_V2
 from store.record.scan import ScannedRecord, ScanRules

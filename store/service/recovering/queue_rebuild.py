@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from store.errors import RefusedStoreError, StoreError, StoreFailedError, os_errors
+from store.files import sync_folder
 from store.log.commit_log import CommitLog
-from store.log.mapped_file import sync_folder
 from store.paths import StorePaths
 from store.queue.consume_queue_store import ConsumeQueueStore, QueueType
 from store.queue.units import UnitBatch

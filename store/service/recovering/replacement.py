@@ -13,8 +13,8 @@ from enum import Flag, auto
 
 from store.config import StoreConfig
 from store.errors import CorruptionError, RefusedStoreError, StoreConfigError, os_errors
+from store.files import sync_folder
 from store.log.commit_log import CommitLog
-from store.log.mapped_file import sync_folder
 from store.paths import StorePaths
 from store.queue.backends import backend
 from store.queue.units import QueueKey

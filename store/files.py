@@ -1,0 +1,165 @@
+"""Files: the one place that opens, writes whole, replaces and syncs them.
+
+What every part of the store needs of the operating system beside maps and RocksDB. These functions
+raise ``OSError`` as it comes: the caller's ``os_errors`` says what was being done.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from store.errors import CorruptionError
+
+NAME_DIGITS = 20
+_KINDS = {
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFCHR: "a character device",
+    stat.S_IFBLK: "a block device",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+def file_name(file_from_offset: int) -> str:
+    """Return the name of a file of a row: its start offset as 20 decimal digits."""
+    return f"{file_from_offset:0{NAME_DIGITS}d}"
+
+
+# ---- opening
+
+
+def open_regular(path: Path | str, flags: int = os.O_RDONLY, mode: int = 0o644) -> int:
+    """Open a regular file and return its descriptor; never waits, whatever lies there.
+
+    A link is followed, but not to a FIFO, a device or a folder.
+
+    Raises:
+        CorruptionError: it is no regular file.
+        OSError: it cannot be opened.
+    """
+    fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, mode)
+    kind = stat.S_IFMT(os.fstat(fd).st_mode)
+    if kind != stat.S_IFREG:
+        os.close(fd)
+        raise CorruptionError(
+            "this is no regular file", path=Path(path),
+            expected="a regular file", got=_KINDS.get(kind, "something else"),
+        )  # fmt: skip
+    return fd
+
+
+@contextmanager
+def reading(path: Path | str) -> Iterator[BinaryIO]:
+    """Open a regular file to be read, buffered.
+
+    Raises:
+        CorruptionError, OSError: as ``open_regular``.
+    """
+    with os.fdopen(open_regular(path), "rb") as file:
+        yield file
+
+
+def read_file(path: Path | str, most: int) -> bytes:
+    """Return all of a regular file, which is ``most`` bytes long by its format, or shorter.
+
+    Raises:
+        CorruptionError: it is longer, or no regular file.
+        OSError: it cannot be read.
+    """
+    with reading(path) as file:
+        data = file.read(most + 1)
+        if len(data) > most:
+            raise CorruptionError(
+                "the file is too long", path=Path(path),
+                expected=f"at most {most} bytes", got=f"{os.fstat(file.fileno()).st_size} bytes",
+            )  # fmt: skip
+    return data
+
+
+class Descriptor:
+    """An open file, closed when the last holder lets it go.
+
+    So a file can be closed while another thread reads it: that read ends well, and the number is
+    never given to another file under a reader's feet.
+    """
+
+    __slots__ = ("number",)
+
+    def __init__(self, path: Path, flags: int) -> None:
+        self.number = open_regular(path, flags)
+
+    def __del__(self) -> None:
+        if hasattr(self, "number"):
+            os.close(self.number)
+
+
+# ---- writing
+
+
+def write_all(fd: int, data: bytes | bytearray | memoryview, position: int) -> None:
+    """Write all of ``data`` at ``position``, in as many calls as the system takes.
+
+    Raises:
+        OSError: it was refused; a part may have been written.
+    """
+    done = os.pwrite(fd, data, position)
+    if done == len(data):
+        return
+    view = memoryview(data).cast("B")
+    while done < len(view):
+        done += os.pwrite(fd, view[done:], position + done)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Give a file to be written in the place of ``path``, which changes when the block ends well.
+
+    Then it is durable under its name. Else what was there is as it was.
+
+    Raises:
+        OSError: it could not be written.
+        CorruptionError: what lies in the place of the unfinished file is no regular file.
+    """
+    unfinished = path.with_name(f"{path.name}.new")
+    fd = open_regular(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(fd)
+        unfinished.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            unfinished.unlink()
+        raise
+    sync_folder(path.parent)
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Make ``data`` all of ``path``, durably, see ``replacing``."""
+    with replacing(path) as file:
+        file.write(data)
+
+
+# ---- folders
+
+
+def make_folder(folder: Path) -> None:
+    """Make ``folder`` and what is missing above it, each name durably, unless it is there."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    sync_folder(folder.parent)
+
+
+def sync_folder(folder: Path | str) -> None:
+    """Make the names in ``folder`` durable."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
