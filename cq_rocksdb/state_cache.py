@@ -63,17 +63,18 @@ class StateCache:
         return rows, missing
 
     def put(self, prefixes: list[bytes], rows: NDArray[np.int64]) -> None:
-        """Set the rows of ``prefixes``; of more than fit the last ones stay."""
-        if len(prefixes) > self.capacity:
-            prefixes, rows = prefixes[-self.capacity :], rows[-self.capacity :]
+        """Set the rows of ``prefixes``; of more new ones than fit the last stay."""
         slots_of = self._slots  # new ones count as used only when somebody asks for them again
         new = [prefix for prefix in dict.fromkeys(prefixes) if prefix not in slots_of]
+        new = new[-self.capacity :]
         if new:
             for prefix, slot in zip(new, self._take(len(new)), strict=True):
                 slots_of[prefix] = slot
                 self._prefixes[slot] = prefix
         slots = np.array([slots_of.get(prefix, UNKNOWN) for prefix in prefixes], np.int64)
-        here = slots >= 0  # the hand may have met some of those that were here before
+        # The hand may have met some of those that were here before; the others get their new row,
+        # also where ``new`` alone would fill the cache: an old one would be taken for true.
+        here = slots >= 0
         self._rows[slots[here]] = rows[here]
 
     def put_one(self, prefix: bytes, row: list[int]) -> None:

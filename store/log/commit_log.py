@@ -222,6 +222,30 @@ class CommitLog:
                 blanks.append((at, left))
             at += size or left
 
+    def scan_kept(
+        self, rules: ScanRules | None = None, start: int = 0, end: int | None = None
+    ) -> Iterator[ScannedRecord]:
+        """Yield the records from ``start`` on that the log has, checked, in log order.
+
+        As ``scan``, but what has expired, also meanwhile, is passed over.
+
+        Raises:
+            CorruptionError: no valid record where one should start.
+        """
+        at = max(start, self.min_phy_offset(), 0)
+        while True:
+            try:
+                for record in self.scan(at, end, rules):
+                    yield record
+                    at = record.phy_offset + record.size
+            except MagicCodeError as exc:
+                low = self.min_phy_offset()
+                if exc.phy_offset is None or exc.phy_offset >= low:
+                    raise
+                at = low  # its file has gone meanwhile
+                continue
+            return
+
     # ---- the end of the log (opening)
 
     def set_end(self, phy_offset: int) -> None:

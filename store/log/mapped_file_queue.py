@@ -45,7 +45,8 @@ class MappedFileQueue:
         self.file_size = file_size
         self._read_only = read_only
         self._mapped_max = mapped_max
-        self._files: dict[int, MappedFile] = {}  # by start offset, in order
+        # By start offset, in order. Replaced, never changed: readers walk it without a lock.
+        self._files: dict[int, MappedFile] = {}
         self._mapped: OrderedDict[int, MappedFile] = OrderedDict()
         self._mapped_lock = threading.Lock()  # guards _mapped
         self._ahead: _AheadOfTime | None = None
@@ -73,7 +74,7 @@ class MappedFileQueue:
                 continue
             self._check_place(path, length)
             file = MappedFile(path, self.file_size, read_only=self._read_only)
-            self._files[file.file_from_offset] = file
+            self._files[file.file_from_offset] = file  # nobody reads yet
 
     def _check_place(self, path: Path, length: int) -> None:
         if length != self.file_size:
@@ -101,7 +102,8 @@ class MappedFileQueue:
 
     def end_offset(self) -> int:
         """Return the end of the last file as if it were full, 0 without files."""
-        return next(reversed(self._files)) + self.file_size if self._files else 0
+        files = self._files
+        return next(reversed(files)) + self.file_size if files else 0
 
     def find(self, offset: int) -> MappedFile | None:
         """Return the file that holds ``offset``."""
@@ -144,6 +146,8 @@ class MappedFileQueue:
 
     def _make_room(self, file: MappedFile) -> None:
         with self._mapped_lock:
+            if self._files.get(file.file_from_offset) is not file:
+                return  # deleted meanwhile: it goes with its last reader
             self._mapped[file.file_from_offset] = file
             self._mapped.move_to_end(file.file_from_offset)
             while len(self._mapped) > self._mapped_max:
@@ -169,7 +173,7 @@ class MappedFileQueue:
                 if empty.exists() and empty.stat().st_size == 0:
                     empty.unlink()  # passed over by load: a crash while it was made
             file = MappedFile.create(self.folder, offset, self.file_size, self._warm_pages)
-        self._files[offset] = file
+        self._files = {**self._files, offset: file}
         self._make_room(file)
         return file
 
@@ -184,12 +188,16 @@ class MappedFileQueue:
         for start, file in reversed(list(self._files.items())):
             if start > offset or (start == offset and len(self._files) > 1):
                 file.destroy()
-                del self._files[start]
-                self._mapped.pop(start, None)
+                self._drop(start)
                 self.sync()  # after each, so that no power cut leaves a gap in the row
             elif start + self.file_size > offset:
                 file.wrote_position = file.flushed_position = offset - start
         self.sync()
+
+    def _drop(self, start: int) -> None:
+        self._files = {at: kept for at, kept in self._files.items() if at != start}
+        with self._mapped_lock:
+            self._mapped.pop(start, None)
 
     def sync(self) -> None:
         """Make the names of all files durable, and that others are gone."""
@@ -218,9 +226,7 @@ class MappedFileQueue:
             except StoreIOError as exc:
                 fault = exc
                 break
-            self._files = {at: kept for at, kept in self._files.items() if at != start}
-            with self._mapped_lock:
-                self._mapped.pop(start, None)
+            self._drop(start)
             self.sync()  # after each, so that no power cut leaves a gap in the row
         return fault
 

@@ -117,6 +117,9 @@ class StoreCheck:
                 break
             except CorruptionError as exc:
                 bad = at if exc.phy_offset is None else exc.phy_offset
+                if bad < self._log.min_phy_offset():  # it has expired meanwhile
+                    at = self._log.min_phy_offset()
+                    continue
                 yield Finding(str(exc), path=str(self._log.files.folder), phy_offset=bad)
                 at = valid_record_behind(self._log, bad)
         for file, first, last in data_behind(self._log, end):

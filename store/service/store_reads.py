@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 
 from store.config import FlushDiskType, StoreConfig
-from store.errors import RefusedStoreError
+from store.errors import CorruptionError, RefusedStoreError
 from store.index.index_service import IndexService
 from store.log.commit_log import CommitLog
 from store.paths import StorePaths
@@ -94,11 +94,11 @@ class StoreReads(ABC):
         if self.index is None:
             return []
         most = min(max_num, self.config.max_msgs_num_batch)
-        low, found = self.commit_log.min_phy_offset(), []
+        found = []
         for phy_offset in sorted(self.index.query(topic, key, most, begin, end)):
-            if phy_offset < low:
+            message = self._unless_expired(phy_offset)
+            if message is None:
                 continue
-            message = self.commit_log.message(phy_offset)
             properties = message.properties
             keys = properties.get(MessageProperty.KEYS, "").split(" ")
             if message.topic == topic and (
@@ -106,6 +106,19 @@ class StoreReads(ABC):
             ):
                 found.append(message)
         return found
+
+    def _unless_expired(self, phy_offset: int) -> StoredMessage | None:
+        """Return the message at ``phy_offset``, ``None`` if it has left the log, also just now.
+
+        Raises:
+            CorruptionError: none starts there, though the log holds the place.
+        """
+        try:
+            return self.commit_log.message(phy_offset)
+        except CorruptionError:
+            if phy_offset < self.commit_log.min_phy_offset():
+                return None
+            raise
 
     def offset_by_time(
         self,

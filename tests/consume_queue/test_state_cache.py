@@ -46,6 +46,15 @@ def test_what_is_found_is_what_was_put_last(
     assert len(cache) == sum(cache.get(prefix) is not None for prefix in PREFIXES)
 
 
+def test_a_put_of_more_queues_than_fit_leaves_no_old_row() -> None:
+    cache = StateCache(3)
+    cache.put(PREFIXES[:3], np.zeros((3, 4), np.int64))
+    assert cache.get(PREFIXES[0])
+    cache.put([*PREFIXES[:1], *PREFIXES[3:4], *PREFIXES[1:3]], np.ones((4, 4), np.int64))
+    for prefix in PREFIXES:
+        assert cache.get(prefix) in (None, [1, 1, 1, 1])
+
+
 def test_queues_that_are_used_outlive_those_that_are_not() -> None:
     cache = StateCache(100)
     hot = PREFIXES[:10]

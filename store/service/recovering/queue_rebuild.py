@@ -61,8 +61,10 @@ class QueueRebuild:
         queues.check_topic(topic)
         if queues.queue_type(topic) is QueueType.BATCH:
             raise RefusedStoreError(f"{topic!r} is a BatchCQ topic: it is read, not written")
-        counts = self._count(topic, progress or (lambda _: None))
+        counted = self._log.max_phy_offset()
+        counts = self._count(topic, 0, counted, progress or (lambda _: None))
         with self._dispatcher.caught_up():
+            counts += self._count(topic, counted, self._log.max_phy_offset(), lambda _: None)
             keys = [key for key in queues.queues(topic) if queue_id in {None, key.queue_id}]
             for key in keys:
                 if not counts[key.queue_id] and queues.min_offset(*key) < queues.max_offset(*key):
@@ -94,8 +96,9 @@ class QueueRebuild:
             self._finish()
         return topics
 
-    def _count(self, topic: str, progress: Progress) -> Counter[int]:
+    def _count(self, topic: str, start: int, end: int, progress: Progress) -> Counter[int]:
         """Count the units of each queue; so a damaged log is met before anything is removed."""
+        records = self._log.scan_kept(self._rules, start, end)
 
         def ticking(records: Iterable[ScannedRecord]) -> Iterator[ScannedRecord]:
             for number, record in enumerate(records):
@@ -103,17 +106,14 @@ class QueueRebuild:
                     progress(record.phy_offset)
                 yield record
 
-        units = self._dispatcher.units_of(ticking(self._records()), topic)
+        units = self._dispatcher.units_of(ticking(records), topic)
         return Counter(unit.key[1] for unit in units)
-
-    def _records(self) -> Iterator[ScannedRecord]:
-        return self._log.scan(max(self._log.min_phy_offset(), 0), rules=self._rules)
 
     def _build(self, topic: str, queue_id: int | None, ends: list[list[int]]) -> int:
         queues, count, batch = self._queues, 0, UnitBatch()
         for number, _ in ends:
             queues.delete_queue(topic, number)
-        for unit in self._dispatcher.units_of(self._records(), topic):
+        for unit in self._dispatcher.units_of(self._log.scan_kept(self._rules), topic):
             if queue_id not in {None, unit.key[1]}:
                 continue
             batch.add(*unit)
