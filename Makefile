@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo backends check test test-all interop bench format clean
+.PHONY: help demo backends check test test-all mutants interop bench format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 12
@@ -34,6 +34,9 @@ test: $(READY) ## the tests, but for interop and the long runs
 test-all: $(READY) ## the tests and the long runs: random operations, kills, power cuts, damage, load
 	$(BIN)/pytest -n auto --dist loadgroup -m "not interop"
 
+mutants: $(READY) ## put small faults into the code, a sample of them, and see which no test notices (SEED, COUNT, ONLY)
+	nice $(BIN)/python -m mutants $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(if $(ONLY),--only $(ONLY))
+
 interop: $(READY) ## Apache RocketMQ opens our stores and we open its (Java 17, Maven)
 	$(BIN)/pytest tests/interop -m interop
 
@@ -45,4 +48,4 @@ format: $(READY) ## format and mend what can be mended
 	$(BIN)/ruff check --fix .
 
 clean: ## remove what was made here
-	rm -rf $(VENV) build *.egg-info tests/interop/target cq_rocksdb/_native.c cq_rocksdb/_native.*.so
+	rm -rf $(VENV) .mutants build *.egg-info tests/interop/target cq_rocksdb/_native.c cq_rocksdb/_native.*.so

@@ -1,0 +1,91 @@
+"""``python -m mutants``: draw mutations, run the tests that touch each, report the survivors."""
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from pathlib import Path
+
+from mutants.equal import equal_ones, key_of
+from mutants.mutations import Mutation, mutations
+from mutants.touched import look
+from mutants.trial import Fate, Outcome, Tree, copy_tree
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("store", "cq_file", "cq_rocksdb", "migration")
+LEAST_KILLED = 0.9
+NOTICED = {Fate.KILLED, Fate.TIMED_OUT}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Return 1 where fewer than nine of ten are noticed in one of the packages, else 0."""
+    options = _options(arguments)
+    print(f"seed {options.seed}, {options.count} of each package", flush=True)
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        tree = Tree(Path(folder) / "tree")
+        copy_tree(ROOT, tree.root)
+        touching = look(tree.root, ROOT / ".mutants", options.marks)
+        outcomes: list[Outcome] = []
+        for package in PACKAGES:
+            drawn = draw(tree.root, package, options.only, options.count, options.seed)
+            for mutation in drawn:
+                source = (tree.root / mutation.path).read_bytes()
+                tests = touching.tests(mutation, source)
+                begun = time.monotonic()
+                outcome = tree.try_out(mutation, tests, touching.seconds)
+                outcomes.append(outcome)
+                print(_line(outcome, time.monotonic() - begun), flush=True)
+    return report(outcomes)
+
+
+def draw(root: Path, package: str, only: str, count: int, seed: int) -> list[Mutation]:
+    """Return a sample of a package's mutations, those left out that are equal to the code.
+
+    The same seed draws the same from the same sources, whatever is drawn elsewhere.
+    """
+    equal = equal_ones()
+    found = [
+        mutation
+        for path in sorted((root / package).rglob("*.py"))
+        if (name := str(path.relative_to(root))).startswith(only)
+        for mutation in mutations(name, path.read_bytes())
+        if key_of(mutation) not in equal
+    ]
+    return random.Random(f"{seed} {package}").sample(found, min(count, len(found)))
+
+
+def report(outcomes: list[Outcome]) -> int:
+    """Print the share that was noticed by package, and what was not; return the exit code."""
+    fates: dict[str, Counter[Fate]] = defaultdict(Counter)
+    for outcome in outcomes:
+        fates[outcome.mutation.path.partition("/")[0]][outcome.fate] += 1
+    enough = bool(outcomes)
+    for package, counted in fates.items():
+        share = sum(counted[fate] for fate in NOTICED) / counted.total()
+        enough &= share >= LEAST_KILLED
+        parts = ", ".join(f"{counted[fate]} {fate}" for fate in Fate if counted[fate])
+        print(f"{package}: {share:.0%} of {counted.total()} noticed ({parts})")
+    for outcome in outcomes:
+        if outcome.fate not in NOTICED:
+            print(f"{outcome.fate}: {outcome.mutation.name}\n    {outcome.mutation.text}")
+    return 0 if enough else 1
+
+
+def _line(outcome: Outcome, seconds: float) -> str:
+    seen = f" by {outcome.killer}" if outcome.killer else f" ({outcome.tests} tests)"
+    return f"{seconds:5.1f} s  {outcome.fate}{seen}: {outcome.mutation.name}"
+
+
+def _options(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m mutants", description=__doc__)
+    parser.add_argument("--seed", type=int, default=int(time.time()), help="drawn if not given")
+    parser.add_argument("--count", type=int, default=25, help="of each package")
+    parser.add_argument("--only", default="", help="what paths begin with, such as store/record")
+    parser.add_argument("--marks", default="not interop and not long", help="of pytest")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

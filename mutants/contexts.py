@@ -1,0 +1,40 @@
+"""A plugin of pytest below ``coverage run``: which test is at work, what it took, did it pass.
+
+Lines are noted for the test that runs them, its fixtures included; a process that a test starts
+takes the test's name from the environment (``coverage.ini``).
+"""
+
+import json
+import os
+from collections.abc import Generator
+from pathlib import Path
+
+import coverage
+import pytest
+
+OUTCOMES = "CQSTORE_MUTANTS_OUTCOMES"
+"""The variable that names the file which is written: seconds by test, of those that passed."""
+_seconds: dict[str, float] = {}
+_failed: set[str] = set()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Note lines for this test from here on."""
+    running = coverage.Coverage.current()
+    assert running is not None
+    running.switch_context(item.nodeid)
+    return (yield)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Sum up what a test took with its fixtures."""
+    _seconds[report.nodeid] = _seconds.get(report.nodeid, 0.0) + report.duration
+    if not report.passed:
+        _failed.add(report.nodeid)
+
+
+def pytest_sessionfinish() -> None:
+    """Write the outcomes."""
+    passed = {test: spent for test, spent in _seconds.items() if test not in _failed}
+    Path(os.environ[OUTCOMES]).write_text(json.dumps(passed))

@@ -1,0 +1,154 @@
+"""Which tests touch a line: found with coverage contexts, kept for the runs that follow.
+
+Kept is one file for each file of tests, made again when that changes. Lines are told by their
+function and text, so that what was found holds while others change the code around them.
+"""
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import coverage
+
+from mutants.contexts import OUTCOMES
+from mutants.mutations import Mutation, functions
+
+MOST_TESTS = 40
+"""Of one file of tests, kept for one line."""
+_LIMIT_SECONDS = 1800
+_PHASE = re.compile(r" \((setup|call|teardown)\)$")
+Touched = dict[str, dict[str, dict[str, list[str]]]]
+"""Tests by path, function and text of a line."""
+
+
+@dataclass
+class Touching:
+    """What is known of all files of tests."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    touched: list[Touched] = field(default_factory=list)
+
+    def tests(self, mutation: Mutation, source: bytes) -> list[str]:
+        """Return the tests that touch a mutation's statement, else its function, else its file.
+
+        One of each function of tests comes before its other cases; the quickest comes first.
+        """
+        lines = source.decode().splitlines()[mutation.line - 1 : mutation.last_line]
+        texts = {line.strip() for line in lines}
+        found: set[str] = set()
+        for by_path in self.touched:
+            by_text = by_path.get(mutation.path, {}).get(mutation.function, {})
+            found.update(*(by_text.get(text, ()) for text in texts))
+        if not found:
+            found = self._near(mutation, mutation.function) or self._near(mutation, None)
+        return in_turn(found & self.seconds.keys(), self.seconds)
+
+    def _near(self, mutation: Mutation, function: str | None) -> set[str]:
+        found: set[str] = set()
+        for by_path in self.touched:
+            for name, by_text in by_path.get(mutation.path, {}).items():
+                if function in {None, name}:
+                    found.update(*by_text.values())
+        return found
+
+
+def in_turn(tests: Iterable[str], seconds: dict[str, float]) -> list[str]:
+    """Return tests, the quickest of each function first, then the second of each, and so on."""
+    cases: dict[str, int] = defaultdict(int)
+    turns = []
+    for test in sorted(tests, key=lambda test: (seconds[test], test)):
+        function = test.partition("[")[0]
+        turns.append((cases[function], seconds[test], test))
+        cases[function] += 1
+    return [test for *_, test in sorted(turns)]
+
+
+def look(tree: Path, kept: Path, marks: str) -> Touching:
+    """Return what the tests of ``tree`` touch; find out what ``kept`` does not hold."""
+    kept.mkdir(exist_ok=True)
+    known = Touching()
+    for path in sorted(tree.glob("tests/**/test_*.py")):
+        name = str(path.relative_to(tree))
+        note = kept / f"{name.replace('/', '.')}.json"
+        digest = hashlib.sha256(path.read_bytes() + marks.encode()).hexdigest()
+        found = json.loads(note.read_text()) if note.exists() else {}
+        if found.get("digest") != digest:
+            print(f"looking at {name}", flush=True)
+            found = {"digest": digest, **_run(tree, name, marks)}
+            note.write_text(json.dumps(found))
+        known.seconds |= found["seconds"]
+        known.touched.append(_decoded(found))
+    return known
+
+
+def _decoded(found: dict[str, Any]) -> Touched:
+    tests = list(found["seconds"])
+    return {
+        path: {
+            function: {text: [tests[place] for place in places] for text, places in lines.items()}
+            for function, lines in by_function.items()
+        }
+        for path, by_function in found["lines"].items()
+    }
+
+
+def _run(tree: Path, name: str, marks: str) -> dict[str, Any]:
+    """Run one file of tests; return the seconds of those that passed, and the lines they touch."""
+    data, outcomes = tree / "touched", tree / "outcomes.json"
+    for path in tree.glob("touched*"):
+        path.unlink()
+    outcomes.write_text("{}")
+    collecting = [f"--rcfile={tree / 'mutants' / 'coverage.ini'}", f"--data-file={data}"]
+    testing = ["-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-p", "mutants.contexts"]
+    words = ["run", *collecting, "-m", "pytest", *testing, "-m", marks, name]
+    environment = os.environ | {"PYTHONPATH": str(tree), OUTCOMES: str(outcomes)}
+    subprocess.run(
+        [sys.executable, "-m", "coverage", *words],
+        cwd=tree, env=environment, timeout=_LIMIT_SECONDS, check=False,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    seconds = json.loads(outcomes.read_text())
+    places = {test: place for place, test in enumerate(seconds)}
+    lines: dict[str, dict[str, dict[str, set[str]]]] = {}
+    for part in tree.glob("touched.*"):
+        for source, (function, text), tests in _lines_of(part, tree):
+            by_text = lines.setdefault(source, {}).setdefault(function, {})
+            by_text.setdefault(text, set()).update(tests & seconds.keys())
+    kept = {
+        source: {
+            function: {
+                text: [places[test] for test in in_turn(tests, seconds)[:MOST_TESTS]]
+                for text, tests in by_text.items()
+                if tests
+            }
+            for function, by_text in by_function.items()
+        }
+        for source, by_function in lines.items()
+    }
+    return {"seconds": {test: round(spent, 4) for test, spent in seconds.items()}, "lines": kept}
+
+
+def _lines_of(part: Path, tree: Path) -> Iterator[tuple[str, tuple[str, str], set[str]]]:
+    """Yield path, function and text, and tests of each line that one process has touched."""
+    data = coverage.CoverageData(str(part))
+    data.read()
+    for measured in data.measured_files():
+        path = str((tree / measured).relative_to(tree))
+        if not (tree / path).exists():
+            continue
+        source = (tree / path).read_bytes()
+        texts = source.decode().splitlines()
+        names = [""] * (len(texts) + 1)
+        for name, first, last in functions(source):
+            names[first : last + 1] = [name] * (last + 1 - first)
+        for line, contexts in data.contexts_by_lineno(measured).items():
+            tests = {_PHASE.sub("", context) for context in contexts}
+            yield path, (names[line], texts[line - 1].strip()), tests

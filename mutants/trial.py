@@ -1,0 +1,150 @@
+"""One mutation at a time, in a copy of the tree: run tests on it, tell whether one noticed."""
+
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from mutants.mutations import Mutation
+
+BUDGET_SECONDS = 60.0
+"""Of tests, as they took unmutated, for one mutation."""
+MOST_TESTS = 150
+MOST_BYTES = 6 << 30
+"""A mutation may make a loop that fills the memory."""
+_START_SECONDS = 60
+_PATIENCE = 8
+"""A run may take so many times what its tests took unmutated."""
+_LEFT_BEHIND = (".git", ".venv", ".mutants", "__pycache__", ".*_cache", ".hypothesis", "target")
+
+
+class Fate(StrEnum):
+    """What became of a mutation."""
+
+    KILLED = "killed"
+    TIMED_OUT = "timed out"
+    SURVIVED = "survived"
+    UNTOUCHED = "no test touches it"
+
+
+@dataclass(slots=True)
+class Outcome:
+    """A mutation's fate, with the test that noticed or the number of tests that did not."""
+
+    mutation: Mutation
+    fate: Fate
+    tests: int = 0
+    killer: str = ""
+
+
+def copy_tree(source: Path, target: Path) -> None:
+    """Copy what the tests need."""
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns(*_LEFT_BEHIND))
+
+
+@dataclass
+class Tree:
+    """A copy of the project in which one file at a time is mutated."""
+
+    root: Path
+    _sound: set[str] = field(default_factory=set)
+    """Tests that were seen to pass on the unmutated tree after a mutation had failed them."""
+    _flawed: set[str] = field(default_factory=set)
+    """Tests that fail here unmutated too: they notice nothing."""
+    _stamp: int = 0
+
+    def try_out(self, mutation: Mutation, tests: list[str], seconds: dict[str, float]) -> Outcome:
+        """Run the first of ``tests`` that fit the budget until one fails.
+
+        A test that fails without the mutation too does not count; the others are run again.
+        """
+        while chosen := _within_budget([t for t in tests if t not in self._flawed], seconds):
+            limit = _START_SECONDS + _PATIENCE * sum(seconds[test] for test in chosen)
+            with self._mutated(mutation):
+                killer = self._run(chosen, limit)
+            if killer is None:
+                return Outcome(mutation, Fate.SURVIVED, len(chosen))
+            if not killer:
+                return Outcome(mutation, Fate.TIMED_OUT, len(chosen))
+            if self._is_sound(killer):
+                return Outcome(mutation, Fate.KILLED, len(chosen), killer)
+        return Outcome(mutation, Fate.UNTOUCHED)
+
+    def _is_sound(self, test: str) -> bool:
+        if test not in self._sound | self._flawed:
+            passed = self._run([test], _START_SECONDS * _PATIENCE) is None
+            (self._sound if passed else self._flawed).add(test)
+        return test in self._sound
+
+    @contextmanager
+    def _mutated(self, mutation: Mutation) -> Iterator[None]:
+        path = self.root / mutation.path
+        source, before = path.read_bytes(), path.stat()
+        self._stamp += 1
+        path.write_bytes(mutation.applied(source))
+        # Compiled modules are told by time and size: no two states of the file may have the same.
+        os.utime(path, (self._stamp, self._stamp))
+        try:
+            yield
+        finally:
+            path.write_bytes(source)
+            os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    def _run(self, tests: list[str], limit: float) -> str | None:
+        """Return the test that failed first, ``""`` if time ran out, or None if all passed."""
+        scratch = self.root.with_name("scratch")
+        scratch.mkdir()
+        options = ["-x", "-q", "-rfE", "-p", "no:xdist", "-p", "no:cacheprovider"]
+        environment = os.environ | {"PYTHONPATH": str(self.root), "TMPDIR": str(scratch)}
+        with subprocess.Popen(
+            [sys.executable, "-m", "pytest", *options, *tests],
+            cwd=self.root, env=environment, text=True, errors="replace",
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            start_new_session=True,
+        ) as process:  # fmt: skip
+            resource.prlimit(process.pid, resource.RLIMIT_DATA, (MOST_BYTES, MOST_BYTES))
+            try:
+                output, _ = process.communicate(timeout=limit)
+            except subprocess.TimeoutExpired:
+                return ""
+            finally:
+                _end(process)
+                shutil.rmtree(scratch, ignore_errors=True)
+        return None if process.returncode == 0 else _failed(output, tests)
+
+
+def _within_budget(tests: list[str], seconds: dict[str, float]) -> list[str]:
+    """Return the first tests that fit; one at least."""
+    chosen: list[str] = []
+    spent = 0.0
+    for test in tests[:MOST_TESTS]:
+        spent += seconds[test]
+        if chosen and spent > BUDGET_SECONDS:
+            break
+        chosen.append(test)
+    return chosen
+
+
+def _failed(output: str, tests: list[str]) -> str:
+    """Return the test that pytest names; the first, if the process ended before it named one."""
+    named = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", output, re.MULTILINE)
+    if named is None:
+        return tests[0]
+    name = named[1]
+    return name if name in tests else next((t for t in tests if t.startswith(name)), tests[0])
+
+
+def _end(process: "subprocess.Popen[str]") -> None:
+    """Kill what the tests have left running."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return

@@ -1,0 +1,155 @@
+"""Drawing mutations, finding tests for them, trying them out, and the report."""
+
+from pathlib import Path
+
+import pytest
+
+from mutants.__main__ import PACKAGES, ROOT, draw, report
+from mutants.equal import LIST, equal_ones, key_of
+from mutants.mutations import Mutation, mutations
+from mutants.touched import Touching, in_turn
+from mutants.trial import Fate, Outcome, Tree
+
+CODE = """def least(values, most):
+    found = most
+    for value in values:
+        if value < found:
+            found = value
+    return found
+"""
+TESTS = """import os
+import resource
+
+from code_under_test import least
+
+
+def test_of_one():
+    assert least([1], 5) == 1
+
+
+def test_of_more():
+    assert least([3, 2, 4], 5) == 2
+
+
+def test_of_none():
+    assert least([], 5) == 5
+
+
+def test_that_always_fails():
+    raise AssertionError
+
+
+def test_that_is_in_a_process_with_bounded_memory():
+    assert resource.getrlimit(resource.RLIMIT_DATA)[0] == 6 << 30
+"""
+SECONDS = {
+    f"test_code.py::{name}": seconds
+    for name, seconds in {
+        "test_of_none": 0.1, "test_of_one": 0.2, "test_of_more": 0.3,
+        "test_that_is_in_a_process_with_bounded_memory": 0.4, "test_that_always_fails": 0.01,
+    }.items()
+}  # fmt: skip
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    root = tmp_path / "tree"
+    root.mkdir()
+    (root / "code_under_test.py").write_text(CODE)
+    (root / "test_code.py").write_text(TESTS)
+    return Tree(root)
+
+
+def mutation(what: str) -> Mutation:
+    found = mutations("code_under_test.py", CODE.encode())
+    return next(each for each in found if what in each.what)
+
+
+def those_but(*left_out: str) -> list[str]:
+    return [name for name in SECONDS if not name.endswith(left_out)]
+
+
+@pytest.mark.slow
+def test_a_test_that_fails_kills(tree: Tree) -> None:
+    outcome = tree.try_out(mutation("returns None"), those_but("always_fails"), SECONDS)
+    assert (outcome.fate, outcome.killer) == (Fate.KILLED, "test_code.py::test_of_none")
+    assert (tree.root / "code_under_test.py").read_text() == CODE
+
+
+@pytest.mark.slow
+def test_what_no_test_tells_survives_also_where_a_test_fails_always(tree: Tree) -> None:
+    equal = mutation("`value < found` becomes `value <= found`")
+    outcome = tree.try_out(equal, list(SECONDS), SECONDS)
+    assert (outcome.fate, outcome.tests) == (Fate.SURVIVED, 4)
+
+
+@pytest.mark.slow
+def test_two_mutations_of_one_length_in_one_second_are_told_apart(tree: Tree) -> None:
+    for what in ("is always True", "`value < found` becomes", "returns None"):
+        outcome = tree.try_out(mutation(what), those_but("always_fails"), SECONDS)
+        expected = Fate.SURVIVED if "becomes" in what else Fate.KILLED
+        assert outcome.fate is expected, what
+
+
+def test_without_tests_nothing_touches_it(tree: Tree) -> None:
+    assert tree.try_out(mutation("returns None"), [], SECONDS).fate is Fate.UNTOUCHED
+
+
+def test_the_quickest_case_of_each_test_comes_first() -> None:
+    seconds = {"a[1]": 1.0, "a[2]": 0.5, "b": 2.0, "c": 0.1}
+    assert in_turn(seconds, seconds) == ["c", "a[2]", "b", "a[1]"]
+
+
+def test_tests_are_those_of_the_line_else_of_its_function_else_of_its_file() -> None:
+    seconds = {"t1": 1.0, "t2": 2.0, "t3": 3.0}
+    lines = {"least": {"if value < found:": ["t1"], "found = most": ["t2"]}, "": {"x": ["t3"]}}
+    known = Touching(seconds, [{"code_under_test.py": lines}])
+    source = CODE.encode()
+    assert known.tests(mutation("value < found"), source) == ["t1"]
+    assert known.tests(mutation("returns None"), source) == ["t1", "t2"]
+    moved = [{"code_under_test.py": {"other": lines["least"]}}]
+    assert Touching(seconds, moved).tests(mutation("returns None"), source) == ["t1", "t2"]
+    assert Touching(seconds, [{}]).tests(mutation("returns None"), source) == []
+
+
+def test_a_seed_draws_the_same_and_only_what_was_asked_for() -> None:
+    first = draw(ROOT, "store", "store/record", 5, 7)
+    assert first == draw(ROOT, "store", "store/record", 5, 7)
+    assert first != draw(ROOT, "store", "store/record", 5, 8)
+    assert len(first) == 5
+    assert all(each.path.startswith("store/record/") for each in first)
+    assert draw(ROOT, "cq_file", "store/record", 5, 7) == []
+
+
+def test_what_is_listed_as_equal_is_in_the_code_and_is_not_drawn() -> None:
+    listed = equal_ones()
+    assert all(listed.values())
+    found = {
+        key_of(each)
+        for path in {ROOT / path for path, _, _ in listed}
+        for each in mutations(str(path.relative_to(ROOT)), path.read_bytes())
+    }
+    assert set(listed) - found == set()
+    assert len(listed) == LIST.read_text().count("[[equal]]")
+    drawn = [each for package in PACKAGES for each in draw(ROOT, package, "", 1 << 30, 1)]
+    assert not {key_of(each) for each in drawn} & set(listed)
+
+
+@pytest.mark.parametrize(("killed", "code"), [(9, 0), (8, 1)])
+def test_nine_of_ten_must_be_noticed_in_each_package(
+    capsys: pytest.CaptureFixture[str], killed: int, code: int
+) -> None:
+    fates = [Fate.KILLED] * (killed - 1) + [Fate.TIMED_OUT] + [Fate.SURVIVED] * (10 - killed)
+    here, there = (
+        Mutation(path, 1, 1, "", "x", "y", 0, 1, "") for path in ("store/a.py", "cq_file/a.py")
+    )
+    outcomes = [Outcome(here, Fate.KILLED)] * 50 + [Outcome(there, fate) for fate in fates]
+    assert report(outcomes) == code
+    printed = capsys.readouterr().out
+    assert "store: 100% of 50 noticed" in printed
+    assert f"cq_file: {killed}0% of 10 noticed" in printed
+    assert "survived: cq_file/a.py:1: y" in printed
+
+
+def test_nothing_drawn_is_no_success() -> None:
+    assert report([]) == 1
