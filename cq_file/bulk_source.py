@@ -16,7 +16,6 @@ from cq_file.layout import (
     FILE_UNITS,
     NO_UNIT,
     PRE_BLANK_UNIT,
-    file_name,
     is_unit,
     parse_file_name,
     parse_queue_id,
@@ -24,6 +23,7 @@ from cq_file.layout import (
 from cq_file.listing import entries, sub_folders
 from cq_file.queue_files import FileAccess
 from store.errors import CorruptionError, os_errors
+from store.files import file_name, open_regular
 from store.queue.bulk import (
     NO_TIMESTAMP,
     UNIT_ROWS,
@@ -124,7 +124,7 @@ class FileUnitSource:
             self._scratch = np.empty(size, np.uint8)
         data = self._scratch[:size]
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = open_regular(path)
         except FileNotFoundError:
             return 0
         except OSError:

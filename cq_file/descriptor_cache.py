@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from store.errors import StoreClosedError, os_errors
+from store.files import open_regular
 
 _LOG = logging.getLogger(__name__)
 _RESERVE = 256
@@ -122,6 +123,7 @@ class DescriptorCache:
         Raises:
             FileNotFoundError: there is no such file; callers know whether that is a fault.
             StoreIOError: it cannot be opened.
+            CorruptionError: it is no regular file.
             StoreClosedError: after ``close``.
         """
         entries = self._entries
@@ -177,7 +179,7 @@ class DescriptorCache:
     def _open_file(self, path: str, flags: int) -> int:
         while True:
             try:
-                return os.open(path, flags, 0o644)
+                return open_regular(path, flags)
             except FileNotFoundError:
                 raise
             except OSError as exc:

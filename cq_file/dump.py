@@ -11,6 +11,7 @@ from cq_file.layout import (
     parse_file_name,
 )
 from store.errors import os_errors
+from store.files import reading
 from store.record.record_layout import MAGIC_BLANK, MAGIC_V1, MAGIC_V2
 
 Row = dict[str, object]
@@ -25,7 +26,7 @@ def rows_of_file(path: Path) -> Iterator[Row] | None:
         return None
     with os_errors("read a queue file", path):
         if kind not in _KINDS:  # it may be a whole file of the commit log: look before reading it
-            with path.open("rb") as file:
+            with reading(path) as file:
                 if not _is_unit(file.read(FILE_UNIT.size)) or path.stat().st_size % FILE_UNIT.size:
                     return None
             kind = "consumequeue"

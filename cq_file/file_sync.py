@@ -14,7 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from cq_file.descriptor_cache import DescriptorCache
-from store.errors import StoreIOError, os_errors
+from store.errors import os_errors
+from store.files import sync_folder
 
 _SYNCFS_FROM = 64
 """Files from which one ``syncfs`` is cheaper than a journal commit for each of them."""
@@ -92,8 +93,8 @@ class UnsyncedFiles:
             return
         with os_errors("remove the folder of a topic", folder):
             shutil.rmtree(folder)
+            sync_folder(folder.parent)
         self.forget_folder(str(folder))
-        sync_folder(str(folder.parent))
 
     def sync(self, cache: DescriptorCache, least_bytes: int = 0) -> None:
         """Make durable what was noted before the call. On failure all of it stays noted.
@@ -135,11 +136,8 @@ class UnsyncedFiles:
                     os.fdatasync(descriptor.fd)
         # Entries come after the bytes that they lead to.
         for folder in folders:
-            try:
+            with os_errors("flush a queue folder", folder), suppress(FileNotFoundError):
                 sync_folder(folder)
-            except StoreIOError as exc:
-                if not isinstance(exc.__cause__, FileNotFoundError):  # else removed meanwhile
-                    raise
 
     @staticmethod
     def _sync_file_system(
@@ -153,17 +151,3 @@ class UnsyncedFiles:
                         code = ctypes.get_errno()
                         raise OSError(code, os.strerror(code))
                 return
-
-
-def sync_folder(folder: str) -> None:
-    """Make a folder's entries durable.
-
-    Raises:
-        StoreIOError: the disk refused, or the folder is gone.
-    """
-    with os_errors("flush a queue folder", folder):
-        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)

@@ -10,7 +10,6 @@ when they are read.
 
 import hashlib
 import logging
-import os
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping
@@ -21,11 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cq_file.consume_queue import FileConsumeQueue
-from cq_file.file_sync import sync_folder
 from cq_file.layout import FILE_UNIT
 from cq_file.listing import check_folder_name
 from store.errors import StoreError, os_errors
-from store.files import make_folder
+from store.files import make_folder, reading, remove_file, replacing
 from store.paths import StorePaths
 
 _LOG = logging.getLogger(__name__)
@@ -69,11 +67,10 @@ def write_ends(paths: StorePaths, file_size: int, topics: Topics) -> None:
         for at, queue_id, q in queues
     ]
     path = ends_path(paths)
-    unfinished = path.with_suffix(".new")
     try:
         with os_errors("write down the ends of the queues", path):
             make_folder(path.parent)
-            with unfinished.open("wb") as file:
+            with replacing(path) as file:
                 np.savez(
                     file,
                     version=np.array([_VERSION, file_size]),
@@ -83,12 +80,8 @@ def write_ends(paths: StorePaths, file_size: int, topics: Topics) -> None:
                     files=np.array([len(q.starts) for _, _, q in queues], np.int64),
                     starts=np.array([start for *_, q in queues for start in q.starts], np.int64),
                 )
-                file.flush()
-                os.fsync(file.fileno())
-            unfinished.rename(path)
     except StoreError as exc:
         _LOG.warning("the next open will be slower: %s", exc)
-        unfinished.unlink(missing_ok=True)
 
 
 def read_ends(paths: StorePaths) -> tuple[int, Iterable[KnownQueue]] | None:
@@ -99,7 +92,7 @@ def read_ends(paths: StorePaths) -> tuple[int, Iterable[KnownQueue]] | None:
         return None
     try:
         _check_sums(path)
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as columns:
+        with reading(path) as file, np.load(file, allow_pickle=False) as columns:
             version, file_size = columns["version"].tolist()
             if version != _VERSION or columns["tie"].tobytes() != tie:
                 return None
@@ -175,8 +168,7 @@ def forget_ends(paths: StorePaths) -> None:
     if not path.exists():
         return
     with os_errors("remove what was known of the queues", path):
-        path.unlink(missing_ok=True)
-    sync_folder(str(path.parent))
+        remove_file(path)
 
 
 def _queues(

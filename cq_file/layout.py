@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from store.files import NAME_DIGITS
 from store.queue.units import QUEUE_UNIT
 from store.record.layout import Annotated, Layout, NamedTuple, Wire
 
@@ -64,7 +65,7 @@ EXT_ADDRESS_BASE = -(1 << 63)
 """The address of byte 0 of the extension files."""
 
 _NUMPY_TYPES = {"h": ">i2", "i": ">i4", "q": ">i8"}
-_FILE_NAME = re.compile(r"[0-9]{20}", re.ASCII)
+_FILE_NAME = re.compile(rf"[0-9]{{{NAME_DIGITS}}}", re.ASCII)
 _QUEUE_ID = re.compile(r"0|-?[1-9][0-9]{0,9}", re.ASCII)
 _LONG_MAX = (1 << 63) - 1
 _INT_MIN, _INT_MAX = -(1 << 31), (1 << 31) - 1
@@ -82,11 +83,6 @@ BATCH_UNITS = column_type(BATCH_UNIT)
 def is_unit(phy_offset: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Tell which rows may be units or pre-blanks; zeros and garbage are not."""
     return (phy_offset >= 0) & (size > 0)
-
-
-def file_name(file_from_offset: int) -> str:
-    """Return the name of the file that starts at a logic offset."""
-    return f"{file_from_offset:020d}"
 
 
 def parse_file_name(name: str) -> int | None:

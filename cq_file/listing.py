@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from cq_file.layout import parse_file_name, parse_queue_id
 from store.errors import CorruptionError, IllegalMessageError, os_errors
+from store.files import file_name
 
 _STAT_BLOCK = 512
 """Bytes of the unit of ``st_blocks``."""
@@ -156,7 +157,7 @@ def one_file_size(listing: Listing, configured: int, unit: int, *, explicit: boo
             if start % expected:
                 raise CorruptionError(
                     "a queue file has an impossible name",
-                    path=Path(queue.path, f"{start:020d}"),
+                    path=Path(queue.path, file_name(start)),
                     expected=f"a multiple of {expected}",
                     got=start,
                 )

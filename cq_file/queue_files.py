@@ -16,8 +16,8 @@ from typing import TypeVar
 
 from cq_file.descriptor_cache import DescriptorCache
 from cq_file.file_sync import UnsyncedFiles
-from cq_file.layout import file_name
 from store.errors import TruncatedRecordError, os_errors
+from store.files import file_name, write_all
 
 T = TypeVar("T")
 _CHUNK = 1 << 16
@@ -193,11 +193,9 @@ class QueueFiles:
         """Write ``data`` into one file that exists."""
         access = self.access
         access.unsynced.note_file(path, len(data))  # before the bytes change: none is missed
-        written = 0
         try:
-            descriptor = access.cache.get(path)
-            while written < len(data):
-                written += os.pwrite(descriptor.fd, data[written:], position + written)
+            descriptor = access.cache.get(path)  # held while its number is in use
+            write_all(descriptor.fd, data, position)
         except OSError:
             with os_errors("write a queue file", path):
                 raise

@@ -11,7 +11,7 @@ import platform
 import re
 import stat
 import sys
-import tempfile
+import uuid
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
@@ -20,6 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from store.errors import StoreIOError, UnsupportedFormatError, os_errors
+from store.files import read_file, reading, replacing
 
 JAR_PATTERN = "rocksdbjni-*.jar"
 _SYSTEM_PATTERN = "librocksdb.so*"
@@ -127,7 +128,7 @@ def _usable(place: Path, cache: Path | None) -> NativeLibrary:
         place = jars[-1]
     if not place.is_file():
         raise LibraryNotFoundError("there is no such file", path=place)
-    with os_errors("read a RocksDB library", place), place.open("rb") as file:
+    with os_errors("read a RocksDB library", place), reading(place) as file:
         head = file.read(4)
     # Not ``zipfile.is_zipfile``: to that a jar cut short is no jar, so a library.
     if head == _JAR_HEAD:
@@ -190,7 +191,7 @@ def _cached(member: zipfile.ZipInfo, cache: Path, key: str) -> Path | None:
     """
     for path in cache.glob(f"{key}-*.so"):
         with os_errors("read a cached library", path):
-            data = path.read_bytes()
+            data = read_file(path, member.file_size)
         named = path.name == f"{key}-{hashlib.sha256(data).hexdigest()}.so"
         if named and zlib.crc32(data) == member.CRC:
             return path
@@ -200,15 +201,7 @@ def _cached(member: zipfile.ZipInfo, cache: Path, key: str) -> Path | None:
 def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo, cache: Path, key: str) -> Path:
     data = archive.read(member)  # checks the CRC
     path = cache / f"{key}-{hashlib.sha256(data).hexdigest()}.so"
-    with os_errors("unpack a RocksDB library", cache):
-        number, name = tempfile.mkstemp(dir=cache, prefix="unpacking-")
-        try:
-            with open(number, "wb") as file:  # noqa: PTH123 - a descriptor
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).rename(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+    unfinished = cache / f"unpacking-{uuid.uuid4().hex}"
+    with os_errors("unpack a RocksDB library", cache), replacing(path, unfinished) as file:
+        file.write(data)
     return path

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from store.errors import CorruptionError, UnsupportedFormatError, os_errors
-from store.files import sync_folder
+from store.files import replace_file, sync_folder
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -35,10 +35,7 @@ def make_marker(
     """
     mine = marker.with_name(f"{marker.name}.{attempt}")
     with os_errors("mark a task as done", marker):
-        with mine.open("w") as file:
-            json.dump(asdict(done), file)
-            file.flush()
-            os.fsync(file.fileno())
+        replace_file(mine, json.dumps(asdict(done)).encode())
         try:
             os.link(mine, marker)
         except FileExistsError:

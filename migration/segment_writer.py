@@ -13,6 +13,7 @@ from migration.plan import Segment, Slice
 from migration.workspace import Workspace
 from store.config import StoreConfig
 from store.errors import CorruptionError, os_errors
+from store.files import replacing
 from store.queue.bulk import UNIT_ROWS, BulkBackend, UnitSource, row_table
 from store.queue.units import QueueKey
 
@@ -51,12 +52,8 @@ class SegmentWriter:
         Raises:
             StoreIOError: it cannot be written.
         """
-        unfinished = space.slices.with_suffix(".new")
-        with os_errors("write the plan's queues", unfinished), unfinished.open("wb") as file:
-            segments = list(self._segments(slices, file))
-        with os_errors("write the plan's queues", space.slices):
-            unfinished.rename(space.slices)
-        return segments
+        with os_errors("write the plan's queues", space.slices), replacing(space.slices) as file:
+            return list(self._segments(slices, file))
 
     def cut(self, queue: QueueKey, begin: int, end: int) -> Iterator[Slice]:
         """Cut one queue where the target allows it.

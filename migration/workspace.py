@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from store.errors import RefusedStoreError, StoreLockedError, os_errors
-from store.files import make_folder, sync_folder
+from store.files import make_folder, open_regular, replace_file
 from store.paths import StorePaths
 from store.service.journals.journal import append_lines, read_lines
 
@@ -129,7 +129,7 @@ class Workspace:
 
 def _locked(path: Path) -> int:
     """Open and lock a file; it may have gone in between, with the folder that it is in."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = open_regular(path, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
@@ -149,15 +149,9 @@ def write_file(path: Path, text: str) -> None:
     Raises:
         StoreIOError: it cannot be written; what was there is as it was.
     """
-    unfinished = path.with_name(f"{path.name}.new")
     with os_errors("write", path):
         make_folder(path.parent)
-        with unfinished.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.rename(path)
-        sync_folder(path.parent)
+        replace_file(path, text.encode())
 
 
 def _is_entry(entry: dict[str, Any]) -> bool:

@@ -114,17 +114,21 @@ def write_all(fd: int, data: bytes | bytearray | memoryview, position: int) -> N
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
+def replacing(path: Path, unfinished: Path | None = None) -> Iterator[BinaryIO]:
     """Give a file to be written in the place of ``path``, which changes when the block ends well.
 
-    Then it is durable under its name. Else what was there is as it was.
+    Then it is durable under its name. Else what was there is as it was, or, where only the sync of
+    the folder failed, either of the two may be found after a power failure.
+
+    ``unfinished`` is the name of the file until then, by default that of ``path`` and ``.new``.
+    What a killed process left there is removed, never written through: it may be a link.
 
     Raises:
         OSError: it could not be written.
-        CorruptionError: what lies in the place of the unfinished file is no regular file.
     """
-    unfinished = path.with_name(f"{path.name}.new")
-    fd = open_regular(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    unfinished = unfinished or path.with_name(f"{path.name}.new")
+    unfinished.unlink(missing_ok=True)
+    fd = open_regular(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL)
     try:
         with os.fdopen(fd, "wb") as file:
             yield file
@@ -142,6 +146,12 @@ def replace_file(path: Path, data: bytes) -> None:
     """Make ``data`` all of ``path``, durably, see ``replacing``."""
     with replacing(path) as file:
         file.write(data)
+
+
+def remove_file(path: Path) -> None:
+    """Remove ``path``, if it is there, durably."""
+    path.unlink(missing_ok=True)
+    sync_folder(path.parent)
 
 
 # ---- folders

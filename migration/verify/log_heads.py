@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.errors import os_errors
+from store.files import NAME_DIGITS
 from store.log.record_times import field_of_records
 from store.record.message import SysFlag
 from store.record.record_layout import (
@@ -24,7 +25,6 @@ from store.record.record_layout import (
 )
 
 _MAPS = 64
-_NAME_DIGITS = 20
 Longs = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
@@ -52,7 +52,7 @@ class LogHeads:
         for folder in folders:
             with os_errors("list the commit log", folder):
                 for path in folder.iterdir():
-                    if len(path.name) == _NAME_DIGITS and path.name.isascii():
+                    if len(path.name) == NAME_DIGITS and path.name.isascii():
                         self._paths |= {int(path.name): path} if path.name.isdigit() else {}
         self._starts = np.array(sorted(self._paths), np.int64)
         self._maps: OrderedDict[int, NDArray[np.uint8]] = OrderedDict()

@@ -1,5 +1,6 @@
 """Rows of one bare file: commit log, queue, batch queue, queue extension, index, checkpoint."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,14 +8,12 @@ from store.cli.output import Row
 from store.cli.rows import message_row
 from store.config import StoreConfig
 from store.errors import CorruptionError, UnsupportedFormatError, os_errors
-from store.files import NAME_DIGITS
-from store.index.index_service import open_index_file
+from store.files import NAME_DIGITS, reading
+from store.index.index_service import INDEX_NAME_DIGITS, open_index_file
 from store.log.checkpoint import StoreCheckpoint
 from store.queue.backends import backend, backend_names
 from store.record.decoder import StoredMessage, record_span
 from store.record.record_layout import BLANK_SIZE
-
-_INDEX_DIGITS = 17
 
 
 def file_rows(path: Path, config: StoreConfig) -> Iterator[Row]:
@@ -27,7 +26,7 @@ def file_rows(path: Path, config: StoreConfig) -> Iterator[Row]:
     if path.name == "checkpoint":
         yield dict(StoreCheckpoint(path).fields._asdict())
         return
-    if path.name.isdecimal() and len(path.name) == _INDEX_DIGITS:
+    if path.name.isdecimal() and len(path.name) == INDEX_NAME_DIGITS:
         yield from _index_rows(path, config)
         return
     if path.name.isdecimal() and len(path.name) == NAME_DIGITS:
@@ -58,10 +57,8 @@ def _index_rows(path: Path, config: StoreConfig) -> Iterator[Row]:
 
 
 def _log_rows(path: Path) -> Iterator[Row]:
-    with os_errors("read a commit log file", path):
-        size = path.stat().st_size
-        file = path.open("rb")
-    with file:
+    with os_errors("read a commit log file", path), reading(path) as file:
+        size = os.fstat(file.fileno()).st_size
         at, base = 0, int(path.name)
         while at + BLANK_SIZE <= size:
             file.seek(at)

@@ -12,6 +12,7 @@ import numpy as np
 
 from store.config import StoreConfig
 from store.errors import CorruptionError, UnsupportedFormatError, os_errors
+from store.files import reading
 from store.index.index_file import IndexFile
 from store.index.layout import (
     ENTRY_DTYPE,
@@ -98,7 +99,7 @@ def _fits_any(paths: list[Path], geometry: IndexGeometry) -> bool | None:
 
 def _geometries(path: Path, size: int) -> set[IndexGeometry] | None:
     """Return every geometry that fits the entries of one file; ``None`` if it has none."""
-    with os_errors("read an index file", path), path.open("rb") as file:
+    with os_errors("read an index file", path), reading(path) as file:
         header = INDEX_HEADER.unpack_from(file.read(INDEX_HEADER.size).ljust(INDEX_HEADER.size))
         if header.index_count <= 1:
             return None

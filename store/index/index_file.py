@@ -23,7 +23,7 @@ from store.errors import (
     TruncatedRecordError,
     os_errors,
 )
-from store.files import Descriptor, sync_folder
+from store.files import Descriptor, replacing, write_all
 from store.index.chains import link_chains
 from store.index.index_batch import IndexBatch
 from store.index.key_hash import key_hash, key_hashes
@@ -108,14 +108,9 @@ class IndexFile:
             times, offsets = (before.end_timestamp,) * 2, (before.end_phy_offset,) * 2
             header = IndexHeader(*times, *offsets, 0, 0)
         unfinished = path.with_name(UNFINISHED_NAME)
-        with os_errors("create an index file", path):
-            with unfinished.open("wb") as file:
-                file.write(INDEX_HEADER.pack(header))
-                file.truncate(geometry.file_size)
-                file.flush()
-                os.fsync(file.fileno())
-            unfinished.rename(path)
-            sync_folder(path.parent)
+        with os_errors("create an index file", path), replacing(path, unfinished) as file:
+            file.write(INDEX_HEADER.pack(header))
+            file.truncate(geometry.file_size)
         return cls(path, geometry, read_only=False)
 
     @property
@@ -178,14 +173,14 @@ class IndexFile:
                 heads = [self._head(file, position, first) for position in positions]
                 links.previous[links.opening] = heads
                 rows = self._rows(pending, hashes, links.previous)
-                _write(file, rows.tobytes(), self.geometry.entry_position(first))
+                write_all(file.number, rows.tobytes(), self.geometry.entry_position(first))
                 used = max(self._hash_slot_count, 0) + heads.count(0)
                 hash_slot_count = min(used, slots)  # the file may have told anything
                 header = self._header()._replace(hash_slot_count=hash_slot_count)
-                _write(file, INDEX_HEADER.pack(header), 0)
+                write_all(file.number, INDEX_HEADER.pack(header), 0)
                 pack, number = INDEX_SLOT.struct.pack, file.number
                 for position, newest in zip(positions, links.newest.tolist(), strict=True):
-                    os.pwrite(number, pack(newest), position)
+                    write_all(number, pack(newest), position)
         except StoreIOError:
             self._failed = True
             raise
@@ -411,10 +406,3 @@ class IndexFile:
         if found is None:
             raise StoreClosedError("the index file is closed", path=self.path)
         return found
-
-
-def _write(file: Descriptor, data: bytes, position: int) -> None:
-    """Write all of ``data``; a full disk may take a part first."""
-    done = 0
-    while done < len(data):
-        done += os.pwrite(file.number, data[done:], position + done)

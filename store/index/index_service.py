@@ -31,7 +31,7 @@ from store.index.index_file import UNFINISHED_NAME, IndexFile
 from store.index.layout import IndexGeometry
 
 _LOG = logging.getLogger(__name__)
-NAME_DIGITS = 17
+INDEX_NAME_DIGITS = 17
 """A file is named by the local time of its making, ``yyyyMMddHHmmssSSS``."""
 _MAX_NAME = (1 << 63) - 1
 

@@ -3,12 +3,11 @@
 Source: RocketMQ 5.5.1 ``StoreCheckpoint`` (5.3.3 knows the first five fields).
 """
 
-import os
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 from store.errors import TruncatedRecordError, os_errors
-from store.files import sync_folder
+from store.files import read_file, replace_file
 from store.record.layout import Layout, Wire
 
 FILE_SIZE = 4096
@@ -47,6 +46,8 @@ class StoreCheckpoint:
 
         Raises:
             TruncatedRecordError: the file is shorter than its fields.
+            CorruptionError: it is longer than it may be, or no regular file.
+            StoreIOError: it cannot be read.
         """
         self.path = path
         self.fields = CheckpointFields(0, 0, 0, 0, 0, 0)
@@ -54,7 +55,7 @@ class StoreCheckpoint:
         if not path.exists():
             return
         with os_errors("read the checkpoint", path):
-            data = path.read_bytes()
+            data = read_file(path, FILE_SIZE)
         if len(data) < CHECKPOINT.size:
             raise TruncatedRecordError(
                 "the checkpoint is too short", path=path,
@@ -86,11 +87,5 @@ class StoreCheckpoint:
             StoreIOError: it cannot be written; the old one is as it was.
         """
         data = CHECKPOINT.pack(self.fields) + self._padding
-        new = self.path.with_name(self.path.name + ".new")
         with os_errors("write the checkpoint", self.path):
-            with new.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            new.replace(self.path)
-            sync_folder(self.path.parent)
+            replace_file(self.path, data)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from store.errors import CorruptionError, os_errors
-from store.files import NAME_DIGITS
+from store.files import NAME_DIGITS, reading
 from store.record.decoder import record_span
 from store.record.record_layout import BLANK_SIZE
 
@@ -98,7 +98,7 @@ class LogTail:
             before = self._end
             with os_errors("read a commit log file", path):
                 try:
-                    with path.open("rb") as file:
+                    with reading(path) as file:
                         passed += self._walk_file(file, start, length)
                 except FileNotFoundError:  # it has just expired; the next look begins anew
                     return passed
@@ -135,7 +135,7 @@ class LogTail:
         start, path, length = place
         with os_errors("read a commit log file", path):
             try:
-                with path.open("rb") as file:
+                with reading(path) as file:
                     file.seek(at - start)
                     data = file.read(BLANK_SIZE)
             except FileNotFoundError:

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 from store.errors import DiskFullError, RefusedStoreError, StoreLockedError, os_errors
+from store.files import reading, write_all
 from store.paths import StorePaths
 from store.service.store_lock import locked_by
 
@@ -45,7 +46,7 @@ def copy_store(root: Path, target: Path) -> None:
 
 def _copy_file(source: str, target: str) -> str:
     """Copy one file, its holes as holes; for ``copytree``."""
-    with Path(source).open("rb") as old, Path(target).open("wb") as new:
+    with reading(source) as old, Path(target).open("xb") as new:
         size = os.fstat(old.fileno()).st_size
         os.ftruncate(new.fileno(), size)
         at = 0
@@ -59,7 +60,7 @@ def _copy_file(source: str, target: str) -> str:
                 data = os.pread(old.fileno(), min(_CHUNK, end - at), at)
                 if not data:
                     break
-                os.pwrite(new.fileno(), data, at)
+                write_all(new.fileno(), data, at)
                 at += len(data)
     shutil.copystat(source, target)
     return target

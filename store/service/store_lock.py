@@ -15,10 +15,12 @@ import threading
 from pathlib import Path
 
 from store.errors import StoreLockedError, os_errors
-from store.files import make_folder, sync_folder
+from store.files import make_folder, open_regular, reading, remove_file, replace_file, write_all
 from store.paths import StorePaths
 
 _CONTENT = b"lock"
+_MOST_ABORT = 4096
+"""Bytes of ``abort``, which holds a process id; RocketMQ's may hold none."""
 _FLOCK = struct.Struct("hhqqi")  # struct flock of Linux on 64 bits, native alignment
 _held: set[tuple[int, int]] = set()
 _held_lock = threading.Lock()  # guards _held
@@ -54,7 +56,7 @@ class StoreLock:
 
 def _lock(path: Path) -> int:
     with os_errors("open the lock file", path):
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = open_regular(path, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
     except OSError as exc:
@@ -69,7 +71,7 @@ def _lock(path: Path) -> int:
     try:
         with os_errors("write the lock file", path):
             if os.pread(fd, len(_CONTENT) + 1, 0) != _CONTENT:
-                os.pwrite(fd, _CONTENT, 0)
+                write_all(fd, _CONTENT, 0)
                 os.fsync(fd)
     except BaseException:
         os.close(fd)
@@ -100,7 +102,7 @@ def locked_by(paths: StorePaths) -> int:
         with _held_lock:
             if (status.st_dev, status.st_ino) in _held:  # closing a descriptor would drop the lock
                 return os.getpid()
-            fd = os.open(paths.lock, os.O_RDWR | os.O_CLOEXEC)
+            fd = open_regular(paths.lock, os.O_RDWR)
             try:
                 return _holder(fd)
             finally:
@@ -113,17 +115,17 @@ def mark_open(paths: StorePaths) -> None:
     The previous content goes to ``abort.bak``, empty after a clean stop.
     """
     with os_errors("write the abort marker", paths.abort):
-        previous = paths.abort.read_bytes() if paths.abort.exists() else b""
-        paths.abort_backup.write_bytes(previous)
-        with paths.abort.open("wb") as file:
-            file.write(str(os.getpid()).encode())
-            file.flush()
-            os.fsync(file.fileno())
-        sync_folder(paths.root)
+        previous = _content(paths.abort) if paths.abort.exists() else b""
+        replace_file(paths.abort_backup, previous)
+        replace_file(paths.abort, str(os.getpid()).encode())
+
+
+def _content(abort: Path) -> bytes:
+    with reading(abort) as file:
+        return file.read(_MOST_ABORT)
 
 
 def mark_closed(paths: StorePaths) -> None:
     """Remove ``abort``, durably: everything is on disk."""
     with os_errors("remove the abort marker", paths.abort):
-        paths.abort.unlink(missing_ok=True)
-        sync_folder(paths.root)
+        remove_file(paths.abort)

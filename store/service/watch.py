@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from store.errors import os_errors
+from store.files import reading
 from store.log.checkpoint import CheckpointFields, StoreCheckpoint
 from store.log.log_tail import LogEnds, LogTail
 from store.queue.backends import backend, backend_names
@@ -130,7 +131,7 @@ def _files(folder: Path) -> Iterator[Path]:
 def _opener(abort: Path) -> int | None:
     with os_errors("read the abort marker", abort):
         try:
-            with abort.open("rb") as file:
+            with reading(abort) as file:
                 text = file.read(_PID_DIGITS + 1).strip()
         except FileNotFoundError:
             return None

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from store.config import StoreConfig
-from store.errors import StoreIOError
+from store.errors import CorruptionError
 from store.log.log_tail import LogEnds, LogTail
 from store.record.message import Message
 from store.service.message_store import MessageStore
@@ -124,5 +124,5 @@ def test_bytes_that_are_no_records_end_the_walk(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     path = tmp_path / f"{0:020d}"
     path.mkdir()
-    with pytest.raises(StoreIOError, match=path.name):
+    with pytest.raises(CorruptionError, match=f"{path.name}.*a regular file, found a folder"):
         LogTail([tmp_path]).look()

@@ -15,6 +15,7 @@ from store.errors import (
 )
 from store.queue.consume_queue_store import QueueRestart
 from store.queue.units import BlockStop, QueueKey
+from tests.kit.faults import ENOSPC, Faults
 from tests.kit.file_queues import FILE_SIZE, PRE_BLANK, SIZE, Disk, put, read_all, rows
 from tests.kit.tree import tree_digest
 
@@ -168,14 +169,15 @@ def test_a_put_to_a_batch_topic_is_refused_before_anything_is_written(tmp_path: 
     store.close()
 
 
-def test_a_full_disk_fails_the_store_until_it_is_opened_again(tmp_path: Path) -> None:
+def test_a_full_disk_fails_the_store_until_it_is_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults = Faults(monkeypatch)
     disk = Disk(tmp_path)
     store = disk.open()
     put(store, 0, rows(1, 2))
     store.flush()
-    kept = disk.file(0).rename(tmp_path / "kept")
-    disk.file(0).symlink_to("/dev/full")
-    store._cache.forget(str(disk.file(0)))
+    faults.fail("write", ENOSPC, "00000000000000000000")
     with pytest.raises(DiskFullError, match="00000000000000000000"):
         put(store, 2, rows(3, 1))
     assert store.max_offset("T", 0) == 2
@@ -183,8 +185,7 @@ def test_a_full_disk_fails_the_store_until_it_is_opened_again(tmp_path: Path) ->
         with pytest.raises(StoreFailedError):
             write()
     store.close()
-    disk.file(0).unlink()
-    kept.rename(disk.file(0))
+    faults.heal()
     again = disk.open()
     assert read_all(again) == rows(1, 2)
     again.close()

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 from crcmod.predefined import mkCrcFun
 
 from store.errors import CorruptionError, os_errors
-from store.files import make_folder, sync_folder
+from store.files import make_folder, open_regular, reading, replacing, sync_folder
 
 _crc32c = mkCrcFun("crc-32c")
 _CRC_DIGITS = 8
@@ -44,9 +44,13 @@ def cut_torn_end(path: Path, is_entry: Callable[[Entry], bool]) -> None:
     """
     torn = next((start for entry, start in _walk(path, is_entry) if entry is None), None)
     if torn is not None:
-        with os_errors("cut the torn end of the journal", path), path.open("r+b") as file:
-            file.truncate(torn)
-            os.fsync(file.fileno())
+        with os_errors("cut the torn end of the journal", path):
+            fd = open_regular(path, os.O_RDWR)
+            try:
+                os.ftruncate(fd, torn)
+                os.fsync(fd)
+            finally:
+                os.close(fd)
 
 
 def _walk(path: Path, is_entry: Callable[[Entry], bool]) -> Iterator[tuple[Entry | None, int]]:
@@ -54,7 +58,7 @@ def _walk(path: Path, is_entry: Callable[[Entry], bool]) -> Iterator[tuple[Entry
     if not path.exists():
         return
     position = 0
-    with os_errors("read the journal", path), path.open("rb") as file:
+    with os_errors("read the journal", path), reading(path) as file:
         size = os.fstat(file.fileno()).st_size
         for line in file:
             entry = _parse(line)
@@ -81,8 +85,11 @@ def append_lines(path: Path, entries: Iterable[Entry], is_entry: Callable[[Entry
         created = not path.exists()
         make_folder(path.parent)
         cut_torn_end(path, is_entry)  # with a line behind it, it would be damage
-        with path.open("ab") as file:
+        fd = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        with os.fdopen(fd, "ab") as file:
             _write(file, entries)
+            file.flush()
+            os.fsync(fd)
         if created:
             sync_folder(path.parent)
 
@@ -93,20 +100,14 @@ def rewrite(path: Path, entries: Iterable[Entry]) -> None:
     Raises:
         StoreIOError: the disk refused; the journal is as it was.
     """
-    unfinished = path.with_suffix(".new")
-    with os_errors("write the journal", path):
-        with unfinished.open("wb") as file:
-            _write(file, entries)
-        unfinished.rename(path)
-        sync_folder(path.parent)
+    with os_errors("write the journal", path), replacing(path) as file:
+        _write(file, entries)
 
 
 def _write(file: BinaryIO, entries: Iterable[Entry]) -> None:
     for entry in entries:
         text = json.dumps(entry, ensure_ascii=True).encode()
         file.write(b"%0*x %s\n" % (_CRC_DIGITS, _crc32c(text), text))
-    file.flush()
-    os.fsync(file.fileno())
 
 
 def _parse(line: bytes) -> Entry | None:

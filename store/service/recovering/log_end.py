@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 
 from store.errors import CorruptionError, TruncatedRecordError, os_errors
-from store.files import make_folder, sync_folder
+from store.files import file_name, make_folder, sync_folder
 from store.log.commit_log import CommitLog
 from store.log.mapped_file import MappedFile
 from store.record.decoder import check_record, record_span
@@ -224,7 +224,7 @@ def save_tail(log: CommitLog, phy_offset: int, folder: Path) -> list[SavedTail]:
         start = file.file_from_offset + first
         with os_errors("save the cut tail of the log", folder):
             make_folder(folder)
-            path = _unused(folder, f"{start:020d}-{stamp}-{os.getpid()}")
+            path = _unused(folder, f"{file_name(start)}-{stamp}-{os.getpid()}")
             with path.open("xb") as out:
                 for at in range(first, last, _CHUNK):
                     out.write(file.read_raw(at, min(_CHUNK, last - at)))

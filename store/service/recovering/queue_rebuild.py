@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from store.errors import RefusedStoreError, StoreError, StoreFailedError, os_errors
-from store.files import sync_folder
+from store.files import remove_file
 from store.log.commit_log import CommitLog
 from store.paths import StorePaths
 from store.queue.consume_queue_store import ConsumeQueueStore, QueueType
@@ -133,8 +133,7 @@ class QueueRebuild:
 
     def _finish(self) -> None:
         with os_errors("remove the journal of a rebuild", self._path):
-            self._path.unlink()
-            sync_folder(self._path.parent)
+            remove_file(self._path)
 
 
 def _is_entry(entry: Entry) -> bool:

@@ -13,7 +13,7 @@ from enum import Flag, auto
 
 from store.config import StoreConfig
 from store.errors import CorruptionError, RefusedStoreError, StoreConfigError, os_errors
-from store.files import sync_folder
+from store.files import make_folder, remove_file, sync_folder
 from store.log.commit_log import CommitLog
 from store.paths import StorePaths
 from store.queue.backends import backend
@@ -164,7 +164,7 @@ def move(paths: StorePaths) -> None:
         for path in found:
             place = target / path.relative_to(paths.root)
             with os_errors("move away", path):
-                place.parent.mkdir(parents=True, exist_ok=True)
+                make_folder(place.parent)
                 path.rename(place)
         for folder in {path.parent for path in found}:
             with os_errors("sync the folder of what was moved away", folder):
@@ -176,7 +176,7 @@ def move(paths: StorePaths) -> None:
 
 def _write(paths: StorePaths, replacements: Iterable[Replacement]) -> None:
     with os_errors("make the folder of the journal", paths.own):
-        paths.own.mkdir(parents=True, exist_ok=True)
+        make_folder(paths.own)
     rewrite(paths.replacing, [asdict(each) for each in replacements])
 
 
@@ -188,8 +188,7 @@ def finish(paths: StorePaths) -> None:
     """
     if paths.replacing.exists():
         with os_errors("remove the journal of a replacement", paths.replacing):
-            paths.replacing.unlink()
-            sync_folder(paths.replacing.parent)
+            remove_file(paths.replacing)
 
 
 def _is_entry(entry: Entry) -> bool:
