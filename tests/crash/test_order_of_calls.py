@@ -1,0 +1,171 @@
+"""What must be on disk before what: told from the order of the system calls themselves."""
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from store.config import StoreConfig
+from store.files import replace_file
+from store.log.mapped_file_queue import MappedFileQueue
+from store.queue.backends import backend_names
+from store.record.message import Message
+from store.service.message_store import MessageStore
+from tests.kit.call_order import Call, CallOrder
+from tests.kit.file_queues import SIZE, rows
+from tests.kit.file_queues import Disk as Queues
+
+LOG_FILE = 8192
+CONFIG = StoreConfig(
+    mapped_file_size_commit_log=LOG_FILE, mapped_file_size_consume_queue=200,
+    max_hash_slot_num=10, max_index_num=50, rocksdb_memory_bytes=16 << 20,
+    flush_interval_commit_log=1 << 30, flush_commit_log_thorough_interval=1 << 30,
+    flush_interval_consume_queue=1 << 30, flush_consume_queue_thorough_interval=1 << 30,
+)  # fmt: skip
+"""Nothing is flushed by the clock."""
+JOURNAL = "cqstore/deleted-topics"
+FORGOTTEN = "cqstore/file-queue-ends.new"
+"""May be lost with its name: without it the next open looks for itself."""
+
+
+@pytest.fixture(params=backend_names())
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> MessageStore:
+    """A store with messages that were read but never flushed."""
+    opened = MessageStore.open(tmp_path / "store", CONFIG, backend=request.param)
+    for topic in ("gone", "stays"):
+        for number in range(30):
+            assert opened.put_message(
+                Message(topic, b"x" * 200, properties={"KEYS": str(number)})
+            ).ok
+    assert opened.get_message("g", "gone", 0, 0).records
+    return opened
+
+
+def test_a_topic_goes_between_two_lines_of_a_log_that_is_durable(
+    store: MessageStore, tmp_path: Path
+) -> None:
+    calls = CallOrder(tmp_path / "store")
+    there: list[int] = []
+
+    def look(call: Call) -> None:
+        if call == ("sync", JOURNAL):
+            there.append(store.queues.max_offset("gone", 0))
+            assert store.commit_log.flushed_phy_offset() == store.commit_log.max_phy_offset()
+
+    calls.at_each = look
+    with calls.watching():
+        store.delete_topic("gone")
+    assert there == [30, 0]
+    begun, ended = calls.places("sync", JOURNAL)
+    (last_of_log,) = calls.places("sync", f"commitlog/{LOG_FILE:020d}")
+    assert last_of_log < begun
+    removed = calls.places("remove", "consumequeue/gone/")
+    assert all(begun < at < ended for at in removed)
+    assert bool(removed) == (store.queues.name == "file")
+    store.close()
+
+
+def test_a_flush_syncs_the_log_then_queues_and_index_then_the_checkpoint(
+    store: MessageStore, tmp_path: Path
+) -> None:
+    calls = CallOrder(tmp_path / "store")
+    with calls.watching():
+        store.flush()
+    log, queues = calls.places("sync", "commitlog/"), calls.places("sync", "consumequeue/")
+    index, checkpoint = calls.places("sync", "index/"), calls.places("sync", "checkpoint")
+    assert bool(queues) == (store.queues.name == "file")
+    assert len(log) >= 2
+    assert max(log) < min([*queues, *index])
+    assert index
+    assert max([*queues, *index]) < min(checkpoint)
+    folder = tmp_path / "store" / "consumequeue"
+    if store.queues.name == "file":  # each file, and each folder that has got a name
+        paths = [str(path.relative_to(folder.parent)) for path in folder.rglob("*")]
+        assert {path for what, path in calls.made if what == "sync"} >= {"consumequeue", *paths}
+    store.close()
+
+
+def test_what_is_renamed_was_synced_and_the_new_name_is_synced_next(
+    store: MessageStore, tmp_path: Path
+) -> None:
+    root = tmp_path / "store"
+    calls = CallOrder(root)
+    with calls.watching():
+        store.delete_topic("gone")
+        for _ in range(60):
+            assert store.put_message(Message("stays", b"x" * 200)).ok
+        store.delete_expired_files(store.commit_log.max_phy_offset())
+        store.flush()
+        store.close()
+        with MessageStore.open(root, CONFIG) as again:  # fits the journals to the log
+            again.flush()
+    assert "cqstore/deleted-topics.new" in calls.renamed.values()
+    for at, old in calls.renamed.items():
+        changed = [place for what in ("write", "sync") for place in calls.places(what, old)]
+        assert calls.made[max(place for place in changed if place < at)] == ("sync", old)
+        if old != FORGOTTEN:
+            following = next(call for call in calls.made[at + 1 :] if call[0] == "sync")
+            assert following == ("sync", str(Path(calls.made[at][1]).parent))
+
+
+def test_a_file_is_replaced_when_its_bytes_are_on_disk(tmp_path: Path) -> None:
+    calls = CallOrder(tmp_path)
+    with calls.watching():
+        replace_file(tmp_path / "a", b"bytes")
+    assert calls.made == [("sync", "a.new"), ("rename", "a"), ("sync", ".")]
+
+
+def test_a_new_log_file_has_blocks_and_a_name_on_disk_before_it_is_used(tmp_path: Path) -> None:
+    calls = CallOrder(tmp_path)
+    files = MappedFileQueue([tmp_path / "log"], 4096, mapped_max=8, read_only=False)
+    with calls.watching():
+        files.append_file()
+    name = f"log/{0:020d}"
+    assert calls.made[-3:] == [("reserve", name), ("sync", name), ("sync", "log")]
+    files.close()
+
+
+def cut(files: MappedFileQueue) -> list[int]:
+    files.truncate(4096 + 100)
+    return [3, 2]
+
+
+def expire(files: MappedFileQueue) -> list[int]:
+    assert files.delete_before(3 * 4096) is None
+    return [0, 1, 2]
+
+
+@pytest.mark.parametrize("remove", [cut, expire])
+def test_log_files_go_one_by_one_so_that_no_power_cut_leaves_a_gap(
+    tmp_path: Path, remove: Callable[[MappedFileQueue], list[int]]
+) -> None:
+    files = MappedFileQueue([tmp_path / "log"], 4096, mapped_max=8, read_only=False)
+    for _ in range(4):
+        files.append_file()
+    calls = CallOrder(tmp_path)
+    with calls.watching():
+        order = remove(files)
+    removed = [call for call in calls.made if call[0] == "remove"]
+    assert removed == [("remove", f"log/{number * 4096:020d}") for number in order]
+    for first, second in pairwise([*calls.places("remove", "log/"), len(calls.made)]):
+        assert ("sync", "log") in calls.made[first:second]
+    files.close()
+
+
+def test_queue_files_behind_a_cut_go_from_the_back(tmp_path: Path) -> None:
+    disk = Queues(tmp_path)
+    for start in range(0, 40, 10):
+        disk.write(start * 20, rows(start, 10))
+    store = disk.open(crashed=True)
+    calls = CallOrder(tmp_path)
+    with calls.watching():
+        assert store.truncate_dirty(5 * SIZE)
+        store.flush()
+    folder = "consumequeue/T/0"
+    removed = [path for call, path in calls.made if call == "remove"]
+    assert removed == [f"{folder}/{start:020d}" for start in (600, 400, 200)]
+    assert max(calls.places("remove", folder)) < max(calls.places("sync", folder))
+    assert ("sync", folder) in calls.made
+    assert ("sync", f"{folder}/{0:020d}") in calls.made
+    store.close()
