@@ -47,6 +47,7 @@ from store.record.scan import ScannedRecord, ScanRules, scan_block
 _SCAN_BYTES = 1 << 20
 _STAMP = Struct(">q")
 _SYS_FLAG = Struct(">i")
+_NO_START = bytes(BLANK_SIZE)
 _SYS_FLAG_AT = HEAD.offset("sys_flag")
 _STAMP_SPAN = store_timestamp_position(SysFlag.BORN_HOST_V6) + _STAMP.size
 """Bytes that hold the store timestamp of any record; no record is shorter."""
@@ -300,8 +301,9 @@ class CommitLog:
     ) -> list[Appended]:
         """Append several records with one store timestamp, in order.
 
-        Records that fit the current file become visible together: a killed process leaves all of
-        them or none. With ``whole`` all of them go into one file (RocketMQ's client batch).
+        Records that fit the current file become visible together; a killed process leaves the
+        first of them, or none. With ``whole`` all of them go into one file (RocketMQ's client
+        batch).
 
         Fewer are appended, and returned, if there is no room for a next file, or before a record
         that is longer than a file.
@@ -341,20 +343,22 @@ class CommitLog:
         done: list[Appended],
     ) -> None:
         start = file.wrote_position
-        phy_offset = file.file_from_offset + start
+        phy_offset = first = file.file_from_offset + start
         timestamp = time.time_ns() // 1_000_000
         parts: list[bytes] = []
         for record, queue_offset in zip(records, queue_offsets, strict=True):
             rest = assemble(record, queue_offset, phy_offset, timestamp)
             if self._property_crc:
                 rest = with_property_crc(record.start, rest)
-            parts += (record.start, rest)
+            parts += (_NO_START, rest)
             done.append(Appended(phy_offset, record.size, timestamp))
             phy_offset += record.size
-        data = b"".join(parts)
-        target, end = file.target(), start + len(data)
-        target[start + BLANK_SIZE : end] = data[BLANK_SIZE:]
-        target[start : start + BLANK_SIZE] = data[:BLANK_SIZE]  # I1
+        target, end = file.target(), start + phy_offset - first
+        target[start:end] = b"".join(parts)
+        at = start
+        for record in records:  # I1, in order: nothing valid may lie behind what is not
+            target[at : at + BLANK_SIZE] = record.start
+            at += record.size
         file.wrote_position = end
         self._end = phy_offset
         self.appended_records += len(records)
