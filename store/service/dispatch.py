@@ -10,7 +10,6 @@ Source: RocketMQ ``DefaultMessageStore.ReputMessageService``,
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
 
 from store.config import StoreConfig
 from store.errors import CorruptionError
@@ -25,6 +24,7 @@ from store.record.properties import DispatchProperties, dispatch_properties
 from store.record.scan import ScannedRecord
 from store.service.journals.deleted_topics import DeletedTopics
 from store.service.record_units import RecordUnits, Unit
+from store.service.running_state import RunningState, Section
 
 REPLAY_UNITS = 1 << 18
 """Units that a replay collects before it hands them on: large, so that queues get runs."""
@@ -37,13 +37,16 @@ _SLICE_PER_QUEUE = 8
 _MAX_SLICE = 1 << 16
 _FAR_TOO_MANY = 4
 """Times ``full_at`` from which the writer waits for a batch that another thread hands on."""
+_NOTHING, _NO_KEYS = UnitBatch(), IndexBatch()
+"""What is being handed on when nothing is."""
 
 
 class Dispatcher:
     """Feeds the queues and the index of one store.
 
     ``append_lock`` is the store's: ``hot`` is called under it. ``drain`` may be called by any
-    thread without it. Locks are taken in this order: ``_drain_lock``, then ``append_lock``.
+    thread without it. Locks are taken in this order: ``drain_lock``, then ``append_lock``. From
+    taking a batch to its being in queues and index either all of it happens or the store fails.
     """
 
     def __init__(
@@ -51,14 +54,20 @@ class Dispatcher:
         queues: ConsumeQueueStore,
         index: IndexService | None,
         config: StoreConfig,
-        append_lock: AbstractContextManager[object],
+        append_lock: threading.Lock,
         deleted: DeletedTopics,
+        state: RunningState,
     ) -> None:
         self._queues = queues
         self._deleted = deleted
         self._index = index
-        self._append_lock = append_lock
-        self._drain_lock = threading.Lock()  # one batch at a time, in log order
+        self.append_lock = append_lock
+        self.appending = Section(state, "an append")
+        """Guards the steps of an append; who takes a batch under the lock finds it whole."""
+        self.drain_lock = threading.Lock()
+        """One batch at a time goes into the queues, in log order."""
+        self._state = state
+        self._handing_on = Section(state, "the dispatch of a batch")
         units = RecordUnits(
             config, deleted, queues.queue_type,
             lmq_needs_multi_dispatch=queues.lmq_needs_multi_dispatch,
@@ -71,7 +80,8 @@ class Dispatcher:
         self._pending_keys = IndexBatch()
         self._indexes_tags = index is not None and config.message_index_tags
         self._pending_last: Appended | None = None
-        self._handed: UnitBatch | None = None
+        self._handed, self._handed_keys = _NOTHING, _NO_KEYS
+        self._handed_last: Appended | None = None
         self.last_dispatched: Appended | None = None
         """The last record of the log that queues and index have."""
         self.before_store: Callable[[], object] | None = None
@@ -140,7 +150,7 @@ class Dispatcher:
 
         True also while another thread hands a batch on: a reader has to wait for that one too.
         """
-        return bool(self.pending.end_phy_offset) or self._handed is not None
+        return bool(self.pending.end_phy_offset) or self._handed is not _NOTHING
 
     def oldest_waiting(self) -> int:
         """Return the store time, ms, of the first unit that may not be in its queue yet.
@@ -148,30 +158,17 @@ class Dispatcher:
         0 if none waits. Any thread; the answer may be of a moment ago.
         """
         for batch in (self._handed, self.pending):
-            if batch is not None and batch.units:
+            if batch.units:
                 return QUEUE_UNIT.unpack_from(batch.units).store_timestamp
         return 0
-
-    @contextmanager
-    def still(self) -> Iterator[None]:
-        """Keep batches out of the queues while the block runs, as ``flush`` of a backend asks."""
-        with self._drain_lock:
-            yield
-
-    @contextmanager
-    def caught_up(self) -> Iterator[None]:
-        """Hand on everything that waits, then keep puts and batches out while the block runs."""
-        with self._drain_lock, self._append_lock:
-            self._hand_on(*self._take())
-            yield
 
     def drain(self) -> None:
         """Hand everything that waits on to the queues; when it returns readers see it.
 
         Raises:
-            ConsumeQueueError: the backend failed; the store must be opened again.
+            StoreError: the backend failed, or an earlier batch did; the store must be opened again.
         """
-        with self._drain_lock:
+        with self.drain_lock:
             self._drain()
 
     def relieve(self) -> None:
@@ -180,42 +177,56 @@ class Dispatcher:
         For the writer, whose next put should not wait for a batch of the flush thread.
 
         Raises:
-            ConsumeQueueError: as for ``drain``.
+            StoreError: as for ``drain``.
         """
-        if self._drain_lock.acquire(blocking=len(self.pending) >= _FAR_TOO_MANY * self.full_at):
-            try:
-                self._drain()
-            finally:
-                self._drain_lock.release()
+        if len(self.pending) < _FAR_TOO_MANY * self.full_at and self.drain_lock.locked():
+            return
+        self.drain()
+
+    def catch_up(self) -> None:
+        """Hand on everything that waits; the caller holds ``drain_lock``, then ``append_lock``.
+
+        While he does, no put and no batch comes in.
+
+        Raises:
+            StoreError: as for ``drain``.
+        """
+        self._take()
+        self._hand_on()
 
     def _drain(self) -> None:
-        with self._append_lock:
-            taken = self._take()
-        self._hand_on(*taken)
+        with self.append_lock:
+            self._take()
+        self._hand_on()
         if self._queues.assigned_queues > ASSIGNED_QUEUES:
-            with self._append_lock:  # so that the queues' own ends are those assigned last
-                self._hand_on(*self._take())
+            with self.append_lock:  # so that the queues' own ends are those assigned last
+                self.catch_up()
                 self._queues.forget_queue_offsets()
 
-    def _take(self) -> tuple[UnitBatch, IndexBatch, Appended | None]:
+    def _take(self) -> None:
         """Take what waits, and the last record of it; the caller holds the append lock."""
-        batch = self._handed = self.pending  # before nothing waits any more, see behind
-        self.pending = UnitBatch()
-        keys, self._pending_keys = self._pending_keys, IndexBatch()
-        return batch, keys, self._pending_last
+        self.appending.check()
+        self._handing_on.begin()
+        self._handed = self.pending  # before nothing waits any more, see behind
+        self._handed_keys, self._handed_last = self._pending_keys, self._pending_last
+        self.pending, self._pending_keys = UnitBatch(), IndexBatch()
 
-    def _hand_on(self, batch: UnitBatch, keys: IndexBatch, last: Appended | None) -> None:
+    def _hand_on(self) -> None:
+        """Bring what was taken into the queues and the index."""
+        batch = self._handed
         try:
-            if not batch.end_phy_offset:
-                return
-            if self.before_store is not None:
-                self.before_store()
-            self._store(batch, keys)
-        finally:
-            self._handed = None
-        self.last_dispatched = last
-        wanted = _SLICE_PER_QUEUE * len(batch.queues)
-        self.full_at = max(self._slice, min(wanted, _MAX_SLICE))
+            if batch.end_phy_offset:
+                if self.before_store is not None:
+                    self.before_store()
+                self._store(batch, self._handed_keys)
+                self.last_dispatched = self._handed_last
+                wanted = _SLICE_PER_QUEUE * len(batch.queues)
+                self.full_at = max(self._slice, min(wanted, _MAX_SLICE))
+        except BaseException as exc:
+            self._state.fail(exc)
+            raise
+        self._handed, self._handed_keys = _NOTHING, _NO_KEYS
+        self._handing_on.end()
 
     # ---- replay feed
 

@@ -10,7 +10,6 @@ Source: RocketMQ ``CommitLog.FlushRealTimeService``,
 ``ConsumeQueueStore.FlushConsumeQueueService``.
 """
 
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -25,12 +24,11 @@ from store.log.mapped_file import PAGE_BYTES
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.service.dispatch import Dispatcher
 from store.service.group_commit import GroupCommit
-
-_LOG = logging.getLogger(__name__)
+from store.service.worker import Worker
 
 
 class FlushService:
-    """Flushes one store; ``failed`` is told of the first failure: no more writes then."""
+    """Flushes one store; ``failed`` is told what ended the thread: no more writes then."""
 
     def __init__(
         self,
@@ -39,7 +37,7 @@ class FlushService:
         commit: GroupCommit,
         dispatcher: Dispatcher,
         whole: "WholeFlush",
-        failed: Callable[[StoreError], None],
+        failed: Callable[[BaseException], StoreError],
     ) -> None:
         self._config = config
         self._log = log
@@ -51,7 +49,7 @@ class FlushService:
         self._waiting_lock = threading.Lock()  # guards _waiting
         self._wake = threading.Event()
         self._stopped = False
-        self._thread = threading.Thread(target=self._run, name="cqstore-flush", daemon=True)
+        self._thread = Worker("cqstore-flush", self._run, self._give_up)
 
     def start(self) -> None:
         """Start the thread."""
@@ -77,8 +75,7 @@ class FlushService:
         with self._waiting_lock:
             self._stopped = True
             self._wake.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._thread.end()
 
     def _run(self) -> None:
         config = self._config
@@ -90,22 +87,22 @@ class FlushService:
         rounds.add(config.flush_commit_log_thorough_interval, self._commit.flush)
         rounds.add(config.flush_interval_consume_queue, self._write_ahead)
         rounds.add(config.flush_consume_queue_thorough_interval, self._whole.without_index)
-        try:
-            while not self._stopped or self._waiting:
-                self._wake.wait(rounds.seconds_left(time.monotonic()))
-                self._wake.clear()
-                if self._waiting:
-                    self._serve()
-                if not self._stopped:
-                    rounds.run(time.monotonic())
-        except StoreError as exc:
-            _LOG.exception("flush failed, the store takes no more writes")
-            self._failed(exc)
-            with self._waiting_lock:
-                self._stopped = True
-                waiting, self._waiting = self._waiting, []
-            for waiter in waiting:
-                waiter.fail(exc)
+        while not self._stopped or self._waiting:
+            self._wake.wait(rounds.seconds_left(time.monotonic()))
+            self._wake.clear()
+            if self._waiting:
+                self._serve()
+            if not self._stopped:
+                rounds.run(time.monotonic())
+
+    def _give_up(self, exc: BaseException) -> None:
+        """Fail the store, and all who wait for this thread."""
+        failure = self._failed(exc)
+        with self._waiting_lock:
+            self._stopped = True
+            waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            waiter.fail(failure)
 
     def _serve(self) -> None:
         """Sync once, for all who took a future until now."""
@@ -183,7 +180,7 @@ class WholeFlush:
     def _flush_index(self) -> None:
         if self._index is None:
             return
-        with self._dispatcher.still():
+        with self._dispatcher.drain_lock:  # no batch comes in
             file = self._index.drain()
             timestamp = self._index.index_timestamp
         if file is not None:

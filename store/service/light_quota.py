@@ -22,8 +22,8 @@ class LightQuota:
         self._most = most
         self._count: int | None = None
 
-    def admit(self, new: int) -> None:
-        """Let a message in that makes ``new`` light queues.
+    def check(self, new: int) -> None:
+        """Let a message in that makes ``new`` light queues; ``count`` them when they are made.
 
         Raises:
             LightQuotaError: there would be too many.
@@ -37,7 +37,11 @@ class LightQuota:
                 f"{new} light queues more than the {self._count} that there are would exceed"
                 f" maxLmqConsumeQueueNum, {self._most}"
             )
-        self._count += new
+
+    def count(self, new: int) -> None:
+        """Count light queues that were made."""
+        if self._count is not None:
+            self._count += new
 
     def recount(self) -> None:
         """Count anew before the next one, after queues were deleted."""

@@ -31,6 +31,7 @@ from store.queue.consume_queue_store import ConsumeQueueStore, QueueStoreContext
 from store.queue.units import QueueKey
 from store.record.message import Message
 from store.record.scan import ScanRules
+from store.service.append import Appender
 from store.service.cleaning.clean_service import CleanService, ExpiryReport
 from store.service.cleaning.disk_levels import DiskLevels
 from store.service.cleaning.file_expiry import FileExpiry
@@ -40,6 +41,7 @@ from store.service.group_commit import GroupCommit
 from store.service.journals.deleted_topics import DeletedTopics
 from store.service.journals.expired_queues import ExpiredQueues
 from store.service.journals.mode_record import BehindLines
+from store.service.light_quota import LightQuota
 from store.service.metrics import StoreMetrics
 from store.service.opening import OpenOptions, lay_out, open_index, refuse_queues_without_log
 from store.service.puller import Puller
@@ -80,6 +82,9 @@ class MessageStore(StoreReads):
         self.read_only = lock is None
         self._lock = lock
         self._append_lock = threading.Lock()
+        self._closing = threading.RLock()  # one thread closes at a time
+        self._stops: list[Callable[[], None]] = []
+        self._all_flushed = self._released = False
         self._state = RunningState(self.paths.root, read_only=self.read_only)
         self.checkpoint = StoreCheckpoint(self.paths.checkpoint)
         self.last_exit_ok = not self.paths.abort.exists()
@@ -94,6 +99,7 @@ class MessageStore(StoreReads):
         self.deleted_topics = DeletedTopics(self.paths.deleted_topics)
         self._lines = BehindLines(self.paths, read_only=self.read_only)
         self.queues = self._make_queues(context, names)
+        self.index = None
 
     def _make_queues(self, context: QueueStoreContext, names: Sequence[str]) -> ConsumeQueueStore:
         kinds = [backend_class(name) for name in names]
@@ -148,8 +154,7 @@ class MessageStore(StoreReads):
             if read_only:
                 names = choose_backends(layout, config, backend, read_only=True)
                 store = cls(layout, config, names, None)
-                store._recover(options)
-                store._start(options)
+                store._begin(options)
                 return store
             return cls._open_to_write(layout, config, options)
 
@@ -166,16 +171,28 @@ class MessageStore(StoreReads):
             )
             layout = replace(layout, backends=detect(paths.root, config).backends)
             store = cls(layout, config, names, lock)
-            store._recover(options)
-            store._start(options)
-            replacement.finish(paths)
+            store._begin(options)
         except BaseException:
             lock.release()
             raise
         return store
 
-    def _start(self, options: OpenOptions) -> None:
-        """Wire the services over a store that is whole, and start their threads."""
+    def _begin(self, options: OpenOptions) -> None:
+        """Recover, then serve; on failure nothing is left running or open."""
+        self._recover(options)
+        try:
+            self._wire(options)
+            if not self.read_only:
+                replacement.finish(self.paths)
+                self._start(housekeeping=options.housekeeping)
+        except BaseException:
+            self._stop()
+            self._undo(marked=False, whole=False)
+            raise
+        _LOG.info("opened %s: %s", self.paths.root, self.report)
+
+    def _wire(self, options: OpenOptions) -> None:
+        """Wire the services over a store that is whole."""
         config, log = self.config, self.commit_log
         self._commit = GroupCommit(log, config.sync_flush_timeout)
         self._flush_all = WholeFlush(
@@ -189,9 +206,13 @@ class MessageStore(StoreReads):
         elif config.is_transient:
             self._dispatcher.before_store = log.commit
         self._puller = Puller(config, log, self.queues)
+        quota = LightQuota(self.queues, config.max_lmq_consume_queue_num)
+        self._append = Appender(
+            log, self.queues, self._dispatcher, self._append_lock, self._state, quota
+        )
         self._putter = Putter(
-            config, log, self.queues, self._dispatcher, self._commit, self._flush,
-            self._append_lock, self._state.fail,
+            config, log, self.queues, self._dispatcher, self._commit, self._flush, self._append,
+            self._state.fail,
         )  # fmt: skip
         self._clean = CleanService(
             log, self.queues, self.index, self._dispatcher, self._commit, self.deleted_topics,
@@ -205,13 +226,21 @@ class MessageStore(StoreReads):
         surroundings = options.surroundings
         levels = DiskLevels(config, surroundings, self.layout.log_folders, self.paths.consume_queue)
         self._expiry = FileExpiry(
-            config, log, levels, surroundings, self.delete_expired_files, self._state.set_disk_full
-        )
-        if not self.read_only:
-            self._flush.start()
-            if options.housekeeping:
-                self._expiry.start()
-        _LOG.info("opened %s: %s", self.paths.root, self.report)
+            config, log, levels, surroundings, self.delete_expired_files,
+            self._state.set_disk_full, self._state.fail,
+        )  # fmt: skip
+
+    def _start(self, *, housekeeping: bool) -> None:
+        """Start the threads; each is to be stopped from before it runs."""
+        self._stops.append(self._flush.stop)
+        self._flush.start()
+        if housekeeping:
+            self._stops.append(self._expiry.stop)
+            self._expiry.start()
+
+    def _stop(self) -> None:
+        for stop in reversed(self._stops):
+            stop()
 
     def _recover(self, options: OpenOptions) -> None:
         """Open queues and index and make them and the log whole; undo all on failure."""
@@ -232,8 +261,9 @@ class MessageStore(StoreReads):
                 self.checkpoint, self.report, self.deleted_topics,
             )  # fmt: skip
             self._dispatcher = Dispatcher(
-                self.queues, self.index, self.config, self._append_lock, self.deleted_topics
-            )
+                self.queues, self.index, self.config, self._append_lock, self.deleted_topics,
+                self._state,
+            )  # fmt: skip
             rules = ScanRules(self.config.check_crc_on_recover)
             self._rebuild = QueueRebuild(
                 self.paths, self.commit_log, self.queues, self._dispatcher, rules, self._state.fail
@@ -265,6 +295,8 @@ class MessageStore(StoreReads):
     def _undo(self, *, marked: bool, whole: bool) -> None:
         """Close what a failed open has loaded; not ``whole``: a batch may have stopped midway."""
         try:
+            if self.index is not None:
+                self.index.close(flush=False)
             self.queues.close()
         except StoreError:  # what went wrong first is what counts
             whole = False
@@ -341,7 +373,7 @@ class MessageStore(StoreReads):
         self.queues.check_topic(topic)
         with self._state.writing():
             self._clean.delete_topic(topic)
-            self._putter.light_quota.recount()
+            self._append.quota.recount()
 
     def clean_unused_topics(self, retain: Collection[str], *, dry_run: bool = True) -> list[str]:
         """Delete the topics with queues that are not in ``retain``, the broker's table of topics.
@@ -406,42 +438,47 @@ class MessageStore(StoreReads):
         """Flush everything, then let the store go. A second call does nothing.
 
         After a failure ``abort`` stays, so that the next open recovers. A failure that was raised
-        before is not raised again.
+        before is not raised again. One that is cut short goes on with the next call; so does one
+        that another thread is at. In a child of the process that opened the store it does nothing.
         """
-        if self._state.closed:
+        if self._state.forked:
             return
-        self._expiry.stop()
-        self._flush.stop()
-        with self._append_lock:
-            self._state.close()
-        try:
-            if not self.read_only and self._state.failure is None:
-                with self._state.failing():
-                    self._flush_all()
-        finally:
-            self._close_parts()
+        with self._closing:
+            if not self._released:
+                self._close()
 
-    def _close_parts(self) -> None:
-        """Let every part go, also if one before it fails; what failed is raised if it is news."""
-        before = self._state.failure
+    def _close(self) -> None:
+        failed_before = self._state.failure is not None
+        try:
+            with self._state.failing():
+                self._stop()
+                with self._append_lock:
+                    self._state.close()
+                if not (self.read_only or self._state.failure or self._all_flushed):
+                    self._flush_all()
+                    self._all_flushed = True
+        finally:
+            self._release()
+        if self._state.failure is not None and not failed_before:
+            raise self._state.failure
+
+    def _release(self) -> None:
+        """Let every part go, also if one before it fails: the store has failed then."""
         self.metrics.close()
         parts: list[Callable[[], None]] = [self.queues.close, self.commit_log.close]
         if self.index is not None:
-            parts.insert(0, partial(self.index.close, flush=before is None))
-        try:
-            for close in parts:
-                try:
-                    close()
-                except StoreError as exc:
-                    _LOG.warning("a part of the store could not be closed well: %s", exc)
-                    self._state.fail(exc)
-            if self._lock is not None and self._state.failure is None:
+            parts.insert(0, partial(self.index.close, flush=self._state.failure is None))
+        for close in parts:
+            try:
+                close()
+            except StoreError as exc:
+                _LOG.warning("a part of the store could not be closed well: %s", exc)
+                self._state.fail(exc)
+        if self._lock is not None:
+            if self._state.failure is None:
                 mark_closed(self.paths)
-        finally:
-            if self._lock is not None:
-                self._lock.release()
-        if before is None and self._state.failure is not None:
-            raise self._state.failure
+            self._lock.release()
+        self._released = True
 
     def __enter__(self) -> Self:
         return self
@@ -460,8 +497,7 @@ class MessageStore(StoreReads):
         """Refuse after close; hand on what waits, so that the reader sees it."""
         self._state.check_open()
         if self._dispatcher.behind and self._state.failure is None:
-            with self._state.failing():
-                self._dispatcher.drain()
+            self._dispatcher.drain()
 
 
 def _finished_queues(root: Path, config: StoreConfig) -> list[tuple[QueueKey, int]]:

@@ -1,7 +1,6 @@
 """Putter: the checks before a put, and the put.
 
-check → encode outside the lock → append lock → assign offsets → copy into the map → hand the unit
-on → release → flush as configured.
+check → encode outside the lock → append (``Appender``) → flush as configured.
 
 Source: RocketMQ ``HookUtils.checkBeforePutMessage``, ``CommitLog.asyncPutMessage``,
 ``DefaultMessageStore.putMessages``, ``MultiDispatch``.
@@ -11,7 +10,6 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager
 
 from store.config import FlushDiskType, StoreConfig
 from store.errors import (
@@ -20,10 +18,10 @@ from store.errors import (
     PropertiesTooLongError,
     StoreError,
 )
-from store.log.commit_log import Appended, CommitLog
+from store.log.commit_log import CommitLog
 from store.queue.consume_queue_store import ConsumeQueueStore, QueueType
 from store.record.client_batch import decode_client_batch
-from store.record.encoder import EncodedRecord, MessageEncoder, is_queued
+from store.record.encoder import EncodedRecord, MessageEncoder
 from store.record.message import (
     LMQ_PREFIX,
     RETRY_PREFIX,
@@ -32,10 +30,11 @@ from store.record.message import (
     MessageProperty,
     SysFlag,
 )
+from store.service.append import Appender
 from store.service.dispatch import Dispatcher
 from store.service.flush import FlushService
 from store.service.group_commit import GroupCommit
-from store.service.light_quota import LightQuota, LightQuotaError
+from store.service.light_quota import LightQuotaError
 from store.service.meters import PutMeter
 from store.service.record_units import allows_light_queues
 from store.service.results import PutMessageResult, PutMessageStatus
@@ -54,9 +53,9 @@ prime, so that no rhythm of the batches behind it is always met or always missed
 
 
 class Putter:
-    """Puts messages into one store. Any number of threads may call; appends are one at a time.
+    """Puts messages into one store. Any number of threads may call.
 
-    ``failed`` is told when an append left the store in a state that only reopening mends.
+    ``failed`` is told when a flush failed: only reopening mends that.
     """
 
     def __init__(
@@ -67,8 +66,8 @@ class Putter:
         dispatcher: Dispatcher,
         commit: GroupCommit,
         flush: FlushService,
-        append_lock: AbstractContextManager[object],
-        failed: Callable[[StoreError], None],
+        append: Appender,
+        failed: Callable[[BaseException], object],
     ) -> None:
         self._config = config
         self._log = log
@@ -76,10 +75,9 @@ class Putter:
         self._dispatcher = dispatcher
         self._commit = commit
         self._flush = flush
-        self._lock = append_lock
+        self._append = append
         self._failed = failed
         self._encoder = MessageEncoder(config, self._check_topic)
-        self.light_quota = LightQuota(queues, config.max_lmq_consume_queue_num)
         self._sync = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self.meter = PutMeter()
         self._timed_from = 0  # appended records at which the next put is timed
@@ -100,21 +98,11 @@ class Putter:
             record = self._encoder.encode(message)
         except IllegalMessageError as exc:
             return self._refused(exc)
-        topic, queue_id = message.topic, message.queue_id
-        queued = is_queued(record.sys_flag)
-        queues, dispatcher = self._queues, self._dispatcher
         try:
-            with self._lock:
-                queue_offset = queues.assign_queue_offset(topic, queue_id) if queued else 0
-                appended = self._log.append(record, queue_offset)
-                if queued:
-                    queues.increase_queue_offset(topic, queue_id, 1)
-                dispatcher.hot(record, queue_offset, appended)
+            queue_offset, appended = self._append.one(record)
         except (DiskFullError, IllegalMessageError) as exc:
             return self._refused(exc)
-        except StoreError as exc:
-            self._failed(exc)
-            raise
+        dispatcher = self._dispatcher
         result = _new(PutMessageResult, (_OK, appended, queue_offset, message.store_host, ""))
         if self._sync or len(dispatcher.pending) >= dispatcher.full_at:
             result = self._settle([result], wait=wait and _waits(properties))[0]
@@ -207,7 +195,7 @@ class Putter:
         """Append ``records`` under one lock; ``results[places[i]]`` is the outcome of record i."""
         while records:  # once, but on a full disk or where a record is longer than a file
             try:
-                offsets, appended = self._append_some(records, whole=whole)
+                offsets, appended = self._append.many(records, whole=whole)
             except (DiskFullError, IllegalMessageError) as exc:  # nothing was appended
                 one = isinstance(exc, IllegalMessageError) and not whole
                 out = 1 if one else len(records)
@@ -215,47 +203,10 @@ class Putter:
                     results[place] = self._refused(exc)
                 records, places = records[out:], places[out:]
                 continue
-            except StoreError as exc:
-                self._failed(exc)
-                raise
             for place, offset, done in zip(places, offsets, appended, strict=False):
                 host = messages[place].store_host
                 results[place] = _new(PutMessageResult, (_OK, done, offset, host, ""))
             records, places = records[len(appended) :], places[len(appended) :]
-
-    def _append_some(
-        self, records: Sequence[EncodedRecord], *, whole: bool
-    ) -> tuple[list[int], list[Appended]]:
-        """Append ``records``, or the first of them if the disk is full; return offsets, places."""
-        queues = self._queues
-        with self._lock:
-            offsets, following = self._assign(records)
-            appended = self._log.append_list(records, offsets, whole=whole)
-            if len(appended) < len(records):
-                records = records[: len(appended)]
-                offsets, following = self._assign(records)
-            for key, end in following.items():
-                queues.increase_queue_offset(*key, end - queues.assign_queue_offset(*key))
-            self._dispatcher.hot_list(records, offsets, appended)
-        return offsets, appended
-
-    def _assign(
-        self, records: Sequence[EncodedRecord]
-    ) -> tuple[list[int], dict[tuple[str, int], int]]:
-        """Return the queue offset of each record, and the next one of each queue among them."""
-        offsets: list[int] = []
-        following: dict[tuple[str, int], int] = {}
-        for record in records:
-            if not is_queued(record.sys_flag):
-                offsets.append(0)
-                continue
-            key = (record.topic, record.queue_id)
-            offset = following.get(key)
-            if offset is None:
-                offset = self._queues.assign_queue_offset(*key)
-            offsets.append(offset)
-            following[key] = offset + 1
-        return offsets, following
 
     # ---- light queues
 
@@ -280,30 +231,20 @@ class Putter:
             self._queues.check_topic(name)
         if len(set(names)) != len(names):
             raise IllegalMessageError("INNER_MULTI_DISPATCH names a light queue twice")
-        queues, topic, queue_id = self._queues, message.topic, message.queue_id
+
+        def encode(offsets: Sequence[int]) -> EncodedRecord:
+            properties = dict(message.properties)
+            properties[MessageProperty.INNER_MULTI_QUEUE_OFFSET] = ",".join(map(str, offsets))
+            record = self._encoder.encode(_with_properties(message, properties))
+            _check_light_size(record.size, self._config.max_message_size)
+            return record
+
         try:
-            with self._lock:
-                light = [str(queues.assign_queue_offset(name, 0)) for name in names]
-                self.light_quota.admit(light.count("0"))
-                properties = dict(message.properties)
-                properties[MessageProperty.INNER_MULTI_QUEUE_OFFSET] = ",".join(light)
-                record = self._encoder.encode(_with_properties(message, properties))
-                _check_light_size(record.size, self._config.max_message_size)
-                queued = is_queued(record.sys_flag)
-                queue_offset = queues.assign_queue_offset(topic, queue_id) if queued else 0
-                appended = self._log.append(record, queue_offset)
-                if queued:
-                    queues.increase_queue_offset(topic, queue_id, 1)
-                for name in names:
-                    queues.increase_queue_offset(name, 0, 1)
-                self._dispatcher.hot(record, queue_offset, appended)
+            queue_offset, appended = self._append.light(names, encode)
         except PropertiesTooLongError as exc:  # RocketMQ's status for this step
             return self._refused(IllegalMessageError(exc.reason))
         except (DiskFullError, IllegalMessageError) as exc:
             return self._refused(exc)
-        except StoreError as exc:
-            self._failed(exc)
-            raise
         result = PutMessageResult(_OK, appended, queue_offset, message.store_host)
         return self._settle([result], wait=wait and _waits(message.properties))[0]
 
@@ -336,11 +277,7 @@ class Putter:
                 results = [r._replace(status=late) if r.appended else r for r in results]
                 self.meter.not_ok(late, sum(result.ok for result in results))
         if len(self._dispatcher.pending) >= self._dispatcher.full_at:
-            try:
-                self._dispatcher.relieve()
-            except StoreError as exc:
-                self._failed(exc)
-                raise
+            self._dispatcher.relieve()
         return results
 
     def _refused(self, exc: StoreError) -> PutMessageResult:

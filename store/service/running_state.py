@@ -4,47 +4,82 @@ Source: RocketMQ ``RunningFlags``.
 """
 
 import logging
+import os
+import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from store.errors import ReadOnlyStoreError, StoreClosedError, StoreError, StoreFailedError
+from store.errors import (
+    ReadOnlyStoreError,
+    StoreClosedError,
+    StoreError,
+    StoreFailedError,
+    StoreStateError,
+)
 from store.service.results import PutMessageResult, PutMessageStatus
 
 _LOG = logging.getLogger(__name__)
 
 
 class RunningState:
-    """The state of one store. Any thread may ask and tell."""
+    """The state of one store. Any thread may ask and tell.
+
+    Failed, closed and forked are for good; only a full disk may have room again.
+    """
 
     def __init__(self, root: Path, *, read_only: bool) -> None:
         self._root = root
         self._read_only = read_only
+        self._pid = os.getpid()
+        self._lock = threading.RLock()  # guards every change; a signal's handler may make one
         self.closed = False
+        self.forked = False
+        """This process is a child of the one that opened the store."""
         self.failure: StoreError | None = None
         """The first write or flush that failed."""
         self._disk_full = ""
         self.unwritable = read_only
         """Whether anything forbids a put: all that a put looks at."""
+        _states.add(self)
+
+    # ---- telling
 
     def close(self) -> None:
         """Take nothing any more."""
-        self.closed = self.unwritable = True
+        with self._lock:
+            self.closed = self.unwritable = True
 
-    def fail(self, exc: StoreError) -> None:
-        """Keep the first cause; whoever waited for the same flush may tell of it first."""
-        if isinstance(exc, StoreFailedError) and isinstance(exc.__cause__, StoreError):
-            exc = exc.__cause__
-        if self.failure is None:
-            self.failure = exc
-        self.unwritable = True
+    def fail(self, exc: BaseException) -> StoreError:
+        """Take no writes any more; keep and return the first cause, as an error of the store's.
+
+        Whoever waited for the same flush may tell of its failure first. What is no error of the
+        store's (an interrupt, a fault of our own) has cut short what must be whole.
+        """
+        cause = exc.__cause__ if isinstance(exc, StoreFailedError) else exc
+        if not isinstance(cause, StoreError):
+            cause = exc if isinstance(exc, StoreError) else _cut_short(exc)
+        with self._lock:
+            if self.failure is None:
+                self.failure = cause
+            self.unwritable = True
+            return self.failure
 
     def set_disk_full(self, reason: str) -> None:
         """Take no puts for ``reason``, one sentence; with an empty one take them again."""
-        if reason != self._disk_full:
+        with self._lock:
+            changed, self._disk_full = reason != self._disk_full, reason
+            forbidden = self._read_only or self.closed or self.forked or self.failure
+            self.unwritable = bool(forbidden or reason)
+        if changed:
             _LOG.warning("%s", reason or "the disk has room again: puts are taken")
-        self._disk_full = reason
-        self.unwritable = bool(self._read_only or self.closed or self.failure or reason)
+
+    def leave_to_parent(self) -> None:
+        """Be of no use any more: called in a child process, where a lock may be held for ever."""
+        self.forked = self.unwritable = True
+
+    # ---- asking
 
     def refuse_put(self) -> PutMessageResult:
         """Raise why the store takes no puts, or return the status of a disk that is nearly full."""
@@ -52,7 +87,17 @@ class RunningState:
         return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE, reason=self._disk_full)
 
     def check_open(self) -> None:
-        """Raise ``StoreClosedError`` after ``close``."""
+        """Refuse in a child process, and after ``close``.
+
+        Raises:
+            StoreStateError: the store was opened by another process, before it forked.
+            StoreClosedError: it has been closed.
+        """
+        if self.forked:
+            raise StoreStateError(
+                f"the store was opened by process {self._pid}, before the fork: open it anew",
+                path=self._root,
+            )
         if self.closed:
             raise StoreClosedError("the store is closed", path=self._root)
 
@@ -76,9 +121,62 @@ class RunningState:
 
     @contextmanager
     def failing(self) -> Iterator[None]:
-        """Let a failure of the block end all writing."""
+        """Let whatever the block raises end all writing, an interrupt too."""
         try:
             yield
-        except StoreError as exc:
+        except BaseException as exc:
             self.fail(exc)
             raise
+
+
+class Section:
+    """Steps of which all are done, or the store fails and its next open recovers.
+
+    Begun and ended under one lock. An exception may come between any two lines (a signal's handler
+    raises it), also in those that would tell of the first one: so whoever finds the section begun
+    when he comes knows that another was thrown out of it.
+    """
+
+    __slots__ = ("_state", "_what", "begun")
+
+    def __init__(self, state: RunningState, what: str) -> None:
+        """``what`` was cut short then, for the error."""
+        self._state = state
+        self._what = what
+        self.begun = False
+
+    def check(self) -> None:
+        """Refuse if somebody left in the middle.
+
+        Raises:
+            StoreFailedError: the store has failed by that.
+        """
+        if self.begun:
+            self._state.fail(StoreFailedError(f"{self._what} was cut short"))
+            self._state.check_writable()
+
+    def begin(self) -> None:
+        """Begin the steps, see ``check``."""
+        self.check()
+        self.begun = True
+
+    def end(self) -> None:
+        """End them: all are done, or none."""
+        self.begun = False
+
+
+def _cut_short(exc: BaseException) -> StoreFailedError:
+    failure = StoreFailedError(f"a write was cut short by {exc!r}")
+    failure.__cause__ = exc
+    return failure
+
+
+_states: "weakref.WeakSet[RunningState]" = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for state in _states:
+        state.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_after_fork)

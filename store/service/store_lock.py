@@ -23,7 +23,17 @@ _MOST_ABORT = 4096
 """Bytes of ``abort``, which holds a process id; RocketMQ's may hold none."""
 _FLOCK = struct.Struct("hhqqi")  # struct flock of Linux on 64 bits, native alignment
 _held: set[tuple[int, int]] = set()
-_held_lock = threading.Lock()  # guards _held
+_held_lock = threading.RLock()  # guards _held; the collector may release a lock at any line
+
+
+def _after_fork() -> None:
+    """Hold nothing in a child process: the system's lock is its parent's."""
+    global _held_lock  # noqa: PLW0603 - a thread that did not come along may hold it
+    _held_lock = threading.RLock()
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class StoreLock:
@@ -52,6 +62,10 @@ class StoreLock:
                 os.close(self._fd)
                 self._fd = -1
                 _held.discard(self._key)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_fd"):
+            self.release()
 
 
 def _lock(path: Path) -> int:

@@ -205,7 +205,9 @@ class StoreReads(ABC):
                 path=self.paths.root,
             )
         comparison = self.queues.comparison(
-            still=self._dispatcher.still, most_examples=most_examples, progress=progress
+            still=lambda: self._dispatcher.drain_lock,
+            most_examples=most_examples,
+            progress=progress,
         )
         return comparison.run(topic, queue_id)
 

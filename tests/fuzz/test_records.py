@@ -5,9 +5,10 @@ take tens of microseconds an input; 100,000 inputs are minutes. The two were not
 """
 
 import random
+import threading
 import zlib
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
@@ -27,6 +28,7 @@ from store.record.properties import dispatch_properties, encode_properties
 from store.record.scan import ScanRules, scan_block
 from store.service.dispatch import Dispatcher
 from store.service.journals.deleted_topics import DeletedTopics
+from store.service.running_state import RunningState
 from tests.kit.corpus import PROPERTIES, blocks, messages, record_fields, records
 from tests.kit.mutations import fuzz, mutated
 from tests.kit.plain_record import PlainRecord
@@ -53,7 +55,8 @@ def replay(folder: Path) -> Run:
     index = IndexService(folder, 50, 100_000, read_only=False)
     queues = cast("ConsumeQueueStore", Sink())
     deleted = DeletedTopics(folder / "none")
-    dispatcher = Dispatcher(queues, index, StoreConfig(), nullcontext(), deleted)
+    state = RunningState(folder, read_only=False)
+    dispatcher = Dispatcher(queues, index, StoreConfig(), threading.Lock(), deleted, state)
 
     def run(data: bytes) -> None:
         for rules in (ScanRules(), ScanRules(property_crc=True), ScanRules(check_crc=False)):

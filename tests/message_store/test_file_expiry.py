@@ -267,7 +267,7 @@ def test_the_thread_deletes_by_itself_and_ends_with_the_store(
     assert left(store) == 1
     assert machine.waits[0] == 60
     store.close()
-    assert not store._expiry._thread.is_alive()
+    assert "cqstore-expiry" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_used_percent_is_what_df_says(tmp_path: Path) -> None:

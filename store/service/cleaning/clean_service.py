@@ -70,7 +70,9 @@ class CleanService:
     def delete_topic(self, topic: str) -> None:
         """Delete a topic, see ``MessageStore.delete_topic``."""
         self._queues.check_topic(topic)
-        with self._lock, self._dispatcher.caught_up():
+        dispatcher = self._dispatcher
+        with self._lock, dispatcher.drain_lock, dispatcher.append_lock:
+            dispatcher.catch_up()
             self._commit.flush()
             self._deleted.begin(topic, self._log.max_phy_offset())
             self._queues.delete_topic(topic)
@@ -94,7 +96,7 @@ class CleanService:
             return self._delete_files(phy_offset)
 
     def _delete_files(self, phy_offset: int) -> ExpiryReport:
-        log, files = self._log, self._log.files
+        log, files, dispatcher = self._log, self._log.files, self._dispatcher
         log.commit()
         before = max(log.min_phy_offset(), 0)
         last = files.files()[-1].file_from_offset if files.files() else 0
@@ -102,11 +104,13 @@ class CleanService:
         if end <= before:
             return ExpiryReport(0, 0, 0, 0, before)
         expired = expired_offsets(log, end)
-        with self._dispatcher.caught_up():
+        with dispatcher.drain_lock, dispatcher.append_lock:
+            dispatcher.catch_up()
             ends = [(key, at) for key, at in (expired or {}).items() if self._ends_at(key, at)]
             self._commit.flush()  # for the log, not a line here, names the queues that live on
         self._expired.add(ends)  # before the records go
-        with self._dispatcher.caught_up():
+        with dispatcher.drain_lock, dispatcher.append_lock:
+            dispatcher.catch_up()
             fault = files.delete_before(end)
             minimum = log.min_phy_offset()
             if minimum == before:

@@ -19,6 +19,7 @@ from store.log.mapped_file import MappedFile
 from store.service.cleaning.clean_service import ExpiryReport
 from store.service.cleaning.disk_levels import DiskLevels
 from store.service.surroundings import Surroundings
+from store.service.worker import Worker
 
 _LOG = logging.getLogger(__name__)
 FIRST_RUN_SECONDS = 60
@@ -31,7 +32,7 @@ class FileExpiry:
     """Runs every ``clean_resource_interval`` in a thread of its own.
 
     ``delete`` deletes up to a phy offset; ``full`` is told why nothing may be written any more,
-    and an empty string when it may again.
+    and an empty string when it may again, ``failed`` what ended the thread unexpectedly.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class FileExpiry:
         surroundings: Surroundings,
         delete: Callable[[int], ExpiryReport],
         full: Callable[[str], None],
+        failed: Callable[[BaseException], object],
     ) -> None:
         self._config = config
         self._log = log
@@ -52,7 +54,7 @@ class FileExpiry:
         self._manual_runs = 0
         self._retry_at = 0.0
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="cqstore-expiry", daemon=True)
+        self._thread = Worker("cqstore-expiry", self._run, failed)
 
     def start(self) -> None:
         """Start the thread; its first run is a minute away."""
@@ -61,8 +63,7 @@ class FileExpiry:
     def stop(self) -> None:
         """End the thread; a deletion that is under way comes to its end."""
         self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._thread.end()
 
     def delete_manually(self) -> None:
         """Let the next 20 runs delete what is old, whatever the hour."""

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from store.errors import RefusedStoreError, StoreError, StoreFailedError, os_errors
+from store.errors import RefusedStoreError, StoreIOError, os_errors
 from store.files import remove_file
 from store.log.commit_log import CommitLog
 from store.paths import StorePaths
@@ -43,7 +43,7 @@ class QueueRebuild:
         queues: ConsumeQueueStore,
         dispatcher: Dispatcher,
         rules: ScanRules,
-        failed: Callable[[StoreError], None],
+        failed: Callable[[BaseException], object],
     ) -> None:
         """``failed`` is told when queues were left half built: nothing may be put then."""
         self._path = paths.rebuilding
@@ -63,7 +63,8 @@ class QueueRebuild:
             raise RefusedStoreError(f"{topic!r} is a BatchCQ topic: it is read, not written")
         counted = self._log.max_phy_offset()
         counts = self._count(topic, 0, counted, progress or (lambda _: None))
-        with self._dispatcher.caught_up():
+        with self._dispatcher.drain_lock, self._dispatcher.append_lock:
+            self._dispatcher.catch_up()
             counts += self._count(topic, counted, self._log.max_phy_offset(), lambda _: None)
             keys = [key for key in queues.queues(topic) if queue_id in {None, key.queue_id}]
             for key in keys:
@@ -74,13 +75,17 @@ class QueueRebuild:
                     )
             ends = [[key.queue_id, queues.max_offset(*key)] for key in keys]
             entry = {"topic": topic, "queue": queue_id, "ends": ends}
-            append_lines(self._path, [entry], _is_entry)
+            noted = False
             try:
+                append_lines(self._path, [entry], _is_entry)
+                noted = True
                 units = self._build(topic, queue_id, ends)
                 self._finish()
-            except BaseException as exc:  # a put would take an offset of the half-built queue
-                interrupted = StoreFailedError(f"the rebuild of queues of {topic!r} was cut short")
-                self._failed(exc if isinstance(exc, StoreError) else interrupted)
+            except BaseException as exc:
+                # A put would take an offset of the half-built queue. A line that could not be
+                # written is no harm: nothing is removed then.
+                if noted or not isinstance(exc, StoreIOError):
+                    self._failed(exc)
                 raise
         return RebuildReport(len(keys), units)
 

@@ -1,0 +1,35 @@
+"""Worker: a thread of the store's own whose unexpected end nobody overlooks."""
+
+import logging
+import threading
+from collections.abc import Callable
+
+_LOG = logging.getLogger(__name__)
+
+
+class Worker:
+    """Runs ``work`` in a thread; ``gave_up`` is told of whatever it raises, in that thread."""
+
+    def __init__(
+        self, name: str, work: Callable[[], object], gave_up: Callable[[BaseException], object]
+    ) -> None:
+        self._name = name
+        self._work = work
+        self._gave_up = gave_up
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Wait until the thread is over, if it was ever started; ``work`` has been told to end."""
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except BaseException as exc:  # noqa: BLE001 - whatever it is, the store must not go on
+            _LOG.exception("the thread %s ended, the store takes no more writes", self._name)
+            self._gave_up(exc)
