@@ -135,6 +135,8 @@ class StoreConfig(BaseModel):
     """Check that CRC, instead of the body's, wherever records are checked."""
     check_crc_on_recover: bool = Field(default=True, alias="checkCRCOnRecover")
     """Check CRCs while recovering."""
+    check_crc_on_pull: bool = Field(default=False, alias="checkCRCOnPull")
+    """Check the body's CRC of every message that is pulled, as RocketMQ's client does; ours."""
     duplication_enable: bool = False
     """Log duplication mode: such a store is opened read-only."""
 

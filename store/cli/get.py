@@ -40,7 +40,7 @@ def get(
     """
     if (topic is None) == (message_id is None):
         raise typer.BadParameter("give --topic (with --offset or --key), or --message-id")
-    with open_store(root, config, backend, commit_log) as store:
+    with open_store(root, config, backend, commit_log, check_crc_on_pull=True) as store:
         found: Iterable[tuple[int, StoredMessage]]
         if message_id is not None:
             message = store.message_by_id(message_id)
@@ -63,10 +63,14 @@ def _pull(
     left = count
     while left > 0:
         result = store.get_message("cqstore", topic, queue_id, at, left, tags)
-        yield from zip(result.queue_offsets, result.messages(), strict=True)
-        left -= len(result.records)
-        going_on = (GetMessageStatus.FOUND, GetMessageStatus.NO_MATCHED_MESSAGE)
-        if result.status not in going_on or result.next_begin_offset >= result.max_offset:
+        messages = result.messages()
+        yield from zip(result.queue_offsets, messages, strict=True)
+        for damaged in result.damaged:
+            note(f"unit {damaged.queue_offset} is passed over: {damaged.reason}")
+        left -= len(messages)
+        if (
+            result.status not in _GOING_ON and not result.damaged
+        ) or result.next_begin_offset >= result.max_offset:
             hole = result.hole
             missing = f", units {hole.start} to {hole.stop - 1} are missing" if hole else ""
             note(
@@ -75,6 +79,9 @@ def _pull(
             )
             return
         at = result.next_begin_offset
+
+
+_GOING_ON = (GetMessageStatus.FOUND, GetMessageStatus.NO_MATCHED_MESSAGE)
 
 
 def message_row(queue_offset: int, message: StoredMessage) -> Row:

@@ -47,13 +47,16 @@ def open_store(
     commit_log: Path | None,
     *,
     read_only: bool = True,
+    **settings: object,
 ) -> MessageStore:
-    """Open the store as the options say; say on stderr if it needs recovery."""
+    """Open the store as the options and ``settings`` say; say on stderr if it needs recovery."""
     store = MessageStore.open(
-        root, read_config(config), read_only=read_only, backend=backend, commit_log=commit_log,
-        housekeeping=False,
+        root, read_config(config).model_copy(update=settings), read_only=read_only,
+        backend=backend, commit_log=commit_log, housekeeping=False,
     )  # fmt: skip
-    if read_only and store.report.needed:
+    if store.report.damage is not None:
+        note(f"the log is damaged: {store.report.damage} (cqstore check)")
+    elif read_only and store.report.needed:
         note(f"{root}: this store needs recovery and is shown as it lies (cqstore recover)")
     return store
 

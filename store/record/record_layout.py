@@ -79,6 +79,9 @@ FIXED_V4 = Struct(
 )
 """All fixed runs of a record with two IPv4 hosts, which nearly every record has: 88 bytes."""
 
+PLACE = Struct(f">ii{HEAD.offset('phy_offset') - 8}xqi")
+"""Of a record's head total size, magic, phy offset and sys flag: whether it is where it should."""
+
 MIN_RECORD_SIZE = FIXED_V4.size + 1 + 2
 
 

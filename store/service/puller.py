@@ -14,9 +14,10 @@ from store.errors import CorruptionError
 from store.log.commit_log import CommitLog
 from store.queue.consume_queue_store import ConsumeQueueStore, QueueType
 from store.queue.units import BlockStop, CqUnit, UnitBlock
-from store.record.decoder import StoredMessage
+from store.record.decoder import StoredMessage, check_record
 from store.record.java_hash import java_hash
 from store.record.message import MessageProperty
+from store.record.record_layout import MAGIC_V1, MIN_RECORD_SIZE, PLACE
 from store.service.meters import GetMeter
 from store.service.results import GetMessageResult, GetMessageStatus
 
@@ -25,6 +26,7 @@ _MIN_PULL_BYTES = 100
 _ALL = "*"
 _INT32 = 1 << 32
 _INT31 = 1 << 31
+_place = PLACE.unpack_from
 
 
 class TagFilter:
@@ -150,31 +152,35 @@ class Puller:
         """Take the first block of a pull without a filter, in one sweep.
 
         Does what ``_Pull.take`` does unit by unit, for units whose records all lie in memory and
-        in the log; False, and nothing is taken, for any other block.
+        in the log, and are where they should be; False, and nothing is taken, for any other block.
         """
         rows = list(block.rows())
-        files, result, total = self._log.files, pull.result, 0
-        if not rows or self._log.max_phy_offset() - rows[0][0] > self._in_memory:
+        result, total = pull.result, 0
+        if self.checks_crc or not rows or self._log.max_phy_offset() - rows[0][0] > self._in_memory:
             return False
         most = min(pull.max_bytes, self._config.max_transfer_bytes_on_message_in_memory)
         count = max(self._config.max_transfer_count_on_message_in_memory, 1)
         records: list[memoryview] = []
-        start, data = 0, memoryview(b"")
+        start, data, there = 0, memoryview(b""), 0
         for phy_offset, size, _ in rows[: min(count, max(pull.max_msgs, 1))]:
             at = phy_offset - start
-            if not 0 <= at < len(data):
+            if not 0 <= at < there:
                 try:
-                    start, data = files.select_file(phy_offset)
+                    start, data = self._log.files.select_file(phy_offset)
                 except CorruptionError:  # its file has gone meanwhile
                     return False
-                at = phy_offset - start
-            if size <= 0 or at + size > len(data):
+                at, there = phy_offset - start, len(data)
+            end = at + size
+            if size < MIN_RECORD_SIZE or end > there:
                 return False
             total += size
             if total > most and records:
                 total -= size
                 break
-            records.append(data[at : at + size])
+            says_size, magic, says_at, _ = _place(data, at)
+            if says_size != size or magic != MAGIC_V1 or says_at != phy_offset:
+                return False
+            records.append(data[at:end])
         first = block.queue_offset
         result.records = records
         result.queue_offsets = list(range(first, first + len(records)))
@@ -182,6 +188,11 @@ class Puller:
         result.total_bytes = total
         result.status = GetMessageStatus.FOUND
         return True
+
+    @property
+    def checks_crc(self) -> bool:
+        """Return whether the CRC of each body is checked."""
+        return self._config.check_crc_on_pull
 
     @property
     def log(self) -> CommitLog:
@@ -242,11 +253,16 @@ class _Pull:
             return True
         try:
             record = self._log.view(phy_offset, size)
-        except CorruptionError:  # its file has gone meanwhile, or the unit points nowhere
-            if not result.records:
+            message = check_record(
+                record, phy_offset, check_crc=self._puller.checks_crc, property_crc=False
+            )
+        except CorruptionError as exc:
+            if phy_offset >= self._log.min_phy_offset():
+                result.leave_out(queue_offset, phy_offset, size, exc)
+            elif not result.records:  # its file has gone meanwhile
                 result.status = GetMessageStatus.MESSAGE_WAS_REMOVING
             return True
-        if self._tags is not None and not self._tags.matches(StoredMessage(record)):
+        if self._tags is not None and not self._tags.matches(message):
             return True
         result.records.append(record)
         result.queue_offsets.append(queue_offset)

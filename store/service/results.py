@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple
 
+from store.errors import CorruptionError
 from store.log.commit_log import Appended
 from store.record.decoder import StoredMessage
 from store.record.message import Host
@@ -64,12 +65,26 @@ class GetMessageStatus(Enum):
     NO_MESSAGE_IN_QUEUE = auto()
 
 
+class DamagedRecord(NamedTuple):
+    """A unit of a queue that a pull passed over, since its record is damaged."""
+
+    queue_offset: int
+    phy_offset: int
+    size: int
+    """Bytes that the queue says the record has."""
+    reason: str
+    """What is wrong with it, one sentence."""
+
+
 @dataclass(slots=True)
 class GetMessageResult:
     """What one pull returned.
 
     ``records`` are views of the log (see ``MappedFile.select``: hold them for one request), in
     queue order; ``queue_offsets`` are theirs. Ask again at ``next_begin_offset``.
+
+    A record that does not lie where its unit says is in ``damaged`` instead; a pull that has found
+    nothing else answers ``MESSAGE_WAS_REMOVING``, as RocketMQ does for records it cannot read.
     """
 
     status: GetMessageStatus
@@ -82,6 +97,42 @@ class GetMessageResult:
     hole: range | None = None
     """With ``OFFSET_FOUND_NULL``: the units of the queue that are missing."""
 
+    damaged: list[DamagedRecord] = field(default_factory=list)
+    """What lies before ``next_begin_offset`` and is passed over."""
+
     def messages(self) -> list[StoredMessage]:
-        """Return the records decoded; body and properties still lazily."""
-        return [StoredMessage(record) for record in self.records]
+        """Return the records decoded; body and properties still lazily.
+
+        A record that cannot be decoded leaves ``records`` and ``queue_offsets`` for ``damaged``.
+        """
+        try:
+            return [StoredMessage(record) for record in self.records]
+        except CorruptionError:
+            return self._sound_messages()
+
+    def _sound_messages(self) -> list[StoredMessage]:
+        sound: list[StoredMessage] = []
+        pairs = [*zip(self.queue_offsets, self.records, strict=True)]
+        self.queue_offsets.clear()
+        self.records.clear()
+        for queue_offset, record in pairs:
+            try:
+                message = StoredMessage(record)
+            except CorruptionError as exc:
+                self.leave_out(queue_offset, exc.phy_offset or 0, len(record), exc)
+                self.total_bytes -= len(record)
+                continue
+            self.queue_offsets.append(queue_offset)
+            self.records.append(record)
+            sound.append(message)
+        if not sound:
+            self.status = GetMessageStatus.MESSAGE_WAS_REMOVING
+        return sound
+
+    def leave_out(
+        self, queue_offset: int, phy_offset: int, size: int, fault: CorruptionError
+    ) -> None:
+        """Note a damaged record, and that nothing was found if nothing was until now."""
+        self.damaged.append(DamagedRecord(queue_offset, phy_offset, size, str(fault)))
+        if not self.records:
+            self.status = GetMessageStatus.MESSAGE_WAS_REMOVING

@@ -209,8 +209,10 @@ def test_a_hole_is_a_status_with_its_range_and_no_way_back_to_zero(tmp_path: Pat
 
 
 def crash(root: Path) -> None:
-    """Make the store look as if its last writer had not closed it."""
+    """Make the store look as if its last writer had not closed it, nor ever flushed the log."""
     (root / "abort").write_text("1")
+    for vouching in ("checkpoint", "cqstore/synced"):
+        (root / vouching).unlink(missing_ok=True)
 
 
 def test_a_torn_tail_is_saved_cut_and_zeroed(root: Path) -> None:
@@ -242,7 +244,6 @@ def test_damage_with_records_behind_it_is_refused_until_cut(root: Path) -> None:
     data = bytearray(path.read_bytes())
     data[bad % 16384 + 100] ^= 1
     path.write_bytes(data)
-    (root / "checkpoint").unlink()
     if (root / "consumequeue" / "CURRENT").exists():
         shutil.rmtree(root / "consumequeue")  # so that recovery looks at the damaged file at all
     with pytest.raises(RefusedStoreError, match=f"cut at {bad}"):
@@ -260,7 +261,6 @@ def test_queues_behind_the_log_are_brought_up(root: Path, backend: str) -> None:
     crash(root)
     shutil.rmtree(root / "consumequeue")
     shutil.rmtree(root / "index")
-    (root / "checkpoint").unlink()
     with MessageStore.open(root, backend=backend) as store:
         assert store.report.dispatched_units == 200
         assert bodies(store, 0) == bodies(store, 1) == 100

@@ -20,9 +20,11 @@ from store.files import file_name, make_folder, sync_folder
 from store.log.commit_log import CommitLog
 from store.log.mapped_file import MappedFile
 from store.record.decoder import check_record, record_span
-from store.record.record_layout import BLANK_SIZE, MAGIC_V1, MAGIC_V2
+from store.record.record_layout import BLANK_SIZE, HEAD, MAGIC_V1, MAGIC_V2
 from store.record.scan import ScannedRecord, ScanRules
 
+PROVEN_BYTES = 1 << 20
+"""Bytes of records at the end of the log that every opening checks, at least."""
 _CHUNK = 4 << 20
 _MAGIC_AT = 4
 _SECTOR = 512
@@ -58,19 +60,21 @@ def scan_start(
 
     ``hint`` may be the start of a record (the checkpoint's ``confirm_phy_offset``). With
     ``trust_wanted`` (a clean stop) ``wanted`` also counts where nothing but zeros lies behind it.
-    Walks back as many files as it must: RocketMQ stops after ten and loses units (spec 19.3.3).
+    In both cases the last ``PROVEN_BYTES`` before it must be sound records that end there.
+    Walks back as many files as it must: RocketMQ stops after ten and loses units.
     """
     low, end = max(log.min_phy_offset(), 0), log.files.end_offset()
     if wanted <= low:
         return low
     wanted = min(wanted, end)
-    if wanted < end and is_boundary(log, wanted, rules):
+    good = (wanted < end and is_boundary(log, wanted, rules)) or (
+        trust_wanted and not data_behind(log, wanted)
+    )
+    if good and _is_proven(log, wanted, rules):
         return wanted
-    if trust_wanted and not data_behind(log, wanted):
-        return wanted
-    file = log.files.find(wanted if wanted < end else end - 1)
+    file = log.files.find(wanted - 1 if good or wanted == end else wanted)
     start = low if file is None else file.file_from_offset
-    if start < hint <= wanted and is_boundary(log, hint, rules):
+    if not good and start < hint <= wanted and is_boundary(log, hint, rules):
         return hint
     while start > low:
         file = log.files.find(start)
@@ -78,6 +82,57 @@ def scan_start(
             return start
         start -= log.files.file_size
     return low
+
+
+def _is_proven(log: CommitLog, end: int, rules: ScanRules) -> bool:
+    """Return whether the last records before ``end`` are sound, and the last one ends there.
+
+    Looks at ``PROVEN_BYTES`` of the file, or as many as the last record needs.
+    """
+    file = log.files.find(end - 1)
+    if file is None:
+        return False
+    start = _some_head(file, end)
+    try:
+        for record in log.scan(start, end, rules):
+            start = record.phy_offset + record.size
+    except CorruptionError:
+        return False
+    return start == end
+
+
+def _some_head(file: MappedFile, end: int) -> int:
+    """Return where a record begins, some ``PROVEN_BYTES`` before ``end``, by what its head says.
+
+    No proof that one does: that is for the scan. The file's start where there is no such head.
+    """
+    behind = end - file.file_from_offset
+    span = PROVEN_BYTES
+    while span < behind:
+        for start in _heads(file, behind - span, behind):
+            return start
+        span *= 2
+    return file.file_from_offset
+
+
+def _heads(file: MappedFile, position: int, behind: int) -> Iterator[int]:
+    """Yield the phy offsets in a span of ``file`` where a head says that it lies there."""
+    at = position
+    while at < behind:
+        most = min(behind + _MAGIC_AT + 3, file.file_size) - at
+        data = file.read_raw(at, min(_CHUNK, most))
+        for hit in _hits(data):
+            head = at + hit - _MAGIC_AT
+            if position <= head < behind and _says_it_lies(file, head):
+                yield file.file_from_offset + head
+        at += max(len(data) - (_MAGIC_AT + 3), 1)
+
+
+def _says_it_lies(file: MappedFile, position: int) -> bool:
+    if position + HEAD.size > file.file_size:
+        return False
+    head = HEAD.unpack_from(file.read_raw(position, HEAD.size))
+    return head.phy_offset == file.file_from_offset + position
 
 
 def data_behind(log: CommitLog, phy_offset: int) -> list[tuple[MappedFile, int, int]]:
@@ -110,17 +165,25 @@ def valid_record_behind(log: CommitLog, phy_offset: int) -> int | None:
     A record counts only if it says itself that it lies where it was found.
     """
     for file, _, last in data_behind(log, phy_offset):
-        base = file.file_from_offset
-        begin = max(phy_offset + 1 - base, 0)
-        at = begin
-        while at < last:
-            data = file.read_raw(at, min(_CHUNK, file.file_size - at))
-            for hit in _hits(data):
-                start = base + at + hit - _MAGIC_AT
-                if start >= base + begin and _is_record(file, start):
-                    return start
-            at += max(len(data) - (_MAGIC_AT + 3), 1)
+        begin = max(phy_offset + 1 - file.file_from_offset, 0)
+        for start in _heads(file, begin, last):
+            if _is_record(file, start):
+                return start
     return None
+
+
+def end_behind(log: CommitLog, phy_offset: int, rules: ScanRules) -> int:
+    """Return the end of the last valid record behind damage at ``phy_offset``; it, without one."""
+    end, at = phy_offset, valid_record_behind(log, phy_offset)
+    while at is not None:
+        try:
+            for record in log.scan(at, rules=rules):
+                end = record.phy_offset + record.size
+        except CorruptionError as exc:
+            at = valid_record_behind(log, max(end, exc.phy_offset or 0))
+        else:
+            break
+    return end
 
 
 def lacks_a_sector(log: CommitLog, phy_offset: int) -> bool:

@@ -5,7 +5,7 @@ from where the queues may lack something. Records that the queues or the index l
 queues that are ahead of the log are cut back, a torn tail is saved and cut. All of it can be done
 again at any time with the same outcome.
 
-Source: RocketMQ ``CommitLog.recoverNormally``, ``recoverAbnormally``; spec 7.6, 7.7, 19.3.
+Source: RocketMQ ``CommitLog.recoverNormally``, ``recoverAbnormally``.
 """
 
 import logging
@@ -26,6 +26,7 @@ from store.service.journals.expired_queues import ExpiredQueues
 from store.service.recovering.log_end import (
     SavedTail,
     data_behind,
+    end_behind,
     lacks_a_sector,
     save_tail,
     scan_start,
@@ -53,6 +54,8 @@ class RecoveryReport:
     """Bytes behind the end, up to the last one that was not zero."""
     first_bad: CorruptionError | None = None
     """Why the log ends where it does, if anything lies behind its end."""
+    damage: CorruptionError | None = None
+    """Read-only: the first damage inside the log, because of which it is not opened otherwise."""
     saved: list[SavedTail] = field(default_factory=list)
     watermarks: dict[str, int] = field(default_factory=dict)
     """Backend → phy offset up to which it surely had every record; read-only: empty."""
@@ -70,6 +73,7 @@ class RecoveryReport:
         """Return whether there was anything to recover."""
         return bool(
             not self.last_exit_ok
+            or self.damage
             or self.dispatched_units
             or self.dropped_bytes
             or self.queues_cut
@@ -107,7 +111,10 @@ class Recovery:
     # ---- read-only
 
     def find_end(self) -> RecoveryReport:
-        """Find the end of the log in memory; the queues are taken as they are."""
+        """Find the end of the log in memory; the queues are taken as they are.
+
+        Damage before it is reported, and what lies behind that can be read.
+        """
         report, log = self._report, self._log
         if report.last_exit_ok:
             wanted = self._queues.dispatch_from_phy_offset()
@@ -121,9 +128,15 @@ class Recovery:
         except CorruptionError as exc:
             result.fault = exc
         end = self._end_of(start, result)
+        newest = max(self._queues.watermarks().values())
+        if self._damage(end, newest):
+            report.damage = result.fault
+            known = newest if report.last_exit_ok else end
+            end = max(end_behind(log, end, self._rules), min(known, log.files.end_offset()))
+            report.end_phy_offset = end
         behind = data_behind(log, end)
         report.dropped_bytes = sum(last - first for _, first, last in behind)
-        report.first_bad = result.fault if behind else None
+        report.first_bad = report.damage or (result.fault if behind else None)
         log.set_end(end)
         return report
 
@@ -171,6 +184,7 @@ class Recovery:
             report.first_bad = result.fault
             report.saved = save_tail(log, end, self._paths.own / "cut")
             _LOG.warning("%d bytes behind the end of the log are cut", report.dropped_bytes)
+        self._vouch_no_further(end)
         report.queues_cut = self._queues.truncate_dirty(end)
         log.truncate(end)
         self._deleted.fit(log.min_phy_offset(), end)
@@ -198,6 +212,15 @@ class Recovery:
         if changes:
             checkpoint.update(**changes)
             checkpoint.flush()
+
+    def _vouch_no_further(self, end: int) -> None:
+        """Take back what was said of records that are about to be cut, before they are.
+
+        Else the log that a crash leaves behind the cut would be taken for a damaged one.
+        """
+        if self._checkpoint.fields.confirm_phy_offset >= max(end, 1):
+            self._checkpoint.update(confirm_phy_offset=0)
+            self._checkpoint.flush()
 
     def _restore(self, expired: ExpiredQueues) -> None:
         """Bring back, after a rebuild, the next offsets of queues that the log no longer names."""
@@ -236,32 +259,42 @@ class Recovery:
     def _refuse_damage(
         self, end: int, newest: int, fault: CorruptionError | None, cut_at: int | None
     ) -> None:
-        """Refuse to cut where valid records lie behind, unless told to.
-
-        A writer that stopped cleanly at this very end has itself left them there: RocketMQ cuts a
-        log without erasing what it cut off. So has a power cut, if behind what the checkpoint
-        vouches for a page is missing: what follows it was never durable.
-        """
-        if self._report.last_exit_ok:
-            explained = newest == end
-        else:
-            vouched = 0 < end <= self._checkpoint.fields.confirm_phy_offset
-            explained = not vouched and lacks_a_sector(self._log, end)
-        survivor = None if explained else valid_record_behind(self._log, end)
-        if survivor is None:
-            if cut_at is not None and cut_at != end:
-                raise StoreConfigError(
-                    f"the log is not damaged at {cut_at}: it ends at {end}",
-                    path=self._paths.commit_log,
-                )
-            return
-        if cut_at != end:
+        """Refuse to cut what was there for good, or valid records behind, unless told to."""
+        damage = self._damage(end, newest)
+        if not damage and cut_at is not None and cut_at != end:
+            raise StoreConfigError(
+                f"the log is not damaged at {cut_at}: it ends at {end}", path=self._paths.commit_log
+            )
+        if damage and cut_at != end:
             raise RefusedStoreError(
-                f"the log is damaged ({fault.reason if fault else 'no record'}) and a valid record "
-                f"lies behind, at {survivor}: to lose that and all that follows, cut at {end}",
+                f"the log is damaged ({fault.reason if fault else 'no record'}) and {damage}: "
+                f"to lose that and all that follows, cut at {end}",
                 path=self._paths.commit_log,
                 phy_offset=end,
             )
+
+    def _damage(self, end: int, newest: int) -> str:
+        """Return why the log must not end at ``end``, empty if it may; ``newest`` the queues say.
+
+        A writer that stopped cleanly at this very end has itself left what lies behind: RocketMQ
+        cuts a log without erasing what it cut off. So has a power cut, if behind what was surely on
+        disk a page is missing: what follows it was never durable.
+        """
+        clean = self._report.last_exit_ok
+        if self._was_there(end, newest):
+            survivor = valid_record_behind(self._log, end)
+            if survivor is None:
+                return "this record was on disk"
+        elif newest == end if clean else lacks_a_sector(self._log, end):
+            return ""
+        else:
+            survivor = valid_record_behind(self._log, end)
+        return "" if survivor is None else f"a valid record lies behind, at {survivor}"
+
+    def _was_there(self, end: int, newest: int) -> bool:
+        """Return whether a record that starts at ``end`` was surely on disk once."""
+        vouched = 0 < end <= self._checkpoint.fields.confirm_phy_offset
+        return vouched or (self._report.last_exit_ok and end < newest)
 
     def _mend_index(self, dispatcher: Dispatcher, end: int) -> None:
         """Remove index files that point behind the end, and index again what that lost."""
