@@ -107,7 +107,7 @@ def _run(tree: Path, name: str, marks: str) -> dict[str, Any]:
         path.unlink()
     outcomes.write_text("{}")
     collecting = [f"--rcfile={tree / 'mutants' / 'coverage.ini'}", f"--data-file={data}"]
-    testing = ["-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-p", "mutants.contexts"]
+    testing = ["-q", "-p", "no:cacheprovider", "-p", "mutants.contexts"]
     words = ["run", *collecting, "-m", "pytest", *testing, "-m", marks, name]
     environment = os.environ | {"PYTHONPATH": str(tree), OUTCOMES: str(outcomes)}
     subprocess.run(

@@ -102,7 +102,7 @@ class Tree:
         """Return the test that failed first, ``""`` if time ran out, or None if all passed."""
         scratch = self.root.with_name("scratch")
         scratch.mkdir()
-        options = ["-x", "-q", "-rfE", "-p", "no:xdist", "-p", "no:cacheprovider"]
+        options = ["-x", "-q", "-rfE", "-p", "no:cacheprovider"]
         environment = os.environ | {"PYTHONPATH": str(self.root), "TMPDIR": str(scratch)}
         with subprocess.Popen(
             [sys.executable, "-m", "pytest", *options, *tests],

@@ -1,6 +1,12 @@
 """The commit log: where records go, the blank rule, scans, and the end."""
 
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -8,6 +14,7 @@ from store.config import StoreConfig
 from store.errors import CorruptionError, IllegalMessageError, MagicCodeError
 from store.log.checkpoint import CHECKPOINT, CheckpointFields, StoreCheckpoint
 from store.log.commit_log import CommitLog
+from store.record.decoder import check_record
 from store.record.encoder import EncodedRecord, MessageEncoder
 from store.record.message import Message
 from tests.kit.plain_record import PlainRecord
@@ -64,6 +71,50 @@ def test_the_bytes_of_an_appended_record_are_those_of_the_format(tmp_path: Path)
     assert bytes(log.view(500, placed.size)) == plain.encode()
     assert log.store_timestamp(500, placed.size) == placed.store_timestamp
     assert (log.store_timestamp(501, placed.size), log.store_timestamp(-1, 101)) == (-1, -1)
+    log.close()
+
+
+@contextmanager
+def at_each_step(look: Callable[[], object]) -> Iterator[None]:
+    """Call ``look`` between any two instructions of the module of the log."""
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        if frame.f_code.co_filename != inspect.getfile(CommitLog):
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            look()
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_killed_process_leaves_a_whole_record_or_none(tmp_path: Path, count: int) -> None:
+    log = open_log(tmp_path)
+    start = log.append(record(500), 0).size
+    seen: set[int] = set()
+
+    def look() -> None:
+        data = (tmp_path / f"{0:020d}").read_bytes()[start : start + 300 * count]
+        if not any(data[:8]):
+            seen.add(0)
+            return
+        for at in range(0, len(data), 300):
+            check_record(data[at : at + 300], start + at, check_crc=True, property_crc=False)
+        seen.add(count)
+
+    with at_each_step(look):
+        if count == 1:
+            log.append(record(300), 1)
+        else:
+            log.append_list([record(300)] * count, range(1, count + 1), whole=False)
+    assert seen == {0, count}
     log.close()
 
 

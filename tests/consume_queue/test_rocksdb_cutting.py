@@ -1,5 +1,6 @@
 """RocksDB queues cut at either end, deleted, and taken up again after a crash."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -240,6 +241,34 @@ def test_a_crash_keeps_what_was_flushed_and_a_replay_from_the_checkpoint_brings_
     assert (store.max_offset("T", 0), store.max_offset("T", 1)) == (10, 0)
     put(store, "T", 0, range(10, 20), 1000)
     assert phys(store, "T", 0) == list(range(0, 2000, 100))
+    store.close()
+
+
+def truncated(store: RocksDBConsumeQueueStore) -> None:
+    assert store.truncate_dirty(500) == 1
+
+
+def topic_deleted(store: RocksDBConsumeQueueStore) -> None:
+    store.delete_topic("T")
+
+
+def queue_deleted(store: RocksDBConsumeQueueStore) -> None:
+    store.delete_queue("T", 0)
+
+
+@pytest.mark.parametrize(("cut", "left"), [(truncated, 5), (topic_deleted, 0), (queue_deleted, 0)])
+def test_what_was_cut_stays_cut_when_a_crash_follows_at_once(
+    tmp_path: Path, cut: Callable[[RocksDBConsumeQueueStore], None], left: int
+) -> None:
+    store = RocksDBQueues(tmp_path).open(last_exit_ok=False)
+    hold_compactions(engine_of(store))
+    put(store, "T", 0, range(10), 0)
+    store.flush()
+    cut(store)
+    store = crash(store, tmp_path / "crashed").open(last_exit_ok=False)
+    assert store.max_offset("T", 0) == left
+    assert phys(store, "T", 0) == list(range(0, left * 100, 100))
+    assert store.dispatch_from_phy_offset() == (500 if left else 1000)
     store.close()
 
 

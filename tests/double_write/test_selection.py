@@ -9,7 +9,8 @@ from store.errors import RefusedStoreError, StoreConfigError
 from store.queue.units import QueueKey
 from store.record.message import Message
 from store.service.message_store import MessageStore
-from tests.kit.double_write import Told, open_store, standing
+from store.service.mode import StoreMode, change_mode, possible_steps
+from tests.kit.double_write import Told, config, open_store, standing
 
 SELECTIVE = {"rocksdbCQSelectiveDoubleWriteEnable": True, "doubleWriteTopics": "t; lite-*"}
 
@@ -130,3 +131,17 @@ def test_rocksdb_gets_the_selected_topics_and_the_rest_when_that_ends(tmp_path: 
         assert store.verify().clean
     assert standing(root).covers == {}
     told.check(root)
+
+
+def test_a_backend_that_was_given_some_topics_is_not_to_be_read(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with open_store(root, "file", **SELECTIVE) as store:
+        for topic in ("t", "other"):
+            assert store.put_message(Message(topic, b"", 0)).ok
+    assert standing(root).covers == {"rocksdb": "lite-*;t"}
+    steps = {step.to: step for step in possible_steps(root, config("file", **SELECTIVE))}
+    assert steps[StoreMode.FILE].possible
+    to = StoreMode.DOUBLE_WRITE_ROCKSDB
+    assert steps[to].reasons == ["the rocksdb queues hold only the topics 'lite-*;t'"]
+    with pytest.raises(RefusedStoreError, match="hold only the topics"):
+        change_mode(root, to, config("file", **SELECTIVE))

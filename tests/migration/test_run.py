@@ -12,15 +12,18 @@ from pyspark.sql import SparkSession
 
 import migration.segment
 from bench.sample_store import make_store, topic_and_queue
+from migration.plan import Plan
 from migration.planner import make_plan
 from migration.run import RunReport, run_plan
 from migration.segment import SegmentDone, write_segment
 from migration.status import status
 from migration.workspace import Workspace
-from store.errors import StoreLockedError
+from store.errors import CorruptionError, StoreLockedError
 from store.paths import StorePaths
 from store.queue.bulk import UNIT_ROWS, bulk_backend
 from store.queue.units import QueueKey
+from store.service.message_store import MessageStore
+from tests.kit.file_queues import UNIT as QUEUE_FILE_UNIT
 from tests.kit.migrations import NO_SPARK, closed_copy, move, next_offsets, stored, without_times
 
 UNITS, QUEUES = 4_000, 40
@@ -155,6 +158,66 @@ def test_on_spark_as_without_it(root: Path, tmp_path: Path, spark: SparkSession)
     assert (second.moved, second.units, second.queues) == (8, first.units, first.queues)
     made = Workspace.of(root).made
     assert stored(made, "rocksdb", other) == stored(space.made, "rocksdb", plan)
+
+
+# ---- chunks that end inside queues, and queues that end inside chunks
+
+
+def in_chunks_of(monkeypatch: pytest.MonkeyPatch, chunk: int, root: Path) -> Plan:
+    """Move all segments in this process, so many units at once."""
+    monkeypatch.setattr(migration.segment, "CHUNK_UNITS", chunk)
+    plan = make_plan(root, segment_units=330)
+    for number in range(len(plan.segments)):
+        write_segment(Workspace.of(root), plan, number)
+    return plan
+
+
+@pytest.mark.parametrize("chunk", [7, 64, 99, 100, 101, 250, 330])
+def test_chunks_may_end_anywhere(root: Path, monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+    plan = in_chunks_of(monkeypatch, chunk, root)
+    report = run_plan(root, master=NO_SPARK)
+    assert (report.moved, report.units, report.queues) == (0, UNITS, QUEUES)
+    assert report.shifted == 0
+    made = stored(Workspace.of(root).made, "rocksdb", plan)
+    assert without_times(made) == without_times(stored(StorePaths(root), "file", plan))
+    with MessageStore.open(root, read_only=True) as store:
+        for units in made.values():
+            for phy_offset, size, _, timestamp in units.values():
+                assert store.commit_log.store_timestamp(phy_offset, size) == timestamp
+
+
+@pytest.mark.parametrize("chunk", [30, 100, 1000])
+@pytest.mark.parametrize("at", [0, 29, 30, 99])
+def test_a_unit_that_leads_to_no_record_is_named_wherever_its_chunk_ends(
+    root: Path, monkeypatch: pytest.MonkeyPatch, chunk: int, at: int
+) -> None:
+    queue = topic_and_queue(5)
+    path = root / "consumequeue" / queue.topic / str(queue.queue_id) / f"{0:020d}"
+    rows = list(QUEUE_FILE_UNIT.iter_unpack(path.read_bytes()))
+    rows[at] = (rows[at][0] + 4, *rows[at][1:])
+    path.write_bytes(b"".join(QUEUE_FILE_UNIT.pack(*row) for row in rows))
+    named = f"unit {at} of queue {queue.queue_id} of topic '{queue.topic}' leads to no record"
+    with pytest.raises(CorruptionError, match=named) as caught:
+        in_chunks_of(monkeypatch, chunk, root)
+    assert caught.value.phy_offset == rows[at][0]
+    space = Workspace.of(root)
+    left = [path for path in space.segments.glob("*-*") if ".done" not in path.name]
+    assert len(left) == len(attempts(space)), "the folder of the attempt that failed has gone"
+
+
+@pytest.mark.parametrize("chunk", [30, 100, 1000])
+def test_shifted_units_are_counted_and_their_queues_named_in_any_chunks(
+    root: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    moved = {topic_and_queue(number): number * 10 for number in (3, 5)}
+    for queue, gap in moved.items():
+        rows = rows_of(root, queue)
+        shutil.rmtree(root / "consumequeue" / queue.topic / str(queue.queue_id))
+        write_queue(root, root, queue, 0, [*rows[:gap], *rows[gap + 1 :]])
+    in_chunks_of(monkeypatch, chunk, root)
+    report = run_plan(root, master=NO_SPARK)
+    assert report.shifted == sum(99 - gap for gap in moved.values())
+    assert sorted(report.shifted_queues) == sorted(f"{q.topic}/{q.queue_id}" for q in moved)
 
 
 # ---- sources that are odd
