@@ -1,0 +1,171 @@
+"""Our journals: what is a torn end, what is damage, and what a crash may leave of an append."""
+
+import json
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from crcmod.predefined import mkCrcFun
+
+from migration.workspace import Workspace
+from store.config import StoreConfig
+from store.errors import CorruptionError
+from store.paths import StorePaths
+from store.queue.units import QueueKey
+from store.record.message import Message
+from store.service.journals.expired_queues import ExpiredQueues
+from store.service.message_store import MessageStore
+from tests.kit.power_cut import SECTOR
+from tests.kit.tree import tree_digest
+
+crc32c = mkCrcFun("crc-32c")
+CONFIG = StoreConfig(mapped_file_size_commit_log=16_384)
+QUEUES = [(QueueKey(f"topic {number}", number), number) for number in range(4)]
+LINES: dict[str, list[dict[str, object]]] = {
+    "deleted-topics": [{"deleted": "a", "below": 9}, {"deleting": "b", "below": 9}],
+    "expired-queues": [{"queue": ["a", 0], "next": 4}, {"gone": "b"}],
+    "rebuilding": [{"topic": "a", "queue": None, "ends": []}] * 2,
+    "replacing": [
+        {"folder": "1", "backends": [], "opened": [], "index": False, "moved": True}
+    ] * 2,
+    "mode": [{"state": None, "behind": {}, "cut": {}, "covers": {}}] * 2,
+}  # fmt: skip
+
+
+def line(entry: object) -> bytes:
+    text = json.dumps(entry).encode()
+    return b"%08x %s\n" % (crc32c(text), text)
+
+
+def written(path: Path) -> ExpiredQueues:
+    journal = ExpiredQueues(path)
+    for queue in QUEUES:
+        journal.add([queue])
+    return journal
+
+
+@pytest.mark.parametrize("new", [b"\0", b"\n", b"?"])
+def test_a_byte_before_the_last_line_is_damage_and_nothing_is_cut(
+    tmp_path: Path, new: bytes
+) -> None:
+    path = written(tmp_path / "j").path
+    whole = path.read_bytes()
+    starts = [0]
+    while (behind := whole.find(b"\n", starts[-1]) + 1) < len(whole):
+        starts.append(behind)
+    for at in range(starts[-1]):
+        if whole[at : at + 1] == new:
+            continue
+        damaged = whole[:at] + new + whole[at + 1 :]
+        path.write_bytes(damaged)
+        journal = ExpiredQueues(path)
+        for call in (journal.ends, journal.cut_torn_end, lambda: journal.add(QUEUES[:1])):  # noqa: B023
+            with pytest.raises(CorruptionError, match="journal is damaged") as caught:
+                call()
+            assert caught.value.path == path
+            assert caught.value.position == max(start for start in starts if start <= at)
+        assert path.read_bytes() == damaged
+
+
+@pytest.mark.parametrize("size", [SECTOR, 4096, 100_000])
+def test_zeros_before_a_valid_line_are_damage(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "j"
+    first, last = (line({"queue": ["a", 0], "next": number}) for number in (1, 2))
+    path.write_bytes(first + bytes(size) + last)
+    with pytest.raises(CorruptionError) as caught:
+        ExpiredQueues(path).ends()
+    assert caught.value.position == len(first)
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_a_damaged_journal_keeps_the_store_closed(tmp_path: Path, name: str) -> None:
+    with MessageStore.open(tmp_path, CONFIG) as store:
+        assert store.put_message(Message("t", b"x")).ok
+    path = StorePaths(tmp_path).own / name
+    path.parent.mkdir(exist_ok=True)
+    data = b"".join([line(entry) for entry in LINES[name]])
+    path.write_bytes(data[:12] + b"\0" + data[13:])
+    (tmp_path / "abort").touch()
+    before = tree_digest(tmp_path)
+    for read_only in (True, False):
+        if read_only and name not in {"deleted-topics", "mode"}:  # nobody asks
+            continue
+        with pytest.raises(CorruptionError, match=name):
+            MessageStore.open(tmp_path, CONFIG, read_only=read_only)
+        assert path.read_bytes() == data[:12] + b"\0" + data[13:]
+        if read_only:
+            assert tree_digest(tmp_path) == before
+
+
+def test_a_damaged_journal_of_a_migration_is_said(tmp_path: Path) -> None:
+    space = Workspace(tmp_path)
+    for step in ("one", "two"):
+        space.note(step)
+    data = space.journal.read_bytes()
+    space.journal.write_bytes(b"\0" + data[1:])
+    for call in (space.history, lambda: space.note("three")):
+        with pytest.raises(CorruptionError, match="journal"):
+            call()
+    assert space.journal.read_bytes() == b"\0" + data[1:]
+
+
+def crashed(monkeypatch: pytest.MonkeyPatch, path: Path, number: int) -> Iterator[bytes]:
+    """Yield what power cuts leave while many queues are added: pages that were written or not."""
+    synced = len(path.read_bytes())
+    states = []
+    real = os.fsync
+
+    def fsync(fd: int) -> None:
+        nonlocal synced
+        states.append((synced, path.read_bytes()))
+        real(fd)
+        synced = len(path.read_bytes())
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fsync)
+        ExpiredQueues(path).add((QueueKey(f"new {at}", 0), at) for at in range(number))
+    draw = random.Random(number)
+    for least, data in states:
+        for _ in range(30):
+            left = bytearray(data[: draw.randrange(least, len(data) + 1)])
+            share = draw.random()
+            for at in range(least - least % SECTOR, len(left), SECTOR):
+                if draw.random() < share:
+                    left[max(at, least) : at + SECTOR] = bytes(
+                        len(left[max(at, least) : at + SECTOR])
+                    )
+            yield bytes(left)
+        yield data
+
+
+@pytest.mark.parametrize("number", [1, 40, 3_000])
+def test_whatever_pages_a_power_cut_leaves_of_an_append_it_is_a_torn_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    path = written(tmp_path / "j").path
+    found = set()
+    for left in crashed(monkeypatch, path, number):
+        path.write_bytes(left)
+        journal = ExpiredQueues(path)
+        ends = journal.ends()
+        assert dict(QUEUES).items() <= {**ends, **dict(QUEUES)}.items()
+        found.add(len(ends))
+        journal.add([(QueueKey("next", 0), 7)])
+        assert ExpiredQueues(path).ends() == ends | {QueueKey("next", 0): 7}
+    assert len(found) > 1
+    assert path.stat().st_size < 200_000
+
+
+def test_an_endless_line_is_read_in_pieces(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    first = line({"queue": ["a", 0], "next": 1})
+    with path.open("wb") as file:
+        file.write(first)
+        file.truncate(64 << 20)
+    assert len(ExpiredQueues(path).ends()) == 1
+    with path.open("r+b") as file:
+        file.truncate(2 << 30)
+    with pytest.raises(CorruptionError, match="too long"):
+        ExpiredQueues(path).ends()
