@@ -4,9 +4,7 @@ Exact: a file is noted before its bytes change and crossed off after a successfu
 touches what changed and nothing else.
 """
 
-import ctypes
 import os
-import re
 import shutil
 import threading
 from collections.abc import Callable, Collection
@@ -15,22 +13,10 @@ from pathlib import Path
 
 from cq_file.descriptor_cache import DescriptorCache
 from store.errors import os_errors
-from store.files import sync_folder
+from store.files import find_syncfs, sync_file_system, sync_folder
 
 _SYNCFS_FROM = 64
 """Files from which one ``syncfs`` is cheaper than a journal commit for each of them."""
-_SYNCFS_REPORTS = (5, 8)
-"""Linux release since which ``syncfs`` reports pages that could not be written."""
-
-
-def _find_syncfs() -> Callable[[int], int] | None:
-    release = re.match(r"(\d+)\.(\d+)", os.uname().release)
-    if os.uname().sysname != "Linux" or release is None:
-        return None
-    if (int(release[1]), int(release[2])) < _SYNCFS_REPORTS:
-        return None
-    found: Callable[[int], int] | None = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
-    return found
 
 
 class UnsyncedFiles:
@@ -44,7 +30,7 @@ class UnsyncedFiles:
         self._sync_lock = threading.Lock()  # one sync at a time: each waits for what it may claim
         self._files: dict[str, int] = {}
         self._folders: set[str] = set()
-        self._syncfs = _find_syncfs()
+        self._syncfs = find_syncfs()
 
     @property
     def files(self) -> frozenset[str]:
@@ -147,7 +133,5 @@ class UnsyncedFiles:
             with suppress(FileNotFoundError):
                 descriptor = cache.get(path)
                 with os_errors("flush the queues' file system", path):
-                    if syncfs(descriptor.fd) != 0:
-                        code = ctypes.get_errno()
-                        raise OSError(code, os.strerror(code))
+                    sync_file_system(syncfs, descriptor.fd)
                 return

@@ -4,9 +4,11 @@ What every part of the store needs of the operating system beside maps and Rocks
 raise ``OSError`` as it comes: the caller's ``os_errors`` says what was being done.
 """
 
+import ctypes
 import os
+import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -173,3 +175,57 @@ def sync_folder(folder: Path | str) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+# ---- whole file systems
+
+_SYNCFS_REPORTS = (5, 8)
+"""Linux release since which ``syncfs`` reports pages that could not be written."""
+
+
+def find_syncfs() -> Callable[[int], int] | None:
+    """Return ``syncfs`` of the system, ``None`` where it does not tell what it could not write."""
+    release = re.match(r"(\d+)\.(\d+)", os.uname().release)
+    if os.uname().sysname != "Linux" or release is None:
+        return None
+    if (int(release[1]), int(release[2])) < _SYNCFS_REPORTS:
+        return None
+    found: Callable[[int], int] | None = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    return found
+
+
+def sync_file_system(syncfs: Callable[[int], int], fd: int) -> None:
+    """Make everything durable that lies on the file system of ``fd``."""
+    if syncfs(fd) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+def sync_below(folders: Iterable[Path]) -> None:
+    """Make durable all files and names below ``folders``, whoever wrote them.
+
+    One call a file system, or file by file where the system has no such call.
+    """
+    syncfs, done = find_syncfs(), set()
+    for folder in filter(Path.is_dir, folders):
+        if syncfs is None:
+            _sync_tree(folder)
+        elif (device := folder.stat().st_dev) not in done:
+            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                sync_file_system(syncfs, fd)
+            finally:
+                os.close(fd)
+            done.add(device)
+
+
+def _sync_tree(top: Path) -> None:
+    for folder, _, names in os.walk(top):
+        for name in names:
+            with suppress(CorruptionError, FileNotFoundError):  # no regular file: not ours
+                fd = open_regular(f"{folder}/{name}")
+                try:
+                    os.fsync(fd)
+                finally:
+                    os.close(fd)
+        sync_folder(folder)

@@ -41,7 +41,7 @@ class MappedFileQueue:
         """
         self._warm_pages = warm_pages
         self.folder = folders[0]
-        self._folders = folders
+        self.folders = folders
         self.file_size = file_size
         self._read_only = read_only
         self._mapped_max = mapped_max
@@ -61,7 +61,7 @@ class MappedFileQueue:
                 row is missing.
         """
         paths: list[Path] = []
-        for folder in self._folders:
+        for folder in self.folders:
             if folder.is_dir():
                 with os_errors("list the commit log", folder):
                     paths += [path for path in folder.iterdir() if path.is_file()]
@@ -202,7 +202,7 @@ class MappedFileQueue:
     def sync(self) -> None:
         """Make the names of all files durable, and that others are gone."""
         with os_errors("sync the folder of the commit log", self.folder):
-            for folder in self._folders:
+            for folder in self.folders:
                 if folder.is_dir():
                     sync_folder(folder)
 

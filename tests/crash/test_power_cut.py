@@ -49,6 +49,7 @@ steps = st.one_of(
     st.tuples(st.just("delete"), st.sampled_from("abc")),
     st.tuples(st.just("expire"), st.floats(0, 1)),
     st.tuples(st.just("reopen"), st.none()),
+    st.tuples(st.just("kill"), st.none()),
 )
 rounds = st.lists(st.lists(steps, min_size=1, max_size=12), min_size=1, max_size=3)
 
@@ -176,6 +177,21 @@ class Run:
         self.store.close()
         self.promises.durable = len(self.promises.puts)
         self.open()
+
+    def kill(self, _: None) -> None:
+        """Let the process die: what it wrote stays in the page cache, and the store is opened."""
+        store, durable = self.store, self.promises.durable
+        store._stop()
+        if isinstance(store.queues, RocksDBConsumeQueueStore):
+            with self.disk.database_as_it_is():
+                store.queues._open_engine().close(flush=False)
+        assert store._lock is not None
+        store._lock.release()
+        self.promises.durable = len(self.promises.puts)  # a kill loses none of them
+        self.open()
+        self.promises = settle(self.store, self.promises)
+        if self.config.flush_disk_type is FlushDiskType.ASYNC_FLUSH:
+            self.promises.durable = durable  # until they are flushed again
 
     # ---- inside
 

@@ -1,5 +1,6 @@
 """Single cases of what a power cut leaves, each of which once was answered wrongly."""
 
+import os
 import random
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from cq_file.layout import FILE_UNIT
 from store.config import FlushDiskType, StoreConfig
 from store.errors import CorruptionError, RefusedStoreError
+from store.files import sync_below
 from store.log.checkpoint import StoreCheckpoint
 from store.paths import StorePaths
 from store.queue.units import QueueKey
@@ -40,6 +42,13 @@ def root(tmp_path: Path) -> Path:
 def change(path: Path, at: int, data: bytes) -> None:
     content = path.read_bytes()
     path.write_bytes(content[:at] + data + content[at + len(data) :])
+
+
+def kill(store: MessageStore) -> None:
+    """Let go of a file store as the end of its process would: nothing is flushed."""
+    store._stop()
+    assert store._lock is not None
+    store._lock.release()
 
 
 def numbers(root: Path) -> list[int]:
@@ -155,6 +164,50 @@ def test_every_name_that_leads_to_a_message_is_durable(tmp_path: Path) -> None:
         store.flush()
         (index,) = (node for name, node in disk.files("a").items() if "index/" in name)
         assert disk.has_durable_name(index)
+
+
+@pytest.mark.parametrize("flush", FlushDiskType)
+def test_what_a_killed_process_wrote_is_on_disk_after_a_flush(
+    tmp_path: Path, flush: FlushDiskType
+) -> None:
+    config = CONFIG.model_copy(
+        update={"flush_disk_type": flush, "flush_interval_commit_log": 1 << 30}
+    )
+    root = tmp_path / "store"
+    root.mkdir()
+    disk = Disk(root, random.Random(0), dict, most=1)
+    with disk.watching():
+        killed = MessageStore.open(root, config, backend="file")
+        for number in range(60):
+            message = Message(f"t{number % 3}", b"x" * 1000, 0, {"KEYS": f"k{number}"})
+            assert killed.put_message(message).ok
+        killed.get_message("g", "t0", 0, 0)  # units reach the files
+        kill(killed)
+        with MessageStore.open(root, config) as store:
+            disk.look()
+            assert len(disk.files("commitlog")) > 3
+            for folder in ("commitlog", "consumequeue"):
+                for name, node in disk.files(folder).items():
+                    assert disk.has_durable_name(node), name
+                    assert node.durable == node.now, name
+            store.flush()
+
+
+def test_without_syncfs_what_was_found_is_synced_file_by_file(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(root, random.Random(0), dict, most=1)
+    with disk.watching():
+        monkeypatch.setattr("store.files.find_syncfs", lambda: None)
+        change(root / "consumequeue" / "t" / "0" / ("0" * 20), 100, b"\0")
+        (root / "consumequeue" / "new").mkdir()
+        MessageStore.open(root, CONFIG).close()
+        for folder in ("commitlog", "consumequeue"):
+            assert all(node.durable == node.now for node in disk.files(folder).values())
+        assert "new" in disk.top.live["consumequeue"].names
+    (root / "a link").symlink_to("nowhere")
+    os.mkfifo(root / "a pipe")
+    sync_below([root, root / "none"])
 
 
 def test_log_files_go_one_by_one_and_never_before_the_rest_is_durable(tmp_path: Path) -> None:

@@ -192,6 +192,18 @@ class Disk:
         if self._database is not None:
             self._database_flushed = self._read_database()
 
+    @contextmanager
+    def database_as_it_is(self) -> Iterator[None]:
+        """Leave RocksDB's folder as it was before the block, as the end of its process would."""
+        before = self._read_database()
+        yield
+        folder = self.root / (self._database or "")
+        for path in folder.iterdir():
+            if path.name not in before:
+                path.unlink()
+        for name, data in before.items():
+            (folder / name).write_bytes(data)
+
     def _read_database(self) -> Files:
         folder = self.root / (self._database or "")
         while folder.is_dir():
@@ -217,7 +229,8 @@ class Disk:
                 patched.enter_context(mock.patch.object(os, name, self._removing(name)))
             for name in ("rename", "replace"):
                 patched.enter_context(mock.patch.object(os, name, self._renaming(name)))
-            patched.enter_context(mock.patch("cq_file.file_sync._find_syncfs", self._find_syncfs))
+            for module in ("cq_file.file_sync", "store.files"):
+                patched.enter_context(mock.patch(f"{module}.find_syncfs", self._find_syncfs))
             patched.enter_context(mock.patch("cq_file.file_sync._SYNCFS_FROM", 4))
             patched.enter_context(mock.patch.object(threading.Thread, "start", _start()))
             yield

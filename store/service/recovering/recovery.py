@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from store.config import StoreConfig
-from store.errors import CorruptionError, RefusedStoreError, StoreConfigError
+from store.errors import CorruptionError, RefusedStoreError, StoreConfigError, os_errors
+from store.files import sync_below
 from store.index.index_service import IndexService
 from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
@@ -157,6 +158,8 @@ class Recovery:
             QueueGapError: the log and a queue contradict each other.
         """
         report, log = self._report, self._log
+        if not report.last_exit_ok:
+            self._sync_found()
         expired = ExpiredQueues(self._paths.expired_queues)
         if not report.last_exit_ok:
             self._deleted.cut_torn_end()
@@ -196,6 +199,22 @@ class Recovery:
         log.files.sync()  # whatever files are gone must not come back after this
         self._queues.allow_expiry(log.min_phy_offset())
         return report
+
+    def _sync_found(self) -> None:
+        """Bring to the disk what the last writer left, which may lie in the page cache alone.
+
+        A flush of ours syncs what we have written, and says that all before it is on disk.
+
+        Raises:
+            StoreIOError: the disk refused.
+        """
+        paths = self._paths
+        folders = [
+            *self._log.files.folders, paths.root, paths.consume_queue, paths.consume_queue_rocksdb,
+            paths.batch_consume_queue, paths.consume_queue_ext, paths.index, paths.own,
+        ]  # fmt: skip
+        with os_errors("bring to the disk what the last writer left", paths.root):
+            sync_below(folders)
 
     def _withdraw_claim(self, queues_from: int) -> None:
         """Let the checkpoint vouch for nothing where queues or index know less than it says.
