@@ -15,13 +15,13 @@ from typing import Annotated, NamedTuple
 from store.errors import CorruptionError, IllegalMessageError
 from store.queue.units import QueueKey
 from store.record.layout import Layout, Wire
+from store.record.message import CHECKPOINT_TOPIC
 
 CTRL_1 = 1
 CTRL_2 = b"\x02"
 """One above the separator: ends the range of everything behind a separator."""
 MAX_TOPIC_BYTES = 281
 """RocketMQ builds its keys in 300 bytes; a longer topic would block its dispatch for ever."""
-CHECKPOINT_TOPIC = "CHECKPOINT_TOPIC"
 KIND_MAX = b"max"
 KIND_MIN = b"min"
 

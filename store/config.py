@@ -11,6 +11,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -21,6 +22,9 @@ from store.errors import StoreConfigError, os_errors
 CQ_UNIT_SIZE = 20
 """Bytes of one unit of a file queue; file sizes are rounded up to a multiple of it."""
 _HOURS = 24
+_INT_MAX = (1 << 31) - 1
+_OWN_SIZES = {"rocksdb_memory_bytes"}
+"""Settings that RocketMQ does not have, and that may be more than its ``int``."""
 
 
 class FlushDiskType(StrEnum):
@@ -125,7 +129,7 @@ class StoreConfig(BaseModel):
     """Hash slots of one index file."""
     max_index_num: int = Field(20_000_000, ge=2)
     """Entries of one index file, the unused first one included."""
-    max_message_size: int = Field(4 << 20, ge=10)
+    max_message_size: int = Field(4 << 20, ge=10, le=(1 << 30) - 1)
     """Largest body, bytes; a whole record may have 64 KiB more."""
     auto_message_version_on_topic_len: bool = True
     """Write a V2 record (two-byte topic length) for topics of more than 127 characters."""
@@ -301,6 +305,14 @@ class StoreConfig(BaseModel):
                 "rocksdbCQSelectiveDoubleWriteEnable needs doubleWriteTopics, the topics that"
                 " RocksDB gets"
             )
+
+    @field_validator("*")
+    @classmethod
+    def _check_java_int(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse what RocketMQ could not read; sizes beyond are in no layout, times in no clock."""
+        if type(value) is int and value > _INT_MAX and info.field_name not in _OWN_SIZES:
+            raise ValueError(f"{value:.6g} is more than Java's int, {_INT_MAX}")
+        return value
 
     @field_validator("delete_when")
     @classmethod

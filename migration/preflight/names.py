@@ -6,11 +6,12 @@ Source: spec 1, 9.2, T24; field notes 24.
 from collections.abc import Iterator
 
 from cq_file.listing import check_folder_name
-from cq_rocksdb.keys import CHECKPOINT_TOPIC, MAX_TOPIC_BYTES, check_topic
+from cq_rocksdb.keys import MAX_TOPIC_BYTES, check_topic
 from cq_rocksdb.private_folder import DATABASE_FILE
 from migration.preflight.report import Finding, Severity, Tally
 from migration.preflight.survey import QueueCheck, QueueSpan
 from store.errors import IllegalMessageError
+from store.record.message import CHECKPOINT_TOPIC
 
 
 class KeyNames(QueueCheck):

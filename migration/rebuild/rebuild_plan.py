@@ -29,7 +29,6 @@ from store.errors import (
     os_errors,
 )
 from store.log.commit_log import CommitLog
-from store.queue.backends import backend
 from store.queue.bulk import BulkBackend, bulk_backend
 from store.queue.units import QueueKey
 from store.service.journals.deleted_topics import DeletedTopics
@@ -169,7 +168,7 @@ class _Rebuild:
             log_folders=[str(folder) for folder in self._layout.log_folders],
             ranges=self._ranges(range_bytes), deleted_topics=str(journal),
             deleted_digest=hashlib.blake2b(text, digest_size=16).hexdigest(),
-            lmq_needs_multi_dispatch=backend(self._target.name).lmq_needs_multi_dispatch,
+            target=self._target.name,
             whole_only=self._paths.abort.exists() and not locked_by(self._paths),
         )  # fmt: skip
         if space.plan.exists() and space.read_plan() == plan:

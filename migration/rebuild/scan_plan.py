@@ -33,7 +33,8 @@ class ScanPlan(BaseModel):
     """Path of the journal of deleted topics."""
     deleted_digest: str
     """BLAKE2b of the journal, so that one that has changed is seen."""
-    lmq_needs_multi_dispatch: bool
+    target: str
+    """The backend that the queues are for."""
     whole_only: bool
     """A crash ended the log."""
 

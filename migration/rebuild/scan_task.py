@@ -17,7 +17,10 @@ from migration.rebuild.scan_plan import ScanDone, ScanPlan, ScanSpace, sizes_in
 from migration.workspace import Workspace
 from store.errors import CorruptionError, os_errors
 from store.log.commit_log import CommitLog
+from store.queue.backends import backend
+from store.queue.bulk import bulk_backend
 from store.queue.consume_queue_store import QueueType
+from store.queue.units import QueueKey
 from store.record.scan import ScanRules
 from store.service.journals.deleted_topics import DeletedTopics
 from store.service.record_units import RecordUnits
@@ -71,9 +74,11 @@ def _scan(plan: ScanPlan, done: ScanDone, folder: Path) -> None:
     log.load()
     deleted = DeletedTopics(Path(plan.deleted_topics))
     deleted.load()
+    bulk = bulk_backend(plan.target)
     units = RecordUnits(
         config, deleted, lambda _: QueueType.SIMPLE,
-        lmq_needs_multi_dispatch=plan.lmq_needs_multi_dispatch,
+        check_topic=lambda topic: bulk.check_queue(QueueKey(topic, 0)),
+        lmq_needs_multi_dispatch=backend(plan.target).lmq_needs_multi_dispatch,
     )  # fmt: skip
     rules = ScanRules(config.check_crc_on_recover, config.force_verify_prop_crc)
     scan = LogScan(log, units, rules, whole_only=plan.whole_only)

@@ -6,10 +6,11 @@ Source: RocketMQ ``MessageDecoder.encodeMessages``, ``MessageExtEncoder.encode(M
 from collections.abc import Sequence
 from typing import Annotated, NamedTuple
 
-from store.errors import IllegalMessageError
+from store.errors import IllegalMessageError, PropertiesTooLongError
 from store.record.layout import Layout, Wire
 from store.record.message import Message
-from store.record.properties import decode_properties, encode_properties
+from store.record.message_check import fault_of
+from store.record.properties import MAX_PROPERTIES, decode_properties, encode_properties
 
 
 class ClientBatchHead(NamedTuple):
@@ -27,15 +28,27 @@ _LENGTH = 2
 
 
 def encode_client_batch(messages: Sequence[Message]) -> bytes:
-    """Return the batch body that holds flag, body and properties of ``messages``."""
+    """Return the batch body that holds flag, body and properties of ``messages``.
+
+    Raises:
+        IllegalMessageError: a message has a field that no record can hold.
+        PropertiesTooLongError: one has more properties than a record can hold.
+    """
     parts: list[bytes] = []
     for message in messages:
+        if (fault := fault_of(message)) is not None:
+            raise IllegalMessageError(fault)
         properties = encode_properties(message.properties)
-        size = CLIENT_BATCH_HEAD.size + len(message.body) + _LENGTH + len(properties)
-        head = ClientBatchHead(size, 0, 0, message.flag, len(message.body))
+        if len(properties) > MAX_PROPERTIES:
+            raise PropertiesTooLongError(
+                f"properties of {len(properties)} bytes, at most {MAX_PROPERTIES}"
+            )
+        body = bytes(message.body)
+        size = CLIENT_BATCH_HEAD.size + len(body) + _LENGTH + len(properties)
+        head = ClientBatchHead(size, 0, 0, message.flag, len(body))
         parts += [
             CLIENT_BATCH_HEAD.pack(head),
-            message.body,
+            body,
             len(properties).to_bytes(_LENGTH, "big"),
             properties,
         ]
@@ -51,7 +64,7 @@ def decode_client_batch(batch: Message) -> list[Message]:
         IllegalMessageError: the lengths in the body do not add up.
     """
     messages: list[Message] = []
-    body, at = batch.body, 0
+    body, at = bytes(batch.body), 0
     while at < len(body):
         if at + CLIENT_BATCH_HEAD.size > len(body):
             raise IllegalMessageError(f"the batch ends inside a head at byte {at}")

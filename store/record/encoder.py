@@ -6,6 +6,7 @@ filled in under it, by ``assemble``.
 Source: RocketMQ ``MessageExtEncoder``, ``DefaultAppendMessageCallback``.
 """
 
+import re
 import time
 import zlib
 from collections.abc import Callable
@@ -14,9 +15,12 @@ from typing import NamedTuple
 
 from store.config import StoreConfig
 from store.errors import IllegalMessageError, PropertiesTooLongError
-from store.record.message import Message, MessageProperty, SysFlag
+from store.record.bounded_cache import BoundedCache
+from store.record.message import SCHEDULE_TOPIC, Message, MessageProperty, SysFlag
+from store.record.message_check import illegal
 from store.record.properties import (
     CRC_PROPERTY_SIZE,
+    MAX_PROPERTIES,
     DispatchProperties,
     crc_property,
     dispatch_properties_of,
@@ -25,13 +29,13 @@ from store.record.properties import (
 from store.record.record_layout import (
     CRC_MASK,
     FIXED_V4,
+    HOST_V4_SIZE,
     HOST_V6_SIZE,
     MAGIC_V1,
     MAGIC_V2,
     TAIL,
 )
 
-MAX_PROPERTIES = 0x7FFF
 RECORD_ALLOWANCE = 65536
 """Bytes that a whole record may have beyond ``max_message_size``."""
 MAX_V1_TOPIC_CHARS = 127
@@ -68,8 +72,8 @@ _new = tuple.__new__
 class MessageEncoder:
     """Encodes messages under one configuration. Any thread may use it.
 
-    ``topic_bytes`` says which names the queues can hold; it is asked once a topic and raises
-    ``IllegalMessageError`` for others.
+    ``check_topic`` says which names the queues can hold; it is asked before a topic is used first
+    and raises ``IllegalMessageError`` for others.
     """
 
     def __init__(self, config: StoreConfig, check_topic: Callable[[str], None]) -> None:
@@ -78,51 +82,57 @@ class MessageEncoder:
         self._auto_version = config.auto_message_version_on_topic_len
         self._append_crc = config.enabled_append_prop_crc
         self._check_topic = check_topic
-        self._topics: dict[str, tuple[int, bytes]] = {}  # topic → magic, length and name
-        self._properties: dict[tuple[str, str], _Encoded] = {}
+        self._topics = BoundedCache[str, _Topic](_REMEMBERED_BYTES)
+        self._properties = BoundedCache[tuple[str, str], _Encoded](_REMEMBERED_BYTES)
 
     def encode(self, message: Message) -> EncodedRecord:
         """Return ``message`` encoded, checked as RocketMQ checks it, in its order.
 
         Raises:
             PropertiesTooLongError: more than 32,767 bytes of properties.
-            IllegalMessageError: topic, body, record or a number too large for its field.
+            IllegalMessageError: a field that no record can hold: of a wrong type, out of its range,
+                too large; or one that RocketMQ could not read back.
         """
-        magic, topic = self._topics.get(message.topic) or self._learn_topic(message.topic)
-        properties = message.properties
-        if len(properties) == 1:  # a tag alone, most often; producers repeat themselves
-            (pair,) = properties.items()
-            found = self._properties.get(pair)
-            encoded, dispatch = found or self._learn_pair(pair)
-        else:
-            encoded, dispatch = self._encode_properties(properties)
-        body = message.body
-        if len(body) > self._max_body:
-            raise IllegalMessageError(f"body of {len(body)} bytes, at most {self._max_body}")
-        size = FIXED_V4.size + len(body) + len(topic) + 2 + len(encoded)
-        sys_flag = message.sys_flag
-        born, stored = message.born_host.wire, message.store_host.wire
-        if sys_flag & _V6_BITS or len(born) + len(stored) != _TWO_V4:
-            sys_flag = _host_bits(sys_flag, len(born), len(stored))
-            size += len(born) + len(stored) - _TWO_V4
-        if size > self._max_record:
-            raise IllegalMessageError(f"record of {size} bytes, at most {self._max_record}")
         try:
-            prefix = _PREFIX.pack(zlib.crc32(body) & CRC_MASK, message.queue_id, message.flag)
+            magic, name, topic = self._topics.get(message.topic) or self._learn_topic(message.topic)
+            properties = message.properties
+            if len(properties) == 1:  # a tag alone, most often; producers repeat themselves
+                (pair,) = properties.items()
+                found = self._properties.get(pair)
+                encoded, dispatch = found or self._learn_pair(pair)
+            else:
+                encoded, dispatch = self._encode_properties(properties)
+            if not dispatch.only_tags and dispatch.delay is not None and topic == SCHEDULE_TOPIC:
+                _check_delay(dispatch.delay)
+            body, queue_id = message.body, message.queue_id
+            if type(body) is not bytes:
+                body = _copied(body)
+            if len(body) > self._max_body:
+                raise IllegalMessageError(f"body of {len(body)} bytes, at most {self._max_body}")
+            if type(queue_id) is not int or queue_id < 0:
+                raise TypeError  # noqa: TRY301 - as what the packing below raises
+            size = FIXED_V4.size + len(body) + len(name) + len(encoded)
+            sys_flag = message.sys_flag
+            born, stored = message.born_host.wire, message.store_host.wire
+            if sys_flag & _V6_BITS or len(born) + len(stored) != _TWO_V4:
+                sys_flag = _host_bits(sys_flag, len(born), len(stored))
+                size += len(born) + len(stored) - _TWO_V4
+            if size > self._max_record:
+                raise IllegalMessageError(f"record of {size} bytes, at most {self._max_record}")
+            prefix = _PREFIX.pack(zlib.crc32(body) & CRC_MASK, queue_id, message.flag)
             born_timestamp = message.born_timestamp or time.time_ns() // 1_000_000
             middle = _MIDDLE.pack(sys_flag, born_timestamp) + born
             fixed = _TAIL_PACK(
                 message.reconsume_times, message.prepared_transaction_offset, len(body)
             )
             start = _START.pack(size, magic)
-        except error as exc:
-            raise IllegalMessageError(f"a number does not fit its field: {exc}") from exc
-        tail = b"".join((stored, fixed, body, topic, len(encoded).to_bytes(2, "big"), encoded))
+            tail = b"".join((stored, fixed, body, name, encoded))
+        except (TypeError, ValueError, AttributeError, error) as exc:
+            raise illegal(message, exc) from exc
         return _new(
             EncodedRecord,
-            (size, start, prefix, middle, tail, message.topic, message.queue_id,
-             sys_flag, dispatch),
-        )  # fmt: skip
+            (size, start, prefix, middle, tail, topic, queue_id, sys_flag, dispatch),
+        )
 
     def _encode_properties(self, properties: dict[str, str]) -> "_Encoded":
         if self._append_crc and MessageProperty.CRC32 in properties:
@@ -134,15 +144,15 @@ class MessageEncoder:
             raise PropertiesTooLongError(
                 f"properties of {len(encoded)} bytes, at most {MAX_PROPERTIES}"
             )
-        return encoded, dispatch_properties_of(properties)
+        return len(encoded).to_bytes(2, "big") + encoded, dispatch_properties_of(properties)
 
     def _learn_pair(self, pair: tuple[str, str]) -> "_Encoded":
-        if len(self._properties) >= _REMEMBERED:
-            self._properties.clear()
-        self._properties[pair] = known = self._encode_properties(dict([pair]))
-        return known
+        known = self._encode_properties(dict([pair]))
+        return self._properties.learn(pair, known, 2 * len(known[0]))
 
-    def _learn_topic(self, topic: str) -> tuple[int, bytes]:
+    def _learn_topic(self, topic: str) -> "_Topic":
+        if not isinstance(topic, str):
+            raise TypeError
         self._check_topic(topic)
         try:
             name = topic.encode()
@@ -152,27 +162,45 @@ class MessageEncoder:
             raise IllegalMessageError(f"topic of {len(name)} bytes, at most {MAX_TOPIC_BYTES}")
         utf16_units = len(topic.encode("utf-16-be")) // 2  # as Java counts characters
         if self._auto_version and utf16_units > MAX_V1_TOPIC_CHARS:
-            learnt = MAGIC_V2, len(name).to_bytes(2, "big") + name
+            learnt = MAGIC_V2, len(name).to_bytes(2, "big") + name, name.decode()
         elif len(name) > MAX_V1_TOPIC_CHARS:
             raise IllegalMessageError(f"topic of {len(name)} bytes, a V1 record holds 127")
         else:
-            learnt = MAGIC_V1, len(name).to_bytes(1, "big") + name
-        if len(self._topics) >= _REMEMBERED:
-            self._topics.clear()
-        self._topics[topic] = learnt
-        return learnt
+            learnt = MAGIC_V1, len(name).to_bytes(1, "big") + name, name.decode()
+        return self._topics.learn(topic, learnt, 3 * len(name))
 
 
 _Encoded = tuple[bytes, DispatchProperties]
-_REMEMBERED = 10_000
+"""The properties with their length before them, and what dispatch needs of them."""
+_Topic = tuple[int, bytes, str]
+"""Magic code, the name with its length before it, the name as plain text."""
+_REMEMBERED_BYTES = 8 << 20
 _TAIL_PACK = TAIL.struct.pack
 _TWO_V4 = 16
 _UNQUEUED_BIT = 0x4  # of the transaction bits, the one that COMMIT lacks
 _V6_BITS = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 
 
+_JAVA_INT = re.compile(r"[+-]?[0-9]{1,9}")
+
+
+def _copied(body: object) -> bytes:
+    """Return what may change in the caller's hands as what does not."""
+    if isinstance(body, bytes | bytearray | memoryview):
+        return bytes(body)
+    raise TypeError
+
+
+def _check_delay(delay: str) -> None:
+    """Refuse a level that RocketMQ cannot read: its recovery would stop at such a record."""
+    if not _JAVA_INT.fullmatch(delay):
+        raise IllegalMessageError(f"{delay!r:.60} in {MessageProperty.DELAY} is no delay level")
+
+
 def _host_bits(sys_flag: int, born_size: int, stored_size: int) -> int:
     """Set the host bits from the hosts, whatever the caller had set."""
+    if not {born_size, stored_size} <= {HOST_V4_SIZE, HOST_V6_SIZE}:
+        raise TypeError
     sys_flag &= ~_V6_BITS
     if born_size == HOST_V6_SIZE:
         sys_flag |= int(SysFlag.BORN_HOST_V6)

@@ -55,13 +55,15 @@ class MessageProperty:
 
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+CHECKPOINT_TOPIC = "CHECKPOINT_TOPIC"
+"""No topic: the name of RocksDB's checkpoint entry."""
 RETRY_PREFIX = "%RETRY%"
 LMQ_PREFIX = "%LMQ%"
 SYSTEM_PREFIX = "rmq_sys_"
 SYSTEM_TOPICS = frozenset({
     "TBW102", SCHEDULE_TOPIC, "BenchmarkTest", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRACE_TOPIC",
     "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC", "SELF_TEST_TOPIC",
-    "OFFSET_MOVED_EVENT", "CHECKPOINT_TOPIC",
+    "OFFSET_MOVED_EVENT", CHECKPOINT_TOPIC,
 })  # fmt: skip
 """Topics of the broker's own (RocketMQ ``TopicValidator``)."""
 
@@ -74,13 +76,25 @@ class Host:
 
     wire: bytes
 
+    def __post_init__(self) -> None:
+        """Refuse what no record could hold.
+
+        Raises:
+            IllegalMessageError: neither 8 nor 20 bytes.
+        """
+        if type(self.wire) is not bytes or len(self.wire) not in _SIZES:
+            sizes = f"{_V4_SIZE} or {_V6_SIZE} bytes"
+            raise IllegalMessageError(f"{self.wire!r:.60} is no host, which has {sizes}")
+
     @classmethod
     def of(cls, address: str, port: int) -> "Host":
         """Build a host from text. An IPv4-mapped IPv6 address becomes IPv4, as in Java.
 
         Raises:
-            IllegalMessageError: not an address, or a port outside 0 to 65535.
+            IllegalMessageError: not an address, one with a zone, or a port outside 0 to 65535.
         """
+        if not isinstance(address, str) or type(port) is not int:
+            raise IllegalMessageError(f"not an address and a port: {address!r}, {port!r}")
         return _host(address, port)
 
     @property
@@ -103,16 +117,20 @@ class Host:
         return f"[{self.address}]:{self.port}" if self.is_v6 else f"{self.address}:{self.port}"
 
 
+_V4_SIZE = 4 + 4
 _V6_SIZE = 16 + 4
+_SIZES = frozenset({_V4_SIZE, _V6_SIZE})
 _MAX_PORT = 65535
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096)  # only addresses are remembered, and none is longer than 45 characters
 def _host(address: str, port: int) -> Host:
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError as exc:
-        raise IllegalMessageError(f"not an IP address: {address!r}") from exc
+        raise IllegalMessageError(f"not an IP address: {address!r:.60}") from exc
+    if getattr(parsed, "scope_id", None) is not None:
+        raise IllegalMessageError(f"a record cannot hold the zone of {address!r:.60}")
     if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
         parsed = parsed.ipv4_mapped
     if not 0 <= port <= _MAX_PORT:
@@ -128,7 +146,8 @@ class Message:
     """A message to be put.
 
     ``body`` is stored as it is (compress it first and set ``sys_flag``); timestamps are ms since
-    the epoch, ``born_timestamp`` 0 means now. Tags, keys and the like are ``properties``.
+    the epoch, ``born_timestamp`` 0 means now. Tags, keys and the like are ``properties``: no name
+    and no value may be empty. What does not fit is refused by the put, before a byte is written.
     """
 
     topic: str

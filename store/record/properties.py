@@ -3,12 +3,15 @@ r"""The properties string of a record: ``name 01 value 02``, again and again.
 Source: RocketMQ ``MessageDecoder.messageProperties2String`` and ``string2messageProperties``.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from store.errors import IllegalMessageError
+from store.record.bounded_cache import BoundedCache
 from store.record.java_hash import java_hash
 from store.record.message import MessageProperty
 
+MAX_PROPERTIES = 0x7FFF
+"""Bytes of properties that a record can hold."""
 NAME_END = "\x01"
 VALUE_END = "\x02"
 _NAME_END = b"\x01"
@@ -19,17 +22,33 @@ def encode_properties(properties: dict[str, str]) -> bytes:
     """Return the stored form of ``properties``, in their order.
 
     Raises:
-        IllegalMessageError: a name or value holds a separator or is no valid Unicode.
+        IllegalMessageError: a name or value is empty (readers drop such a pair), holds a separator
+            or is no valid Unicode.
+        TypeError: one is no plain ``str``.
     """
     if not properties:
         return b""
-    text = "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
+    fit = [
+        f"{name}\x01{value}\x02"
+        for name, value in properties.items()
+        if name and value and type(name) is type(value) is str
+    ]
+    text = "".join(fit)
     if text.count(NAME_END) != len(properties) or text.count(VALUE_END) != len(properties):
-        raise IllegalMessageError("a property holds the separator 0x01 or 0x02")
+        _refuse(properties)
     try:
         return text.encode()
     except UnicodeEncodeError as exc:
         raise IllegalMessageError(f"a property is not valid Unicode: {exc.reason}") from exc
+
+
+def _refuse(properties: dict[str, str]) -> NoReturn:
+    for name, value in properties.items():
+        if not type(name) is type(value) is str:
+            raise TypeError(f"the property {name!r:.60} is {value!r:.60}: both have to be str")
+        if not (name and value):
+            raise IllegalMessageError(f"the property {name!r:.60} has no name or no value")
+    raise IllegalMessageError("a property holds the separator 0x01 or 0x02")
 
 
 def decode_properties(data: bytes) -> dict[str, str]:
@@ -89,8 +108,7 @@ _NAMES = (
 )
 _NONE = DispatchProperties(0, None, None, None, None, None, None, None, None)
 _CACHED_BYTES = 256
-_CACHED_ENTRIES = 8192
-_cache: dict[bytes, DispatchProperties] = {}  # idempotent entries: a race only parses twice
+_cache = BoundedCache[bytes, DispatchProperties](8 << 20)
 
 
 def dispatch_properties(data: bytes) -> DispatchProperties:
@@ -104,9 +122,7 @@ def dispatch_properties(data: bytes) -> DispatchProperties:
     if found is None:
         found = dispatch_properties_of(decode_properties(data))
         if len(data) <= _CACHED_BYTES and found.uniq_key is None and found.keys is None:
-            if len(_cache) >= _CACHED_ENTRIES:
-                _cache.clear()
-            _cache[data] = found
+            _cache.learn(data, found, 2 * len(data))
     return found
 
 

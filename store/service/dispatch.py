@@ -69,7 +69,7 @@ class Dispatcher:
         self._state = state
         self._handing_on = Section(state, "the dispatch of a batch")
         units = RecordUnits(
-            config, deleted, queues.queue_type,
+            config, deleted, queues.queue_type, check_topic=queues.check_topic,
             lmq_needs_multi_dispatch=queues.lmq_needs_multi_dispatch,
         )  # fmt: skip
         self._add = units.add

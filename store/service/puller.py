@@ -37,6 +37,13 @@ class TagFilter:
     """
 
     def __init__(self, expression: str = _ALL) -> None:
+        """``expression``: an empty one lets everything through, as in RocketMQ.
+
+        Raises:
+            TypeError: it is no text.
+        """
+        if not isinstance(expression, str):
+            raise TypeError(f"a filter is text, not {expression!r:.60}")
         self.tags = {tag.strip() for tag in expression.split("||")} - {""}
         self._everything = not self.tags or self.tags == {_ALL}
         self._codes = {java_hash(tag) for tag in self.tags}

@@ -23,6 +23,7 @@ from store.queue.consume_queue_store import ConsumeQueueStore, QueueType
 from store.record.client_batch import decode_client_batch
 from store.record.encoder import EncodedRecord, MessageEncoder
 from store.record.message import (
+    CHECKPOINT_TOPIC,
     LMQ_PREFIX,
     RETRY_PREFIX,
     TRANSACTION_MASK,
@@ -30,6 +31,7 @@ from store.record.message import (
     MessageProperty,
     SysFlag,
 )
+from store.record.message_check import fault_of, illegal
 from store.service.append import Appender
 from store.service.dispatch import Dispatcher
 from store.service.flush import FlushService
@@ -44,8 +46,12 @@ _MAX_TOPIC_BYTES = 127
 _MAX_QUEUE_ID = 0x7FFFFFFF
 _OK = PutMessageStatus.PUT_OK
 _LIGHT = MessageProperty.INNER_MULTI_DISPATCH
+_LIGHT_OFFSETS = MessageProperty.INNER_MULTI_QUEUE_OFFSET
 _INNER_NUM = MessageProperty.INNER_NUM
 _INNER = int(SysFlag.INNER_BATCH)
+_NO_TOPICS = frozenset({".", "..", CHECKPOINT_TOPIC})
+_NO_NAME = frozenset("/\0")
+"""In no name of a folder: a topic with them could never be moved to file queues."""
 _new = tuple.__new__
 SAMPLED_PUTS = 61
 """One in so many asynchronous puts of one message is timed: a clock costs what a put must not. A
@@ -91,13 +97,16 @@ class Putter:
             started = self._start_timing()
         properties = message.properties
         try:
-            if _LIGHT in properties and self._goes_to_light(message):
-                return self._timed(started, self._put_light(message, wait=wait))
-            if message.sys_flag & _INNER or _INNER_NUM in properties:
+            if _LIGHT in properties or message.sys_flag & _INNER or _INNER_NUM in properties:
                 _refuse_inner_batch(message)
+                if self._goes_to_light(message):
+                    return self._timed(started, self._put_light(message, wait=wait))
+                _refuse_light_offsets(message)
             record = self._encoder.encode(message)
         except IllegalMessageError as exc:
             return self._refused(exc)
+        except (TypeError, AttributeError) as exc:
+            return self._refused(illegal(message, exc))
         try:
             queue_offset, appended = self._append.one(record)
         except (DiskFullError, IllegalMessageError) as exc:
@@ -149,17 +158,23 @@ class Putter:
         records: list[EncodedRecord] = []
         for place, message in enumerate(messages):
             properties = message.properties
-            if _LIGHT in properties or message.sys_flag & _INNER or _INNER_NUM in properties:
-                # Rare, and encoded under the lock: what came before it goes first.
-                self._append_all(messages, records, places, results, whole=False)
-                records, places = [], []
-                results[place] = self.put(message)
-                continue
             try:
-                records.append(self._encoder.encode(message))
-                places.append(place)
+                if not (
+                    _LIGHT in properties or message.sys_flag & _INNER or _INNER_NUM in properties
+                ):
+                    records.append(self._encoder.encode(message))
+                    places.append(place)
+                    continue
             except IllegalMessageError as exc:
                 results[place] = self._refused(exc)
+                continue
+            except TypeError as exc:
+                results[place] = self._refused(illegal(message, exc))
+                continue
+            # Rare, and encoded under the lock: what came before it goes first.
+            self._append_all(messages, records, places, results, whole=False)
+            records, places = [], []
+            results[place] = self.put(message)
         self._append_all(messages, records, places, results, whole=False)
         done = [result for result in results if result is not None]
         wait = self._sync and any(_waits(message.properties) for message in messages)
@@ -173,6 +188,9 @@ class Putter:
         try:
             _check_client_batch(batch, self._config.max_message_size)
             messages = decode_client_batch(batch)
+            for message in messages:
+                _refuse_inner_batch(message)
+                _refuse_light_offsets(message)
             records = [self._encoder.encode(message) for message in messages]
         except IllegalMessageError as exc:
             return [self._refused(exc)]
@@ -215,7 +233,7 @@ class Putter:
         enabled = config.enable_lmq and (
             config.enable_multi_dispatch or not self._queues.lmq_needs_multi_dispatch
         )
-        names = message.properties[MessageProperty.INNER_MULTI_DISPATCH]
+        names = message.properties.get(_LIGHT, "")
         return bool(enabled and names.strip() and allows_light_queues(message.topic))
 
     def _put_light(self, message: Message, *, wait: bool) -> PutMessageResult:
@@ -224,7 +242,7 @@ class Putter:
         Their offsets are among the properties, so it is encoded under the lock. A list that
         RocketMQ could not take apart again (spec trap T29) is refused.
         """
-        names = message.properties[MessageProperty.INNER_MULTI_DISPATCH].split(",")
+        names = message.properties[_LIGHT].split(",")
         for name in names:
             if not name.startswith(LMQ_PREFIX):
                 raise IllegalMessageError(f"{name!r} in INNER_MULTI_DISPATCH is no light queue")
@@ -234,7 +252,7 @@ class Putter:
 
         def encode(offsets: Sequence[int]) -> EncodedRecord:
             properties = dict(message.properties)
-            properties[MessageProperty.INNER_MULTI_QUEUE_OFFSET] = ",".join(map(str, offsets))
+            properties[_LIGHT_OFFSETS] = ",".join(map(str, offsets))
             record = self._encoder.encode(_with_properties(message, properties))
             _check_light_size(record.size, self._config.max_message_size)
             return record
@@ -257,6 +275,8 @@ class Putter:
         size = len(topic.encode("utf-8", "surrogatepass"))
         if size > _MAX_TOPIC_BYTES and not topic.startswith(RETRY_PREFIX):
             raise IllegalMessageError(f"topic of {size} bytes, at most {_MAX_TOPIC_BYTES}")
+        if topic in _NO_TOPICS or not _NO_NAME.isdisjoint(topic):
+            raise IllegalMessageError(f"{topic!r} is no name that every kind of queue can have")
         if self._queues.queue_type(topic) is QueueType.BATCH:
             raise IllegalMessageError(f"{topic!r} is a BatchCQ topic: it is read, not written")
         self._queues.check_topic(topic)
@@ -308,7 +328,15 @@ def _refuse_inner_batch(message: Message) -> None:
     """Inner batches go to BatchCQ topics only, and those are not written yet."""
     if message.sys_flag & SysFlag.INNER_BATCH:
         raise IllegalMessageError(f"an inner batch, but {message.topic!r} is no BatchCQ topic")
-    raise IllegalMessageError("INNER_NUM without the inner batch flag")
+    if _INNER_NUM in message.properties:
+        raise IllegalMessageError("INNER_NUM without the inner batch flag")
+
+
+def _refuse_light_offsets(message: Message) -> None:
+    """Only the store gives offsets in light queues: others' would make units where none belong."""
+    both = {_LIGHT, _LIGHT_OFFSETS} <= message.properties.keys()
+    if both and allows_light_queues(message.topic):
+        raise IllegalMessageError(f"{_LIGHT_OFFSETS} is given by the store, with light queues on")
 
 
 def _check_light_size(size: int, most: int) -> None:
@@ -318,12 +346,14 @@ def _check_light_size(size: int, most: int) -> None:
 
 
 def _check_client_batch(batch: Message, max_size: int) -> None:
+    if (fault := fault_of(batch)) is not None:
+        raise IllegalMessageError(fault)
     if len(batch.body) > max_size:
         raise IllegalMessageError(f"batch of {len(batch.body)} bytes, at most {max_size}")
     if batch.sys_flag & (TRANSACTION_MASK | SysFlag.INNER_BATCH):
         raise IllegalMessageError("a client batch takes no transactions and no inner batches")
     delay = batch.properties.get(MessageProperty.DELAY, "0")
-    if delay.isdecimal() and int(delay) > 0:
+    if delay.isdecimal() and delay.strip("0"):
         raise IllegalMessageError("a client batch cannot be delayed")
     if not batch.body:
         raise IllegalMessageError("the batch is empty")

@@ -10,14 +10,16 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from store.config import StoreConfig
+from store.errors import IllegalMessageError
 from store.queue.consume_queue_store import QueueType
 from store.record.encoder import is_queued
 from store.record.message import LMQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX
 from store.record.properties import DispatchProperties
+from store.record.record_layout import MOST_QUEUE_OFFSET
 from store.service.delay import DelayLevels
 from store.service.journals.deleted_topics import DeletedTopics
 
-_LONG_DIGITS = 19
+_DIGITS = len(str(MOST_QUEUE_OFFSET))
 _INNER = b"INNER_"
 """What the names of all properties begin with that give a record other units than its own."""
 
@@ -46,12 +48,14 @@ class RecordUnits:
         deleted: DeletedTopics,
         queue_type: Callable[[str], QueueType],
         *,
+        check_topic: Callable[[str], None],
         lmq_needs_multi_dispatch: bool,
     ) -> None:
-        """``lmq_needs_multi_dispatch`` is that of the backend the units are for."""
+        """``check_topic``, ``lmq_needs_multi_dispatch`` are those of the backend for the units."""
         self._delays = DelayLevels(config.message_delay_level)
         self._deleted = deleted
         self._queue_type = queue_type
+        self._check_topic = check_topic
         self._replays_lmq = config.replays_lmq and not (
             lmq_needs_multi_dispatch
             and not config.enable_multi_dispatch
@@ -84,8 +88,16 @@ class RecordUnits:
             add((topic, queue_id), queue_offset, phy_offset, size, tags_code, timestamp)
         if properties.multi_dispatch and properties.multi_queue_offset and self._replays_lmq:
             for name, offset in light_queues(topic, properties):
-                if not gone(name, phy_offset):
+                if self._can_hold(name) and not gone(name, phy_offset):
                     add((name, 0), offset, phy_offset, size, tags_code, timestamp)
+
+    def _can_hold(self, light_queue: str) -> bool:
+        """Return whether the backend can; RocketMQ passes over those with a path separator."""
+        try:
+            self._check_topic(light_queue)
+        except IllegalMessageError:
+            return False
+        return True
 
     def is_plain_topic(self, topic: str) -> bool:
         """Return whether no record of ``topic`` is treated in another way than most are.
@@ -113,7 +125,7 @@ def light_queues(topic: str, properties: DispatchProperties) -> list[tuple[str, 
     """Return the light queues of a record with its offset in each.
 
     As in RocketMQ nothing is dispatched when names and offsets differ in number; a name that is
-    no light queue's, or an offset that is no number, is passed over (RocketMQ stumbles: T29).
+    no light queue's, or an offset that no queue has, is passed over (RocketMQ stumbles: T29).
     """
     if not allows_light_queues(topic):
         return []
@@ -124,12 +136,12 @@ def light_queues(topic: str, properties: DispatchProperties) -> list[tuple[str, 
     places = {
         name: int(offset)
         for name, offset in zip(names, offsets, strict=True)
-        if name.startswith(LMQ_PREFIX) and _is_long(offset)
+        if name.startswith(LMQ_PREFIX) and _is_queue_offset(offset)
     }
     return list(places.items())  # a name that came twice has one unit
 
 
-def _is_long(text: str) -> bool:
-    """Return whether ``text`` is a number that Java's ``long`` can hold, without a sign."""
-    digits = text.isascii() and text.isdecimal() and len(text) <= _LONG_DIGITS
-    return digits and int(text) < 1 << 63
+def _is_queue_offset(text: str) -> bool:
+    """Return whether ``text`` is a number without a sign that a queue offset can be."""
+    digits = text.isascii() and text.isdecimal() and len(text) <= _DIGITS
+    return digits and int(text) < MOST_QUEUE_OFFSET

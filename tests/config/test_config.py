@@ -116,3 +116,14 @@ def test_light_queues_are_trusted_unless_switched_off() -> None:
     assert StoreConfig().replays_lmq
     assert StoreConfig(enable_lmq=True).replays_lmq
     assert not StoreConfig(enable_lmq=False).replays_lmq
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["mappedFileSizeCommitLog", "maxMessageSize", "syncFlushTimeout", "maxLmqConsumeQueueNum"],
+)
+def test_what_javas_int_cannot_hold_is_refused(key: str) -> None:
+    """A file of more than 2 GiB has no blank record; a wait of so many ms is no wait in Python."""
+    with pytest.raises(StoreConfigError, match=key):
+        StoreConfig.from_mapping({key: 1 << 31})
+    assert StoreConfig(rocksdb_memory_bytes=8 << 30).rocksdb_memory_bytes == 8 << 30

@@ -10,6 +10,7 @@ from migration.preflight.names import DatabaseNames, FolderNames, KeyNames, Queu
 from migration.preflight.report import NAMES_MAX
 from migration.preflight.survey import QueueCheck, QueueSpan, Survey, Totals
 from migration.preflight.units import UnitScan
+from store.config import StoreConfig
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.kit.file_queues import PRE_BLANK
@@ -188,11 +189,12 @@ def test_a_name_that_is_no_text_is_told_in_json(golden: Golden) -> None:
 
 
 def test_a_queue_that_cannot_go_back_to_files_is_named(tmp_path: Path) -> None:
-    with MessageStore.open(tmp_path / "s", backend="rocksdb") as store:
-        for topic in ("fine", "in/side"):
-            store.put_message(Message(topic, b"x", queue_id=2))
+    config = StoreConfig(enable_lmq=True)
+    with MessageStore.open(tmp_path / "s", config, backend="rocksdb") as store:
+        light = {"INNER_MULTI_DISPATCH": "%LMQ%in/side"}  # RocketMQ lets them have such names
+        assert store.put_message(Message("fine", b"x", 2, light)).ok
     report = preflight(tmp_path / "s", to="file", machine=FakeMachine())
-    assert names(the(report, "name-no-folder")) == ["in/side/2"]
+    assert names(the(report, "name-no-folder")) == ["%LMQ%in/side/0"]
     assert [finding.code for finding in report.refusals] == ["name-no-folder"]
 
 

@@ -35,8 +35,10 @@ def opened(folder: Path, size: int) -> CommitLog:
 def record_units(folder: Path) -> RecordUnits:
     deleted = DeletedTopics(folder.parent / "deleted")
     deleted.load()
-    batch = QueueType.SIMPLE
-    return RecordUnits(StoreConfig(), deleted, lambda _: batch, lmq_needs_multi_dispatch=False)
+    return RecordUnits(
+        StoreConfig(), deleted, lambda _: QueueType.SIMPLE,
+        check_topic=lambda _: None, lmq_needs_multi_dispatch=False,
+    )  # fmt: skip
 
 
 def by_columns(

@@ -1,0 +1,51 @@
+"""What of a message no record can hold, looked at field by field, to say why a put refuses it.
+
+The encoder finds out while it works, which costs nothing; this is asked once that has failed.
+"""
+
+from collections.abc import Mapping
+
+from store.errors import IllegalMessageError
+from store.record.message import Host, Message
+
+_INT_MAX, _LONG_MAX = (1 << 31) - 1, (1 << 63) - 1
+_RANGES = {
+    "queue_id": (0, _INT_MAX),  # no broker gives another, and RocksDB's keys sort none
+    "flag": (-_INT_MAX - 1, _INT_MAX),
+    "sys_flag": (-_INT_MAX - 1, _INT_MAX),
+    "born_timestamp": (-_LONG_MAX - 1, _LONG_MAX),
+    "reconsume_times": (-_INT_MAX - 1, _INT_MAX),
+    "prepared_transaction_offset": (-_LONG_MAX - 1, _LONG_MAX),
+}
+
+
+def illegal(message: Message, exc: Exception) -> IllegalMessageError:
+    """Return the error that says which field of ``message`` led to ``exc``.
+
+    Raises:
+        Exception: ``exc`` itself; the message is not to blame.
+    """
+    reason = fault_of(message)
+    if reason is None:
+        raise exc
+    return IllegalMessageError(reason)
+
+
+def fault_of(message: Message) -> str | None:
+    """Return which field has a wrong type or is out of its range, ``None`` if none."""
+    types = {"topic": str, "body": bytes | bytearray | memoryview, "properties": Mapping,
+             "born_host": Host, "store_host": Host}  # fmt: skip
+    for name, kind in types.items():
+        value = getattr(message, name)
+        if not isinstance(value, kind):
+            return f"{name} is {value!r:.60}, not {getattr(kind, '__name__', 'bytes')}"
+    for name, (least, most) in _RANGES.items():
+        value = getattr(message, name)
+        if not isinstance(value, int) or (name == "queue_id" and type(value) is not int):
+            return f"{name} is {value!r:.60}, not int"
+        if not least <= value <= most:
+            return f"{name} is {value:.6g}, not between {least} and {most}"
+    for name, text in message.properties.items():
+        if not type(name) is type(text) is str:
+            return f"the property {name!r:.60} is {text!r:.60}: both have to be str"
+    return None
