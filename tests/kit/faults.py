@@ -58,7 +58,7 @@ class Faults:
 
     def check(self, call: str, target: object) -> None:
         """Raise if this call is to be refused."""
-        if call != self._call or self._part not in (path := _path_of(target)):
+        if call != self._call or self._part not in (path := path_of(target)):
             return
         with self._lock:
             if self._passed > 0:
@@ -89,7 +89,7 @@ class _File(io.FileIO):
 
     def __init__(self, faults: Faults, path: Any, mode: str) -> None:
         super().__init__(path, mode)
-        self._faults, self._path = faults, _path_of(path)
+        self._faults, self._path = faults, path_of(path)
 
     def write(self, data: Any) -> int:
         self._faults.check("write", self._path)
@@ -100,7 +100,8 @@ class _File(io.FileIO):
         return super().truncate(size)
 
 
-def _path_of(target: object) -> str:
+def path_of(target: object) -> str:
+    """Return the path of a descriptor or of what leads to a file; empty if there is none."""
     if isinstance(target, int):
         try:
             return str(Path(f"/proc/self/fd/{target}").readlink())
