@@ -1,8 +1,9 @@
 """Every mutation of a source: what it replaces, by what, and how it is named."""
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import singledispatchmethod
 from itertools import pairwise
 
@@ -49,6 +50,7 @@ class Mutation:
     text: str
     """The line without its indent: what tells it again after other lines have moved."""
     what: str
+    """The change in words, no two of a line alike."""
     start: int
     end: int
     new: str
@@ -72,7 +74,13 @@ def mutations(path: str, source: bytes) -> list[Mutation]:
     """
     finder = _Finder(path, source)
     finder.module(ast.parse(source))
-    return sorted(finder.found, key=lambda mutation: (mutation.start, mutation.what))
+    found = sorted(finder.found, key=lambda mutation: (mutation.start, mutation.what))
+    alike: Counter[tuple[int, str]] = Counter()
+    for at, mutation in enumerate(found):
+        alike[mutation.line, mutation.what] += 1
+        if (number := alike[mutation.line, mutation.what]) > 1:
+            found[at] = replace(mutation, what=f"{mutation.what} ({number})")
+    return found
 
 
 class _Finder:

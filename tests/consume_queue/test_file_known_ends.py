@@ -173,6 +173,19 @@ def test_a_queue_that_leads_behind_a_log_cut_since_is_looked_at(tmp_path: Path) 
     assert max(phys[-1] for _, _, *phys in believed.values()) < int(logs[-1].name)
 
 
+def test_a_clean_stop_does_without_them_where_they_cannot_be_written(tmp_path: Path) -> None:
+    write(tmp_path)
+    expected = facts(tmp_path)
+    ends_path(StorePaths(tmp_path)).unlink()
+    for name in (".new", ".npz.new"):  # wherever they are begun
+        ends_path(StorePaths(tmp_path)).with_suffix(name).mkdir()
+    with MessageStore.open(tmp_path, CONFIG):
+        pass
+    assert not (tmp_path / "abort").exists()
+    assert not ends_path(StorePaths(tmp_path)).exists()
+    assert facts(tmp_path) == expected
+
+
 def test_an_open_that_fails_before_the_ends_are_found_writes_none_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

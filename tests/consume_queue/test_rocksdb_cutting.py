@@ -160,6 +160,16 @@ def test_units_that_are_missing_do_not_hide_the_ones_before_them(tmp_path: Path)
     store.close()
 
 
+def test_a_queue_that_has_lost_every_unit_of_the_log_is_empty_and_goes_on(tmp_path: Path) -> None:
+    queues = RocksDBQueues(tmp_path, NoLog(min_phy=2_000))
+    store = queues.open()
+    put(store, "T", 0, range(100), 0)
+    lose(store, "T", 0, range(100))
+    for _ in range(2):
+        assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (100, 100)
+    store.close()
+
+
 def test_a_stale_stored_minimum_is_where_the_search_begins(tmp_path: Path) -> None:
     queues = RocksDBQueues(tmp_path, NoLog(min_phy=500))
     store = queues.open()

@@ -11,7 +11,7 @@ def made(source: str) -> dict[str, str]:
     """Return the sources with one mutation each, by what was changed."""
     data = source.encode()
     found = mutations("a.py", data)
-    assert len({(each.start, each.what) for each in found}) == len(found)
+    assert len({(each.line, each.what) for each in found}) == len(found)
     sources = {each.what: each.applied(data).decode() for each in found}
     for changed in sources.values():
         assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(source))
@@ -93,6 +93,11 @@ def test_a_mutation_knows_its_line_function_and_statement() -> None:
     assert found.text == "é < 2"
     assert "(é <= 2)" in found.applied(source).decode()
     assert list(functions(source)) == [("A", 1, 5), ("A.g", 2, 5)]
+
+
+def test_two_like_changes_of_one_line_have_names_of_their_own() -> None:
+    found = made("def g():\n    f(1) and f(1)\n")
+    assert {"`1` becomes `2`", "`1` becomes `2` (2)"} <= set(found)
 
 
 def test_the_head_of_a_compound_statement_ends_before_its_body() -> None:

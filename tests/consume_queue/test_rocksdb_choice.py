@@ -1,0 +1,61 @@
+"""Which engine is used, and how a database is let go while it is at work."""
+
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from cq_rocksdb import engines
+from store.config import RocksDBEngine, StoreConfig
+from store.errors import UnsupportedFormatError
+from tests.kit.rocksdb_queues import RocksDBQueues, phys, put
+
+
+@pytest.fixture
+def _no_native(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(_: Path | None) -> NoReturn:
+        raise UnsupportedFormatError("there is no library")
+
+    monkeypatch.setattr(engines, "_native_engine", missing)
+
+
+@pytest.mark.usefixtures("_no_native")
+def test_where_the_native_engine_does_not_work_the_other_one_does(tmp_path: Path) -> None:
+    store = RocksDBQueues(tmp_path).open(rocksdb_engine=RocksDBEngine.AUTO)
+    put(store, "T", 0, range(3), 0)
+    assert phys(store, "T", 0) == [0, 100, 200]
+    engine = str(store.describe()["engine"])
+    assert engine.startswith("rocksdict (")
+    assert "there is no library" in engine
+    store.close()
+
+
+@pytest.mark.usefixtures("_no_native")
+@pytest.mark.parametrize(
+    "changes",
+    [{"rocksdb_engine": RocksDBEngine.NATIVE}, {"rocksdb_library": Path("/nowhere/librocksdb.so")}],
+)
+def test_what_was_asked_for_by_name_is_never_replaced(
+    tmp_path: Path, changes: dict[str, object]
+) -> None:
+    settings = StoreConfig.from_mapping({"rocksdb_engine": RocksDBEngine.AUTO, **changes})
+    with pytest.raises(UnsupportedFormatError, match="there is no library"):
+        engines.open_engine(tmp_path, settings, tmp_path / "log", read_only=False)
+
+
+def test_the_engine_is_what_was_configured(tmp_path: Path) -> None:
+    store = RocksDBQueues(tmp_path).open(rocksdb_engine=RocksDBEngine.ROCKSDICT)
+    assert store.describe()["engine"] == "rocksdict (as configured)"
+    store.close()
+
+
+def test_a_compaction_is_asked_to_end_before_a_close_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = RocksDBQueues(tmp_path).open()
+    run = store.compact()
+    asked: list[str] = []
+    monkeypatch.setattr(run, "cancel", lambda: asked.append("cancel"))
+    monkeypatch.setattr(run, "wait", lambda: asked.append("wait"))
+    store.close()
+    assert asked == ["cancel", "wait"]
