@@ -315,10 +315,13 @@ class FileConsumeQueueStore(ConsumeQueueStore):
 
     # ---- reading (any thread)
 
-    def queues(self, topic: str | None = None, after: QueueKey | None = None) -> Iterator[QueueKey]:
+    def queues(
+        self, topic: str | None = None, after: QueueKey | None = None, prefix: str = ""
+    ) -> Iterator[QueueKey]:
         """Yield every queue that has a folder, simple and batch, by topic and queue id."""
         self._check_open()
-        names = sorted({*self._topics, *self._batch_topics}) if topic is None else [topic]
+        known = {*self._topics, *self._batch_topics} if topic is None else {topic}
+        names = sorted(name for name in known if name.startswith(prefix))
         if after is not None:
             names = names[bisect_left(names, after.topic) :]
         found = (

@@ -89,6 +89,11 @@ class OffsetKey(NamedTuple):
         """Return the queue the entry belongs to."""
         return QueueKey(self.topic, self.queue_id)
 
+    @property
+    def topic_bytes(self) -> int:
+        """Return the length of the topic's UTF-8."""
+        return len(self.topic.encode())
+
 
 @lru_cache(maxsize=65_536)
 def topic_head(topic: str) -> bytes:
@@ -158,6 +163,15 @@ def topic_range(topic: str) -> tuple[bytes, bytes]:
     """Return the range, in either family, of everything that exactly ``topic`` has."""
     head = topic_head(topic)
     return head + _CTRL, head + CTRL_2
+
+
+def topics_range(prefix: str, topic_bytes: int) -> tuple[bytes, bytes]:
+    """Return the range, in either family, of the topics of one length that begin with ``prefix``.
+
+    ``prefix`` is not empty; no byte of UTF-8 is the largest there is.
+    """
+    start = KEY_HEAD.pack(KeyHead(topic_bytes, CTRL_1)) + prefix.encode()
+    return start, start[:-1] + bytes([start[-1] + 1])
 
 
 def max_entries_range(topic: str) -> tuple[bytes, bytes]:

@@ -28,6 +28,7 @@ from cq_rocksdb.keys import (
     parse_offset_key,
     queue_prefix,
     topic_range,
+    topics_range,
 )
 from cq_rocksdb.state_cache import FIELDS, UNKNOWN, StateCache
 from store.errors import CorruptionError
@@ -199,12 +200,30 @@ class OffsetTable:
             yield QueueState(queue_prefix(*queue), last, None, self._lives)
 
     def last_units(
-        self, topic: str | None = None, after: QueueKey | None = None
+        self, topic: str | None = None, after: QueueKey | None = None, prefix: str = ""
     ) -> Iterator[tuple[QueueKey, OffsetEntry]]:
-        """Yield every queue (of ``topic``, behind ``after``) with its ``max`` entry."""
-        start, end = _WHOLE_FAMILY if topic is None else max_entries_range(topic)
-        if after is not None:
-            start = max(start, max_key(queue_prefix(*after)) + b"\0")
-        for key, entry in self.entries((start, end)):
-            if key.kind == KIND_MAX:
-                yield key.queue, entry
+        """Yield every queue (of ``topic``, behind ``after``) with its ``max`` entry.
+
+        ``prefix``: of topics that begin so; at most two seeks for each length of a topic's name.
+        """
+        ranges = [max_entries_range(topic)] if topic is not None else self._ranges(prefix)
+        least = b"" if after is None else max_key(queue_prefix(*after)) + b"\0"
+        for start, end in ranges:
+            if least < end:
+                for key, entry in self.entries((max(start, least), end)):
+                    if key.kind == KIND_MAX:
+                        yield key.queue, entry
+
+    def _ranges(self, prefix: str) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the ranges of topics that begin with ``prefix``: keys sort by length first."""
+        if not prefix:
+            yield _WHOLE_FAMILY
+            return
+        topic_bytes = len(prefix.encode())
+        while True:
+            start, end = topics_range(prefix, topic_bytes)
+            yield start, end
+            behind = self._engine.scan(Family.OFFSET, end, _WHOLE_FAMILY[1], 1)
+            if not behind:
+                return
+            topic_bytes = max(topic_bytes + 1, parse_offset_key(behind[0][0]).topic_bytes)

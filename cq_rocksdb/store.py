@@ -86,6 +86,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
     """The promise of ``ConsumeQueueStore`` on RocksDB."""
 
     name: ClassVar[str] = "rocksdb"
+    fills_holes: ClassVar[bool] = True
 
     def __init__(self, context: QueueStoreContext) -> None:
         super().__init__(context)
@@ -304,10 +305,12 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
 
     # ---- reading
 
-    def queues(self, topic: str | None = None, after: QueueKey | None = None) -> Iterator[QueueKey]:
+    def queues(
+        self, topic: str | None = None, after: QueueKey | None = None, prefix: str = ""
+    ) -> Iterator[QueueKey]:
         """Yield the queues that have a ``max`` entry, in key order."""
         self._open_engine()
-        for queue, _ in self._offsets.last_units(topic, after):
+        for queue, _ in self._offsets.last_units(topic, after, prefix):
             yield queue
 
     def max_offset(self, topic: str, queue_id: int) -> int:

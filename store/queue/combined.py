@@ -16,7 +16,14 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Self, TypeVar
 
-from store.errors import RefusedStoreError, StoreClosedError, StoreError, StoreLockedError
+from store.errors import (
+    IllegalMessageError,
+    QueueGapError,
+    RefusedStoreError,
+    StoreClosedError,
+    StoreError,
+    StoreLockedError,
+)
 from store.paths import StorePaths
 from store.queue.consume_queue_store import (
     ConsumeQueueStore,
@@ -26,7 +33,9 @@ from store.queue.consume_queue_store import (
     QueueStoreContext,
     QueueType,
 )
-from store.queue.part import Lines, Part, Roles, selects
+from store.queue.evening import IsDeleted, even, let_fill, refuse_lack
+from store.queue.light_home import gone_apart, is_light, light_home
+from store.queue.part import NO_LIGHT, Lines, Part, Roles, selects
 from store.queue.units import CqUnit, QueueKey, UnitBatch, UnitBlock
 from store.queue.verify import Verify
 from store.record.message import LMQ_PREFIX
@@ -59,14 +68,13 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         self._parts = sorted(made, key=lambda part: (part.name != roles.read, not part.needed))
         by_name = {part.name: part.store for part in made}
         self._read, self._assign = by_name[roles.read], by_name[roles.assign]
-        self._light = by_name[roles.light] if roles.light else None
+        self._light: ConsumeQueueStore | None = None
         self.lmq_needs_multi_dispatch = self._read.lmq_needs_multi_dispatch
         self._lock = threading.Lock()  # guards whole and failure of the parts, and the lines
         self._put_end = 0
         self._marks: dict[str, int] = {}
         self._replaying = True
-        self.is_deleted: Callable[[str, int], bool] = lambda _topic, _phy_offset: False
-        """Whether the record of a topic at a phy offset belongs to a deleted life of it."""
+        self.is_deleted: IsDeleted = lambda _topic, _phy_offset: False
         self._count_in_checkpoint()
 
     @classmethod
@@ -100,8 +108,8 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         with self._lock:
             if part.failure is not None:
                 return
-            if part.cut is not None:
-                part.whole = min(part.whole, part.cut)
+            if isinstance(exc, QueueGapError):
+                part.whole = 0  # it lacks what it claimed to have
             self._note_behind(part, part.whole)
             part.failure = exc
             self._count_in_checkpoint()
@@ -138,16 +146,25 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
             for part in self._parts:
                 self._attempt(part, "open them", part.store.load)
                 opened.append(part)
+            self._read_light_from(light_home(self._parts, self.roles, self._lines))
         except BaseException:
             for part in opened:
                 part.store.close()
             raise
         return self
 
+    def _read_light_from(self, home: Part | None) -> None:
+        if home is None:
+            return
+        self._light = home.store
+        self.lmq_needs_multi_dispatch = home.store.lmq_needs_multi_dispatch
+
     def recover(self) -> None:
         """Recover all, and compare how far they have come."""
         for part in self._live():
             self._attempt(part, "recover them", partial(self._recover, part))
+        if not self._lines.alike:
+            self._compare()
         marks = {part.name: part.whole for part in self._live()}
         newest, low = max(marks.values(), default=0), max(self.context.log.min_phy_offset(), 0)
         for part in self._live():
@@ -159,11 +176,12 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
     def _recover(self, part: Part) -> None:
         store = part.store
         store.recover()
-        if part.cut is not None and not self.context.read_only:
-            store.truncate_dirty(part.cut)
-        limits = [at for at in (part.behind, part.cut) if at is not None]
+        if part.behind is not None and not self.context.read_only:
+            # What lies behind the line has holes, or is of somebody who did not keep the others.
+            store.truncate_dirty(max(part.behind, self.context.log.min_phy_offset()))
         part.began_empty = next(store.queues(), None) is None
-        part.whole = min([store.dispatch_from_phy_offset(), *limits])
+        claimed = store.dispatch_from_phy_offset()
+        part.whole = claimed if part.behind is None else min(claimed, part.behind)
         if self.context.read_only:
             return
         had = self._lines.covers(part.name)
@@ -172,8 +190,35 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
             self._note_behind(part, 0)
         self._lines.note_covers(part.name, part.selection)
 
+    def _compare(self) -> None:
+        """Let the log fill what a part lacks though it claims to be whole.
+
+        RocketMQ switches double write on without the history, and says nothing. Only asked where
+        the store may have been in other hands since its parts were alike.
+
+        Raises:
+            RefusedStoreError: read-only, and the part that the settings prefer lacks units.
+        """
+        live = self._live()
+        if len(live) == 1:
+            return
+        first, second = live
+        if self._light is None:
+            self._read_light_from(gone_apart(live, self.roles, self.is_deleted))
+        for late, ahead in ((first, second), (second, first)):
+            if not self.context.read_only:
+                note = partial(self._note_behind, late, 0)
+                compare = partial(let_fill, late, ahead, self.is_deleted, note)
+                self._attempt(late, "compare them", compare)
+            elif late.store is self._read and late.name == self.context.config.preferred_backend:
+                refuse_lack(late, ahead, self.is_deleted, self.context.paths.root)
+
     def check_topic(self, topic: str) -> None:
         """Refuse what any of them cannot hold, also one that was set aside: it is to catch up."""
+        if self._light is not None and self._light.name in self.set_aside and is_light(topic):
+            raise IllegalMessageError(
+                f"the {self._light.name} queues, which may have light queues, cannot be opened"
+            )
         for part in self._parts:
             if part.takes(topic):
                 part.store.check_topic(topic)
@@ -193,9 +238,10 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         """Put into all; the restarts are those of the store that is read."""
         restarts: list[QueueRestart] = []
         for part in self._live():
-            if self._replaying and 0 < batch.end_phy_offset <= self._marks[part.name]:
+            has = self._marks[part.name] if self._replaying else 0
+            if 0 < batch.end_phy_offset <= has:
                 continue  # it has all of them
-            put = partial(part.store.put_batch, part.choose(batch))
+            put = partial(part.store.put_batch, part.choose(batch, has))
             done = self._attempt(part, "put units", put)
             if part.store is self._read:
                 restarts = done or []
@@ -223,18 +269,20 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
             self._catch_up(late)
         for part in self._live():
             self._attempt(part, "expire units", partial(part.store.allow_expiry, min_phy_offset))
+        if len(self._live()) == len(self._parts) > 1:
+            self._lines.note_alike()
 
     def _catch_up(self, late: Sequence[Part]) -> None:
         """Give parts that were behind what no record of the log tells, and remove their lines."""
         ahead = [part for part in self._live() if part.behind is None]
         for part in late if ahead else ():
-            self._attempt(part, "catch up", partial(_even, part, ahead[0], self.is_deleted))
+            self._attempt(part, "catch up", partial(even, part, ahead[0], self.is_deleted))
         self.flush()
         for part in late:
             if part.failure is None:
                 with self._lock:
                     self._lines.caught_up(part.name)
-                    part.behind = part.cut = None
+                    part.behind = None
 
     def clean_expired(
         self, min_phy_offset: int, expired: Mapping[QueueKey, int] | None = None
@@ -279,11 +327,25 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
     # ---- reading
 
     def _reader(self, topic: str) -> ConsumeQueueStore:
-        return self._light if self._light and topic.startswith(LMQ_PREFIX) else self._read
+        return self._light if self._light and is_light(topic) else self._read
 
-    def queues(self, topic: str | None = None, after: QueueKey | None = None) -> Iterator[QueueKey]:
-        """Yield the queues of the store that is read."""
-        return self._read.queues(topic, after)
+    def queues(
+        self, topic: str | None = None, after: QueueKey | None = None, prefix: str = ""
+    ) -> Iterator[QueueKey]:
+        """Yield the queues of the store that is read; light queues, if they lie apart, last."""
+        if topic is not None:
+            yield from self._reader(topic).queues(topic, after)
+            return
+        if self._light is None or self._light is self._read:
+            yield from self._read.queues(None, after, prefix)
+            return
+        if after is None or not is_light(after.topic):
+            for key in self._read.queues(None, after, prefix):
+                if not is_light(key.topic):
+                    yield key
+            after = None
+        if LMQ_PREFIX.startswith(prefix) or is_light(prefix):
+            yield from self._light.queues(None, after, max(prefix, LMQ_PREFIX, key=len))
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Ask the store that is read."""
@@ -313,7 +375,9 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
     def queue_type(self, topic: str) -> QueueType:
         """Return ``BATCH`` if any part says so, else ask the store that is read."""
         kinds = {part.store.queue_type(topic) for part in self._live()}
-        return QueueType.BATCH if QueueType.BATCH in kinds else self._read.queue_type(topic)
+        return (
+            QueueType.BATCH if QueueType.BATCH in kinds else self._reader(topic).queue_type(topic)
+        )
 
     def resolve_tags_code(self, topic: str, queue_id: int, tags_code: int) -> int | None:
         """Ask the store that is read."""
@@ -321,26 +385,11 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
 
     # ---- offsets for the writer
 
-    def _assigner(self, topic: str) -> ConsumeQueueStore:
-        return self._light if self._light and topic.startswith(LMQ_PREFIX) else self._assign
-
-    def assign_queue_offset(self, topic: str, queue_id: int) -> int:
-        """Ask the store that assigns offsets."""
-        return self._assigner(topic).assign_queue_offset(topic, queue_id)
-
-    def increase_queue_offset(self, topic: str, queue_id: int, count: int) -> None:
-        """Tell the store that assigns offsets."""
-        self._assigner(topic).increase_queue_offset(topic, queue_id, count)
-
-    @property
-    def assigned_queues(self) -> int:
-        """Ask those that assign offsets."""
-        return sum(store.assigned_queues for store in {self._assign, self._light or self._assign})
-
-    def forget_queue_offsets(self, topic: str | None = None) -> None:
-        """Tell those that assign offsets."""
-        for store in {self._assign, self._light or self._assign}:
-            store.forget_queue_offsets(topic)
+    def next_offset(self, topic: str, queue_id: int) -> int:
+        """Return the largest of all that have the queue: no part may lose a unit to a put."""
+        return max(
+            part.store.max_offset(topic, queue_id) for part in self._live() if part.takes(topic)
+        )
 
     # ---- about itself
 
@@ -362,9 +411,14 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
                 f"only the {parts[0].name} queues are kept: nothing to compare them with",
                 path=self.context.paths.root,
             )
-        given = self._lines.covers(parts[1].name)
+        given = [self._lines.covers(part.name) for part in parts]
+        given += [part.selection for part in parts if part.selection == NO_LIGHT]
+
+        def takes(topic: str) -> bool:
+            return all(selects(selection, topic) for selection in given)
+
         return Verify(
-            parts[0].store, parts[1].store, self.context.log, takes=partial(selects, given),
+            parts[0].store, parts[1].store, self.context.log, takes=takes,
             still=still, most_examples=most_examples, progress=progress,
         )  # fmt: skip
 
@@ -385,10 +439,11 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         """Return the facts of all, each label with its backend's name."""
         roles = self.roles
         facts: dict[str, object] = {"offsets from": roles.assign}
-        if roles.light:
-            facts["light queues from"] = roles.light
+        if self._light is not None:
+            asked = "" if roles.light_alone else ", though the settings do not say so"
+            facts["light queues in"] = f"{self._light.name} alone{asked}"
         for part in self._parts:
-            if part.selection is not None:
+            if part.selection not in {None, NO_LIGHT}:
                 facts[f"{part.name} gets only"] = part.selection
             if part.failure is not None:
                 facts[f"{part.name} set aside"] = (
@@ -433,35 +488,3 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         except StoreError as unwritten:
             return unwritten
         return None
-
-
-def _even(late: Part, ahead: Part, is_deleted: Callable[[str, int], bool]) -> None:
-    """Take over, after a replay, what the log cannot tell.
-
-    That is the next offsets of queues that are wholly expired, and that queues were deleted. Of
-    what ``late`` alone has, that goes which came from this replay, for it began with nothing, and
-    that which a line of ours explains; nothing else.
-    """
-    for key in ahead.store.queues():
-        end = ahead.store.max_offset(*key)
-        if not late.takes(key.topic) or end <= late.store.max_offset(*key):
-            continue
-        if not ahead.has_live_units(*key) and not late.has_live_units(*key):
-            late.store.restore_end(*key, end)
-    gone = [
-        key
-        for key in (late.store.queues() if late.was_behind or late.began_empty else ())
-        if not ahead.store.max_offset(*key) and _is_gone(late, key, is_deleted)
-    ]
-    for key in gone:
-        _LOG.warning("queue %d of %s had been deleted", key.queue_id, key.topic)
-        late.store.delete_queue(*key)
-
-
-def _is_gone(late: Part, key: QueueKey, is_deleted: Callable[[str, int], bool]) -> bool:
-    """Return whether nothing of a queue lives on that only ``late`` has."""
-    if late.began_empty or not late.has_live_units(*key):
-        return True
-    end = late.store.max_offset(*key)
-    last = next(late.store.iterate(*key, end - 1), None)
-    return last is not None and is_deleted(key.topic, last.phy_offset)

@@ -122,6 +122,8 @@ class ConsumeQueueStore(ABC):
     """The store checkpoint's ``logics`` fields speak of this backend, as of RocketMQ's files."""
     lmq_needs_multi_dispatch: bool = False
     """Light queues need ``enableMultiDispatch`` beside ``enableLmq``, as in RocketMQ."""
+    fills_holes: ClassVar[bool] = False
+    """A replay brings back units that are missing before others of their queue."""
 
     def __init__(self, context: QueueStoreContext) -> None:
         """Keep ``context``; touches no file."""
@@ -281,18 +283,21 @@ class ConsumeQueueStore(ABC):
     # ---- reading (any thread)
 
     @abstractmethod
-    def queues(self, topic: str | None = None, after: QueueKey | None = None) -> Iterator[QueueKey]:
+    def queues(
+        self, topic: str | None = None, after: QueueKey | None = None, prefix: str = ""
+    ) -> Iterator[QueueKey]:
         """Yield every queue (of ``topic``) that was ever written, in an order of the backend's own.
 
         Queues of one topic stand together. ``after``: go on behind that queue, so that a caller
-        can page. Memory does not grow with the number of queues.
+        can page. ``prefix``: of topics that begin so, past all others. Memory does not grow with
+        the number of queues.
         """
 
     def topics(self, prefix: str = "") -> Iterator[str]:
         """Yield each topic that has a queue and begins with ``prefix``, once."""
         last = None
-        for topic, _ in self.queues():
-            if topic != last and topic.startswith(prefix):
+        for topic, _ in self.queues(prefix=prefix):
+            if topic != last:
                 yield topic
             last = topic
 
@@ -424,8 +429,12 @@ class ConsumeQueueStore(ABC):
         key = (topic, queue_id)
         offset = self._next_offsets.get(key)
         if offset is None:
-            offset = self._next_offsets[key] = self.max_offset(topic, queue_id)
+            offset = self._next_offsets[key] = self.next_offset(topic, queue_id)
         return offset
+
+    def next_offset(self, topic: str, queue_id: int) -> int:
+        """Return where the queue goes on, from what it has; asked where no offset was assigned."""
+        return self.max_offset(topic, queue_id)
 
     def increase_queue_offset(self, topic: str, queue_id: int, count: int) -> None:
         """Take ``count`` offsets, after the log has the record."""

@@ -5,7 +5,11 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from store.queue.consume_queue_store import ConsumeQueueStore, QueueStoreContext
-from store.queue.units import UnitBatch
+from store.queue.units import QueueKey, UnitBatch
+from store.record.message import LMQ_PREFIX
+
+NO_LIGHT = f"!{LMQ_PREFIX}*"
+"""What a part gets where light queues lie in another one alone."""
 
 
 class Lines(Protocol):
@@ -14,8 +18,9 @@ class Lines(Protocol):
     def behind(self, name: str) -> int | None:
         """Return up to which phy offset a part is whole; ``None`` if it is not behind."""
 
-    def cut(self, name: str) -> int | None:
-        """Return where the log was cut while the part was not open; ``None`` if it was not."""
+    @property
+    def alike(self) -> bool:
+        """Return whether the parts were alike and nobody else has had the store since."""
 
     def covers(self, name: str) -> str | None:
         """Return which topics the part was given; ``None``: all."""
@@ -29,6 +34,9 @@ class Lines(Protocol):
     def caught_up(self, name: str) -> None:
         """Note that a part is whole and durable. Raises ``StoreIOError``."""
 
+    def note_alike(self) -> None:
+        """Note that all parts are whole. Raises ``StoreIOError``."""
+
 
 @dataclass(frozen=True, slots=True)
 class Roles:
@@ -38,14 +46,17 @@ class Roles:
     assign: str
     """Queue offsets are taken from this one."""
     light: str | None = None
-    """Light queues are read from this one, and their offsets taken from it; ``None``: no other."""
+    """Light queues may lie in this one alone; what is on disk decides. ``None``: in all alike."""
+    light_alone: bool = False
+    """The settings want them there alone."""
     selections: Mapping[str, str] = field(default_factory=dict)
-    """Backend → the topics it gets, with semicolons; one that is not here gets all."""
+    """Backend → the topics it gets, see ``selects``; one that is not here gets all."""
 
     @property
     def needed(self) -> set[str]:
         """Return the backends without which the store cannot work."""
-        return {self.read, self.assign} | ({self.light} if self.light else set())
+        light = {self.light} if self.light and self.light_alone else set()
+        return {self.read, self.assign} | light
 
 
 class Part:
@@ -62,19 +73,20 @@ class Part:
         self.name = kind.name
         self.needed = self.name in roles.needed
         self.behind = lines.behind(self.name)
-        self.cut = lines.cut(self.name)
         self.selection = roles.selections.get(self.name)
         claimed = context.checkpoint.logics_phy_offset
         self.whole = claimed if kind.counts_in_checkpoint else 0
         """Every record that ends at or below is in its queue, durably."""
         if self.behind is not None:
-            self.whole = min(self.behind, self.behind if self.cut is None else self.cut)
+            self.whole = self.behind
             view = _OwnClaim(self.whole)
             context = replace(context, checkpoint=view, last_exit_ok=False)
         self.store = kind(context)
         self.was_behind = self.behind is not None
         """A line of ours said so when the part was opened."""
         self.began_empty = False
+        self.own: set[QueueKey] | None = None
+        """Queues that it alone had before it was filled; ``None``: nothing had to be filled."""
         self.failure: Exception | None = None
         """Why it was set aside."""
 
@@ -82,8 +94,13 @@ class Part:
         """Return whether units of ``topic`` go to this part."""
         return selects(self.selection, topic)
 
-    def choose(self, batch: UnitBatch) -> UnitBatch:
-        """Return what of ``batch`` goes to this part."""
+    def choose(self, batch: UnitBatch, has: int = 0) -> UnitBatch:
+        """Return what of ``batch`` goes to this part, which has all records before ``has``.
+
+        It does not get those again: what was deleted from it meanwhile would come back.
+        """
+        if has:
+            batch = batch.since(has)
         return batch if self.selection is None else batch.of_topics(self.takes)
 
     def has_live_units(self, topic: str, queue_id: int) -> bool:
@@ -92,9 +109,14 @@ class Part:
 
 
 def selects(selection: str | None, topic: str) -> bool:
-    """Return whether ``topic`` is one of ``selection``, see ``StoreConfig.double_write_topics``."""
+    """Return whether ``topic`` is one of ``selection``, see ``StoreConfig.double_write_topics``.
+
+    With ``!`` before it: whether it is none of them.
+    """
     if selection is None:
         return True
+    if selection.startswith("!"):
+        return not selects(selection[1:], topic)
     return any(
         topic.startswith(name[:-1]) if name.endswith("*") else topic == name
         for name in selection.split(";")

@@ -160,17 +160,26 @@ class UnitBatch:
 
         Its ``end_phy_offset`` is the same.
         """
-        keep = [wanted(queue.topic) for queue in self.queues]
-        if all(keep):
-            return self
+        keep = np.array([wanted(queue.topic) for queue in self.queues], bool)
+        return self if keep.all() else self._rows(keep[np.frombuffer(self.queue_index, np.int32)])
+
+    def since(self, phy_offset: int) -> "UnitBatch":
+        """Return the batch without the units whose records lie before ``phy_offset``.
+
+        Its ``end_phy_offset`` is the same.
+        """
+        units = np.frombuffer(self.units, np.uint8).reshape(-1, QUEUE_UNIT.size)
+        phys = np.ascontiguousarray(units[:, :8]).view(">i8").ravel()
+        return self._rows(phys >= phy_offset)
+
+    def _rows(self, rows: NDArray[np.bool_]) -> "UnitBatch":
         chosen = UnitBatch()
         chosen.end_phy_offset = self.end_phy_offset
-        chosen.queues = [queue for queue, kept in zip(self.queues, keep, strict=True) if kept]
+        index = np.frombuffer(self.queue_index, np.int32)[rows]
+        used, numbers = np.unique(index, return_inverse=True)
+        chosen.queues = [self.queues[at] for at in used.tolist()]
         chosen._index_of = {queue: at for at, queue in enumerate(chosen.queues)}
-        mask = np.array(keep, bool)
-        index = np.frombuffer(self.queue_index, np.int32)
-        rows = mask[index]
-        chosen.queue_index.frombytes((np.cumsum(mask, dtype=np.int32) - 1)[index[rows]].tobytes())
+        chosen.queue_index.frombytes(numbers.astype(np.int32).tobytes())
         chosen.queue_offset.frombytes(np.frombuffer(self.queue_offset, np.int64)[rows].tobytes())
         units = np.frombuffer(self.units, np.uint8).reshape(-1, QUEUE_UNIT.size)
         chosen.units += units[rows].tobytes()

@@ -104,7 +104,7 @@ class Verify:
         most_examples: int = 20,
         progress: Callable[[int], object] = lambda _: None,
     ) -> None:
-        """Compare topics that the copy ``takes``.
+        """Compare topics that both ``takes``.
 
         In ``still`` nobody puts, so that the ends of a queue are of one moment. ``progress`` is
         told phy offsets. At most ``most_examples`` of each kind are kept.
@@ -126,7 +126,8 @@ class Verify:
             if wanted and self._reference.max_offset(*key):
                 self._queue(key)
         for key in self._copy.queues(topic):
-            if queue_id in {None, key.queue_id} and not self._reference.max_offset(*key):
+            wanted = queue_id in {None, key.queue_id} and self._takes(key.topic)
+            if wanted and not self._reference.max_offset(*key):
                 self._queue(key)
         return self.report
 

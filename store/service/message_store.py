@@ -254,8 +254,8 @@ class MessageStore(StoreReads):
                 self.paths, self.config, self.last_exit_ok, self.checkpoint,
                 read_only=self.read_only,
             )  # fmt: skip
-            self.queues.recover()
             self.deleted_topics.load()
+            self.queues.recover()
             recovery = Recovery(
                 self.paths, self.config, self.commit_log, self.queues, self.index,
                 self.checkpoint, self.report, self.deleted_topics,

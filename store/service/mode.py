@@ -14,6 +14,7 @@ from pathlib import Path
 from store.config import StoreConfig
 from store.errors import IllegalMessageError, RefusedStoreError, StoreError
 from store.queue.backends import backend
+from store.queue.part import NO_LIGHT
 from store.queue.verify import VerifyReport
 from store.service.journals.mode_record import (
     ModeRecord,
@@ -199,7 +200,7 @@ class _Look:
         for name in sorted(set(to.backends) - set(now.backends)):
             found += self._not_for(store, name)
         if len(now.backends) > 1:
-            found += self._not_whole(store, to.backends[0])
+            found += self._not_whole(store, to.backends)
         return found
 
     def _not_for(self, store: MessageStore, name: str) -> list[str]:
@@ -225,16 +226,19 @@ class _Look:
             )
         return found
 
-    def _not_whole(self, store: MessageStore, name: str) -> list[str]:
-        """Return why backend ``name`` could not be the one that is read, or the only one."""
-        standing = self._layout.standing
+    def _not_whole(self, store: MessageStore, kept: list[str]) -> list[str]:
+        """Return why the first of these could not be the one that is read, or the only one."""
+        standing, name = self._layout.standing, kept[0]
         if name in standing.behind:
             return [
                 f"the {name} queues are behind, whole only up to phy offset"
                 f" {standing.behind[name]}: open the store to write (cqstore recover)"
             ]
-        if name in standing.covers:
-            return [f"the {name} queues hold only the topics {standing.covers[name]!r}"]
+        given = standing.covers.get(name)
+        if given == NO_LIGHT and len(kept) == 1:
+            return [f"the {name} queues hold no light queues: those lie in the other ones alone"]
+        if given not in {None, NO_LIGHT}:
+            return [f"the {name} queues hold only the topics {given!r}"]
         if len(store.queues.parts()) == 1:
             if store.queues.parts()[0].name == name:
                 return []

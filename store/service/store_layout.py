@@ -13,7 +13,7 @@ from store.config import BrokerRole, StoreConfig
 from store.errors import RefusedStoreError, StoreConfigError
 from store.paths import StorePaths
 from store.queue.backends import backend, backend_names
-from store.queue.part import Roles
+from store.queue.part import NO_LIGHT, Roles
 from store.service.journals.mode_record import Standing, read_standing
 
 FILE, ROCKSDB = "file", "rocksdb"
@@ -127,8 +127,8 @@ def choose_backends(
     first = asked or names[0]
     if read_only:
         if asked is None:
-            first = next((name for name in names if _servable(layout, name)), first)
-        if not _servable(layout, first):
+            first = next((name for name in names if _servable(layout, name, names)), first)
+        if not _servable(layout, first, names):
             raise RefusedStoreError(
                 f"the {first} queues are behind or hold some topics only, and are not served so;"
                 " open the store to write (cqstore recover) and they catch up",
@@ -137,8 +137,10 @@ def choose_backends(
     return [first, *(name for name in names if name != first)]
 
 
-def _servable(layout: StoreLayout, name: str) -> bool:
-    return name not in layout.standing.behind and name not in layout.standing.covers
+def _servable(layout: StoreLayout, name: str, names: Sequence[str]) -> bool:
+    given = layout.standing.covers.get(name)
+    whole = given is None or (given == NO_LIGHT and ROCKSDB in names)
+    return whole and name not in layout.standing.behind
 
 
 def _refuse_asked(layout: StoreLayout, asked: str) -> NoReturn:
@@ -203,15 +205,16 @@ def choose_roles(names: Sequence[str], config: StoreConfig) -> Roles:
     """
     read, assign = names[0], config.assigning_backend
     assign = assign if assign in names and assign is not None else read
-    light = ROCKSDB if config.combine_cq_use_rocksdb_for_lmq and ROCKSDB in names else None
+    if ROCKSDB not in names or len(names) == 1:
+        return Roles(read, assign)
     selection = config.double_write_selection
-    if selection is None or ROCKSDB not in names or len(names) == 1:
-        return Roles(read, assign, light)
+    if selection is None:
+        return Roles(read, assign, ROCKSDB, config.combine_cq_use_rocksdb_for_lmq)
     if ROCKSDB in {read, assign}:
         raise StoreConfigError(
             "rocksdbCQSelectiveDoubleWriteEnable leaves topics out of RocksDB, so it cannot be read"
         )
-    return Roles(read, assign, light, {ROCKSDB: selection})
+    return Roles(read, assign, selections={ROCKSDB: selection})
 
 
 def found_sizes(layout: StoreLayout, config: StoreConfig) -> dict[str, int]:

@@ -123,6 +123,16 @@ def locked_by(paths: StorePaths) -> int:
                 os.close(fd)
 
 
+def lock_stamp(paths: StorePaths) -> int:
+    """Return when the lock file was written, ns; 0 without one. RocketMQ writes it at each start.
+
+    Raises:
+        StoreIOError: it cannot be looked at.
+    """
+    with os_errors("look at the lock file", paths.lock):
+        return paths.lock.stat().st_mtime_ns if paths.lock.exists() else 0
+
+
 def mark_open(paths: StorePaths) -> None:
     """Write ``abort``, durably: until ``mark_closed`` the store counts as crashed.
 

@@ -183,7 +183,7 @@ class TestDamaged:
 
     def test_the_record_of_the_backends(self, tmp_path: Path, *, long: bool) -> None:
         paths = StorePaths(tmp_path)
-        standing = Standing(StoreMode.FILE, {"rocksdb": 5}, {"rocksdb": 7}, {"rocksdb": "a*;b"})
+        standing = Standing(StoreMode.FILE, {"rocksdb": 5}, {"rocksdb": "a*;b"}, 7)
         seeds = []
         for each in (standing, Standing()):
             write_standing(paths, each)
@@ -192,7 +192,7 @@ class TestDamaged:
         def run(data: bytes) -> None:
             paths.mode.write_bytes(data)
             found = read_standing(paths)
-            for at in (*found.behind.values(), *found.cut.values()):
+            for at in (*found.behind.values(), found.alike):
                 assert 0 <= at <= LONG_MAX
             assert found.state is None or found.state in StoreMode
 

@@ -12,6 +12,7 @@ from store.errors import CorruptionError, os_errors
 from store.files import make_folder
 from store.paths import StorePaths
 from store.service.journals.journal import Entry, is_offset, read_lines, rewrite
+from store.service.store_lock import lock_stamp
 
 
 class StoreMode(StrEnum):
@@ -45,6 +46,8 @@ class StoreMode(StrEnum):
         return [mode for mode in StoreMode if mode in behind or mode in self.neighbours]
 
 
+_OLD, _NEW = {"cut"}, {"alike"}
+"""What a record need not have: of a time before there was the one, or when there was the other."""
 _FILE, _ROCKSDB = "file", "rocksdb"
 _BACKENDS = {
     StoreMode.FILE: (_FILE,),
@@ -63,15 +66,16 @@ class Standing:
     behind: Mapping[str, int] = field(default_factory=dict)
     """Backend → phy offset up to which it surely has every record; one that is not here is whole.
 
-    What it holds beyond may have holes.
-    """
-    cut: Mapping[str, int] = field(default_factory=dict)
-    """Backend → phy offset at which the log was cut while that backend was not open.
-
-    What it holds of records behind must go before anything is put into it.
+    What it holds of records behind goes before anything is put into it: it may have holes, or be of
+    a log that was cut there since, or of somebody who did not keep the other backend.
     """
     covers: Mapping[str, str] = field(default_factory=dict)
-    """Backend → which topics it was given (``doubleWriteTopics``); one not here: all of them."""
+    """Backend → which topics it was given (``part.selects``); one not here: all of them."""
+    alike: int = 0
+    """Time of the file ``lock``, ns, when all backends were last alike, by a look or since filled.
+
+    RocketMQ writes that file at each start: with another time they must be compared again.
+    """
 
 
 def read_standing(paths: StorePaths) -> Standing:
@@ -90,7 +94,7 @@ def read_standing(paths: StorePaths) -> Standing:
         raise CorruptionError("the record of the backends is damaged", path=paths.mode)
     entry = entries[0]
     state = None if entry["state"] is None else StoreMode(entry["state"])
-    return Standing(state, entry["behind"], entry["cut"], entry["covers"])
+    return Standing(state, entry["behind"], entry["covers"], entry.get("alike", 0))
 
 
 def write_standing(paths: StorePaths, standing: Standing) -> None:
@@ -104,21 +108,21 @@ def write_standing(paths: StorePaths, standing: Standing) -> None:
     entry = {
         "state": standing.state,
         "behind": dict(standing.behind),
-        "cut": dict(standing.cut),
         "covers": dict(standing.covers),
+        "alike": standing.alike,
     }
     rewrite(paths.mode, [entry])
 
 
 def _is_entry(entry: Entry) -> bool:
-    if set(entry) != {"state", "behind", "cut", "covers"}:
+    if set(entry) - _OLD - _NEW != {"state", "behind", "covers"}:
         return False
     if entry["state"] is not None and entry["state"] not in list(StoreMode):
         return False
     return (
         _is_table(entry["behind"], is_offset)
-        and _is_table(entry["cut"], is_offset)
         and _is_table(entry["covers"], lambda value: isinstance(value, str))
+        and is_offset(entry.get("alike", 0))
     )
 
 
@@ -154,8 +158,7 @@ def write_mode(paths: StorePaths, record: ModeRecord) -> None:
         StoreIOError: it cannot be written; the old one is as it was.
     """
     before = read_standing(paths)
-    cut = {name: at for name, at in before.cut.items() if name in record.behind}
-    write_standing(paths, replace(before, state=record.state, behind=record.behind, cut=cut))
+    write_standing(paths, replace(before, state=record.state, behind=record.behind))
 
 
 class BehindLines:
@@ -169,10 +172,6 @@ class BehindLines:
     def behind(self, name: str) -> int | None:
         """Return up to where a backend that is behind is whole; ``None`` if it is not behind."""
         return self.standing.behind.get(name)
-
-    def cut(self, name: str) -> int | None:
-        """Return where the log was cut without the backend."""
-        return self.standing.cut.get(name)
 
     def covers(self, name: str) -> str | None:
         """Return which topics the backend was given; ``None``: all."""
@@ -195,8 +194,7 @@ class BehindLines:
             StoreIOError: it cannot be noted.
         """
         behind = {key: at for key, at in self.standing.behind.items() if key != name}
-        cut = {key: at for key, at in self.standing.cut.items() if key != name}
-        self._write(replace(self.standing, behind=behind, cut=cut))
+        self._write(replace(self.standing, behind=behind))
 
     def note_covers(self, name: str, topics: str | None) -> None:
         """Note which topics a backend gets; ``None``: all.
@@ -216,15 +214,27 @@ class BehindLines:
         Raises:
             StoreIOError: it cannot be noted.
         """
-        absent = [name for name in self.standing.behind if name not in opened]
-        if not absent:
-            return
-        behind, cut = dict(self.standing.behind), dict(self.standing.cut)
-        for name in absent:
-            behind[name] = min(behind[name], end)
-            cut[name] = min(cut.get(name, end), end)
-        if (behind, cut) != (self.standing.behind, self.standing.cut):
-            self._write(replace(self.standing, behind=behind, cut=cut))
+        behind = {
+            name: at if name in opened else min(at, end)
+            for name, at in self.standing.behind.items()
+        }
+        if behind != self.standing.behind:
+            self._write(replace(self.standing, behind=behind))
+
+    @property
+    def alike(self) -> bool:
+        """Return whether all backends were alike and only we have had the store since."""
+        return 0 < self.standing.alike == lock_stamp(self._paths)
+
+    def note_alike(self) -> None:
+        """Note that all backends are alike.
+
+        Raises:
+            StoreIOError: it cannot be noted.
+        """
+        stamp = lock_stamp(self._paths)
+        if stamp != self.standing.alike:
+            self._write(replace(self.standing, alike=stamp))
 
     def _write(self, standing: Standing) -> None:
         if not self._read_only:

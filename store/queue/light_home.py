@@ -1,0 +1,86 @@
+"""Where the light queues of a store with several backends lie: in all alike, or in one alone.
+
+RocketMQ with ``combineCQUseRocksdbForLmq`` keeps them in RocksDB alone. What lies on disk decides,
+the setting only where the disk does not tell: with the setting forgotten RocketMQ gives offsets
+again, and RocksDB drops the units that have them.
+
+Source: RocketMQ ``MultiDispatchUtils.checkMultiDispatchQueue``, ``CombineConsumeQueueStore``.
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from store.queue.evening import IsDeleted, lacking
+from store.queue.part import NO_LIGHT, Lines, Part, Roles
+from store.record.message import LMQ_PREFIX
+
+_LOG = logging.getLogger(__name__)
+
+
+def is_light(topic: str) -> bool:
+    """Return whether ``topic`` is the name of a light queue."""
+    return topic.startswith(LMQ_PREFIX)
+
+
+def light_home(parts: Sequence[Part], roles: Roles, lines: Lines) -> Part | None:
+    """Return the part that has the light queues alone, of parts that are loaded; ``None``: none.
+
+    The others get none from now on. A part that is behind or empty tells nothing. One that cannot
+    be opened may have them, and is returned where nothing tells that it has not.
+
+    Raises:
+        StoreError: a line says that it has them, and it cannot be opened.
+    """
+    home = next((part for part in parts if part.name == roles.light), None)
+    others = [part for part in parts if part is not home]
+    if home is None or not others:
+        return None
+    noted = any(lines.covers(part.name) == NO_LIGHT for part in others)
+    if home.failure is None:
+        alone = roles.light_alone or noted or (_has_light(home) and _lacks_light(others))
+    elif noted:
+        raise home.failure
+    else:
+        alone = not lines.alike
+    if not alone:
+        return None
+    return _keep_apart(home, others, roles)
+
+
+def gone_apart(parts: Sequence[Part], roles: Roles, is_deleted: IsDeleted) -> Part | None:
+    """Return the part in which alone light queues have gone on since all had them; ``None``: none.
+
+    Of parts that are recovered. The others get none from now on.
+    """
+    home = next((part for part in parts if part.name == roles.light), None)
+    others = [part for part in parts if part is not home]
+    if home is None or not others:
+        return None
+    lacks = (lack for part in others for lack in lacking(part, home, is_deleted, LMQ_PREFIX))
+    if all(lack.is_head for lack in lacks):
+        return None
+    return _keep_apart(home, others, roles)
+
+
+def _keep_apart(home: Part, others: Iterable[Part], roles: Roles) -> Part:
+    if not roles.light_alone:
+        _LOG.warning(
+            "light queues lie in the %s queues alone and stay there, though the settings"
+            " (combineCQUseRocksdbForLmq) do not say so", home.name,
+        )  # fmt: skip
+    for part in others:
+        part.selection = NO_LIGHT
+    home.needed = home.failure is None
+    return home
+
+
+def _has_light(part: Part) -> bool:
+    return next(part.store.queues(prefix=LMQ_PREFIX), None) is not None
+
+
+def _lacks_light(others: Sequence[Part]) -> bool:
+    """Return whether these have queues, but no light ones: somebody keeps those apart."""
+    told = [part for part in others if part.failure is None and part.behind is None]
+    return bool(told) and all(
+        next(part.store.queues(), None) is not None and not _has_light(part) for part in told
+    )
