@@ -203,9 +203,12 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         if len(live) == 1:
             return
         first, second = live
+        whole = [part for part in live if part.behind is None]
         if self._light is None:
-            self._read_light_from(gone_apart(live, self.roles, self.is_deleted))
+            self._read_light_from(gone_apart(whole, self.roles, self.is_deleted))
         for late, ahead in ((first, second), (second, first)):
+            if ahead not in whole:  # what it has may have been deleted since
+                continue
             if not self.context.read_only:
                 note = partial(self._note_behind, late, 0)
                 compare = partial(let_fill, late, ahead, self.is_deleted, note)
