@@ -65,7 +65,10 @@ def _refuse(store: MessageStore, target: str) -> None:
     if target in store.layout.backends:
         raise RefusedStoreError(f"there are {target} queues already", path=root)
     if name not in store.layout.backends:
-        raise RefusedStoreError("the store has no queues to move", path=root)
+        raise RefusedStoreError(
+            "the store has no queues to move; plan --from log builds them from its commit log",
+            path=root,
+        )
     if store.report.needed and not locked_by(store.paths):
         raise RefusedStoreError(
             "the store was not closed cleanly: its queues may lack records; run cqstore recover"

@@ -1,5 +1,7 @@
 """StoreConfig: every setting, with its unit, its default and RocketMQ's key as alias."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -115,7 +117,13 @@ class StoreConfig(BaseModel):
     enable_controller_mode: bool = False
     """Auto-switch HA: such a store is opened read-only."""
     broker_role: BrokerRole = BrokerRole.ASYNC_MASTER
-    """What the broker is; a slave's store is opened read-only."""
+    """What the broker is; a slave's store is opened read-only, a synchronous master's too."""
+    in_sync_replicas: int = Field(1, ge=1)
+    """Replicas, the master one of them, that must have a message before its put returns."""
+    min_in_sync_replicas: int = Field(1, ge=1)
+    """Replicas without which no put is taken."""
+    all_ack_in_sync_state_set: bool = False
+    """Every replica in sync must have a message before its put returns."""
 
     mapped_file_size_commit_log: int = Field(1 << 30, ge=256)
     """Bytes of one commit log file."""
@@ -347,6 +355,28 @@ class StoreConfig(BaseModel):
         return ";".join(sorted(names - {""}))
 
     @property
+    def replica_promises(self) -> list[str]:
+        """Return the settings that promise replicas of what is acknowledged, as ``key=value``.
+
+        There is no replication yet, so nothing may be put under them.
+        """
+        promises = {
+            f"brokerRole={self.broker_role}": self.broker_role is BrokerRole.SYNC_MASTER,
+            f"inSyncReplicas={self.in_sync_replicas}": self.in_sync_replicas > 1,
+            f"minInSyncReplicas={self.min_in_sync_replicas}": self.min_in_sync_replicas > 1,
+            "allAckInSyncStateSet=true": self.all_ack_in_sync_state_set,
+        }
+        return [promise for promise, given in promises.items() if given]
+
+    def without_replicas(self) -> Self:
+        """Return the settings without ``replica_promises``, for work that acknowledges nothing."""
+        role = {"broker_role": BrokerRole.ASYNC_MASTER} if self.broker_role == "SYNC_MASTER" else {}
+        return self.model_copy(update={
+            "in_sync_replicas": 1, "min_in_sync_replicas": 1, "all_ack_in_sync_state_set": False,
+            **role,
+        })  # fmt: skip
+
+    @property
     def is_transient(self) -> bool:
         """Return whether records wait in memory first: as in RocketMQ not with ``SYNC_FLUSH``."""
         return (
@@ -396,3 +426,23 @@ def read_broker_conf(path: Path) -> tuple[StoreConfig, dict[str, str]]:
     except StoreConfigError as exc:
         raise StoreConfigError(exc.reason, path=path) from exc
     return config, {key: value for key, value in pairs.items() if key not in known}
+
+
+def odd_keys(unknown: Iterable[str]) -> dict[str, str]:
+    """Return which of the keys that no setting answers to matter all the same, and why."""
+    known = {key.lower(): key for key in StoreConfig.known_keys()}
+    odd: dict[str, str] = {}
+    for key in unknown:
+        meant = get_close_matches(key.lower(), known, 1, _ALIKE)
+        if key in _NOT_OURS:
+            odd[key] = _NOT_OURS[key]
+        elif meant:
+            odd[key] = f"is {known[meant[0]]} meant?"
+    return odd
+
+
+_ALIKE = 0.94
+"""How much like one of ours a key must be to count as misspelt; no key of RocketMQ's is."""
+_NOT_OURS = {
+    "readOnlyCommitLogStorePaths": "log files there are not read; name them in storePathCommitLog",
+}

@@ -85,6 +85,13 @@ def layout_findings(root: Path, found: Look, to: str) -> Iterator[Finding]:
     if refusal is not None:
         sentence = str(found.fault) if found.fault is not None else refusal
         yield _refuse(_code(verdict), sentence)
+    if verdict is Verdict.LOG_ONLY:
+        yield Finding(
+            code=_code(verdict),
+            severity=Severity.WARN,
+            sentence="The commit log has no queues, so none were looked at: cqstore migrate plan"
+            f" --from log --to {to} builds them.",
+        )
     for reason in found.layout.refusals if found.layout is not None else ():
         yield _refuse("only-readable", f"This store can only be read: {reason}.")
     if verdict not in READABLE or found.layout is None:
@@ -110,7 +117,6 @@ def layout_findings(root: Path, found: Look, to: str) -> Iterator[Finding]:
 _REFUSED = {
     Verdict.NOT_A_STORE: "No store lies here: neither commit log nor queues.",
     Verdict.FOREIGN: "This cannot be read as a store.",
-    Verdict.LOG_ONLY: "The commit log has no queues: rebuild them with cqstore recover first.",
     Verdict.QUEUES_ONLY: "There are queues but no commit log: name its folder (storePathCommitLog) "
     "or bring it here.",
     Verdict.TWO_DATABASES: "Two RocksDB queue databases lie here, in consumequeue/ and in "

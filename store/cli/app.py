@@ -24,6 +24,7 @@ from store.cli import (
     top,
     topics,
 )
+from store.cli.options import VERBOSE
 from store.errors import CorruptionError, StoreError
 
 COMMANDS_GROUP = "cqstore.commands"
@@ -54,8 +55,12 @@ def root(
             "--version", callback=_print_version, is_eager=True, help="Print the version."
         ),
     ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Name every key of --config that is not ours.")
+    ] = False,
 ) -> None:
     """Open, check, read, search and append to message stores of Apache RocketMQ."""
+    VERBOSE.set(verbose)
 
 
 for name, verb in (

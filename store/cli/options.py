@@ -1,13 +1,14 @@
 """Options that several verbs share, and the opening of a store by them."""
 
 import sys
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from store.cli.output import OutputFormat
-from store.config import StoreConfig, read_broker_conf
+from store.config import StoreConfig, odd_keys, read_broker_conf
 from store.service.message_store import MessageStore
 
 Dir = Annotated[Path, typer.Argument(metavar="DIR", help="Root of the store (storePathRootDir).")]
@@ -27,17 +28,24 @@ CutAt = Annotated[
     int | None,
     typer.Option(metavar="N", help="Lose everything from this phy offset on (see check)."),
 ]
+VERBOSE: ContextVar[bool] = ContextVar("verbose", default=False)
+"""Whether ``--verbose`` was given before the verb."""
 Format = Annotated[OutputFormat, typer.Option("--output", help="How to print.")]
 
 
-def read_config(path: Path | None) -> StoreConfig:
-    """Return the configuration in ``path``; settings that are not ours are named on stderr."""
+def read_config(path: Path | None, *, puts: bool = False) -> StoreConfig:
+    """Return the configuration in ``path``; keys that are not ours are named where they matter.
+
+    With ``--verbose`` all of them are. What promises replicas stays for a verb that ``puts``.
+    """
     if path is None:
         return StoreConfig()
     config, unknown = read_broker_conf(path)
-    if unknown:
+    for key, reason in odd_keys(unknown).items():
+        note(f"{path}: {key} is no setting of cqstore's: {reason}")
+    if unknown and VERBOSE.get():
         note(f"{path}: no setting of cqstore's: {', '.join(sorted(unknown))}")
-    return config
+    return config if puts else config.without_replicas()
 
 
 def open_store(
@@ -47,11 +55,12 @@ def open_store(
     commit_log: Path | None,
     *,
     read_only: bool = True,
+    puts: bool = False,
     **settings: object,
 ) -> MessageStore:
     """Open the store as the options and ``settings`` say; say on stderr if it needs recovery."""
     store = MessageStore.open(
-        root, read_config(config).model_copy(update=settings), read_only=read_only,
+        root, read_config(config, puts=puts).model_copy(update=settings), read_only=read_only,
         backend=backend, commit_log=commit_log, housekeeping=False,
     )  # fmt: skip
     if store.report.damage is not None:

@@ -7,11 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
-from itertools import islice
 
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
+
+from store.errors import StoreError
 
 Row = Mapping[str, object]
 _PAGE = 1000
@@ -60,11 +61,14 @@ class JsonOutput(Output):
     def rows(self, rows: Iterable[Row]) -> int:
         """Print an array, an element a line."""
         count = 0
-        sys.stdout.write("[")
-        for row in rows:
-            sys.stdout.write((",\n" if count else "\n") + to_json(row))
-            count += 1
-        sys.stdout.write("\n]\n" if count else "]\n")
+        try:
+            for row in rows:
+                sys.stdout.write((",\n" if count else "[\n") + to_json(row))
+                count += 1
+        except StoreError:  # what came before it is a document by itself
+            sys.stdout.write("\n]\n" if count else "[]\n")
+            raise
+        sys.stdout.write("\n]\n" if count else "[]\n")
         return count
 
     def record(self, record: Row) -> None:
@@ -81,10 +85,17 @@ class TableOutput(Output):
 
     def rows(self, rows: Iterable[Row]) -> int:
         """Print tables of at most a thousand rows."""
-        count, waiting = 0, iter(rows)
-        while page := list(islice(waiting, _PAGE)):
-            self._console.print(table(page))
-            count += len(page)
+        count, page = 0, list[Row]()
+        try:
+            for row in rows:
+                page.append(row)
+                count += 1
+                if len(page) == _PAGE:
+                    self._console.print(table(page))
+                    page = []
+        finally:  # what was done before an error is told
+            if page:
+                self._console.print(table(page))
         return count
 
     def record(self, record: Row) -> None:

@@ -49,7 +49,7 @@ def put(
     else:
         lines = _lines()
     refused = 0
-    with open_store(root, config, backend, None, read_only=False) as store:
+    with open_store(root, config, backend, None, read_only=False, puts=True) as store:
 
         def rows() -> Iterator[Row]:
             nonlocal refused

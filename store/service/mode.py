@@ -70,12 +70,19 @@ def current_mode(layout: StoreLayout, config: StoreConfig) -> StoreMode:
     """Return the state that was set, else the one that disk and settings make.
 
     Raises:
-        RefusedStoreError, StoreConfigError: as ``choose_backends``.
+        RefusedStoreError, StoreConfigError: as ``choose_backends``; or other backends than the two
+            of RocketMQ are kept, between which no steps lead.
     """
     if layout.standing.state is not None:
         return layout.standing.state
     names = choose_backends(layout, config, None)
-    return next(mode for mode in StoreMode if mode.backends == names)
+    for mode in StoreMode:
+        if mode.backends == names:
+            return mode
+    raise RefusedStoreError(
+        f"no state keeps the queues in {' and '.join(names)}: there are {', '.join(StoreMode)}",
+        path=layout.paths.root,
+    )
 
 
 def possible_steps(

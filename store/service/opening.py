@@ -6,7 +6,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from store.config import StoreConfig
-from store.errors import CorruptionError, RefusedStoreError, UnsupportedFormatError
+from store.errors import (
+    CorruptionError,
+    RefusedStoreError,
+    StoreConfigError,
+    UnsupportedFormatError,
+)
 from store.index.index_service import IndexService
 from store.log.checkpoint import StoreCheckpoint
 from store.paths import StorePaths
@@ -39,6 +44,7 @@ def lay_out(
 
     Raises:
         RefusedStoreError: it must not be opened this way.
+        StoreConfigError: to write, under settings that promise replicas.
     """
     layout = detect(root, config, commit_log)
     if read_only and not (layout.has_log or layout.backends):
@@ -46,6 +52,12 @@ def lay_out(
     if layout.refusals and not read_only:
         raise RefusedStoreError(
             f"this store can only be read (open it read-only): {'; '.join(layout.refusals)}",
+            path=root,
+        )
+    if config.replica_promises and not read_only:
+        raise StoreConfigError(
+            f"{', '.join(config.replica_promises)} promises replicas of each message, and there is"
+            " no replication: nothing may be put under it (open the store read-only, or without)",
             path=root,
         )
     return layout, config.model_copy(update=found_sizes(layout, config))

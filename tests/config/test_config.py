@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from store.config import FlushDiskType, StoreConfig, read_broker_conf
+from migration.preflight.broker_keys import broker_keys
+from store.config import FlushDiskType, StoreConfig, odd_keys, read_broker_conf
 from store.errors import StoreConfigError, StoreIOError
 
 ROCKETMQS_KEYS = [
@@ -127,3 +128,33 @@ def test_what_javas_int_cannot_hold_is_refused(key: str) -> None:
     with pytest.raises(StoreConfigError, match=key):
         StoreConfig.from_mapping({key: 1 << 31})
     assert StoreConfig(rocksdb_memory_bytes=8 << 30).rocksdb_memory_bytes == 8 << 30
+
+
+@pytest.mark.parametrize(
+    ("given", "promises"),
+    [
+        ({}, []),
+        ({"brokerRole": "ASYNC_MASTER", "inSyncReplicas": 1, "minInSyncReplicas": 1}, []),
+        ({"brokerRole": "SLAVE"}, []),
+        ({"brokerRole": "SYNC_MASTER"}, ["brokerRole=SYNC_MASTER"]),
+        ({"inSyncReplicas": 2}, ["inSyncReplicas=2"]),
+        ({"minInSyncReplicas": 3}, ["minInSyncReplicas=3"]),
+        ({"allAckInSyncStateSet": "true"}, ["allAckInSyncStateSet=true"]),
+    ],
+)
+def test_what_promises_replicas_is_named(given: dict[str, object], promises: list[str]) -> None:
+    config = StoreConfig.from_mapping(given)
+    assert config.replica_promises == promises
+    without = config.without_replicas()
+    assert without.replica_promises == []
+    assert without == (StoreConfig() if promises else config)
+
+
+def test_keys_that_are_nearly_ours_are_told_from_rocketmqs_own() -> None:
+    assert odd_keys(["haListenPort", "enableScheduleMessage"]) == {}
+    assert odd_keys(["flushDisktype", "maxMesageSize"]) == {
+        "flushDisktype": "is flushDiskType meant?", "maxMesageSize": "is maxMessageSize meant?",
+    }  # fmt: skip
+    assert "read" in odd_keys(["readOnlyCommitLogStorePaths"])["readOnlyCommitLogStorePaths"]
+    others = broker_keys().keys() - StoreConfig.known_keys().keys()
+    assert odd_keys(others).keys() == {"readOnlyCommitLogStorePaths"}

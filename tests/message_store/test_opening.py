@@ -161,6 +161,26 @@ def test_a_slave_is_read_only(root: Path) -> None:
     assert "slave" in refused(root, StoreConfig.from_mapping({"brokerRole": "SLAVE"}))
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("brokerRole", "SYNC_MASTER"), ("inSyncReplicas", "2"), ("minInSyncReplicas", "2"),
+     ("allAckInSyncStateSet", "true")],
+)  # fmt: skip
+def test_what_promises_replicas_is_not_opened_to_write(
+    root: Path, tmp_path: Path, key: str, value: str
+) -> None:
+    """It was answered ``PUT_OK`` without a replica."""
+    before = tree_digest(root)
+    config = StoreConfig.from_mapping({key: value})
+    for folder in (root, tmp_path / "new"):
+        with pytest.raises(StoreConfigError, match=f"{key}={value} promises replicas"):
+            MessageStore.open(folder, config)
+    assert tree_digest(root) == before
+    assert not (tmp_path / "new").exists()
+    with MessageStore.open(root, config, read_only=True) as store:
+        assert bodies(store) == 100
+
+
 def test_two_databases_leave_two_readings(golden: Golden) -> None:
     root = golden("separate-defaultRocksDB")
     shutil.copytree(root / "consumequeue_rocksdb", root / "consumequeue", dirs_exist_ok=True)

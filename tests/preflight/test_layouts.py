@@ -88,18 +88,27 @@ def test_queues_that_are_there_already_need_no_move(golden_folder: Path, name: s
 
 
 def test_halves_of_a_store_are_refused(golden: Golden, tmp_path: Path) -> None:
-    log_only, queues_only = golden("basic-default"), golden("propcrc-default")
-    shutil.rmtree(log_only / "consumequeue")
+    queues_only = golden("propcrc-default")
     shutil.rmtree(queues_only / "commitlog")
     nothing = tmp_path / "nothing"
     nothing.mkdir()
-    assert codes(preflight(log_only).refusals) == ["log-without-queues"]
     assert codes(preflight(queues_only).refusals) == ["queues-without-log"]
     assert codes(preflight(nothing).refusals) == ["not-a-store"]
     assert codes(preflight(tmp_path / "missing").refusals) == ["not-a-store"]
     assert codes(preflight(Path(__file__)).refusals) == ["not-a-store"]
     assert list(nothing.iterdir()) == []
     assert not (tmp_path / "missing").exists()
+
+
+def test_a_log_without_queues_is_sent_to_the_plan_from_the_log(golden: Golden) -> None:
+    root = golden("basic-default")
+    shutil.rmtree(root / "consumequeue")
+    report = preflight(root)
+    assert report.may_go_on
+    assert report.surveyed is None
+    finding = the(report, "log-without-queues")
+    assert finding.severity is Severity.WARN
+    assert "plan --from log --to rocksdb" in finding.sentence
 
 
 def test_stores_of_other_masters_are_refused(golden: Golden) -> None:
