@@ -14,6 +14,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy
+from posix.unistd cimport getpid
 
 include "_rocksdb_api.pxi"
 include "_rocksdb_objects.pxi"
@@ -31,6 +32,7 @@ cdef class Database:
     cdef Options options, offset_options  # kept: the database refers to them
     cdef P idle[IDLE_ITERATORS]  # iterators over units that nobody uses; each sees all that was ever written
     cdef int idle_count, idle_uses
+    cdef int opened_by  # process; a child of it lets everything be
     cdef int64_t changes  # an iterator that is older than the last one is out of date
     cdef readonly CompactionFilter filter
 
@@ -54,6 +56,7 @@ cdef class Database:
                 self.db = C.open_column_families(
                     options.handle, path, 2, names, family_options, self.families, &error)
         _check(error)
+        self.opened_by = getpid()
         self.writes = O.writebatch_create()
         self.write_options = O.writeoptions_create()
         O.writeoptions_disable_WAL(self.write_options, 1)
@@ -68,6 +71,8 @@ cdef class Database:
     def close(self):
         """Stop compactions and release everything. A second call does nothing."""
         cdef P db = self.db
+        if db != NULL and getpid() != self.opened_by:
+            return
         if db != NULL:
             self.let_go()
             self.db = NULL
@@ -484,7 +489,7 @@ cdef class Snapshot:
         if self.read_options != NULL:
             O.readoptions_destroy(self.read_options)
             self.read_options = NULL
-            if self.database.db != NULL:
+            if self.database.db != NULL and getpid() == self.database.opened_by:
                 C.release_snapshot(self.database.db, self.snapshot)
 
     def get(self, int family, bytes key):

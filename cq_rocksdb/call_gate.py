@@ -1,22 +1,26 @@
 """CallGate: what stands around every call into RocksDB.
 
-It counts the call, refuses it after ``close``, and turns what the binding raises into this
-project's errors. ``close`` waits for running calls, so a database is never released under a reader.
+It refuses the call after ``close`` and in a child process, and turns what the binding raises into
+this project's errors. ``close`` waits for running calls, so a database is never released under a
+reader. Every thread holds a lock of its own while it calls: one that an exception throws out of a
+call, between whatever lines, has let it go.
 """
 
 import os
 import threading
 import traceback
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
-from types import TracebackType
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from cq_rocksdb.errors import rocksdb_error
 from store.errors import StoreClosedError, StoreLockedError, StoreStateError
 
-_forked = threading.Event()
-os.register_at_fork(after_in_child=_forked.set)
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class CallGate:
@@ -26,53 +30,55 @@ class CallGate:
         """``is_rocksdbs`` knows the errors whose text is a status of RocksDB's."""
         self._folder = folder
         self._is_rocksdbs = is_rocksdbs
-        self._pid = os.getpid()
-        self._lock = threading.Lock()  # guards _running and _closed
-        self._idle = threading.Condition(self._lock)
-        self._running = 0
+        self._locks: dict[int, threading.RLock] = {}  # by thread; an ident may come again
+        self._closing = threading.Lock()
         self._closed = False
+        self._forked = False
+        self.shut = False
+        """Whether no call may be made: asked by a thread that holds its lock."""
+        _gates.add(self)
 
-    def __enter__(self) -> None:
-        if _forked.is_set() and os.getpid() != self._pid:  # its threads did not come along
+    def lock(self) -> threading.RLock:
+        """Return the lock of the calling thread."""
+        thread = threading.get_ident()
+        return self._locks.get(thread) or self._locks.setdefault(thread, threading.RLock())
+
+    def refuse(self) -> None:
+        """Raise why no call may be made."""
+        if self._forked:  # its threads did not come along
             raise StoreStateError("opened before a fork: open the store anew", path=self._folder)
-        with self._lock:
-            if self._closed:
-                raise StoreClosedError("the RocksDB queues have been closed", path=self._folder)
-            self._running += 1
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        with self._lock:
-            self._running -= 1
-            if self._closed and not self._running:
-                self._idle.notify_all()
-        if exc is not None:
-            traceback.clear_frames(trace)  # an error that somebody keeps must not keep iterators
-            self._raise_translated(exc)
+        raise StoreClosedError("the RocksDB queues have been closed", path=self._folder)
 
     def close(self) -> bool:
-        """Let no further call in and wait for the running ones; False if it was closed before."""
-        with self._lock:
-            was_closed, self._closed = self._closed, True
-            while self._running:
-                self._idle.wait()
+        """Let no further call in and wait for the running ones; False if that was done before."""
+        if self._forked:
+            return False
+        with self._closing:
+            was_closed = self._closed
+            self.shut = True
+            for lock in list(self._locks.values()):
+                with lock:
+                    pass
+            self._closed = True
         return not was_closed
+
+    def leave_to_parent(self) -> None:
+        """Let no call in: this is a child of the process that opened the database."""
+        self._forked = self.shut = True
 
     @contextmanager
     def translation(self) -> Iterator[None]:
-        """Translate the errors of the block, without counting it."""
+        """Translate the errors of the block."""
         try:
             yield
         except Exception as exc:
-            self._raise_translated(exc)
+            self.raise_translated(exc)
             raise
 
-    def _raise_translated(self, exc: BaseException) -> None:
+    def raise_translated(self, exc: BaseException) -> None:
         """Raise the error of ours that ``exc`` is; return for what is not RocksDB's to raise."""
+        # An error that somebody keeps must not keep iterators.
+        traceback.clear_frames(exc.__traceback__)
         if not self._is_rocksdbs(exc):
             return
         text, folder = str(exc), self._folder
@@ -81,3 +87,41 @@ class CallGate:
                 f"the RocksDB queues are open elsewhere: {text}", path=folder
             ) from exc
         raise rocksdb_error(text, folder) from exc
+
+
+class Gated(Protocol):
+    """Who makes calls through a gate."""
+
+    _gate: CallGate
+
+
+G = TypeVar("G", bound=Gated)
+
+
+def gated(method: Callable[Concatenate[G, P], R]) -> Callable[Concatenate[G, P], R]:
+    """Let a method of an engine be one call into RocksDB."""
+
+    @wraps(method)
+    def call(self: G, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        gate = self._gate
+        try:
+            with gate.lock():
+                if gate.shut:
+                    gate.refuse()
+                return method(self, *args, **kwargs)
+        except BaseException as exc:
+            gate.raise_translated(exc)
+            raise
+
+    return call
+
+
+_gates: "weakref.WeakSet[CallGate]" = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for gate in _gates:
+        gate.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cq_rocksdb import _native
-from cq_rocksdb.call_gate import CallGate
+from cq_rocksdb.call_gate import CallGate, gated
 from cq_rocksdb.engine import EngineBatch, Family, LiveFile, TableWriter, UnitScan
 from cq_rocksdb.native_library import NativeLibrary, find_library
 from cq_rocksdb.native_options import database_objects
-from cq_rocksdb.open_databases import claimed
+from cq_rocksdb.open_databases import claimed, opening
 from cq_rocksdb.options import DatabaseOptions
 from cq_rocksdb.private_folder import PrivateFolder
 from store.errors import (
@@ -134,7 +134,7 @@ class NativeEngine:
                 undo.enter_context(claimed(folder))
             self._log_folder = log_folder
             self._objects = database_objects(options, log_folder)
-            with self._gate.translation():
+            with self._gate.translation(), opening(folder):
                 self._database = _native.Database(
                     str(opened).encode(), self._objects.default, self._objects.offset,
                     really_read_only,
@@ -143,6 +143,7 @@ class NativeEngine:
 
     # ---- writing
 
+    @gated
     def write(self, batch: EngineBatch) -> None:
         """Apply ``batch`` around the WAL, its units in the order of their keys."""
         prefixes = batch.prefixes
@@ -152,7 +153,7 @@ class NativeEngine:
             if order is not None:
                 index, offsets, units = index[order], offsets[order], units[order]
         starts = np.fromiter(accumulate(map(len, prefixes), initial=0), np.int64, len(prefixes) + 1)
-        with self._gate, self._write_lock:
+        with self._write_lock:
             self._writable()
             self._database.write(
                 b"".join(prefixes), starts, index, offsets, np.ascontiguousarray(units),
@@ -161,11 +162,11 @@ class NativeEngine:
                 batch.puts,
             )  # fmt: skip
 
+    @gated
     def flush(self) -> None:
         """Flush both families at once; with a library that cannot, the units first."""
-        with self._gate:
-            self._writable()
-            self._flush()
+        self._writable()
+        self._flush()
 
     def _flush(self) -> None:
         if not self._database.flush_both():
@@ -173,17 +174,17 @@ class NativeEngine:
                 for number in _NUMBER.values():  # units first, see RocksdictEngine.flush
                     self._database.flush(number)
 
+    @gated
     def compact(self, family: Family) -> None:
         """Compact a whole family, its last level too; ends early after ``cancel_compaction``."""
-        with self._gate:
-            self._writable()
-            self._database.compact(_NUMBER[family], None, None)
+        self._writable()
+        self._database.compact(_NUMBER[family], None, None)
 
+    @gated
     def cancel_compaction(self) -> bool:
         """Make running ``compact`` calls return, and wait until they have."""
-        with self._gate:
-            self._database.cancel_compaction()
-            self._database.allow_compaction()
+        self._database.cancel_compaction()
+        self._database.allow_compaction()
         return True
 
     def expire_below(self, min_phy_offset: int) -> None:
@@ -198,39 +199,39 @@ class NativeEngine:
 
     # ---- table files
 
+    @gated
     def table_writer(self, family: Family, path: Path) -> TableWriter:
         """Begin a table file at ``path``, for ``ingest``."""
-        with self._gate:
-            options = self._objects.offset if family is Family.OFFSET else self._objects.default
-            return _native.TableWriter(str(path).encode(), options)
+        options = self._objects.offset if family is Family.OFFSET else self._objects.default
+        return _native.TableWriter(str(path).encode(), options)
 
+    @gated
     def ingest(self, family: Family, paths: Sequence[Path]) -> None:
         """Take table files in, all or none; they are moved where the file system allows it."""
-        with self._gate:
-            self._writable()
-            self._database.ingest(_NUMBER[family], [str(path).encode() for path in paths])
+        self._writable()
+        self._database.ingest(_NUMBER[family], [str(path).encode() for path in paths])
 
     # ---- reading
 
+    @gated
     def get(self, family: Family, key: bytes) -> bytes | None:
         """Return the value of ``key``."""
-        with self._gate:
-            value: bytes | None = self._database.get(_NUMBER[family], key)
-            return value
+        value: bytes | None = self._database.get(_NUMBER[family], key)
+        return value
 
+    @gated
     def multi_get(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the values of ``keys``."""
-        with self._gate:
-            values: list[bytes | None] = self._database.multi_get(_NUMBER[family], list(keys))
-            return values
+        values: list[bytes | None] = self._database.multi_get(_NUMBER[family], list(keys))
+        return values
 
+    @gated
     def scan_units(self, prefix: bytes, queue_offset: int, count: int) -> UnitScan:
         """Return consecutive units, see ``RocksEngine``."""
-        with self._gate:
-            if count <= _FIRST_UNITS:
-                data, stop, following = self._database.scan_units(prefix, queue_offset, count)
-            else:  # may be far more than there are: no room for what may not come
-                data, stop, following = self._scan_long(prefix, queue_offset, count)
+        if count <= _FIRST_UNITS:
+            data, stop, following = self._database.scan_units(prefix, queue_offset, count)
+        else:  # may be far more than there are: no room for what may not come
+            data, stop, following = self._scan_long(prefix, queue_offset, count)
         _check_length(stop, prefix, following)
         return UnitScan(data, _STOPS[stop], following)
 
@@ -245,12 +246,12 @@ class NativeEngine:
                 return b"".join(parts), stop, following
             size = min(2 * size, _MOST_UNITS)
 
+    @gated
     def scan_into(
         self, prefix: bytes, queue_offset: int, target: NDArray[np.uint8]
     ) -> tuple[int, BlockStop, int]:
         """Fill ``target``, see ``RocksEngine``."""
-        with self._gate:
-            rows, stop, following = self._database.scan_into(prefix, queue_offset, target)
+        rows, stop, following = self._database.scan_into(prefix, queue_offset, target)
         _check_length(stop, prefix, following)
         return rows, _STOPS[stop], following
 
@@ -262,31 +263,29 @@ class NativeEngine:
         """Seek backward."""
         return self._neighbour(prefix, queue_offset, forward=False)
 
+    @gated
     def _neighbour(
         self, prefix: bytes, queue_offset: int, *, forward: bool
     ) -> tuple[int, bytes] | None:
-        with self._gate:
-            found: tuple[int, bytes] | None = self._database.neighbour(
-                prefix, queue_offset, forward
-            )
+        found: tuple[int, bytes] | None = self._database.neighbour(prefix, queue_offset, forward)
         if found is not None and len(found[1]) < QUEUE_UNIT.size:
             _check_length(_TOO_SHORT, prefix, found[0])
         return found
 
+    @gated
     def scan(
         self, family: Family, start: bytes, end: bytes, limit: int
     ) -> list[tuple[bytes, bytes]]:
         """Return entries of a range."""
-        with self._gate:
-            rows: list[tuple[bytes, bytes]] = self._database.scan(
-                _NUMBER[family], start, end, limit
-            )
-            return rows
+        rows: list[tuple[bytes, bytes]] = self._database.scan(_NUMBER[family], start, end, limit)
+        return rows
 
     @contextmanager
     def snapshot(self) -> Iterator["NativeSnapshot"]:
         """Yield the database as of now; ``close`` waits until the block is left."""
-        with self._gate:
+        with self._gate.lock():
+            if self._gate.shut:
+                self._gate.refuse()
             held = _native.Snapshot(self._database)
             try:
                 yield NativeSnapshot(held)
@@ -295,22 +294,22 @@ class NativeEngine:
 
     # ---- facts
 
+    @gated
     def property_value(self, family: Family, name: str) -> str | None:
         """Ask RocksDB for a property."""
-        with self._gate:
-            value: str | None = self._database.property_value(_NUMBER[family], name.encode())
-            return value
+        value: str | None = self._database.property_value(_NUMBER[family], name.encode())
+        return value
 
+    @gated
     def approximate_size(self, family: Family, start: bytes, end: bytes) -> int:
         """Return about how many bytes of table files a range takes."""
-        with self._gate:
-            size: int = self._database.approximate_size(_NUMBER[family], start, end)
-            return size
+        size: int = self._database.approximate_size(_NUMBER[family], start, end)
+        return size
 
+    @gated
     def live_files(self) -> list[LiveFile]:
         """Return the table files."""
-        with self._gate:
-            rows = self._database.live_files()
+        rows = self._database.live_files()
         return [
             LiveFile(name.lstrip("/"), size, level, entries, deletions, Family(family))
             for name, size, level, entries, deletions, family in rows

@@ -4,15 +4,36 @@ RocksDB's own lock does not keep the same process out once two RocksDB libraries
 has its own table of locks, and a file lock of the system belongs to the process.
 """
 
+import ctypes
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from store.errors import StoreLockedError, os_errors
+from store.errors import StoreLockedError, StoreStateError, os_errors
 
 _lock = threading.Lock()  # guards _open
 _open: set[tuple[int, int]] = set()
+_opened_by: set[int] = set()
+"""Processes that have opened a database: this one, or one that it is a child of."""
+
+
+@contextmanager
+def opening(folder: Path) -> Iterator[None]:
+    """Note that RocksDB is used in this process.
+
+    Raises:
+        StoreStateError: it was used in the process that this one was forked from. Its threads did
+            not come along, and it would wait for them for ever.
+    """
+    if _opened_by - {os.getpid()}:
+        raise StoreStateError(
+            "RocksDB was in use before this process was forked: start a new process for it (spawn)",
+            path=folder,
+        )
+    _opened_by.add(os.getpid())
+    yield
 
 
 @contextmanager
@@ -36,3 +57,20 @@ def claimed(folder: Path) -> Iterator[None]:
     finally:
         with _lock:
             _open.discard(key)
+
+
+def _after_fork() -> None:
+    """Let a child of a process that used RocksDB end without RocksDB's destructors.
+
+    They run when a process exits, wait for threads that did not come along, and crash. So the last
+    thing that such a child does is ``_exit``, behind the flush of what C has buffered.
+    """
+    if not _opened_by:
+        return
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "on_exit"):  # of glibc; its functions are called with the exit code
+        libc["on_exit"](libc["_exit"], None)
+        libc["__cxa_atexit"](libc["fflush"], None, None)
+
+
+os.register_at_fork(after_in_child=_after_fork)

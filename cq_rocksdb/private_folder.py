@@ -4,6 +4,7 @@ RocksDB and its bindings write files of their own into whatever folder they open
 read-only open changes no byte, they are given one that goes away afterwards.
 """
 
+import os
 import re
 import shutil
 import tempfile
@@ -31,7 +32,7 @@ class PrivateFolder:
         """
         with os_errors("make a private folder for", folder):
             self.path = Path(tempfile.mkdtemp(prefix="cqstore-read-only-"))
-            self.release = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+            self.release = weakref.finalize(self, _remove, self.path, os.getpid())
             self.holds_database = (folder / "CURRENT").exists()
             """False: there is none, and one opened here is empty."""
             if not self.holds_database:
@@ -40,3 +41,9 @@ class PrivateFolder:
                 name = file.name
                 if DATABASE_FILE.fullmatch(name) and not _NOT_LINKED.fullmatch(name):
                     (self.path / name).symlink_to(file)
+
+
+def _remove(folder: Path, made_by: int) -> None:
+    """Remove the folder, unless this is a child of the process that made it and still uses it."""
+    if os.getpid() == made_by:
+        shutil.rmtree(folder, ignore_errors=True)

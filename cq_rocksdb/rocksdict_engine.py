@@ -7,7 +7,10 @@ engine, because any of it would keep the database's LOCK after ``close``; and no
 its ``ReadOptions``, because it reads the upper bound in their memory.
 """
 
+import ctypes
+import os
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -32,7 +35,7 @@ from rocksdict import (
     WriteOptions,
 )
 
-from cq_rocksdb.call_gate import CallGate
+from cq_rocksdb.call_gate import CallGate, gated
 from cq_rocksdb.engine import (
     EngineBatch,
     EngineSnapshot,
@@ -43,7 +46,7 @@ from cq_rocksdb.engine import (
     unit_columns,
 )
 from cq_rocksdb.keys import UNIT_PLACE, unit_key
-from cq_rocksdb.open_databases import claimed
+from cq_rocksdb.open_databases import claimed, opening
 from cq_rocksdb.options import DatabaseOptions
 from cq_rocksdb.private_folder import PrivateFolder
 from cq_rocksdb.rocksdict_options import family_options
@@ -101,37 +104,39 @@ class RocksdictEngine:
                     with os_errors("create the folder", each):
                         make_folder(each)
                 undo.enter_context(claimed(folder))
-            with self._gate.translation():
+            with self._gate.translation(), opening(folder):
                 self._table_options = family_options(options, log_folder)
                 self._default = _open(opened, self._table_options, access)
                 self._offset = self._default.get_column_family(Family.OFFSET.value)
                 self._offset_handle = self._default.get_column_family_handle(Family.OFFSET.value)
             self._undo = undo.pop_all()
         self._families = {Family.DEFAULT: self._default, Family.OFFSET: self._offset}
+        _engines.add(self)
         self._write_options = WriteOptions()
         # The type stub calls it a method; it is a property.
         self._write_options.disable_wal = True  # type: ignore[method-assign, assignment]
 
     # ---- writing
 
+    @gated
     def write(self, batch: EngineBatch) -> None:
         """Apply ``batch`` around the WAL."""
-        with self._gate:
-            self._writable()
-            writes = WriteBatch(raw_mode=True)
-            for family, start, end in batch.delete_ranges:
-                writes.delete_range(start, end, self._handle(family))
-            for family, key in batch.deletes:
-                writes.delete(key, self._handle(family))
-            put = writes.put
-            for keys, values in unit_columns(batch):
-                deque(map(put, keys, values), maxlen=0)
-            if batch.puts:
-                entries = zip(*batch.puts, strict=True)
-                deque(map(put, *entries, repeat(self._offset_handle)), maxlen=0)
-            with self._write_lock:
-                self._default.write(writes, self._write_options)
+        self._writable()
+        writes = WriteBatch(raw_mode=True)
+        for family, start, end in batch.delete_ranges:
+            writes.delete_range(start, end, self._handle(family))
+        for family, key in batch.deletes:
+            writes.delete(key, self._handle(family))
+        put = writes.put
+        for keys, values in unit_columns(batch):
+            deque(map(put, keys, values), maxlen=0)
+        if batch.puts:
+            entries = zip(*batch.puts, strict=True)
+            deque(map(put, *entries, repeat(self._offset_handle)), maxlen=0)
+        with self._write_lock:
+            self._default.write(writes, self._write_options)
 
+    @gated
     def flush(self) -> None:
         """Flush ``default``, then ``offset``.
 
@@ -140,20 +145,19 @@ class RocksdictEngine:
         among them, last: after a crash in between, the units are there twice, not missing. Writes
         wait meanwhile: an entry between the two would speak of a unit that has not been flushed.
         """
-        with self._gate:
-            self._writable()
-            self._flush()
+        self._writable()
+        self._flush()
 
     def _flush(self) -> None:
         with self._write_lock:
             self._default.flush(wait=True)
             self._offset.flush(wait=True)
 
+    @gated
     def compact(self, family: Family) -> None:
         """Compact a whole family."""
-        with self._gate:
-            self._writable()
-            self._families[family].compact_range(None, None)
+        self._writable()
+        self._families[family].compact_range(None, None)
 
     def cancel_compaction(self) -> bool:
         """Nothing can be cancelled."""
@@ -169,18 +173,18 @@ class RocksdictEngine:
 
     # ---- table files
 
+    @gated
     def table_writer(self, family: Family, path: Path) -> "_TableWriter":
         """Begin a table file."""
-        with self._gate:
-            return _TableWriter(path, self._table_options[family])
+        return _TableWriter(path, self._table_options[family])
 
+    @gated
     def ingest(self, family: Family, paths: Sequence[Path]) -> None:
         """Take table files in."""
         moved = IngestExternalFileOptions()
         moved.set_move_files(True)
-        with self._gate:
-            self._writable()
-            self._families[family].ingest_external_file([str(path) for path in paths], moved)
+        self._writable()
+        self._families[family].ingest_external_file([str(path) for path in paths], moved)
 
     # ---- reading
 
@@ -188,20 +192,21 @@ class RocksdictEngine:
         """Refuse: iterators of rocksdict's snapshots see what was written later (0.3.29)."""
         raise UnsupportedFormatError("the rocksdict engine has no snapshots: use the native one")
 
+    @gated
     def get(self, family: Family, key: bytes) -> bytes | None:
         """Return the value of ``key``."""
-        with self._gate:
-            value: bytes | None = self._families[family].get(key)
-            return value
+        value: bytes | None = self._families[family].get(key)
+        return value
 
+    @gated
     def multi_get(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the values of ``keys``."""
         if not keys:
             return []
-        with self._gate:
-            values: list[bytes | None] = self._families[family].get(list(keys))  # type: ignore[assignment]
-            return values
+        values: list[bytes | None] = self._families[family].get(list(keys))  # type: ignore[assignment]
+        return values
 
+    @gated
     def scan_units(self, prefix: bytes, queue_offset: int, count: int) -> UnitScan:
         """Return consecutive units, see ``RocksEngine``."""
         end = min(queue_offset + count, _LARGEST_OFFSET)
@@ -211,12 +216,10 @@ class RocksdictEngine:
         bound = ReadOptions()
         bound.set_iterate_upper_bound(unit_key(prefix, end))
         start = unit_key(prefix, queue_offset)
-        with self._gate:
-            data = b"".join(self._default.values(from_key=start, read_opt=bound))
+        data = b"".join(self._default.values(from_key=start, read_opt=bound))
         if len(data) == count * QUEUE_UNIT.size:
             return UnitScan(data, BlockStop.LIMIT, end)
-        with self._gate:
-            return _scan_carefully(self._default.iter(), prefix, queue_offset, count)
+        return _scan_carefully(self._default.iter(), prefix, queue_offset, count)
 
     def scan_into(
         self, prefix: bytes, queue_offset: int, target: NDArray[np.uint8]
@@ -226,16 +229,17 @@ class RocksdictEngine:
             return 0, BlockStop.LIMIT, queue_offset
         return _copy_into(target, self.scan_units(prefix, queue_offset, len(target)))
 
+    @gated
     def first_unit(self, prefix: bytes, queue_offset: int) -> tuple[int, bytes] | None:
         """Seek forward."""
-        with self._gate:
-            return _first_unit(self._default.iter(), prefix, queue_offset)
+        return _first_unit(self._default.iter(), prefix, queue_offset)
 
+    @gated
     def last_unit(self, prefix: bytes, queue_offset: int) -> tuple[int, bytes] | None:
         """Seek backward."""
-        with self._gate:
-            return _last_unit(self._default.iter(), prefix, queue_offset)
+        return _last_unit(self._default.iter(), prefix, queue_offset)
 
+    @gated
     def scan(
         self, family: Family, start: bytes, end: bytes, limit: int
     ) -> list[tuple[bytes, bytes]]:
@@ -243,39 +247,38 @@ class RocksdictEngine:
         bound = ReadOptions()
         bound.set_iterate_upper_bound(end)
         database = self._families[family]
-        with self._gate:
-            rows: list[tuple[bytes, bytes]] = list(
-                islice(database.items(from_key=start, read_opt=bound), limit)  # type: ignore[arg-type] # raw mode
-            )
-            if len(rows) < limit:
-                # Such iterators end at an unreadable block as if it were the end of the data.
-                _check_readable(database.iter(), rows[-1][0] + b"\0" if rows else start)
+        rows: list[tuple[bytes, bytes]] = list(
+            islice(database.items(from_key=start, read_opt=bound), limit)  # type: ignore[arg-type] # raw mode
+        )
+        if len(rows) < limit:
+            # Such iterators end at an unreadable block as if it were the end of the data.
+            _check_readable(database.iter(), rows[-1][0] + b"\0" if rows else start)
         return rows
 
+    @gated
     def property_value(self, family: Family, name: str) -> str | None:
         """Ask RocksDB for a property."""
-        with self._gate:
-            return self._families[family].property_value(name)
+        return self._families[family].property_value(name)
 
     def approximate_size(self, family: Family, start: bytes, end: bytes) -> int | None:
         """Return nothing: rocksdict has no such call."""
         _ = family, start, end
         return None
 
+    @gated
     def live_files(self) -> list[LiveFile]:
         """Return the table files."""
-        with self._gate:
-            return [
-                LiveFile(
-                    file["name"].lstrip("/"),
-                    file["size"],
-                    file["level"],
-                    file["num_entries"],
-                    file["num_deletions"],
-                    None,
-                )
-                for file in self._default.live_files()
-            ]
+        return [
+            LiveFile(
+                file["name"].lstrip("/"),
+                file["size"],
+                file["level"],
+                file["num_entries"],
+                file["num_deletions"],
+                None,
+            )
+            for file in self._default.live_files()
+        ]
 
     def versions(self) -> dict[str, str]:
         """Return the versions of rocksdict and of the RocksDB inside it."""
@@ -303,6 +306,26 @@ class RocksdictEngine:
 
     def _handle(self, family: Family) -> ColumnFamily | None:
         return self._offset_handle if family is Family.OFFSET else None
+
+    def leave_to_parent(self) -> None:
+        """Keep the database from being closed with this process, a child of the one that opened it.
+
+        rocksdict closes what nobody refers to: that would wait for threads that did not come along,
+        and write into the folder of the parent.
+        """
+        for held in (self._default, self._offset, getattr(self, "_offset_handle", None)):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))
+
+
+_engines: "weakref.WeakSet[RocksdictEngine]" = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for engine in _engines:
+        engine.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class _TableWriter:

@@ -220,7 +220,7 @@ class MessageStore(StoreReads):
         )  # fmt: skip
         self.metrics = StoreMetrics(
             self.paths, log, self.queues, self._dispatcher, self._commit, self._putter,
-            self._puller, lambda: self._state.failure is not None,
+            self._puller, self._state,
         )  # fmt: skip
         """Counters and figures of the store, see ``StoreMetrics.snapshot``."""
         surroundings = options.surroundings
@@ -464,7 +464,6 @@ class MessageStore(StoreReads):
 
     def _release(self) -> None:
         """Let every part go, also if one before it fails: the store has failed then."""
-        self.metrics.close()
         parts: list[Callable[[], None]] = [self.queues.close, self.commit_log.close]
         if self.index is not None:
             parts.insert(0, partial(self.index.close, flush=self._state.failure is None))

@@ -6,11 +6,11 @@ belong together may be a few messages apart.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from store.errors import StoreClosedError, os_errors
+from store.errors import os_errors
 from store.log.commit_log import CommitLog
 from store.paths import StorePaths
 from store.queue.consume_queue_store import ConsumeQueueStore, QueueStat
@@ -20,6 +20,7 @@ from store.service.meters import GetCounts, HistogramSnapshot
 from store.service.puller import Puller
 from store.service.putter import Putter
 from store.service.results import PutMessageStatus
+from store.service.running_state import RunningState
 from store.service.surroundings import used_blocks
 
 PAGE_CACHE_BUSY_MS = 1000
@@ -83,7 +84,7 @@ class StoreMetrics:
         commit: GroupCommit,
         putter: Putter,
         puller: Puller,
-        failed: Callable[[], bool],
+        state: RunningState,
     ) -> None:
         """Keep the parts; recovery is over, what is appended from here on was put."""
         self._paths = paths
@@ -93,23 +94,17 @@ class StoreMetrics:
         self._commit = commit
         self._putter = putter
         self._puller = puller
-        self._failed = failed
+        self._state = state
         self._opened_end = log.max_phy_offset()
-        self._closed = False
-
-    def close(self) -> None:
-        """Give no more snapshots: the parts are about to go."""
-        self._closed = True
 
     def snapshot(self) -> MetricsSnapshot:
         """Return the figures of now.
 
         Raises:
-            StoreClosedError: the store has been closed.
+            StoreStateError: the store has been closed, or this is a child process.
             StoreIOError: a file system cannot be asked.
         """
-        if self._closed:
-            raise StoreClosedError("the store is closed", path=self._paths.root)
+        self._state.check_open()
         log, put = self._log, self._putter.meter
         lag_bytes, lag_ms = self._lag()
         began = log.append_began
@@ -131,7 +126,7 @@ class StoreMetrics:
             log_disk_used_ratio=disk_used_ratio(self._paths.commit_log),
             queue_disk_used_ratio=disk_used_ratio(self._paths.consume_queue),
             queue_stats=tuple(self._queues.stats()),
-            failed=self._failed(),
+            failed=self._state.failure is not None,
         )
 
     def _lag(self) -> tuple[int, int]:

@@ -1,0 +1,174 @@
+"""A worker is asked to stop at any instant: what was acknowledged is there after reopening, once.
+
+Every step that writes or hands on is interrupted at every place where Python looks for signals
+(the normal run takes a share), the store is closed, as well as that goes, and opened again.
+"""
+
+import random
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from store.config import FlushDiskType, RocksDBEngine, StoreConfig
+from store.errors import StoreError
+from store.record.message import Message
+from store.service.message_store import MessageStore
+from tests.kit.acknowledged import TOPIC, Acknowledged
+from tests.kit.engines import ENGINES
+from tests.kit.interrupts import Interrupted, run_interrupted
+from tests.kit.mutations import in_time
+
+SHARE = 12
+"""Places a step and backend that the normal run takes."""
+SECONDS = 60
+GONE = "gone"
+BASE = StoreConfig(
+    mapped_file_size_commit_log=8192, mapped_file_size_consume_queue=200,
+    max_hash_slot_num=20, max_index_num=400, enable_lmq=True, enable_multi_dispatch=True,
+)  # fmt: skip
+SYNC = BASE.model_copy(update={"flush_disk_type": FlushDiskType.SYNC_FLUSH})
+
+
+@dataclass
+class Case:
+    """An open store with messages that wait for dispatch, and what it has acknowledged."""
+
+    store: MessageStore
+    known: Acknowledged
+    deleted: bool = False
+
+    def put(self) -> None:
+        self.known.put(self.store)
+
+    def put_list(self) -> None:
+        first = self.known.asked
+        numbers = range(first, first + 40)  # over two files of the log
+        self.known.asked += len(numbers)
+        bodies = [b"%d " % number * 60 for number in numbers]
+        messages = [
+            Message(TOPIC, body, number % 2, {"KEYS": f"k{number}"})
+            for number, body in zip(numbers, bodies, strict=True)
+        ]
+        for number, body, done in zip(
+            numbers, bodies, self.store.put_messages(messages), strict=True
+        ):
+            if done.ok:
+                self.known.bodies[number % 2, done.queue_offset] = done.phy_offset, body
+
+    def put_light(self) -> None:
+        names = {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b"}
+        assert self.store.put_message(Message("other", b"light", 0, names)).ok
+
+    def pull(self) -> None:
+        self.store.get_message("g", TOPIC, 0, 0)
+
+    def query(self) -> None:
+        self.store.query_message(TOPIC, "k1")
+
+    def flush(self) -> None:
+        self.store.flush()
+
+    def close(self) -> None:
+        self.store.close()
+
+    def rebuild(self) -> None:
+        self.store.rebuild_queues(TOPIC)
+
+    def delete(self) -> None:
+        self.store.delete_topic(GONE)
+        self.deleted = True
+
+    def expire(self) -> None:
+        self.store.delete_expired_files(self.store.commit_log.max_phy_offset())
+
+
+STEPS: dict[str, Callable[[Case], None]] = {
+    "put": Case.put, "list": Case.put_list, "light": Case.put_light, "pull": Case.pull,
+    "query": Case.query, "flush": Case.flush, "close": Case.close, "rebuild": Case.rebuild,
+    "delete": Case.delete, "expire": Case.expire,
+}  # fmt: skip
+BACKENDS = ["file", *[f"rocksdb-{engine.value}" for engine in ENGINES]]
+
+
+class Bench:
+    """Makes cases: copies of one store, opened alike."""
+
+    def __init__(self, folder: Path, backend: str, config: StoreConfig) -> None:
+        self.folder = folder
+        name, _, engine = backend.partition("-")
+        self.backend = name
+        self.config = config
+        if engine:
+            self.config = config.model_copy(update={"rocksdb_engine": RocksDBEngine(engine)})
+        self.known = Acknowledged()
+        with self.opened(folder / "first") as store:
+            for number in range(30):
+                self.known.put(store)
+                store.put_message(Message(GONE, b"g%d" % number, number % 3))
+
+    def opened(self, root: Path) -> MessageStore:
+        return MessageStore.open(root, self.config, backend=self.backend, housekeeping=False)
+
+    def run(self, step: str, number: int) -> int:
+        """Interrupt ``step`` at place ``number``; return how many places there were until then."""
+        root = self.folder / "case"
+        shutil.rmtree(root, ignore_errors=True)
+        shutil.copytree(self.folder / "first", root)
+        known = Acknowledged(dict(self.known.bodies), self.known.asked)
+        case = Case(self.opened(root), known)
+        for _ in range(6):
+            case.put()
+        places = 0
+        with suppress(Interrupted):  # one in a generator that is being closed goes no further
+            places = run_interrupted(lambda: STEPS[step](case), number)
+        for _ in range(3):  # it goes on, if the store lets it
+            with suppress(StoreError):
+                case.put()
+        with suppress(StoreError):
+            case.store.close()
+        case.store.close()
+        self.check(root, case)
+        return places
+
+    def check(self, root: Path, case: Case) -> None:
+        with self.opened(root) as store:
+            case.known.check(store)
+            for number in range(case.known.asked):
+                found = store.query_message(TOPIC, f"k{number}")
+                places = [message.phy_offset for message in found]
+                assert len(places) == len(set(places))
+                body = b"%d " % number * 60
+                expected = [
+                    at for at, held in case.known.bodies.values() if held == body
+                    and at >= store.commit_log.min_phy_offset()
+                ]  # fmt: skip
+                assert set(places) >= set(expected), f"k{number}"
+            gone = sum(store.max_offset(GONE, queue_id) for queue_id in range(3))
+            assert gone == 0 if case.deleted else gone in {0, 30}
+            damage = [finding for finding in store.check() if finding.damage]
+            assert damage == []
+            assert store.put_message(Message(TOPIC, b"more")).ok
+
+
+@pytest.fixture(params=BACKENDS)
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
+    with in_time(SECONDS):
+        return Bench(tmp_path, request.param, BASE)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"  # in a generator that is being closed
+)
+@pytest.mark.parametrize("step", STEPS)
+def test_an_interrupt_loses_nothing(bench: Bench, step: str) -> None:
+    places = bench.run(step, 0)
+    assert places > 20
+    numbers = range(1, places + 1)
+    for number in random.Random(step).sample(numbers, SHARE):
+        with in_time(SECONDS):
+            bench.run(step, number)

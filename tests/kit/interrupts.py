@@ -1,0 +1,85 @@
+"""An exception raised wherever a signal's handler may raise one, one place a run.
+
+CPython calls the handlers of signals when a function begins, behind a call, and when a loop goes
+back. A trace function that sees every instruction stands in for the handler there. Left out is
+only what differs from a signal: an instruction that another ``try`` or ``with`` guards than the
+call before it.
+"""
+
+import dis
+import inspect
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+_ROOT = Path(__file__).parents[2]
+_OURS = tuple(f"{_ROOT / name}/" for name in ("store", "cq_file", "cq_rocksdb"))
+_CONTEXTS = "contextlib.py"
+_LOOKS = {"CALL", "CALL_FUNCTION_EX", "JUMP_BACKWARD"}
+"""Instructions behind which handlers run."""
+
+
+class Interrupted(BaseException):
+    """What the handler of a signal raises, as ``KeyboardInterrupt`` is."""
+
+
+@cache
+def _places(code: CodeType) -> frozenset[int]:
+    """Return the positions of the instructions before which a handler may run."""
+    found = set()
+    last = None
+    for instruction in dis.get_instructions(code):
+        if last is not None and last.opname in _LOOKS:
+            target = last.argval if last.opname == "JUMP_BACKWARD" else instruction.offset
+            if _guard(code, last.offset) == _guard(code, target):
+                found.add(target)
+        last = instruction
+    return frozenset(found)
+
+
+def _guard(code: CodeType, position: int) -> int:
+    """Return where an exception at this instruction is handled, -1 if nowhere."""
+    entries = dis._parse_exception_table(code)  # type: ignore[attr-defined]
+    return next((each.target for each in entries if each.start <= position < each.end), -1)
+
+
+def run_interrupted(step: Callable[[], object], number: int = 0) -> int:
+    """Run ``step``, raise ``Interrupted`` at place ``number`` (0: nowhere); return the places seen.
+
+    What ``step`` raises itself goes through. Only this thread is interrupted, in the code of the
+    store and in ``contextlib``.
+    """
+    seen = 0
+
+    def pass_place() -> None:
+        nonlocal seen
+        seen += 1
+        if seen == number:
+            sys.settrace(None)
+            raise Interrupted
+
+    def enter(frame: FrameType, event: str, _: object) -> Callable[..., Any] | None:
+        name = frame.f_code.co_filename
+        if event != "call" or not (name.startswith(_OURS) or name.endswith(_CONTEXTS)):
+            return None
+        if frame.f_code.co_name == "__del__":  # what it raises, nobody sees
+            return None
+        frame.f_trace_lines, frame.f_trace_opcodes = False, True
+        if not frame.f_code.co_flags & inspect.CO_GENERATOR:  # it may be entered to be closed
+            pass_place()
+        return inside
+
+    def inside(frame: FrameType, event: str, _: object) -> Callable[..., Any]:
+        if event == "opcode" and frame.f_lasti in _places(frame.f_code):
+            pass_place()
+        return inside
+
+    sys.settrace(enter)
+    try:
+        step()
+    finally:
+        sys.settrace(None)
+    return seen
