@@ -101,6 +101,11 @@ class StorePaths:
         return self.own / "expired-queues"
 
     @property
+    def synced(self) -> Path:
+        """Return our note of how far the log was surely on disk."""
+        return self.own / "synced"
+
+    @property
     def mode(self) -> Path:
         """Return our record of which backends are kept, and up to where those behind are whole."""
         return self.own / "mode"

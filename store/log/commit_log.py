@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from struct import Struct
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,9 @@ from store.record.record_layout import (
     store_timestamp_position,
 )
 from store.record.scan import ScannedRecord, ScanRules, scan_block
+
+if TYPE_CHECKING:
+    from store.log.synced_mark import SyncedMark
 
 _SCAN_BYTES = 1 << 20
 _STAMP = Struct(">q")
@@ -84,6 +87,8 @@ class CommitLog:
         self._prepared: MappedFile | None = None
         self._end = 0
         self._flushed = 0
+        self.mark: SyncedMark | None = None
+        """Where ``note_synced`` writes; set once the log is whole."""
         self._fault: StoreIOError | None = None  # of the first flush that failed
         self._unflushed: list[MappedFile] = []  # rolled since the last flush, oldest first
         self._topics: dict[bytes, str] = {}
@@ -447,6 +452,13 @@ class CommitLog:
         self._flushed = max(self._flushed, end)
         return end
 
+    def note_synced(self) -> None:
+        """Write down durably how far the log is on disk. Any thread."""
+        if self.mark is not None:
+            self.mark.note(self._flushed)
+
     def close(self) -> None:
         """Let the files go; the caller has flushed. Views that are held stay valid."""
+        if self.mark is not None:
+            self.mark.close()
         self.files.close()

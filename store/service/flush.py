@@ -85,6 +85,7 @@ class FlushService:
             rounds.add(config.commit_commit_log_thorough_interval, self._log.commit)
         rounds.add(config.flush_interval_commit_log, self._flush_much)
         rounds.add(config.flush_commit_log_thorough_interval, self._commit.flush)
+        rounds.add(config.flush_interval_commit_log, self._log.note_synced)
         rounds.add(config.flush_interval_consume_queue, self._write_ahead)
         rounds.add(config.flush_consume_queue_thorough_interval, self._whole.without_index)
         while not self._stopped or self._waiting:
@@ -165,6 +166,7 @@ class WholeFlush:
         self._dispatcher.drain()
         last = self._dispatcher.last_dispatched
         self._commit.flush()
+        self._commit.log.note_synced()
         self.queues.flush()
         changes = {}
         if self._index is not None:

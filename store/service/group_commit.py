@@ -25,7 +25,7 @@ class GroupCommit:
 
     def __init__(self, log: CommitLog, timeout_ms: int) -> None:
         """``timeout_ms``: how long ``wait_for`` waits for the sync of another thread."""
-        self._log = log
+        self.log = log
         self.timeout = timeout_ms / 1000
         """Seconds."""
         self.seconds = Histogram()
@@ -42,7 +42,7 @@ class GroupCommit:
             StoreIOError: the disk refused.
             StoreFailedError: it did so before.
         """
-        end = self._log.max_phy_offset()
+        end = self.log.max_phy_offset()
         self._wait(end, None)
         return end
 
@@ -61,16 +61,16 @@ class GroupCommit:
     def _wait(self, phy_offset: int, deadline: float | None) -> bool:
         follower = _Follower(phy_offset)
         with self._lock:
-            if self._log.flushed_phy_offset() >= phy_offset:
+            if self.log.flushed_phy_offset() >= phy_offset:
                 return True
             follows, self._led = self._led, True
             if follows:
                 self._followers.append(follower)
         if follows and not self._is_to_lead(follower, deadline):
-            return self._log.flushed_phy_offset() >= phy_offset
+            return self.log.flushed_phy_offset() >= phy_offset
         try:
             with self._syncing:
-                if self._log.flushed_phy_offset() < phy_offset:
+                if self.log.flushed_phy_offset() < phy_offset:
                     self._sync()
         finally:
             self._hand_over()
@@ -83,7 +83,7 @@ class GroupCommit:
             patience = _LOOK_AGAIN if left is None else max(min(left, _LOOK_AGAIN), 0)
             called = follower.gate.acquire(timeout=patience)
             with self._lock:
-                served = self._log.flushed_phy_offset() >= follower.phy_offset
+                served = self.log.flushed_phy_offset() >= follower.phy_offset
                 late = left is not None and left <= patience
                 if not (called or served or late or not self._syncing.locked()):
                     continue
@@ -92,14 +92,14 @@ class GroupCommit:
                 return not (served or (late and not called))
 
     def _sync(self) -> None:
-        before, started = self._log.flushed_phy_offset(), time.perf_counter()
-        if self._log.flush() > before:
+        before, started = self.log.flushed_phy_offset(), time.perf_counter()
+        if self.log.flush() > before:
             self.seconds.observe(time.perf_counter() - started)
 
     def _hand_over(self) -> None:
         """Wake who was served, and make one of the others the next leader."""
         with self._lock:
-            flushed = self._log.flushed_phy_offset()
+            flushed = self.log.flushed_phy_offset()
             done = [one for one in self._followers if one.phy_offset <= flushed]
             self._followers = [one for one in self._followers if one.phy_offset > flushed]
             self._led = bool(self._followers)

@@ -3,6 +3,7 @@
 import os
 import random
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -28,15 +29,20 @@ FIRST_LOG = Path("commitlog", "0" * 20)
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A store of ten records that counts as crashed and whose checkpoint vouches for nothing."""
+    """A store of ten records that counts as crashed and of which nothing is known to be on disk."""
     root = tmp_path / "store"
     with MessageStore.open(root, CONFIG, backend="file") as store:
         for number in range(10):
             message = Message("t", b"%d" % number * 300, 0, {"KEYS": f"k{number}", "TAGS": "x"})
             assert store.put_message(message).ok
+    forget(root)
+    return root
+
+
+def forget(root: Path) -> None:
     (root / "abort").touch()
     (root / "checkpoint").unlink()
-    return root
+    (root / "cqstore" / "synced").unlink()
 
 
 def change(path: Path, at: int, data: bytes) -> None:
@@ -90,8 +96,7 @@ def test_a_record_that_lost_the_end_of_its_properties_was_never_written(tmp_path
     with MessageStore.open(root, CONFIG, backend="file") as store:
         store.put_message(Message("t", b"0", 0, {"KEYS": "k" * 700}))
         store.put_message(Message("t", b"1"))
-    (root / "abort").touch()
-    (root / "checkpoint").unlink()
+    forget(root)
     change(root / FIRST_LOG, SECTOR, bytes(second_record(root) - SECTOR))
     with pytest.raises(RefusedStoreError):  # bytes of the next record lie in the same sector
         MessageStore.open(root, CONFIG)
@@ -143,8 +148,7 @@ def test_a_queue_goes_on_where_it_ended_though_older_units_are_left(root: Path) 
         assert store.delete_expired_files(16384).log_files == 1
     assert ExpiredQueues(StorePaths(root).expired_queues).ends()[QueueKey("t", 0)] == 10
     change(root / "consumequeue" / "t" / "0" / ("0" * 20), 3 * 20, bytes(7 * 20))
-    (root / "abort").touch()
-    (root / "checkpoint").unlink()
+    forget(root)
     with MessageStore.open(root, CONFIG) as store:
         assert (store.min_offset("t", 0), store.max_offset("t", 0)) == (10, 10)
 
@@ -193,12 +197,9 @@ def test_what_a_killed_process_wrote_is_on_disk_after_a_flush(
             store.flush()
 
 
-def test_without_syncfs_what_was_found_is_synced_file_by_file(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_syncfs_what_was_found_is_synced_file_by_file(root: Path) -> None:
     disk = Disk(root, random.Random(0), dict, most=1)
-    with disk.watching():
-        monkeypatch.setattr("store.files.find_syncfs", lambda: None)
+    with disk.watching(), mock.patch("store.files.find_syncfs", return_value=None):
         change(root / "consumequeue" / "t" / "0" / ("0" * 20), 100, b"\0")
         (root / "consumequeue" / "new").mkdir()
         MessageStore.open(root, CONFIG).close()

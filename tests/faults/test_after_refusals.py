@@ -160,6 +160,8 @@ def test_a_tail_is_saved_again_when_cutting_it_failed(tmp_path: Path, faults: Fa
     data[end + 120] ^= 1
     path.write_bytes(data)
     (tmp_path / "abort").touch()
+    for vouching in ("checkpoint", "cqstore/synced"):
+        (tmp_path / vouching).unlink()
     faults.fail("write", EIO, "/commitlog/")
     for _ in range(2):
         with pytest.raises(StoreIOError):

@@ -15,6 +15,7 @@ from cq_rocksdb.keys import (
 )
 from store.index.layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
 from store.log.checkpoint import CHECKPOINT
+from store.log.synced_mark import MARK_SLOT
 from store.queue.units import QUEUE_UNIT
 from store.record.client_batch import CLIENT_BATCH_HEAD
 from store.record.layout import Layout
@@ -41,6 +42,7 @@ LAYOUTS: dict[str, Layout[Any]] = {
     "INDEX_HEADER": INDEX_HEADER,
     "INDEX_ENTRY": INDEX_ENTRY,
     "CHECKPOINT": CHECKPOINT,
+    "MARK_SLOT": MARK_SLOT,
 }
 _BLOCK = re.compile(r"(<!-- layout: (\w+) -->\n)(?:\|[^\n]*\n)*(<!-- end -->)")
 

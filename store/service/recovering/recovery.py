@@ -18,6 +18,7 @@ from store.files import sync_below
 from store.index.index_service import IndexService
 from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
+from store.log.synced_mark import SyncedMark
 from store.paths import StorePaths
 from store.queue.consume_queue_store import ConsumeQueueStore, QueueRestart
 from store.record.scan import ScannedRecord, ScanRules
@@ -105,6 +106,7 @@ class Recovery:
         self._checkpoint = checkpoint
         self._report = report
         self._deleted = deleted
+        self._mark = SyncedMark(paths)
         self._rules = ScanRules(config.check_crc_on_recover, config.force_verify_prop_crc)
         self.last: ScannedRecord | None = None
         """The last record that was scanned."""
@@ -240,6 +242,8 @@ class Recovery:
         if self._checkpoint.fields.confirm_phy_offset >= max(end, 1):
             self._checkpoint.update(confirm_phy_offset=0)
             self._checkpoint.flush()
+        self._mark.begin(end)
+        self._log.mark = self._mark
 
     def _restore(self, expired: ExpiredQueues) -> None:
         """Bring back, after a rebuild, the next offsets of queues that the log no longer names."""
@@ -312,8 +316,9 @@ class Recovery:
 
     def _was_there(self, end: int, newest: int) -> bool:
         """Return whether a record that starts at ``end`` was surely on disk once."""
-        vouched = 0 < end <= self._checkpoint.fields.confirm_phy_offset
-        return vouched or (self._report.last_exit_ok and end < newest)
+        if end < self._mark.phy_offset or 0 < end <= self._checkpoint.fields.confirm_phy_offset:
+            return True
+        return self._report.last_exit_ok and end < newest
 
     def _mend_index(self, dispatcher: Dispatcher, end: int) -> None:
         """Remove index files that point behind the end, and index again what that lost."""

@@ -1,0 +1,131 @@
+"""SyncedMark: the file ``cqstore/synced``, which says how far the log was surely on disk.
+
+Nothing in RocketMQ's format tells that. Invariant: the mark is never ahead of the truth. It follows
+the syncs of the log at some distance, so that no put pays for it, and it is lowered durably before
+the log is cut. RocketMQ does not know it and may cut and rewrite
+the log: the mark is tied to the file ``lock``, which RocketMQ writes at each start, and is not
+believed after that. Nor is it in a copy of the store.
+
+Two slots are written in turns, each in a sector of its own with a checksum, so one is always whole.
+"""
+
+import logging
+import os
+import threading
+import zlib
+from typing import Annotated, NamedTuple
+
+from store.errors import CorruptionError, StoreIOError, os_errors
+from store.files import Descriptor, make_folder, read_file, replace_file, write_all
+from store.paths import StorePaths
+from store.record.layout import Layout, Wire
+from store.record.record_layout import CRC_MASK
+
+_LOG = logging.getLogger(__name__)
+_SLOT_BYTES = 512
+_FILE_BYTES = 2 * _SLOT_BYTES
+
+
+class MarkSlot(NamedTuple):
+    """One slot of the file."""
+
+    serial: Annotated[int, Wire("q", "number of the note; that of the newer slot is larger")]
+    phy_offset: Annotated[int, Wire("q", "up to here the log was on disk, bytes")]
+    lock_inode: Annotated[int, Wire("q", "inode of the file `lock` at that time")]
+    lock_time_ns: Annotated[int, Wire("q", "its time of change, ns since the epoch")]
+    crc: Annotated[int, Wire("i", "CRC-32 of the 32 bytes before, sign bit cleared")]
+
+
+MARK_SLOT = Layout(MarkSlot)
+_CRC_AT = MARK_SLOT.offset("crc")
+
+
+class SyncedMark:
+    """The mark of one store. Any thread may note."""
+
+    def __init__(self, paths: StorePaths) -> None:
+        """Read the mark; changes nothing."""
+        self._paths = paths
+        self._file: Descriptor | None = None
+        self._lock = threading.Lock()  # one note at a time
+        self._serial = 0
+        self._tie = _tie(paths)
+        self.phy_offset = 0
+        """Up to where the log was on disk; 0 if nothing is known."""
+        slot = max(_slots(paths), default=None)
+        if slot is not None and (slot.lock_inode, slot.lock_time_ns) == self._tie:
+            self._serial, self.phy_offset = slot.serial, slot.phy_offset
+
+    def begin(self, phy_offset: int) -> None:
+        """Set the mark durably, also to a lower value; from now on it can be noted.
+
+        Raises:
+            StoreIOError: the disk refused.
+        """
+        path = self._paths.synced
+        with os_errors("write down how far the log was synced", path):
+            if phy_offset != self.phy_offset or not self._serial:
+                self._tie = _tie(self._paths)
+                self.phy_offset = phy_offset
+                make_folder(path.parent)
+                replace_file(path, 2 * self._next().ljust(_SLOT_BYTES, b"\0"))
+            self._file = Descriptor(path, os.O_RDWR)
+
+    def note(self, phy_offset: int) -> None:
+        """Note durably that the log is on disk up to ``phy_offset``.
+
+        Where the disk refuses it the mark stays where it was, which is safe.
+        """
+        with self._lock:
+            file = self._file
+            if file is None or phy_offset <= self.phy_offset:
+                return
+            self.phy_offset = phy_offset
+            slot = self._next()
+            try:
+                write_all(file.number, slot, self._serial % 2 * _SLOT_BYTES)
+                os.fdatasync(file.number)
+            except OSError as exc:
+                self._file = None
+                _LOG.warning("%s is not kept up any more: %s", self._paths.synced, exc)
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._file = None
+
+    def _next(self) -> bytes:
+        self._serial += 1
+        data = MARK_SLOT.pack(MarkSlot(self._serial, self.phy_offset, *(self._tie or (0, 0)), 0))
+        return data[:_CRC_AT] + _crc(data).to_bytes(4, "big")
+
+
+def _crc(slot: bytes) -> int:
+    return zlib.crc32(slot[:_CRC_AT]) & CRC_MASK
+
+
+def _slots(paths: StorePaths) -> list[MarkSlot]:
+    """Return the slots that are whole. Damage loses no more than a mark that is not there."""
+    try:
+        with os_errors("read how far the log was synced", paths.synced):
+            data = read_file(paths.synced, _FILE_BYTES)
+    except (StoreIOError, CorruptionError) as exc:
+        if not isinstance(exc.__cause__, FileNotFoundError):
+            _LOG.warning("how far the log was synced is not known: %s", exc)
+        return []
+    slots = []
+    for at in (0, _SLOT_BYTES):
+        slot = data[at : at + MARK_SLOT.size]
+        if len(slot) == MARK_SLOT.size and MARK_SLOT.unpack_from(slot).crc == _crc(slot):
+            slots.append(MARK_SLOT.unpack_from(slot))
+    if data and not slots:
+        _LOG.warning("%s is damaged: how far the log was synced is not known", paths.synced)
+    return slots
+
+
+def _tie(paths: StorePaths) -> tuple[int, int] | None:
+    """Return what changes when somebody else opens the store, ``None`` without a lock file."""
+    try:
+        status = paths.lock.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
