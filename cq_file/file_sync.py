@@ -7,7 +7,9 @@ touches what changed and nothing else.
 import os
 import shutil
 import threading
-from collections.abc import Callable, Collection
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,6 +19,9 @@ from store.files import find_syncfs, sync_file_system, sync_folder
 
 _SYNCFS_FROM = 64
 """Files from which one ``syncfs`` is cheaper than a journal commit for each of them."""
+_REMOVERS = 8
+"""Threads that remove folders, one more for every so many folders:"""
+_FOLDERS_A_REMOVER = 16
 
 
 class UnsyncedFiles:
@@ -59,28 +64,10 @@ class UnsyncedFiles:
         with self._lock:
             self._files.pop(path, None)
 
-    def forget_folder(self, folder: str) -> None:
-        """Cross off a folder that was removed with everything below it."""
-        below = folder + os.sep
+    def forget_folders(self, folders: Iterable[str]) -> None:
+        """Cross off folders that were removed."""
         with self._lock:
-            for path in [path for path in self._files if path.startswith(below)]:
-                del self._files[path]
-            self._folders = {
-                path for path in self._folders if path != folder and not path.startswith(below)
-            }
-
-    def remove_folder(self, folder: Path) -> None:
-        """Remove a topic's folder, if there is one, durably, and cross off what lay in it.
-
-        Raises:
-            StoreIOError: the disk refused.
-        """
-        if not folder.is_dir():
-            return
-        with os_errors("remove the folder of a topic", folder):
-            shutil.rmtree(folder)
-            sync_folder(folder.parent)
-        self.forget_folder(str(folder))
+            self._folders.difference_update(folders)
 
     def sync(self, cache: DescriptorCache, least_bytes: int = 0) -> None:
         """Make durable what was noted before the call. On failure all of it stays noted.
@@ -135,3 +122,26 @@ class UnsyncedFiles:
                 with os_errors("flush the queues' file system", path):
                     sync_file_system(syncfs, descriptor.fd)
                 return
+
+
+def remove_folders(folders: Collection[Path]) -> None:
+    """Remove folders with all that is in them, those that exist, durably.
+
+    Many are removed several at a time: each removal may wait for the file system's own journal.
+
+    Raises:
+        StoreIOError: the disk refused.
+    """
+    at_once = min(1 + len(folders) // _FOLDERS_A_REMOVER, _REMOVERS)
+    with ThreadPoolExecutor(at_once, "cqstore-remove") as pool:
+        deque(pool.map(_remove_folder, folders), maxlen=0)
+    for parent in {folder.parent for folder in folders if folder.parent.is_dir()}:
+        # Also where a folder was gone already: nobody knows whether durably.
+        with os_errors("flush a queue folder", parent):
+            sync_folder(parent)
+
+
+def _remove_folder(folder: Path) -> None:
+    if folder.is_dir():
+        with os_errors("remove a folder of queues", folder):
+            shutil.rmtree(folder)

@@ -9,7 +9,7 @@ Source: RocketMQ ``ConsumeQueueStore``.
 
 import logging
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
@@ -26,12 +26,12 @@ from cq_file.descriptor_cache import (
 )
 from cq_file.dump import rows_of_file
 from cq_file.ext import ExtFiles, is_ext_address
-from cq_file.file_sync import UnsyncedFiles
+from cq_file.file_sync import UnsyncedFiles, remove_folders
 from cq_file.known_ends import ends_path, write_ends
 from cq_file.layout import BATCH_COLUMNS, FILE_UNIT
 from cq_file.listing import allocated_bytes, check_folder_name, has_queue_files
 from cq_file.opening import load_queues
-from cq_file.queue_files import FileAccess
+from cq_file.queue_files import FileAccess, QueueFiles
 from store.errors import (
     IllegalMessageError,
     ReadOnlyStoreError,
@@ -268,41 +268,36 @@ class FileConsumeQueueStore(ConsumeQueueStore):
         with self._failing("restore the end of a queue"):
             queue.begin_at(queue_offset)
 
-    def delete_topic(self, topic: str) -> None:
-        """Remove the topic's folders of queues, batch queues and extension files."""
+    def delete_topics(self, topics: Sequence[str]) -> None:
+        """Remove the topics' folders of queues, batch queues and extension files."""
         self._check_writable()
-        try:
-            self.check_topic(topic)
-        except IllegalMessageError:
-            return  # no queue can have that name, and as a path it leads elsewhere
-        simple = self._topics.pop(topic, {})
-        batch = self._batch_topics.pop(topic, {})
-        ext = [key for key in self._ext if key[0] == topic]
-        removed = [*simple.values(), *batch.values(), *[self._ext.pop(key) for key in ext]]
-        files = [path for queue in removed for path in queue.abandon()]
+        gone = {topic for topic in topics if _can_have_queues(topic)}
+        removed: list[QueueFiles] = []
+        for topic in gone:
+            removed += self._topics.pop(topic, {}).values()
+            removed += self._batch_topics.pop(topic, {}).values()
+        removed += [self._ext.pop(key) for key in [*self._ext] if key[0] in gone]
         paths = self.context.paths
-        with self._failing("remove a topic"):
-            for parent in (paths.consume_queue, paths.batch_consume_queue, paths.consume_queue_ext):
-                self._unsynced.remove_folder(parent / topic)
-        for path in files:
-            self._cache.forget(path)
-        self.forget_queue_offsets(topic)
+        parents = (paths.consume_queue, paths.batch_consume_queue, paths.consume_queue_ext)
+        self._remove(removed, [parent / topic for parent in parents for topic in gone])
 
     def delete_queue(self, topic: str, queue_id: int) -> None:
         """Remove the folder of a simple queue."""
         self._check_writable()
         queue = self._topics.get(topic, {}).pop(queue_id, None)
-        if queue is None:
-            return
-        files = queue.abandon()
-        try:
-            self._unsynced.remove_folder(Path(queue.folder))
-        except StoreIOError:
-            self._failed = True
-            raise
+        if queue is not None:
+            self._remove([queue], [Path(queue.folder)])
+            self.forget_queue_offsets([(topic, queue_id)])
+
+    def _remove(self, queues: Sequence[QueueFiles], folders: Sequence[Path]) -> None:
+        """Empty ``queues`` for their readers, and remove ``folders``, in which they lie."""
+        files = [path for queue in queues for path in queue.abandon()]
+        with self._failing("remove queues"):
+            remove_folders(folders)
+        self._unsynced.forget_folders([*map(str, folders), *(queue.folder for queue in queues)])
         for path in files:
+            self._unsynced.forget(path)
             self._cache.forget(path)
-        self.forget_queue_offsets(topic)
 
     def flush(self, least_pages: int = 0) -> None:
         """Sync what changed: each file, or the whole file system where there are many."""
@@ -496,3 +491,12 @@ class FileConsumeQueueStore(ConsumeQueueStore):
             raise ReadOnlyStoreError("the queues were opened read-only")
         if self._failed:
             raise StoreFailedError("an earlier write of the queues failed: open the store again")
+
+
+def _can_have_queues(topic: str) -> bool:
+    """Return whether the topic can be the name of a folder, not a path that leads elsewhere."""
+    try:
+        check_folder_name(topic)
+    except IllegalMessageError:
+        return False
+    return True

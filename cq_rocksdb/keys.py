@@ -154,6 +154,11 @@ def max_keys(prefixes: Iterable[bytes]) -> list[bytes]:
     return [prefix[:-_TAIL] + _MAX + prefix[-5:-1] for prefix in prefixes]
 
 
+def entry_prefix(key: bytes) -> bytes:
+    """Return how the units begin of the queue whose ``max`` or ``min`` entry has ``key``."""
+    return key[: -OFFSET_TAIL.size] + _CTRL + key[-4:] + _CTRL
+
+
 def min_key(prefix: bytes) -> bytes:
     """Return the key of the ``min`` entry of the queue whose units begin with ``prefix``."""
     return _offset_key(prefix, _MIN)

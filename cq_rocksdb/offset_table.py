@@ -8,7 +8,7 @@ Source: RocketMQ ``RocksDBConsumeQueueOffsetTable``.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +27,6 @@ from cq_rocksdb.keys import (
     min_key,
     parse_offset_key,
     queue_prefix,
-    topic_range,
     topics_range,
 )
 from cq_rocksdb.state_cache import FIELDS, UNKNOWN, StateCache
@@ -136,18 +135,18 @@ class OffsetTable:
             if state.life == self._lives:
                 self._cache.set_first(state.prefix, *first)
 
-    def forget(self, topic: str) -> None:
-        """Drop what is known of the queues of ``topic``, after they were deleted."""
-        self._forget(topic_range(topic)[0])
+    def forget(self, prefixes: Iterable[bytes]) -> None:
+        """Drop what is known of these queues, after they were deleted or their entries written."""
+        with self._lock:
+            self._lives += 1
+            for prefix in prefixes:
+                self._cache.discard(prefix)
 
     def forget_all(self) -> None:
         """Drop everything but the checkpoint, after many queues were cut."""
-        self._forget(b"")
-
-    def _forget(self, head: bytes) -> None:
         with self._lock:
             self._lives += 1
-            self._cache.discard(head)
+            self._cache.clear()
 
     def stored_min(self, prefix: bytes) -> OffsetEntry | None:
         """Read the ``min`` entry of a queue."""

@@ -92,12 +92,17 @@ class StateCache:
         if slot is not None:
             self._rows[slot, 2:] = phy_offset, queue_offset
 
-    def discard(self, head: bytes) -> None:
-        """Drop the queues whose prefixes begin with ``head``, all of them with an empty one."""
-        for prefix in [prefix for prefix in self._slots if prefix.startswith(head)]:
-            slot = self._slots.pop(prefix)
+    def discard(self, prefix: bytes) -> None:
+        """Drop one queue, if it is here."""
+        slot = self._slots.pop(prefix, None)
+        if slot is not None:
             self._prefixes[slot] = b""
             self._free.append(slot)
+
+    def clear(self) -> None:
+        """Drop every queue."""
+        for prefix in [*self._slots]:
+            self.discard(prefix)
 
     def _take(self, count: int) -> list[int]:
         """Return ``count`` slots that are nobody's."""

@@ -27,6 +27,7 @@ from cq_rocksdb.keys import (
     CheckpointEntry,
     OffsetEntry,
     check_topic,
+    entry_prefix,
     max_key,
     min_key,
     prefix_end,
@@ -254,17 +255,25 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         """Write a ``max`` entry whose unit has expired."""
         self._writable_engine()
         entry = OffsetEntry(NO_UNIT.phy_offset, queue_offset - 1)
-        key = max_key(queue_prefix(topic, queue_id))
-        self._write(EngineBatch(puts=[(key, OFFSET_ENTRY.pack(entry))]))
-        self._offsets.forget(topic)
+        prefix = queue_prefix(topic, queue_id)
+        self._write(EngineBatch(puts=[(max_key(prefix), OFFSET_ENTRY.pack(entry))]))
+        self._offsets.forget([prefix])
 
-    def delete_topic(self, topic: str) -> None:
-        """Delete one range in each family, then flush."""
+    def delete_topics(self, topics: Sequence[str]) -> None:
+        """Delete a range of units a topic and the entries one by one, then flush once.
+
+        Ranges in the family ``offset`` would be asked again in every look for an entry.
+        """
         self._writable_engine()
-        start, end = topic_range(topic)
-        ranges = [(family, start, end) for family in Family]
-        self._write(EngineBatch(delete_ranges=ranges))
-        self._offsets.forget(topic)
+        bounds = [topic_range(topic) for topic in topics]
+        entries = [key for each in bounds for key, _ in self._offsets.raw_entries(each)]
+        self._write(
+            EngineBatch(
+                delete_ranges=[(Family.DEFAULT, *each) for each in bounds],
+                deletes=[(Family.OFFSET, key) for key in entries],
+            )
+        )
+        self._offsets.forget(map(entry_prefix, entries))
         self.flush()
 
     def delete_queue(self, topic: str, queue_id: int) -> None:
@@ -276,8 +285,8 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
                 deletes=[(Family.OFFSET, key(prefix)) for key in (max_key, min_key)],
             )
         )
-        self._offsets.forget(topic)
-        self.forget_queue_offsets(topic)
+        self._offsets.forget([prefix])
+        self.forget_queue_offsets([(topic, queue_id)])
         self.flush()
 
     def flush(self, least_pages: int = 0) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from store.errors import RefusedStoreError, StoreLockedError, os_errors
 from store.files import make_folder, open_regular, replace_file
 from store.paths import StorePaths
-from store.service.journals.journal import append_lines, read_lines
+from store.service.journals.journal import Journal, read_lines
 
 _SEGMENT_DIGITS = 6
 
@@ -88,7 +88,7 @@ class Workspace:
     def note(self, step: str, **facts: object) -> None:
         """Append to the journal, durably."""
         entry = {"at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "step": step, **facts}
-        append_lines(self.journal, [entry], _is_entry)
+        Journal(self.journal, _is_entry).append([entry])
 
     def history(self) -> list[dict[str, Any]]:
         """Return the journal's entries."""

@@ -306,10 +306,10 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
                 restore = partial(part.store.restore_end, topic, queue_id, queue_offset)
                 self._attempt(part, "restore the end of a queue", restore)
 
-    def delete_topic(self, topic: str) -> None:
+    def delete_topics(self, topics: Sequence[str]) -> None:
         """Delete from all; from one that was set aside when it catches up."""
         for part in self._live():
-            self._attempt(part, "delete a topic", partial(part.store.delete_topic, topic))
+            self._attempt(part, "delete topics", partial(part.store.delete_topics, topics))
 
     def delete_queue(self, topic: str, queue_id: int) -> None:
         """Delete from all."""

@@ -1,13 +1,14 @@
 """ConsumeQueueStore: the promise that every backend keeps to the message store.
 
 One object holds all queues of a store. The message store is its only writer: ``put_batch``,
-``truncate_dirty``, ``clean_expired`` and ``delete_topic`` are called by one thread at a time (the
-dispatcher holds a lock); ``flush`` and every reading method may be called by any thread at any
-time, also while a batch is being put. Reading never writes, on disk or off it, save into caches.
+``truncate_dirty`` and ``clean_expired`` are called by one thread at a time (the dispatcher holds a
+lock). ``delete_topics`` may run beside ``put_batch``, for no unit of those topics is put meanwhile.
+``flush`` and every reading method may be called by any thread at any time, also while a batch is
+being put. Reading never writes, on disk or off it, save into caches.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -20,6 +21,7 @@ from store.config import StoreConfig
 from store.paths import StorePaths
 from store.queue.estimate import MessageFilter, estimate
 from store.queue.time_search import BoundaryType, search_offset
+from store.queue.topic_hold import TopicHeldError, TopicHold
 from store.queue.units import CqUnit, QueueKey, UnitBatch, UnitBlock
 
 
@@ -129,6 +131,7 @@ class ConsumeQueueStore(ABC):
         """Keep ``context``; touches no file."""
         self.context = context
         self._next_offsets: dict[tuple[str, int], int] = {}
+        self._hold: TopicHold | None = None
 
     # ---- finding and opening
 
@@ -262,8 +265,12 @@ class ConsumeQueueStore(ABC):
         """
 
     @abstractmethod
-    def delete_topic(self, topic: str) -> None:
-        """Remove every queue of exactly ``topic``; durable when it returns. Unknown: no error."""
+    def delete_topics(self, topics: Sequence[str]) -> None:
+        """Remove every queue of exactly these topics; durable when it returns. Unknown: no error.
+
+        May run beside ``put_batch``: the caller sees to it that no unit of ``topics`` is put. Next
+        offsets that were assigned are the caller's to forget.
+        """
 
     @abstractmethod
     def delete_queue(self, topic: str, queue_id: int) -> None:
@@ -425,10 +432,16 @@ class ConsumeQueueStore(ABC):
     # ---- offsets for the writer (under the append lock)
 
     def assign_queue_offset(self, topic: str, queue_id: int) -> int:
-        """Return the offset that the next message of the queue gets."""
+        """Return the offset that the next message of the queue gets.
+
+        Raises:
+            TopicHeldError: nobody may put to the topic for now, see ``hold``.
+        """
         key = (topic, queue_id)
         offset = self._next_offsets.get(key)
         if offset is None:
+            if self._hold is not None and topic in self._hold.topics:
+                raise TopicHeldError(self._hold)
             offset = self._next_offsets[key] = self.next_offset(topic, queue_id)
         return offset
 
@@ -445,13 +458,32 @@ class ConsumeQueueStore(ABC):
         """Return of how many queues the next offset is kept here."""
         return len(self._next_offsets)
 
-    def forget_queue_offsets(self, topic: str | None = None) -> None:
-        """Drop assigned offsets (of ``topic``), so that they are read from the queues again."""
-        if topic is None:
+    def hold(self, hold: TopicHold | None) -> None:
+        """Assign no first offset to queues of the topics of ``hold``; ``None``: to all again.
+
+        Offsets that are assigned already still count up until they are forgotten.
+        """
+        self._hold = hold
+
+    @property
+    def held_topics(self) -> Collection[str]:
+        """Return the topics to whose queues no first offset is assigned."""
+        return self._hold.topics if self._hold is not None else ()
+
+    def assigned_of(self, topics: Collection[str]) -> list[tuple[str, int]]:
+        """Return the queues of ``topics`` whose next offset is kept here. Any thread may ask.
+
+        Held topics get no others meanwhile.
+        """
+        return [key for key in [*self._next_offsets] if key[0] in topics]
+
+    def forget_queue_offsets(self, queues: Iterable[tuple[str, int]] | None = None) -> None:
+        """Drop assigned offsets (of ``queues``), so that they are read from the queues again."""
+        if queues is None:
             self._next_offsets.clear()
             return
-        for key in [key for key in self._next_offsets if key[0] == topic]:
-            del self._next_offsets[key]
+        for key in queues:
+            self._next_offsets.pop(key, None)
 
     @abstractmethod
     def close(self) -> None:

@@ -14,6 +14,7 @@ from typing import TypeVar, TypeVarTuple
 from store.errors import DiskFullError, IllegalMessageError
 from store.log.commit_log import Appended, CommitLog
 from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.topic_hold import TopicHeldError
 from store.record.encoder import EncodedRecord, is_queued
 from store.service.dispatch import Dispatcher
 from store.service.light_quota import LightQuota
@@ -22,6 +23,7 @@ from store.service.running_state import RunningState
 _REFUSALS = (DiskFullError, IllegalMessageError)
 """What the log raises before it has written a byte of a record."""
 _LIGHT_ID = 0
+_LOOK_AGAIN_SECONDS = 0.1
 A = TypeVarTuple("A")
 R = TypeVar("R")
 
@@ -76,18 +78,22 @@ class Appender:
     def _step(self, step: Callable[[*A], R], *given: *A) -> R:
         """Take one step under the lock; it begins the section with its first byte, and ends it."""
         section = self._section
-        with self._lock:
-            if section.begun or self._state.unwritable:
-                self._refuse()
+        while True:
             try:
-                return step(*given)
-            except BaseException as exc:
-                if section.begun:
-                    if isinstance(exc, _REFUSALS):
-                        section.begun = False
-                    else:
-                        self._state.fail(exc)
-                raise
+                with self._lock:
+                    if section.begun or self._state.unwritable:
+                        self._refuse()
+                    try:
+                        return step(*given)
+                    except BaseException as exc:
+                        if section.begun:
+                            if isinstance(exc, _REFUSALS):
+                                section.begun = False
+                            else:
+                                self._state.fail(exc)
+                        raise
+            except TopicHeldError as held:  # a topic is being deleted: nothing was appended
+                held.hold.wait(_LOOK_AGAIN_SECONDS)
 
     def _one(self, record: EncodedRecord) -> tuple[int, Appended]:
         queues, queued = self._queues, is_queued(record.sys_flag)

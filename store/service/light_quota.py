@@ -1,7 +1,7 @@
 """LightQuota: how many light queues a store may have.
 
 RocketMQ has the setting and the status but enforces neither; here they hold where the setting is
-given. Light queues are counted once, when the first one is put to, and again after a deletion.
+given. Light queues are counted once, when the first one is put to.
 """
 
 from store.errors import IllegalMessageError
@@ -21,6 +21,7 @@ class LightQuota:
         self._queues = queues
         self._most = most
         self._count: int | None = None
+        self._counted_before = False
 
     def check(self, new: int) -> None:
         """Let a message in that makes ``new`` light queues; ``count`` them when they are made.
@@ -31,7 +32,8 @@ class LightQuota:
         if self._most is None or not new:
             return
         if self._count is None:
-            self._count = sum(1 for _ in self._queues.topics(LMQ_PREFIX))
+            held = self._queues.held_topics  # they are as good as gone
+            self._count = sum(topic not in held for topic in self._queues.topics(LMQ_PREFIX))
         if self._count + new > self._most:
             raise LightQuotaError(
                 f"{new} light queues more than the {self._count} that there are would exceed"
@@ -43,6 +45,11 @@ class LightQuota:
         if self._count is not None:
             self._count += new
 
-    def recount(self) -> None:
-        """Count anew before the next one, after queues were deleted."""
-        self._count = None
+    def hold(self) -> None:
+        """Take note that topics are held from now on, see ``let_out``."""
+        self._counted_before = self._count is not None
+
+    def let_out(self, gone: int) -> None:
+        """Take note that ``gone`` light queues among the topics that are held were deleted."""
+        if self._count is not None and self._counted_before:
+            self._count -= gone

@@ -6,7 +6,7 @@ threads. Source: RocketMQ ``DefaultMessageStore``, ``RocksDBMessageStore``.
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
@@ -32,7 +32,7 @@ from store.queue.units import QueueKey
 from store.record.message import Message
 from store.record.scan import ScanRules
 from store.service.append import Appender
-from store.service.cleaning.clean_service import CleanService, ExpiryReport
+from store.service.cleaning.clean_service import TOPICS_AT_ONCE, CleanService, ExpiryReport
 from store.service.cleaning.disk_levels import DiskLevels
 from store.service.cleaning.file_expiry import FileExpiry
 from store.service.dispatch import Dispatcher
@@ -216,7 +216,7 @@ class MessageStore(StoreReads):
         )  # fmt: skip
         self._clean = CleanService(
             log, self.queues, self.index, self._dispatcher, self._commit, self.deleted_topics,
-            ExpiredQueues(self.paths.expired_queues),
+            ExpiredQueues(self.paths.expired_queues), quota,
         )  # fmt: skip
         self.metrics = StoreMetrics(
             self.paths, log, self.queues, self._dispatcher, self._commit, self._putter,
@@ -362,18 +362,27 @@ class MessageStore(StoreReads):
         return self._putter.put_client_batch(batch)
 
     def delete_topic(self, topic: str) -> None:
-        """Delete the queues of ``topic``, durably, for good: no crash and no replay brings it back.
+        """Delete one topic, see ``delete_topics``."""
+        self.delete_topics([topic])
 
-        Its records stay in the log until they expire. What is put afterwards begins a new life.
+    def delete_topics(self, topics: Iterable[str]) -> None:
+        """Delete the queues of ``topics``, durably, for good: no crash, no replay brings them back.
+
+        Their records stay in the log until they expire. What is put afterwards begins a new life. A
+        put into one of them waits until its thousand of topics is deleted; other puts go on. A
+        crash leaves whole thousands deleted, those after untouched.
 
         Raises:
-            IllegalMessageError: no queue could have that name.
+            IllegalMessageError: no queue could have one of the names; nothing was deleted.
             StoreError: as for ``put_message``.
         """
-        self.queues.check_topic(topic)
-        with self._state.writing():
-            self._clean.delete_topic(topic)
-            self._append.quota.recount()
+        names = list(dict.fromkeys(topics))
+        for name in names:
+            self.queues.check_topic(name)
+        self._state.check_writable()
+        for first in range(0, len(names), TOPICS_AT_ONCE):
+            with self._state.writing():
+                self._clean.delete_topics(names[first : first + TOPICS_AT_ONCE])
 
     def clean_unused_topics(self, retain: Collection[str], *, dry_run: bool = True) -> list[str]:
         """Delete the topics with queues that are not in ``retain``, the broker's table of topics.
@@ -381,10 +390,9 @@ class MessageStore(StoreReads):
         Never a light queue or a system topic. Returns them; with ``dry_run`` nothing is deleted.
         """
         self._ready()
-        unused = list(self._clean.unused_topics(retain))
+        unused = list(self._clean.unused_topics(frozenset(retain)))
         if not dry_run:
-            for topic in unused:
-                self.delete_topic(topic)
+            self.delete_topics(unused)
         return unused
 
     def delete_expired_files(self, phy_offset: int) -> ExpiryReport:
@@ -416,7 +424,8 @@ class MessageStore(StoreReads):
             StoreError: as for ``put_message``.
         """
         self._state.check_writable()
-        return self._rebuild.run(topic, queue_id, progress)
+        with self._clean.lock:
+            return self._rebuild.run(topic, queue_id, progress)
 
     def delete_files_manually(self) -> None:
         """Let expired log files go now and in the next looks at them, whatever the hour.
@@ -454,13 +463,20 @@ class MessageStore(StoreReads):
                 self._stop()
                 with self._append_lock:
                     self._state.close()
+        finally:
+            with self._clean.lock:  # what is being deleted comes to its end
+                self._let_go()
+        if self._state.failure is not None and not failed_before:
+            raise self._state.failure
+
+    def _let_go(self) -> None:
+        try:
+            with self._state.failing():
                 if not (self.read_only or self._state.failure or self._all_flushed):
                     self._flush_all()
                     self._all_flushed = True
         finally:
             self._release()
-        if self._state.failure is not None and not failed_before:
-            raise self._state.failure
 
     def _release(self) -> None:
         """Let every part go, also if one before it fails: the store has failed then."""

@@ -20,6 +20,7 @@ from store.record.decoder import StoredMessage
 from store.record.message import MessageProperty
 from store.record.message_id import decode_message_id
 from store.service.check import Finding, StoreCheck
+from store.service.cleaning.clean_service import CleanService
 from store.service.dispatch import Dispatcher
 from store.service.journals.deleted_topics import DeletedTopics
 from store.service.puller import MAX_PULL_BYTES, Puller, TagFilter
@@ -39,6 +40,7 @@ class StoreReads(ABC):
     paths: StorePaths
     _puller: Puller
     _dispatcher: Dispatcher
+    _clean: CleanService
 
     @abstractmethod
     def _ready(self) -> None:
@@ -205,9 +207,7 @@ class StoreReads(ABC):
                 path=self.paths.root,
             )
         comparison = self.queues.comparison(
-            still=lambda: self._dispatcher.drain_lock,
-            most_examples=most_examples,
-            progress=progress,
+            still=self._clean.still, most_examples=most_examples, progress=progress
         )
         return comparison.run(topic, queue_id)
 

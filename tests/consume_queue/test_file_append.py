@@ -145,7 +145,7 @@ def test_a_topic_that_is_no_folder_name_is_refused_before_anything_is_written(
     before = tree_digest(tmp_path)
     with pytest.raises(IllegalMessageError):
         put(store, 0, rows(1, 1), topic=topic)
-    store.delete_topic(topic)
+    store.delete_topics([topic])
     assert tree_digest(tmp_path) == before
     store.close()
 
@@ -200,7 +200,7 @@ def test_a_read_only_store_takes_no_write(tmp_path: Path) -> None:
     with pytest.raises(ReadOnlyStoreError):
         store.clean_expired(1)
     with pytest.raises(ReadOnlyStoreError):
-        store.delete_topic("T")
+        store.delete_topics(["T"])
     store.close()
 
 

@@ -107,8 +107,7 @@ def test_a_deleted_topic_is_gone_with_all_its_kinds_of_files(tmp_path: Path) -> 
     put(store, 0, rows(1, 12))
     put(store, 0, rows(13, 1), queue_id=7)
     put(store, 0, rows(14, 1), topic="T2")
-    store.assign_queue_offset("T", 0)
-    store.delete_topic("T")
+    store.delete_topics(["T"])
     assert not disk.folder("T").parent.exists()
     assert not ext.parent.exists()
     assert list(store.queues()) == [QueueKey("T2", 0)]

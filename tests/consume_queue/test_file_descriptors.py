@@ -117,7 +117,7 @@ def churn(store: FileConsumeQueueStore) -> None:
         if step % 5 == 4:
             store.clean_expired(SIZE * (record - 200))
         if step == 7:
-            store.delete_topic("T")
+            store.delete_topics(["T"])
 
 
 @pytest.mark.slow
@@ -152,7 +152,7 @@ def test_a_read_that_a_cut_overtook_is_made_again(tmp_path: Path, change: str) -
     changes: dict[str, tuple[Callable[[], object], list[Row]]] = {
         "cut": (lambda: store.truncate_dirty(5 * SIZE), rows(1, 4)),
         "restart": (lambda: put(store, 0, rows(50, 2)), rows(50, 2)),
-        "delete": (lambda: store.delete_topic("T"), []),
+        "delete": (lambda: store.delete_topics(["T"]), []),
     }
     overtake, left = changes[change]
     once = [overtake]

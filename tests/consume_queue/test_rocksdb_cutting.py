@@ -197,8 +197,8 @@ def test_a_deleted_topic_is_gone_at_once_and_on_disk_and_no_other_one_is(tmp_pat
         put(store, *name, range(5), place * 500)
     store.flush()
     put(store, "T", 1, range(5), 2000)
-    store.delete_topic("T")
-    store.delete_topic("never written")
+    store.delete_topics(["T"])
+    store.delete_topics(["never written"])
     assert (store.max_offset("T", 0), store.read_units("T", 0, 0, 9).count) == (0, 0)
     put(store, "T", 0, range(2), 9000)
     assert phys(store, "T", 0) == [9000, 9100]
@@ -219,7 +219,7 @@ def test_a_deleted_topic_leaves_no_key_and_its_space_comes_back(tmp_path: Path) 
     before = sum(file.size_bytes for file in engine.live_files())
     kept = {family: all_keys(engine, family) for family in Family}
     for topic in ("T", "%LMQ%T"):
-        store.delete_topic(topic)
+        store.delete_topics([topic])
         prefix = queue_prefix(topic, 0)[:-6]
         assert any(key.startswith(prefix) for key in kept[Family.DEFAULT])
         for family in Family:
@@ -259,7 +259,7 @@ def truncated(store: RocksDBConsumeQueueStore) -> None:
 
 
 def topic_deleted(store: RocksDBConsumeQueueStore) -> None:
-    store.delete_topic("T")
+    store.delete_topics(["T"])
 
 
 def queue_deleted(store: RocksDBConsumeQueueStore) -> None:

@@ -281,7 +281,7 @@ def test_after_close_every_call_is_refused_and_a_second_close_does_nothing(tmp_p
         store.flush,
         lambda: store.truncate_dirty(0),
         lambda: store.clean_expired(0),
-        lambda: store.delete_topic("T"),
+        lambda: store.delete_topics(["T"]),
         lambda: put(store, "T", 0, range(10, 11), 1000),
     ]
     for call in calls:

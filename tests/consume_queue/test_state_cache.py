@@ -13,10 +13,11 @@ PREFIXES = [queue_prefix(topic, number) for topic in ("a", "aa", "b") for number
 prefixes = st.sampled_from(PREFIXES)
 puts = st.tuples(st.just("put"), st.lists(prefixes, min_size=1, max_size=8))
 gets = st.tuples(st.just("get"), st.lists(prefixes, min_size=1, max_size=3))
-drops = st.tuples(st.just("drop"), st.sampled_from([[PREFIXES[0][:6]], [b""]]))
+drops = st.tuples(st.just("drop"), st.lists(prefixes, max_size=3))
+clears = st.tuples(st.just("clear"), st.just(list[bytes]()))
 
 
-@given(st.integers(1, 6) | st.just(12), st.lists(puts | gets | drops, max_size=40))
+@given(st.integers(1, 6) | st.just(12), st.lists(puts | gets | drops | clears, max_size=40))
 def test_what_is_found_is_what_was_put_last(
     capacity: int, steps: list[tuple[str, list[bytes]]]
 ) -> None:
@@ -33,8 +34,12 @@ def test_what_is_found_is_what_was_put_last(
             if capacity >= len(PREFIXES):
                 assert not len(cache.find(unique)[1])
         elif kind == "drop":
-            cache.discard(wanted[0])
-            model = {key: row for key, row in model.items() if not key.startswith(wanted[0])}
+            for prefix in wanted:
+                cache.discard(prefix)
+                model.pop(prefix, None)
+        elif kind == "clear":
+            cache.clear()
+            model.clear()
         else:
             rows, missing = cache.find(wanted)
             there = set(range(len(wanted))) - set(missing.tolist())

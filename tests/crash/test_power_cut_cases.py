@@ -119,7 +119,7 @@ def test_a_journal_goes_on_behind_its_torn_end(root: Path) -> None:
     paths = StorePaths(root)
     for tail in (b"1234", b"1234\0\0\0\n00000000 {}\n"):
         journal, ends = DeletedTopics(paths.deleted_topics), ExpiredQueues(paths.expired_queues)
-        journal.begin("none", 0)
+        journal.begin(["none"], 0)
         ends.add([(QueueKey("gone", 3), 7)])
         for path in (paths.deleted_topics, paths.expired_queues):
             with path.open("ab") as file:
@@ -134,8 +134,8 @@ def test_a_journal_goes_on_behind_its_torn_end(root: Path) -> None:
 def test_a_damaged_line_of_a_journal_is_no_torn_end(root: Path) -> None:
     path = StorePaths(root).deleted_topics
     journal = DeletedTopics(path)
-    journal.begin("a", 0)
-    journal.finish("a")
+    journal.begin(["a"], 0)
+    journal.finish(["a"])
     change(path, 5, b"?")
     with pytest.raises(CorruptionError, match="a line of the journal is damaged"):
         MessageStore.open(root, CONFIG)

@@ -139,7 +139,7 @@ def test_a_topic_that_rocketmq_deleted_does_not_come_back(
         told.put(store, 20, "gone")
         for part in store.queues.parts():
             if part.name in deleted_in:
-                part.delete_topic("gone")
+                part.delete_topics(["gone"])
         told.put(store, 5)
         # The log goes on behind what the queues have of it: part of a batch is new to the files.
         prepared = Message("t", b"", 0, sys_flag=SysFlag.TRANSACTION_PREPARED)

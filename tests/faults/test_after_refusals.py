@@ -129,12 +129,13 @@ def test_a_record_longer_than_a_file_keeps_no_other_of_its_list_out(tmp_path: Pa
 def test_a_torn_line_does_not_become_damage(tmp_path: Path, torn: bytes) -> None:
     expired, deleted = ExpiredQueues(tmp_path / "e"), DeletedTopics(tmp_path / "d")
     expired.add([(QueueKey("a", 0), 1)])
-    deleted.begin("a", 1)
+    deleted.begin(["a"], 1)
     for journal in (expired, deleted):
         journal.path.write_bytes(journal.path.read_bytes() + torn)
+    expired, deleted = ExpiredQueues(expired.path), DeletedTopics(deleted.path)
     for name in ("b", "c"):
         expired.add([(QueueKey(name, 0), 1)])
-        deleted.begin(name, 1)
+        deleted.begin([name], 1)
     assert [key.topic for key in expired.ends()] == ["a", "b", "c"]
     again = DeletedTopics(deleted.path)
     again.load()

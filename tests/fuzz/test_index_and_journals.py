@@ -155,12 +155,12 @@ class TestDamaged:
     def test_journals(self, tmp_path: Path, *, long: bool) -> None:
         deleted, expired = DeletedTopics(tmp_path / "deleted"), ExpiredQueues(tmp_path / "expired")
         for number in range(4):
-            deleted.begin(f"topic {number}", 1000 * number)
+            deleted.begin([f"topic {number}", "both"], 1000 * number)
             if number != 2:
-                deleted.finish(f"topic {number}")
-        deleted.begin("\u00e4", 5)
+                deleted.finish([f"topic {number}", "both"])
+        deleted.begin(["\u00e4"], 5)
         expired.add((QueueKey(f"T{number}", number), 10 * number) for number in range(4))
-        expired.forget("T2")
+        expired.forget(["T2", "T"])
         seeds = [deleted.path.read_bytes(), expired.path.read_bytes()]
         path = tmp_path / "journal"
 
@@ -173,8 +173,8 @@ class TestDamaged:
             topics.has_record("topic 1", 10)
             topics.unfinished()
             topics.fit(500, 2500)
-            topics.begin("T", 2000)
-            topics.finish("T")
+            topics.begin(["T"], 2000)
+            topics.finish(["T"])
             again = DeletedTopics(path)
             again.load()
             assert again.has_record("T", 1999)

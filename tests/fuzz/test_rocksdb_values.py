@@ -160,7 +160,7 @@ class TestDamaged:
                 lambda: ask(drive.store, "T"),
                 lambda: list(drive.store.check_files()),
                 lambda: drive.store.truncate_dirty(900),
-                lambda: drive.store.delete_topic("T"),
+                lambda: drive.store.delete_topics(["T"]),
             ):
                 with suppress(StoreError):
                     act()

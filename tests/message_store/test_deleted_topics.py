@@ -1,7 +1,7 @@
 """A deleted topic stays deleted: through a reopening, a crash, a rebuild, a torn journal."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -87,7 +87,7 @@ def test_a_deletion_that_was_interrupted_is_done_again(root: Path, backend: str)
         put(store, "gone")
         put(store, "stays")
         end = store.commit_log.max_phy_offset()
-        store.deleted_topics.begin("gone", end)
+        store.deleted_topics.begin(["gone"], end)
     as_after_a_crash(root)
     with MessageStore.open(root, CONFIG, backend=backend) as store:
         assert counts(store) == {"stays": 3, "%LMQ%gone": 3}
@@ -103,7 +103,7 @@ def test_records_behind_a_log_that_lost_its_end_are_not_taken_for_deleted(
     with MessageStore.open(root, CONFIG, backend=backend) as store:
         put(store, "stays", 1)
         end = store.commit_log.max_phy_offset()
-    DeletedTopics(root / "cqstore" / "deleted-topics").begin("gone", end + 10_000)
+    DeletedTopics(root / "cqstore" / "deleted-topics").begin(["gone"], end + 10_000)
     as_after_a_crash(root)
     with MessageStore.open(root, CONFIG, backend=backend) as store:
         put(store, "gone")
@@ -119,21 +119,80 @@ def line(text: bytes) -> bytes:
 def test_the_bytes_of_the_journal(tmp_path: Path) -> None:
     path = tmp_path / "own" / "journal"
     journal = DeletedTopics(path)
-    journal.begin("主题", 77)
-    journal.finish("主题")
+    journal.begin(["主题", "b"], 77)
+    journal.finish(["主题", "b"])
     subject = b'"\\u4e3b\\u9898"'
     assert path.read_bytes() == (
-        line(b'{"deleting": %s, "below": 77}' % subject)
-        + line(b'{"deleted": %s, "below": 77}' % subject)
+        line(b'[{"deleting": %s, "below": 77}, {"deleting": "b", "below": 77}]' % subject)
+        + line(b'[{"deleted": %s, "below": 77}, {"deleted": "b", "below": 77}]' % subject)
     )
+
+
+def test_the_journal_stays_small_however_often_topics_are_deleted(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    journal = DeletedTopics(path)
+    names = [f"topic {number}" for number in range(300)]
+    sizes = []
+    for below in range(1, 100):
+        journal.begin(names, below)
+        journal.finish(names)
+        journal.compact(below // 2)
+        sizes.append(path.stat().st_size)
+    assert max(sizes) < 100_000 < 99 * sizes[0]
+    again = DeletedTopics(path)
+    again.load()
+    assert all(again.has_record(name, 98) and not again.has_record(name, 99) for name in names)
+    assert again.unfinished() == []
+
+
+def test_a_compaction_keeps_what_is_unfinished_and_drops_what_the_log_no_longer_has(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "journal"
+    journal = DeletedTopics(path)
+    expired = [f"expired {number}" for number in range(3000)]
+    for topics, below in ((expired, 10), (["kept"], 20)):
+        journal.begin(topics, below)
+        journal.finish(topics)
+    journal.begin(["begun"], 30)
+    journal.compact(10)
+    assert path.stat().st_size < 200
+    again = DeletedTopics(path)
+    again.load()
+    assert (len(again), again.unfinished()) == (2, ["begun"])
+    assert again.has_record("kept", 19)
+    journal.finish(["begun"])
+    again = DeletedTopics(path)
+    again.load()
+    assert (len(again), again.unfinished()) == (2, [])
+
+
+def test_the_journal_is_read_once_however_many_lines_are_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "journal"
+    first = DeletedTopics(path)
+    first.begin(["a"], 1)
+    journal = DeletedTopics(path)
+    journal.load()
+    assert journal.unfinished() == ["a"]
+
+    def read(*_: object) -> None:
+        raise AssertionError("it was read again")
+
+    monkeypatch.setattr("store.service.journals.journal.reading", read)
+    for number in range(3):
+        journal.begin([str(number)], number)
+        journal.finish([str(number)])
+    journal.cut_torn_end()
 
 
 @pytest.mark.parametrize("cut", range(1, 50, 7))
 def test_a_torn_last_line_is_dropped(tmp_path: Path, cut: int) -> None:
     path = tmp_path / "journal"
     journal = DeletedTopics(path)
-    journal.begin("a", 100)
-    journal.finish("a")
+    journal.begin(["a"], 100)
+    journal.finish(["a"])
     whole = path.read_bytes()
     path.write_bytes(whole + line(b'{"deleting": "bbbbbbbbbbbbbbb", "below": 200}')[:-cut])
     again = DeletedTopics(path)
@@ -149,8 +208,8 @@ def test_lines_go_with_the_log_and_only_then(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     journal = DeletedTopics(path)
     for topic, below in (("a", 100), ("b", 200), ("a", 300)):
-        journal.begin(topic, below)
-        journal.finish(topic)
+        journal.begin([topic], below)
+        journal.finish([topic])
     journal.fit(200, 1000)
     again = DeletedTopics(path)
     again.load()
@@ -189,11 +248,11 @@ def test_an_interrupted_deletion_forgets_where_expired_queues_went_on(
         store.delete_expired_files(65536)
         assert store.min_offset("gone", 0) == store.max_offset("gone", 0) == 4
 
-        def refuse(topic: str) -> None:
-            raise StoreIOError(f"cannot delete {topic}")
+        def refuse(topics: Sequence[str]) -> None:
+            raise StoreIOError(f"cannot delete {topics}")
 
         with monkeypatch.context() as patched:
-            patched.setattr(store.queues, "delete_topic", refuse)
+            patched.setattr(store.queues, "delete_topics", refuse)
             with pytest.raises(StoreIOError):
                 store.delete_topic("gone")
     without_queues(root)

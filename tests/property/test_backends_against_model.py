@@ -69,7 +69,7 @@ class BackendsAgainstModel(RuleBasedStateMachine):
     def delete(self, topic: str) -> None:
         self.model.queues = {k: q for k, q in self.model.queues.items() if k[0] != topic}
         for drive in self.drives:
-            drive.store.delete_topic(topic)
+            drive.store.delete_topics([topic])
 
     @precondition(lambda self: len(self.log.stamps) * RECORD_SIZE > self.log.low)
     @rule(part=st.floats(0.5, 1))

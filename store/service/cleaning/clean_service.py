@@ -10,13 +10,15 @@ Source: RocketMQ ``CleanCommitLogService.deleteExpiredFiles``, ``CleanConsumeQue
 
 import logging
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from store.errors import CorruptionError, StoreIOError
 from store.index.index_service import IndexService
 from store.log.commit_log import CommitLog
 from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.topic_hold import TopicHold
 from store.queue.units import QueueKey
 from store.record.encoder import is_queued
 from store.record.message import LMQ_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
@@ -26,9 +28,12 @@ from store.service.dispatch import Dispatcher
 from store.service.group_commit import GroupCommit
 from store.service.journals.deleted_topics import DeletedTopics
 from store.service.journals.expired_queues import ExpiredQueues
+from store.service.light_quota import LightQuota
 from store.service.record_units import light_queues
 
 _LOG = logging.getLogger(__name__)
+TOPICS_AT_ONCE = 1000
+"""Topics of one slice: with it a put into one of them waits for all of them."""
 ExpiredOffsets = dict[QueueKey, int]
 
 
@@ -57,6 +62,7 @@ class CleanService:
         commit: GroupCommit,
         deleted: DeletedTopics,
         expired: ExpiredQueues,
+        quota: LightQuota,
     ) -> None:
         self._log = log
         self._queues = queues
@@ -65,20 +71,53 @@ class CleanService:
         self._commit = commit
         self._deleted = deleted
         self._expired = expired
-        self._lock = threading.Lock()  # one deletion at a time
+        self._quota = quota
+        self.lock = threading.Lock()
+        """One deletion, expiry or rebuild at a time; taken before the locks of the dispatcher."""
 
-    def delete_topic(self, topic: str) -> None:
-        """Delete a topic, see ``MessageStore.delete_topic``."""
-        self._queues.check_topic(topic)
-        dispatcher = self._dispatcher
-        with self._lock, dispatcher.drain_lock, dispatcher.append_lock:
-            dispatcher.catch_up()
-            self._commit.flush()
-            self._deleted.begin(topic, self._log.max_phy_offset())
-            self._queues.delete_topic(topic)
-            self._expired.forget(topic)
-            self._deleted.finish(topic)
-            self._queues.forget_queue_offsets(topic)
+    def delete_topics(self, topics: Sequence[str]) -> None:
+        """Delete a slice of topics, see ``MessageStore.delete_topics``.
+
+        Puts to other topics go on: none of their locks is held while anything is read or written.
+        Puts to these wait until they are deleted; all that is in their queues by then goes. An
+        exception must fail the store: next offsets are forgotten then that waiting units may need,
+        and of what was begun in the journal only the next open makes an end.
+        """
+        hold = TopicHold(frozenset(topics))
+        with self.lock:
+            try:
+                below = self._hold(hold)
+                self._dispatcher.drain()  # what was put before goes with the queues
+                self._commit.flush()
+                light = [topic for topic in topics if topic.startswith(LMQ_PREFIX)]
+                gone = sum(self._queues.max_offset(topic, 0) > 0 for topic in light)
+                self._deleted.begin(topics, below)
+                self._queues.delete_topics(topics)
+                self._expired.forget(topics)
+                self._deleted.finish(topics)
+                with self._dispatcher.append_lock:
+                    self._quota.let_out(gone)
+                    self._queues.hold(None)
+            finally:
+                hold.end()
+            self._deleted.compact(self._log.min_phy_offset())
+
+    def _hold(self, hold: TopicHold) -> int:
+        """Let nobody put to the topics of ``hold``; return where the log ends before."""
+        queues = self._queues
+        with self._dispatcher.append_lock:
+            queues.hold(hold)
+            self._quota.hold()
+        assigned = queues.assigned_of(hold.topics)  # no further ones are assigned now
+        with self._dispatcher.append_lock:
+            queues.forget_queue_offsets(assigned)
+            return self._log.max_phy_offset()
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Keep batches, deletions and expiries out of the queues while the block runs."""
+        with self.lock, self._dispatcher.drain_lock:
+            yield
 
     def unused_topics(self, retain: Collection[str]) -> Iterator[str]:
         """Yield the topics with queues that are not in ``retain``.
@@ -92,7 +131,7 @@ class CleanService:
 
     def delete_expired_files(self, phy_offset: int) -> ExpiryReport:
         """Delete leading log files, see ``MessageStore.delete_expired_files``."""
-        with self._lock:
+        with self.lock:
             return self._delete_files(phy_offset)
 
     def _delete_files(self, phy_offset: int) -> ExpiryReport:

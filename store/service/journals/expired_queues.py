@@ -4,11 +4,12 @@ When all records of a queue have left the log, only the queue itself knows where
 rebuild of all queues from the log asks this journal for those that the log no longer names.
 """
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from store.queue.units import MOST_UNITS, QueueKey
-from store.service.journals.journal import Entry, append_lines, cut_torn_end, is_offset, read_lines
+from store.service.journals.journal import Entry, Journal, is_offset
 
 _IDS = 1 << 31
 
@@ -19,6 +20,7 @@ class ExpiredQueues:
     def __init__(self, path: Path) -> None:
         """Describe the journal at ``path``; touches no file."""
         self.path = path
+        self._journal = Journal(path, _is_entry)
 
     def cut_torn_end(self) -> None:
         """Make the journal whole after a crash, before a line is added.
@@ -27,7 +29,7 @@ class ExpiredQueues:
             CorruptionError: a line before its end is damaged.
             StoreIOError: it cannot be read or written.
         """
-        cut_torn_end(self.path, _is_entry)
+        self._journal.cut_torn_end()
 
     def add(self, ends: Iterable[tuple[QueueKey, int]]) -> None:
         """Note durably that each queue goes on at its offset, before its last records go.
@@ -37,16 +39,16 @@ class ExpiredQueues:
         """
         entries: list[Entry] = [{"queue": list(key), "next": end} for key, end in ends]
         if entries:
-            append_lines(self.path, entries, _is_entry)
+            self._journal.append(entries)
 
-    def forget(self, topic: str) -> None:
-        """Note durably that ``topic`` was deleted: it begins anew.
+    def forget(self, topics: Sequence[str]) -> None:
+        """Note durably that ``topics`` were deleted: they begin anew.
 
         Raises:
             StoreIOError: it cannot be written.
         """
         if self.path.exists():
-            append_lines(self.path, [{"gone": topic}], _is_entry)
+            self._journal.append([{"gone": topic} for topic in topics])
 
     def ends(self) -> dict[QueueKey, int]:
         """Return where each queue goes on that once was wholly expired.
@@ -55,15 +57,14 @@ class ExpiredQueues:
             CorruptionError: a line before the last one is damaged.
             StoreIOError: the journal cannot be read.
         """
-        found: dict[QueueKey, int] = {}
-        for entry in read_lines(self.path, _is_entry):
-            if entry is None:
-                break  # open read-only after a crash
+        found: defaultdict[str, dict[QueueKey, int]] = defaultdict(dict)  # by topic
+        for entry in self._journal.read():
             if "gone" in entry:
-                found = {key: end for key, end in found.items() if key.topic != entry["gone"]}
+                found.pop(entry["gone"], None)
             else:
-                found[QueueKey(*entry["queue"])] = entry["next"]
-        return found
+                key = QueueKey(*entry["queue"])
+                found[key.topic][key] = entry["next"]
+        return {key: end for ends in found.values() for key, end in ends.items()}
 
 
 def _is_entry(entry: Entry) -> bool:

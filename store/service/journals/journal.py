@@ -9,7 +9,7 @@ end. Everything else that is no line is damage.
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -45,21 +45,81 @@ def read_lines(path: Path, is_entry: Callable[[Entry], bool]) -> Iterator[Entry 
     return (entry for entry, _ in _walk(path, is_entry))
 
 
-def cut_torn_end(path: Path, is_entry: Callable[[Entry], bool]) -> None:
-    """Cut off what a crash left of lines that were never synced, before any is appended.
+class Journal:
+    """A journal that is appended to. One thread at a time.
 
-    Raises:
-        CorruptionError, StoreIOError: as for ``read_lines``; or it cannot be cut.
+    It is read at most once for that: a torn end is looked for when the entries are read, or before
+    the first append, and is known to be gone from then on.
     """
-    torn = next((start for entry, start in _walk(path, is_entry) if entry is None), None)
-    if torn is not None:
-        with os_errors("cut the torn end of the journal", path):
-            fd = open_regular(path, os.O_RDWR)
-            try:
-                os.ftruncate(fd, torn)
-                os.fsync(fd)
-            finally:
-                os.close(fd)
+
+    def __init__(self, path: Path, is_entry: Callable[[Entry], bool]) -> None:
+        """Describe the journal at ``path``; touches no file."""
+        self.path = path
+        self._is_entry = is_entry
+        self._ends_well = self._has_name = False
+
+    def read(self) -> Iterator[Entry]:
+        """Yield the entries; a torn end is passed over. Changes nothing.
+
+        Raises:
+            CorruptionError, StoreIOError: as for ``read_lines``.
+        """
+        for entry in read_lines(self.path, self._is_entry):
+            if entry is None:
+                return
+            yield entry
+        self._ends_well = True
+
+    def cut_torn_end(self) -> None:
+        """Cut off what a crash left of lines that were never synced, before any is appended.
+
+        Raises:
+            CorruptionError, StoreIOError: as for ``read_lines``; or it cannot be cut.
+        """
+        if self._ends_well:
+            return
+        walk = _walk(self.path, self._is_entry)
+        torn = next((start for entry, start in walk if entry is None), None)
+        if torn is not None:
+            with os_errors("cut the torn end of the journal", self.path):
+                fd = open_regular(self.path, os.O_RDWR)
+                try:
+                    os.ftruncate(fd, torn)
+                    os.fsync(fd)
+                finally:
+                    os.close(fd)
+        self._ends_well = True
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Append entries, durably when it returns; a torn end is cut off first.
+
+        Raises:
+            CorruptionError: as for ``read_lines``.
+            StoreIOError: the disk refused; what is there of them is a torn line at most.
+        """
+        self.cut_torn_end()  # with a line behind it, it would be damage
+        with os_errors("write the journal", self.path):
+            self._ends_well = False
+            make_folder(self.path.parent)
+            fd = open_regular(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            with os.fdopen(fd, "ab") as file:
+                for line in _lines(entries):
+                    file.write(line)
+                    file.flush()
+                    os.fsync(fd)
+            if not self._has_name:  # who made the file may have been killed before this
+                sync_folder(self.path.parent)
+        self._ends_well = self._has_name = True
+
+    def replace(self, entries: Iterable[Entry]) -> None:
+        """Replace all of it, see ``rewrite``."""
+        rewrite(self.path, entries)
+        self._ends_well = self._has_name = True
+
+    def size(self) -> int:
+        """Return its bytes, 0 without a file."""
+        with os_errors("look at the journal", self.path):
+            return self.path.stat().st_size if self.path.exists() else 0
 
 
 def _walk(path: Path, is_entry: Callable[[Entry], bool]) -> Iterator[tuple[Entry | None, int]]:
@@ -104,26 +164,6 @@ def _line_follows(damaged: bytes, file: BinaryIO) -> bool:
     return False
 
 
-def append_lines(path: Path, entries: Iterable[Entry], is_entry: Callable[[Entry], bool]) -> None:
-    """Append entries, durably when it returns; a torn end is cut off first.
-
-    Raises:
-        CorruptionError: as for ``read_lines``.
-        StoreIOError: the disk refused; what is there of them is a torn line at most.
-    """
-    with os_errors("write the journal", path):
-        created = not path.exists()
-        make_folder(path.parent)
-        cut_torn_end(path, is_entry)  # with a line behind it, it would be damage
-        fd = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        with os.fdopen(fd, "ab") as file:
-            _write(file, entries)
-            file.flush()
-            os.fsync(fd)
-        if created:
-            sync_folder(path.parent)
-
-
 def rewrite(path: Path, entries: Iterable[Entry]) -> None:
     """Replace the whole journal, by rename.
 
@@ -131,28 +171,29 @@ def rewrite(path: Path, entries: Iterable[Entry]) -> None:
         StoreIOError: the disk refused; the journal is as it was.
     """
     with os_errors("write the journal", path), replacing(path) as file:
-        file.writelines(_line(_json(entry)) for entry in entries)
+        file.writelines(_lines(entries))
 
 
-def _write(file: BinaryIO, entries: Iterable[Entry]) -> None:
-    """Write entries, several in one line if they are short; each line but the last is synced."""
-    texts = [_json(entry) for entry in entries]
-    while texts:
-        size, count = len(texts[0]), 1
-        while count < len(texts) and (size := size + len(texts[count])) <= _LIST_BYTES:
-            count += 1
-        file.write(_line(texts[0] if count == 1 else b"[%s]" % b", ".join(texts[:count])))
-        texts = texts[count:]
-        if texts:
-            file.flush()
-            os.fsync(file.fileno())
+def _lines(entries: Iterable[Entry]) -> Iterator[bytes]:
+    """Yield lines of entries, several in one line if they are short."""
+    texts: list[bytes] = []
+    size = 0
+    for text in map(_json, entries):
+        if texts and size + len(text) > _LIST_BYTES:
+            yield _line(texts)
+            texts, size = [], 0
+        texts.append(text)
+        size += len(text)
+    if texts:
+        yield _line(texts)
 
 
 def _json(entry: Entry) -> bytes:
     return json.dumps(entry, ensure_ascii=True).encode()
 
 
-def _line(text: bytes) -> bytes:
+def _line(texts: Sequence[bytes]) -> bytes:
+    text = texts[0] if len(texts) == 1 else b"[%s]" % b", ".join(texts)
     if len(text) > _MOST_LINE - _CRC_DIGITS - 2:
         raise IllegalMessageError(f"a line of {len(text)} bytes is too long for a journal")
     return b"%0*x %s\n" % (_CRC_DIGITS, _crc32c(text), text)

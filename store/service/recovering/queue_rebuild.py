@@ -17,7 +17,7 @@ from store.queue.consume_queue_store import ConsumeQueueStore, QueueType
 from store.queue.units import UnitBatch
 from store.record.scan import ScannedRecord, ScanRules
 from store.service.dispatch import REPLAY_UNITS, Dispatcher
-from store.service.journals.journal import Entry, append_lines, read_lines
+from store.service.journals.journal import Entry, Journal, read_lines
 
 _LOG = logging.getLogger(__name__)
 _TICK = 65_536
@@ -77,7 +77,7 @@ class QueueRebuild:
             entry = {"topic": topic, "queue": queue_id, "ends": ends}
             noted = False
             try:
-                append_lines(self._path, [entry], _is_entry)
+                Journal(self._path, _is_entry).append([entry])
                 noted = True
                 units = self._build(topic, queue_id, ends)
                 self._finish()
@@ -132,7 +132,7 @@ class QueueRebuild:
         for number, end in ends:
             if end and not queues.max_offset(topic, number):  # all its records have expired
                 queues.restore_end(topic, number, end)
-        queues.forget_queue_offsets(topic)
+        queues.forget_queue_offsets(queues.assigned_of([topic]))
         queues.flush()
         return count
 

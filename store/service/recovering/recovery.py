@@ -166,11 +166,13 @@ class Recovery:
         if not report.last_exit_ok:
             self._deleted.cut_torn_end()
             expired.cut_torn_end()
-        for topic in self._deleted.unfinished():
-            _LOG.warning("the deletion of topic %s was interrupted: deleting it again", topic)
-            self._queues.delete_topic(topic)
-            expired.forget(topic)  # else its queues would go on where they once did
-            self._deleted.finish(topic)
+        if begun := self._deleted.unfinished():
+            _LOG.warning(
+                "the deletion of topics was interrupted, they are deleted again: %s", begun
+            )
+            self._queues.delete_topics(begun)
+            expired.forget(begun)  # else their queues would go on where they once did
+            self._deleted.finish(begun)
         queues_from = self._queues.dispatch_from_phy_offset()
         marks = report.watermarks = self._queues.watermarks()
         counting = [part.name for part in self._queues.parts() if part.counts_in_checkpoint]

@@ -180,7 +180,7 @@ def test_made_records_give_the_units_that_the_exact_decoder_gives(
     folder.parent.mkdir(exist_ok=True)
     journal = DeletedTopics(folder.parent / "deleted")
     if not journal.path.exists():
-        journal.begin(GONE, GONE_BELOW)
+        journal.begin([GONE], GONE_BELOW)
     write_log(folder, records, damage)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("migration.rebuild.log_scan.BLOCK_BYTES", block_bytes)
