@@ -151,6 +151,32 @@ def test_what_does_not_fit_is_refused(message: Message, error: type[Exception] |
         ENCODER.encode(message)
 
 
+def test_a_body_is_copied_from_any_buffer_of_bytes_and_from_nothing_else() -> None:
+    buffer = bytearray(b"abc")
+    for body in (buffer, memoryview(buffer)):
+        record = ENCODER.encode(Message("t", body))  # type: ignore[arg-type]
+        buffer[0] ^= 1
+        assert bytes(record.tail).count(bytes([buffer[0] ^ 1]) + b"bc") == 1
+    for body in ("abc", [1, 2], 3, None):
+        with pytest.raises(IllegalMessageError):
+            ENCODER.encode(Message("t", body))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("pair", "word"),
+    [
+        (("", "v"), "no name or no value"),
+        (("k", ""), "no name or no value"),
+        (("k", "a\x02b"), "separator"),
+        (("a\x01", "b"), "separator"),
+    ],
+)
+def test_why_a_property_is_refused_is_said(pair: tuple[str, str], word: str) -> None:
+    for others in ({}, {"first": "1"}):
+        with pytest.raises(IllegalMessageError, match=word):
+            encode_properties({**others, pair[0]: pair[1]})
+
+
 @pytest.mark.parametrize(
     ("data", "properties"),
     [

@@ -9,6 +9,7 @@ from store.queue.consume_queue_store import QueueType
 from store.queue.time_search import BoundaryType
 from store.queue.units import CqUnit, QueueKey
 from tests.kit.file_queues import BATCH, SIZE, Disk, rows
+from tests.kit.tree import tree_digest
 
 LOWER, UPPER = BoundaryType.LOWER, BoundaryType.UPPER
 FILE = 3 * BATCH.size
@@ -85,6 +86,57 @@ def test_batch_units_behind_the_logs_end_are_cut_for_good(tmp_path: Path) -> Non
     again = disk.open()
     assert again.max_offset("B", 0) == 7
     again.close()
+
+
+def test_read_only_batch_units_behind_the_logs_end_are_hidden_and_stay(tmp_path: Path) -> None:
+    disk = batch_disk(tmp_path)
+    before = tree_digest(tmp_path)
+    store = disk.open(read_only=True)
+    assert store.truncate_dirty(4 * SIZE) == 1
+    assert store.max_offset("B", 0) == 7
+    store.close()
+    assert tree_digest(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("row", "end"),
+    [
+        ((3 * SIZE, SIZE, 9, 110, 7, 1), 8),
+        ((2 * SIZE + 1, 1, 9, 110, 0, 1), 1),
+        ((2 * SIZE, SIZE, 9, 110, 7, 1), 7),  # the record of the row before
+        ((SIZE, SIZE, 9, 110, 7, 1), 7),
+        ((3 * SIZE, 0, 9, 110, 7, 1), 7),
+        ((3 * SIZE, SIZE, 9, 110, 7, 0), 7),
+        ((3 * SIZE, SIZE, 9, 110, -1, 1), 7),
+        ((3 * SIZE, SIZE, 9, 110, (1 << 63) - 2, 1), (1 << 63) - 1),
+        ((3 * SIZE, SIZE, 9, 110, (1 << 63) - 1, 1), 7),
+    ],
+)
+def test_a_batch_queue_ends_at_the_first_row_that_is_no_unit(
+    tmp_path: Path, row: tuple[int, int, int, int, int, int], end: int
+) -> None:
+    disk = batch_disk(tmp_path)
+    first, second = sorted(disk.folder("B", 0, "batchconsumequeue").iterdir())
+    second.unlink()
+    data = bytearray(first.read_bytes())
+    data[2 * BATCH.size :] = BATCH.pack(*row, -1, 0)
+    first.write_bytes(data)
+    for _ in range(2):
+        store = disk.open(crashed=True)
+        assert store.max_offset("B", 0) == end
+        store.close()
+    assert (first.read_bytes() == bytes(data)) == (end != 7), "what is no unit is zeroed"
+
+
+def test_a_batch_queue_longer_than_one_read_is_known_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for block in (1, 2, 3, 4, 5, 6):
+        monkeypatch.setattr("cq_file.batch_queue._BLOCK_UNITS", block)
+        store = batch_disk(tmp_path / str(block)).open()
+        assert store.max_offset("B", 0) == 15
+        assert [unit.queue_offset for unit in store.iterate("B", 0, 0)] == [0, 2, 7, 8, 12]
+        store.close()
 
 
 def test_leading_files_of_a_batch_queue_expire(tmp_path: Path) -> None:
