@@ -21,7 +21,7 @@ from store.record.encoder import MessageEncoder, assemble, with_property_crc
 from store.record.java_hash import java_hash
 from store.record.message import CompressionType, Host, Message, SysFlag
 from store.record.message_id import decode_message_id, encode_message_id
-from store.record.properties import decode_properties, encode_properties
+from store.record.properties import CRC_PROPERTY_SIZE, decode_properties, encode_properties
 from store.record.record_layout import BLANK, MOST_QUEUE_OFFSET, BlankRecord
 from store.record.scan import ScannedRecord, ScanRules, scan_block
 from tests.kit.plain_record import PlainRecord
@@ -151,15 +151,21 @@ def test_what_does_not_fit_is_refused(message: Message, error: type[Exception] |
         ENCODER.encode(message)
 
 
-def test_a_body_is_copied_from_any_buffer_of_bytes_and_from_nothing_else() -> None:
-    buffer = bytearray(b"abc")
-    for body in (buffer, memoryview(buffer)):
-        record = ENCODER.encode(Message("t", body))  # type: ignore[arg-type]
-        buffer[0] ^= 1
-        assert bytes(record.tail).count(bytes([buffer[0] ^ 1]) + b"bc") == 1
-    for body in ("abc", [1, 2], 3, None):
+def test_a_body_may_be_any_buffer_of_bytes_and_nothing_else() -> None:
+    expected = ENCODER.encode(Message("t", b"abc", born_timestamp=1))
+    for body in (bytearray(b"abc"), memoryview(b"abc")):
+        assert ENCODER.encode(Message("t", body, born_timestamp=1)) == expected  # type: ignore[arg-type]
+    for wrong in ("abc", [1, 2], 3, None):
         with pytest.raises(IllegalMessageError):
-            ENCODER.encode(Message("t", body))  # type: ignore[arg-type]
+            ENCODER.encode(Message("t", wrong))  # type: ignore[arg-type]
+
+
+def test_a_crc_of_the_callers_gives_way_to_our_own() -> None:
+    config = StoreConfig(enabled_append_prop_crc=True)
+    encoder = MessageEncoder(config, lambda _: None)
+    message = Message("t", b"", properties={"a": "1", "__CRC32#": "old", "b": "2"})
+    tail = encoder.encode(message).tail
+    assert tail.endswith(b"a\x011\x02b\x012\x02" + bytes(CRC_PROPERTY_SIZE))
 
 
 @pytest.mark.parametrize(
