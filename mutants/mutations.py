@@ -228,7 +228,7 @@ class _Finder:
         if isinstance(node.func, ast.Name) and node.func.id in _NAMED:
             other = ast.Name(_NAMED[node.func.id])
             self._become(node, ast.Call(other, node.args, node.keywords))
-        if len(node.args) > 1 and not any(isinstance(arg, ast.Starred) for arg in node.args[:2]):
+        elif len(node.args) > 1 and not any(isinstance(arg, ast.Starred) for arg in node.args[:2]):
             swapped = [node.args[1], node.args[0], *node.args[2:]]
             if ast.dump(swapped[0]) != ast.dump(swapped[1]):
                 self._become(node, ast.Call(node.func, swapped, node.keywords))

@@ -109,6 +109,7 @@ def test_read_only_batch_units_behind_the_logs_end_are_hidden_and_stay(tmp_path:
         ((3 * SIZE, SIZE, 9, 110, 7, 0), 7),
         ((3 * SIZE, SIZE, 9, 110, -1, 1), 7),
         ((3 * SIZE, SIZE, 9, 110, (1 << 63) - 2, 1), (1 << 63) - 1),
+        ((3 * SIZE, SIZE, 9, 110, (1 << 63) - 3, 2), (1 << 63) - 1),
         ((3 * SIZE, SIZE, 9, 110, (1 << 63) - 1, 1), 7),
     ],
 )

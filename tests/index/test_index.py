@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from store.errors import StoreError
 from store.index.index_service import IndexService
+from store.index.layout import IndexGeometry
 from store.record.java_hash import java_hash
 from tests.kit.index_records import index_record
 
@@ -131,6 +132,18 @@ def test_slots_and_entries_are_found_from_the_files(tmp_path: Path) -> None:
     found = IndexService(tmp_path, None, None, read_only=True)
     found.load(True, 0)  # noqa: FBT003
     assert found.query("t", "u77", 10, *ALL) == [77]
+    found.close()
+
+
+def test_files_of_rocketmqs_own_slots_and_entries_are_known_at_once(tmp_path: Path) -> None:
+    index = IndexService(tmp_path, None, None, read_only=False)
+    index.load(last_exit_ok=True, index_timestamp=0)
+    index_record(index, "t", "u1", None, 77, 1000)
+    index.close()
+    found = IndexService(tmp_path, None, None, read_only=True)
+    found.load(last_exit_ok=True, index_timestamp=0)
+    assert found.geometry == IndexGeometry(5_000_000, 20_000_000)
+    assert found.query("t", "u1", 10, *ALL) == [77]
     found.close()
 
 
