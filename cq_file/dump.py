@@ -11,10 +11,12 @@ from cq_file.layout import (
     parse_file_name,
 )
 from store.errors import os_errors
-from store.files import reading
+from store.files import read_file, reading
 from store.record.record_layout import MAGIC_BLANK, MAGIC_V1, MAGIC_V2
 
 Row = dict[str, object]
+_MOST_BYTES = (1 << 31) - 1
+"""Of a queue file: its size is a Java ``int``."""
 
 
 def rows_of_file(path: Path) -> Iterator[Row] | None:
@@ -30,7 +32,7 @@ def rows_of_file(path: Path) -> Iterator[Row] | None:
                 if not _is_unit(file.read(FILE_UNIT.size)) or path.stat().st_size % FILE_UNIT.size:
                     return None
             kind = "consumequeue"
-        data = path.read_bytes()
+        data = read_file(path, _MOST_BYTES)
     return _KINDS[kind](data, start)
 
 

@@ -14,7 +14,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from cq_file.consume_queue import FileConsumeQueue
 from cq_file.layout import FILE_UNIT
 from cq_file.listing import check_folder_name
-from store.errors import StoreError, os_errors
-from store.files import make_folder, reading, remove_file, replacing
+from store.errors import CorruptionError, StoreError, os_errors
+from store.files import make_folder, read_file, reading, remove_file, replacing
+from store.log.checkpoint import FILE_SIZE
 from store.paths import StorePaths
 
 _LOG = logging.getLogger(__name__)
@@ -91,14 +92,15 @@ def read_ends(paths: StorePaths) -> tuple[int, Iterable[KnownQueue]] | None:
     if tie is None or not path.exists():
         return None
     try:
-        _check_sums(path)
-        with reading(path) as file, np.load(file, allow_pickle=False) as columns:
-            version, file_size = columns["version"].tolist()
-            if version != _VERSION or columns["tie"].tobytes() != tie:
-                return None
-            text = columns["names"].tobytes().decode(*_UTF_8)
-            numbers, files = columns["numbers"], columns["files"]
-            starts = columns["starts"]
+        with reading(path) as file:
+            _check_sums(file)
+            with np.load(file, allow_pickle=False) as columns:
+                version, file_size = columns["version"].tolist()
+                if version != _VERSION or columns["tie"].tobytes() != tie:
+                    return None
+                text = columns["names"].tobytes().decode(*_UTF_8)
+                numbers, files = columns["numbers"], columns["files"]
+                starts = columns["starts"]
         names = text.split(_NAMES_END)
         _check_values(file_size, names, numbers, files, starts)
     except (*_DAMAGED, StoreError) as exc:
@@ -107,15 +109,16 @@ def read_ends(paths: StorePaths) -> tuple[int, Iterable[KnownQueue]] | None:
     return file_size, _queues(names, numbers.tolist(), files.tolist(), starts.tolist())
 
 
-def _check_sums(path: Path) -> None:
+def _check_sums(file: BinaryIO) -> None:
     """Check every column's CRC first: the sizes that they tell are allocated before they are read.
 
     Raises:
         BadZipFile: one does not match, or it is no archive.
     """
-    with zipfile.ZipFile(path) as archive:
+    with zipfile.ZipFile(file) as archive:
         if (bad := archive.testzip()) is not None:
             raise zipfile.BadZipFile(f"bad CRC-32 of {bad}")
+    file.seek(0)
 
 
 def _check_values(
@@ -188,8 +191,10 @@ def _tie(paths: StorePaths) -> bytes | None:
     """Return what changes when somebody else opens the store, ``None`` without a lock file."""
     try:
         stamp = paths.lock.stat().st_mtime_ns
-        checkpoint = paths.checkpoint.read_bytes() if paths.checkpoint.exists() else b""
-    except OSError:
+        checkpoint = b""
+        if paths.checkpoint.exists():
+            checkpoint = read_file(paths.checkpoint, FILE_SIZE)
+    except (OSError, CorruptionError):
         return None
     return hashlib.sha256(b"%d %s" % (stamp, checkpoint)).digest()
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from cq_file.layout import parse_file_name, parse_queue_id
 from store.errors import CorruptionError, IllegalMessageError, os_errors
-from store.files import file_name
+from store.files import check_regular, file_name
 
 _STAT_BLOCK = 512
 """Bytes of the unit of ``st_blocks``."""
@@ -101,8 +101,11 @@ def _list_files(queue: QueueFolder, listing: Listing) -> list[int]:
     empty: str | None = None
     for entry in entries(queue.path):
         start = parse_file_name(entry.name)
-        if start is None or not entry.is_file():
+        if start is None:
             continue
+        with os_errors("look at a queue file", entry.path):
+            if not entry.is_file():
+                check_regular(entry.path)
         if empty is not None:
             raise CorruptionError(
                 "a queue file that is not the last one has no byte", path=Path(empty)

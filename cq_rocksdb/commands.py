@@ -16,6 +16,7 @@ from cq_rocksdb.store import RocksDBConsumeQueueStore
 from store.cli.options import ConfigFile, Dir, Format, note, open_store
 from store.cli.output import OutputFormat, Row, output, progress
 from store.errors import CorruptionError, RefusedStoreError, os_errors
+from store.files import read_file
 from store.paths import StorePaths
 from store.record.message import LMQ_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
 from store.service.message_store import MessageStore
@@ -203,6 +204,8 @@ def _findings(check: Audit, store: MessageStore, queues: RocksDBConsumeQueueStor
 
 
 _UNLISTED = (SYSTEM_PREFIX, LMQ_PREFIX)
+_MOST_TABLE = 1 << 30
+"""Bytes of the broker's table, which may name a million topics."""
 
 
 def _known_topics(path: Path) -> set[str] | None:
@@ -210,7 +213,7 @@ def _known_topics(path: Path) -> set[str] | None:
     if not path.exists():
         return None
     with os_errors("read the table of topics", path):
-        data = path.read_bytes()
+        data = read_file(path, _MOST_TABLE)
     try:
         return set(json.loads(data)["topicConfigTable"])
     except (ValueError, KeyError, TypeError) as exc:

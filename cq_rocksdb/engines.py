@@ -13,7 +13,8 @@ from cq_rocksdb.engine import RocksEngine
 from cq_rocksdb.options import database_options
 from cq_rocksdb.rocksdict_engine import RocksdictEngine
 from store.config import RocksDBEngine, StoreConfig
-from store.errors import StoreError, UnsupportedFormatError
+from store.errors import StoreError, UnsupportedFormatError, os_errors
+from store.files import check_folder
 
 _LOG = logging.getLogger(__name__)
 OpenEngine = Callable[..., RocksEngine]
@@ -26,8 +27,12 @@ def open_engine(
 
     Raises:
         UnsupportedFormatError: the engine that the settings ask for does not work here.
+        CorruptionError: something in its folder is neither file nor folder.
         StoreError: the database cannot be opened, see the engines.
     """
+    if folder.is_dir():  # RocksDB would wait for ever at a FIFO
+        with os_errors("look at the files of the database", folder):
+            check_folder(folder)
     make, reason = _choose(config)
     options = database_options(config.rocksdb_memory_bytes)
     return make(folder, options, log_folder, read_only=read_only), reason

@@ -4,16 +4,21 @@ A reader of a running store has a database object of its own, whose counters kno
 the store's own has done.
 """
 
+import os
 import re
 from pathlib import Path
 from typing import NamedTuple
 
 from store.errors import os_errors
+from store.files import reading
 
 _HEADING = re.compile(rb"^(\S+) .*\] STATISTICS:\s*$", re.MULTILINE)
 _COUNTER = re.compile(rb"^ ?(rocksdb\.[a-z.]+) COUNT : (\d+)$", re.MULTILINE)
 _BEHIND_COUNTERS = re.compile(rb"^rocksdb\.\S+ P50 : ", re.MULTILINE)
 """The first histogram: RocksDB hands its log on in pieces, so a dump may still lack its end."""
+
+_MOST_LOG = 64 << 20
+"""Bytes of a log's end that are read: more than RocksDB writes of one, with our settings."""
 
 
 class LoggedCounters(NamedTuple):
@@ -36,7 +41,9 @@ def logged_counters(log_folder: Path) -> LoggedCounters | None:
             return None
         logs = sorted(log_folder.glob("*LOG*"), key=lambda path: path.stat().st_mtime_ns)
         for path in reversed(logs):
-            data = path.read_bytes()  # bounded by DatabaseOptions.info_log_bytes
+            with reading(path) as file:
+                file.seek(max(os.fstat(file.fileno()).st_size - _MOST_LOG, 0))
+                data = file.read(_MOST_LOG)
             for heading in reversed(list(_HEADING.finditer(data))):
                 end = _BEHIND_COUNTERS.search(data, heading.end())
                 if end is not None:

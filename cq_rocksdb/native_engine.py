@@ -33,7 +33,7 @@ from store.errors import (
     UnsupportedFormatError,
     os_errors,
 )
-from store.files import make_folder
+from store.files import make_folder, reading
 from store.queue.units import QUEUE_UNIT, BlockStop
 
 _FAMILIES = (Family.DEFAULT, Family.OFFSET)  # numbered so in _native
@@ -331,7 +331,7 @@ class NativeEngine:
         """
         logs = sorted(self._log_folder.glob("*LOG"), key=lambda path: path.stat().st_mtime_ns)
         for path in reversed(logs):
-            with path.open("rb") as log:
+            with reading(path) as log:
                 found = _VERSION.search(log.read(_LOG_HEAD))
             if found:
                 return found[1].decode()

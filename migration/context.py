@@ -5,6 +5,7 @@ from pathlib import Path
 
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, os_errors
+from store.files import reading
 from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
 from store.paths import StorePaths
@@ -60,7 +61,7 @@ def log_identity(log_folders: list[Path]) -> str:
     if not found:
         raise RefusedStoreError("there is no commit log", path=log_folders[0])
     oldest = min(found, key=lambda path: path.name)
-    with os_errors("read the commit log", oldest), oldest.open("rb") as file:
+    with os_errors("read the commit log", oldest), reading(oldest) as file:
         head = file.read(_IDENTITY_BYTES)
     return hashlib.blake2b(oldest.name.encode() + head, digest_size=16).hexdigest()
 

@@ -9,18 +9,22 @@ import os
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from store.errors import CorruptionError, UnsupportedFormatError, os_errors
-from store.files import replace_file, sync_folder
+from store.files import read_file, replace_file, sync_folder
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
+MOST_PLAN_BYTES = 1 << 28
+"""Of a plan or a report: some hundred bytes a segment or finding."""
+_MOST_MARKER = 1 << 24
+_MOST_PROGRESS = 20
 
 
 def make_marker(
@@ -48,6 +52,24 @@ def make_marker(
     return None
 
 
+def read_marker(marker: Path) -> Any:
+    """Return what a marker, or a note of that kind, says.
+
+    Raises:
+        OSError, CorruptionError, ValueError: there is none, or it is damaged.
+    """
+    return json.loads(read_file(marker, _MOST_MARKER))
+
+
+def read_progress(path: Path) -> int:
+    """Return the number that a task has left in ``path``.
+
+    Raises:
+        OSError, CorruptionError, ValueError: there is none, or it is being written.
+    """
+    return int(read_file(path, _MOST_PROGRESS))
+
+
 def read_versioned(path: Path, kind: type[M], version: int, name: str) -> M:
     """Return a file of ours that says its ``format``; ``name`` is what it is, for errors.
 
@@ -57,7 +79,7 @@ def read_versioned(path: Path, kind: type[M], version: int, name: str) -> M:
         StoreIOError: it cannot be read.
     """
     with os_errors(f"read the {name}", path):
-        text = path.read_bytes()
+        text = read_file(path, MOST_PLAN_BYTES)
     try:
         found = json.loads(text)
         said = found.get("format") if isinstance(found, dict) else None

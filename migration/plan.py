@@ -16,6 +16,7 @@ from migration.markers import read_versioned
 from migration.workspace import Workspace, write_file
 from store.config import StoreConfig
 from store.errors import CorruptionError, RefusedStoreError, os_errors
+from store.files import reading
 from store.queue.units import MOST_UNITS, QueueKey
 
 FORMAT = 1
@@ -138,7 +139,7 @@ def read_slices(path: Path, segment: Segment) -> Iterator[Slice]:
     Raises:
         CorruptionError: the lines are not those of the plan.
     """
-    with os_errors("read the plan's queues", path), path.open("rb") as file:
+    with os_errors("read the plan's queues", path), reading(path) as file:
         file.seek(segment.position)
         lines = file.read(segment.size_bytes)
     digest = hashlib.blake2b(lines, digest_size=16).hexdigest()

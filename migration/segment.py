@@ -5,7 +5,6 @@ units and writes them through a sink into a folder of its own attempt. A marker,
 says that the segment is done; whoever comes second throws its own work away.
 """
 
-import json
 import os
 import shutil
 import time
@@ -18,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from migration.log_records import LogRecords
-from migration.markers import make_marker
+from migration.markers import make_marker, read_marker, read_progress
 from migration.plan import Plan, Slice, read_plan, read_slices
 from migration.plan_source import open_source
 from migration.workspace import Workspace
@@ -63,8 +62,8 @@ class SegmentDone:
 def read_done(workspace: Workspace, segment: int, plan: Plan) -> SegmentDone | None:
     """Return the marker of a segment whose files are there, else ``None``."""
     try:
-        done = SegmentDone(**json.loads(workspace.done(segment).read_bytes()))
-    except (OSError, ValueError, TypeError):
+        done = SegmentDone(**read_marker(workspace.done(segment)))
+    except (OSError, CorruptionError, ValueError, TypeError):
         return None
     folder = workspace.attempt(segment, done.attempt)
     there = _files_in(folder) if folder.is_dir() else None
@@ -258,8 +257,8 @@ def units_done(workspace: Workspace) -> dict[int, int]:
     found: dict[int, int] = {}
     for path in workspace.segments.glob("*/" + _PROGRESS):
         try:
-            number, units = int(path.parent.name.split(".")[0]), int(path.read_text())
-        except (OSError, ValueError):  # removed, or being written
+            number, units = int(path.parent.name.split(".")[0]), read_progress(path)
+        except (OSError, CorruptionError, ValueError):  # removed, or being written
             continue
         found[number] = max(found.get(number, 0), units)
     return found

@@ -14,13 +14,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from migration.context import tail_identity
+from migration.markers import read_marker
 from migration.plan import Plan, read_plan
 from migration.rebuild.block_source import LOG
 from migration.rebuild.scan_plan import ScanSpace
 from migration.verify import verified
 from migration.workspace import Workspace, write_file
 from store.config import StoreConfig
-from store.errors import CorruptionError, RefusedStoreError
+from store.errors import CorruptionError, RefusedStoreError, os_errors
+from store.files import make_folder, reading, replacing
 from store.log.commit_log import CommitLog
 from store.queue.bulk import bulk_backend
 from store.service.message_store import MessageStore
@@ -116,7 +118,7 @@ def _publish(
         target.publish(space.made, paths, config)
         if own != space:  # that of a copy: the way back is to be found here
             for path in (space.slices, space.report, space.plan):
-                write_file(own.root / path.name, path.read_text(encoding="utf-8"))
+                _copy(path, own.root / path.name)
         note = Switched(_now(), plan.digest, plan.source, plan.target)
         write_file(own.switched, json.dumps(asdict(note)) + "\n")
     finally:
@@ -241,6 +243,13 @@ def _forget_deleted(root: Path, config: StoreConfig, plan: Plan) -> list[str]:
     return sorted(gone)
 
 
+def _copy(path: Path, target: Path) -> None:
+    with os_errors("copy", path):
+        make_folder(target.parent)
+        with reading(path) as source, replacing(target) as file:
+            shutil.copyfileobj(source, file)
+
+
 def read_switched(space: Workspace) -> Switched:
     """Return what the switch noted.
 
@@ -248,8 +257,8 @@ def read_switched(space: Workspace) -> Switched:
         CorruptionError: it cannot be read.
     """
     try:
-        return Switched(**json.loads(space.switched.read_bytes()))
-    except (OSError, ValueError, TypeError) as exc:
+        return Switched(**read_marker(space.switched))
+    except (OSError, CorruptionError, ValueError, TypeError) as exc:
         raise CorruptionError("the note of the switch is damaged", path=space.switched) from exc
 
 

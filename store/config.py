@@ -20,7 +20,10 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from store.errors import StoreConfigError, os_errors
+from store.files import read_file
 
+MOST_CONFIG_BYTES = 1 << 20
+"""Of a ``broker.conf``."""
 CQ_UNIT_SIZE = 20
 """Bytes of one unit of a file queue; file sizes are rounded up to a multiple of it."""
 _HOURS = 24
@@ -414,7 +417,7 @@ def read_broker_conf(path: Path) -> tuple[StoreConfig, dict[str, str]]:
         StoreConfigError: a value does not fit its setting.
     """
     with os_errors("read the configuration", path):
-        text = path.read_bytes().decode("utf-8", errors="replace")
+        text = read_file(path, MOST_CONFIG_BYTES).decode("utf-8", errors="replace")
     try:
         pairs: dict[str, str] = javaproperties.loads(text)
     except javaproperties.InvalidUEscapeError as exc:

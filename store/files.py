@@ -5,6 +5,7 @@ raise ``OSError`` as it comes: the caller's ``os_errors`` says what was being do
 """
 
 import ctypes
+import errno
 import os
 import re
 import stat
@@ -16,6 +17,8 @@ from typing import BinaryIO
 from store.errors import CorruptionError
 
 NAME_DIGITS = 20
+_NO_FILE = {errno.EISDIR, errno.ENXIO}
+"""How the system refuses to open a folder to be written, a socket, a FIFO without a reader."""
 _KINDS = {
     stat.S_IFIFO: "a FIFO",
     stat.S_IFCHR: "a character device",
@@ -42,15 +45,24 @@ def open_regular(path: Path | str, flags: int = os.O_RDONLY, mode: int = 0o644) 
         CorruptionError: it is no regular file.
         OSError: it cannot be opened.
     """
-    fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, mode)
-    kind = stat.S_IFMT(os.fstat(fd).st_mode)
-    if kind != stat.S_IFREG:
+    try:
+        fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, mode)
+    except OSError as exc:
+        if exc.errno in _NO_FILE and not stat.S_ISREG(found := Path(path).stat().st_mode):
+            raise _no_regular_file(path, found) from exc
+        raise
+    found = os.fstat(fd).st_mode
+    if not stat.S_ISREG(found):
         os.close(fd)
-        raise CorruptionError(
-            "this is no regular file", path=Path(path),
-            expected="a regular file", got=_KINDS.get(kind, "something else"),
-        )  # fmt: skip
+        raise _no_regular_file(path, found)
     return fd
+
+
+def _no_regular_file(path: Path | str, mode: int) -> CorruptionError:
+    return CorruptionError(
+        "this is no regular file", path=Path(path),
+        expected="a regular file", got=_KINDS.get(stat.S_IFMT(mode), "something else"),
+    )  # fmt: skip
 
 
 @contextmanager
@@ -79,6 +91,23 @@ def read_file(path: Path | str, most: int) -> bytes:
                 expected=f"at most {most} bytes", got=f"{os.fstat(file.fileno()).st_size} bytes",
             )  # fmt: skip
     return data
+
+
+def check_regular(path: Path | str) -> None:
+    """Check that a file can be given to those who open it by its name: they would wait.
+
+    Raises:
+        CorruptionError, OSError: as ``open_regular``.
+    """
+    os.close(open_regular(path))
+
+
+def check_folder(folder: Path | str) -> None:
+    """Check that ``folder`` holds nothing but folders and files, as ``check_regular`` does."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if not (entry.is_file() or entry.is_dir()):
+                check_regular(entry.path)
 
 
 class Descriptor:

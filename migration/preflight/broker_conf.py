@@ -26,8 +26,9 @@ from migration.preflight.broker_rules import meaning
 from migration.preflight.broker_values import bad_value
 from migration.preflight.layout import Verdict
 from migration.preflight.report import Affected, Finding, Severity, Tally
-from store.config import StoreConfig
+from store.config import MOST_CONFIG_BYTES, StoreConfig
 from store.errors import StoreConfigError, os_errors
+from store.files import read_file
 
 _ALIKE = 0.85
 """Likeness from which on an unknown key passes for a misspelt one."""
@@ -41,7 +42,7 @@ def read_values(path: Path) -> dict[str, str]:
         StoreConfigError: it is no properties file.
     """
     with os_errors("read the configuration", path):
-        text = path.read_bytes().decode("utf-8", errors="replace")
+        text = read_file(path, MOST_CONFIG_BYTES).decode("utf-8", errors="replace")
     try:
         values: dict[str, str] = javaproperties.loads(text)
     except javaproperties.InvalidUEscapeError as exc:

@@ -12,10 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from store.errors import CorruptionError, os_errors
+from store.files import read_file
 
 _BARE_KEY = re.compile(r'"(?:[^"\\]|\\.)*"|([{,]\s*)(-?\d+)(?=\s*:)')
 _SPACE = re.compile(r"\s*")
 _DECODER = json.JSONDecoder()
+_MOST_TABLE = 1 << 30
+"""Bytes of a table of the broker's, which may name a million topics."""
 
 
 def table_entries(path: Path, table: str) -> Iterator[tuple[str, object]]:
@@ -28,7 +31,7 @@ def table_entries(path: Path, table: str) -> Iterator[tuple[str, object]]:
         StoreIOError: it cannot be read.
     """
     with os_errors("read a table of the broker's", path):
-        data = path.read_bytes()
+        data = read_file(path, _MOST_TABLE)
     text = _BARE_KEY.sub(_quoted, data.decode("utf-8", "surrogateescape"))
     try:
         for name, at in _members(text, 0):

@@ -14,10 +14,12 @@ from migration.rebuild.merge import NAMES, PIECE_ROWS, PIECES, QUEUE_ROWS, QUEUE
 from migration.rebuild.scan_plan import ScanSpace
 from migration.workspace import Workspace
 from store.errors import CorruptionError, os_errors
+from store.files import check_regular, read_file
 from store.queue.bulk import UNIT_ROWS, UnitRows, UnitRun, key_order, row_table
 from store.queue.units import QueueKey
 
 LOG = "log"
+_MOST_NAMES = 1 << 30
 """``Plan.source`` of queues that are built from the commit log."""
 _Order = tuple[int, bytes, int]
 
@@ -37,7 +39,9 @@ class BlockUnitSource:
         self._space = ScanSpace(workspace)
         folder = self._space.merged
         with os_errors("read the merged index", folder):
-            self._names = (folder / NAMES).read_bytes()
+            self._names = read_file(folder / NAMES, _MOST_NAMES)
+            for name in (QUEUES, PIECES):
+                check_regular(folder / name)
             self._queues = np.load(folder / QUEUES, "r", allow_pickle=False)
             self._pieces = np.load(folder / PIECES, "r", allow_pickle=False)
         if self._queues.dtype != QUEUE_ROWS or self._pieces.dtype != PIECE_ROWS:

@@ -8,6 +8,7 @@ other in log order.
 
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from migration.rebuild.log_scan import Units, queue_of, together
 from store.errors import CorruptionError, os_errors
+from store.files import reading
 from store.queue.bulk import UNIT_ROWS, UnitRows, key_order, row_table
 from store.queue.units import QueueKey
 
@@ -24,6 +26,7 @@ BLOCK_UNITS = 1 << 20
 RUNS = np.dtype([("queue", "<i8"), ("queue_offset", "<i8"), ("row", "<i8"), ("count", "<i8")])
 """``queue`` is the line in ``queues.jsonl``; ``row`` the first in ``units``."""
 _SMALL = 1 << 16
+_CHUNK = 1 << 20
 Runs = NDArray[np.void]
 """Shape (n,), type ``RUNS``."""
 
@@ -118,8 +121,9 @@ def read_index(folder: Path, digest: str) -> tuple[list[QueueKey], Runs]:
             raise CorruptionError(
                 "the index of scanned blocks was changed", path=folder, expected=digest, got=found
             )
-        runs: Runs = np.load(folder / _RUNS, allow_pickle=False)
-        with (folder / _QUEUES).open(encoding="ascii") as file:
+        with reading(folder / _RUNS) as file:
+            runs: Runs = np.load(file, allow_pickle=False)
+        with reading(folder / _QUEUES) as file:
             return [QueueKey(*json.loads(line)) for line in file], runs
 
 
@@ -130,14 +134,16 @@ def map_units(folder: Path) -> UnitRows:
         StoreIOError: they cannot be read.
     """
     path = folder / UNITS
-    with os_errors("read a block file", path):
-        if not path.stat().st_size:
+    with os_errors("read a block file", path), reading(path) as file:
+        if not os.fstat(file.fileno()).st_size:
             return np.empty(0, UNIT_ROWS)
-        return np.asarray(np.memmap(path, UNIT_ROWS, "r"))
+        return np.asarray(np.memmap(file, UNIT_ROWS, "r"))
 
 
 def _digest(folder: Path) -> str:
     whole = hashlib.blake2b(digest_size=16)
     for name in (_RUNS, _QUEUES):
-        whole.update((folder / name).read_bytes())
+        with reading(folder / name) as file:
+            while data := file.read(_CHUNK):
+                whole.update(data)
     return whole.hexdigest()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from migration.context import log_identity, settings_of_tasks, tail_identity
+from migration.markers import read_progress
 from migration.plan import Plan, Slice, write_plan
 from migration.rebuild.block_source import LOG, BlockUnitSource
 from migration.rebuild.merge import Merged, merge_indexes
@@ -28,11 +29,13 @@ from store.errors import (
     RefusedStoreError,
     os_errors,
 )
+from store.files import read_file
 from store.log.commit_log import CommitLog
 from store.queue.bulk import BulkBackend, bulk_backend
 from store.queue.units import QueueKey
 from store.service.journals.deleted_topics import DeletedTopics
 from store.service.journals.expired_queues import ExpiredQueues
+from store.service.journals.journal import MOST_BYTES
 from store.service.message_store import MessageStore
 from store.service.opening import lay_out
 from store.service.recovering.log_end import valid_record_behind
@@ -161,7 +164,7 @@ class _Rebuild:
         """Write the plan of the scan, or go on with the one that is there if it is the same."""
         space = self._scan_space
         journal = self._paths.deleted_topics
-        text = journal.read_bytes() if journal.exists() else b""
+        text = read_file(journal, MOST_BYTES) if journal.exists() else b""
         plan = ScanPlan(
             identity=log_identity(self._layout.log_folders),
             settings=settings_of_tasks(self._config),
@@ -209,8 +212,8 @@ class _Rebuild:
         found = dict.fromkeys(missing, 0)
         for path in self._scan_space.root.glob("*/" + PROGRESS):
             try:
-                task, units = int(path.parent.name.split(".")[0]), int(path.read_text())
-            except (OSError, ValueError):  # removed, or being written
+                task, units = int(path.parent.name.split(".")[0]), read_progress(path)
+            except (OSError, CorruptionError, ValueError):  # removed, or being written
                 continue
             found[task] = max(found.get(task, 0), units)
         for task in missing:

@@ -4,7 +4,6 @@ What a scan has done is kept until it is planned on: a scan of the same log unde
 goes on where it was stopped.
 """
 
-import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,10 +11,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from migration.markers import make_marker
+from migration.markers import MOST_PLAN_BYTES, make_marker, read_marker
 from migration.workspace import Workspace
 from store.config import StoreConfig
 from store.errors import CorruptionError, os_errors
+from store.files import read_file
 
 
 class ScanPlan(BaseModel):
@@ -87,7 +87,7 @@ class ScanSpace:
             CorruptionError: it cannot be read as one.
         """
         with os_errors("read the plan of a scan", self.plan):
-            text = self.plan.read_bytes()
+            text = read_file(self.plan, MOST_PLAN_BYTES)
         try:
             return ScanPlan.model_validate_json(text)
         except (ValueError, ValidationError) as exc:
@@ -96,8 +96,8 @@ class ScanSpace:
     def read_done(self, task: int) -> ScanDone | None:
         """Return the marker of a task whose files are there, else ``None``."""
         try:
-            done = ScanDone(**json.loads(self.done(task).read_bytes()))
-        except (OSError, ValueError, TypeError):
+            done = ScanDone(**read_marker(self.done(task)))
+        except (OSError, CorruptionError, ValueError, TypeError):
             return None
         return done if sizes_in(self.attempt(task, done.attempt)) == done.files else None
 

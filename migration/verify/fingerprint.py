@@ -11,6 +11,7 @@ import numpy as np
 
 from migration.workspace import Workspace
 from store.errors import os_errors
+from store.files import reading
 
 _NOT_QUEUES = ("LOCK", "LOG", "rocksdict-config.json")
 _BLOCK = 4096
@@ -46,7 +47,7 @@ def _counts(name: str) -> bool:
 def _file_digest(path: Path) -> bytes:
     """Return a digest of the size and of each block that is not all zeros, with its number."""
     digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
-    with path.open("rb", buffering=0) as file:
+    with reading(path) as file:
         size = os.fstat(file.fileno()).st_size
         digest.update(b"%d" % size)
         for start, end in _written(file.fileno()):

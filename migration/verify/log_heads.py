@@ -3,6 +3,7 @@
 Apart from the code that moves units on purpose: what one of the two gets wrong the other sees.
 """
 
+import os
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.errors import os_errors
-from store.files import NAME_DIGITS
+from store.files import NAME_DIGITS, reading
 from store.log.record_times import field_of_records
 from store.record.message import SysFlag
 from store.record.record_layout import (
@@ -114,8 +115,10 @@ class LogHeads:
             return data
         path = self._paths[start]
         with os_errors("read the commit log", path):
-            size = path.stat().st_size  # an empty file cannot be mapped
-            data = np.asarray(np.memmap(path, np.uint8, "r")) if size else np.empty(0, np.uint8)
+            with reading(path) as file:
+                size = os.fstat(file.fileno()).st_size  # an empty file cannot be mapped
+                held = np.memmap(file, np.uint8, "r") if size else np.empty(0, np.uint8)
+            data = np.asarray(held)
         while len(self._maps) >= _MAPS:
             self._maps.popitem(last=False)
         self._maps[start] = data

@@ -23,7 +23,7 @@ from store.errors import (
     UnsupportedFormatError,
     os_errors,
 )
-from store.files import make_folder, sync_folder
+from store.files import check_regular, make_folder, sync_folder
 from store.index.geometry import common_size, default_geometry, find_geometry
 from store.index.index_batch import IndexBatch
 from store.index.index_check import IndexFinding, check_index_file
@@ -102,7 +102,7 @@ class IndexService:
         timestamps alone, and so can keep a file behind a removed one.
 
         Raises:
-            CorruptionError: read-write, a file is of the wrong size.
+            CorruptionError: read-write, a file is of the wrong size, or no regular one.
             UnsupportedFormatError: slots and entries were not given and cannot be found.
             StoreIOError: a file cannot be read or removed.
         """
@@ -306,10 +306,14 @@ class IndexService:
             for path in sorted(self.folder.iterdir()):
                 if path.name == UNFINISHED_NAME:
                     continue
-                if path.is_file() and _is_file_name(path.name):
-                    paths.append(path)
-                else:
+                if not _is_file_name(path.name):
                     self.ignored.append(IndexFinding("not the name of an index file", str(path)))
+                    continue
+                try:
+                    check_regular(path)
+                    paths.append(path)
+                except CorruptionError as exc:
+                    self._odd(path, exc)
         return paths
 
     def _sized(self, paths: list[Path]) -> list[Path]:
@@ -329,7 +333,7 @@ class IndexService:
             try:
                 _check_size(path, self.geometry)
             except CorruptionError as exc:
-                self._odd_size(path, exc, last=path is paths[-1])
+                self._odd(path, exc, last=path is paths[-1])
             else:
                 fitting.append(path)
         return fitting
@@ -344,8 +348,8 @@ class IndexService:
             path=paths[0],
         )
 
-    def _odd_size(self, path: Path, fault: CorruptionError, *, last: bool) -> None:
-        """Note a file of the wrong size; read-write only an empty last one is borne: removed."""
+    def _odd(self, path: Path, fault: CorruptionError, *, last: bool = False) -> None:
+        """Note what is no index file; read-write only an empty last one is borne: removed."""
         if self._read_only:
             self.ignored.append(IndexFinding(str(fault), str(path)))
         elif last and path.stat().st_size == 0:

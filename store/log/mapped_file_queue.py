@@ -15,7 +15,7 @@ from store.errors import (
     TruncatedRecordError,
     os_errors,
 )
-from store.files import NAME_DIGITS, file_name, make_folder, sync_folder
+from store.files import NAME_DIGITS, check_regular, file_name, make_folder, sync_folder
 from store.log.mapped_file import MappedFile
 
 
@@ -57,18 +57,22 @@ class MappedFileQueue:
         A zero-length last file, as a crash while it was made leaves it, is passed over.
 
         Raises:
-            CorruptionError: a name is not an offset, a size is not ``file_size``, or a file of the
-                row is missing.
+            CorruptionError: a name is not an offset, a file is no regular one or not of
+                ``file_size`` bytes, or a file of the row is missing.
         """
         paths: list[Path] = []
         for folder in self.folders:
             if folder.is_dir():
                 with os_errors("list the commit log", folder):
-                    paths += [path for path in folder.iterdir() if path.is_file()]
-        paths.sort(key=lambda path: path.name)
-        for path in paths:
-            if len(path.name) != NAME_DIGITS or not path.name.isdecimal():
+                    paths += folder.iterdir()
+        named = [p for p in paths if len(p.name) == NAME_DIGITS and p.name.isdecimal()]
+        for path in set(paths) - set(named):
+            if path.is_file():
                 raise CorruptionError("a commit log file's name is not an offset", path=path)
+        paths = sorted(named, key=lambda path: path.name)
+        for path in paths:
+            with os_errors("look at a commit log file", path):
+                check_regular(path)
             length = path.stat().st_size
             if length == 0 and path == paths[-1]:
                 continue

@@ -491,7 +491,10 @@ class MessageStore(StoreReads):
                 self._state.fail(exc)
         if self._lock is not None:
             if self._state.failure is None:
-                mark_closed(self.paths)
+                try:
+                    mark_closed(self.paths)
+                except StoreError as exc:
+                    self._state.fail(exc)
             self._lock.release()
         self._released = True
 

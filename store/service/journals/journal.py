@@ -24,7 +24,7 @@ _LONG_MAX = (1 << 63) - 1
 _LIST_BYTES = 1 << 16
 """Length of a line from which a list of entries is continued in the next one."""
 _MOST_LINE = 1 << 24
-_MOST_BYTES = 1 << 30
+MOST_BYTES = 1 << 30
 _LINE_START = re.compile(rb"(?=[0-9a-f]{8} [{\[])")
 _MOST_STARTS = 100
 Entry = dict[str, Any]
@@ -129,10 +129,10 @@ def _walk(path: Path, is_entry: Callable[[Entry], bool]) -> Iterator[tuple[Entry
     position = 0
     with os_errors("read the journal", path), reading(path) as file:
         size = os.fstat(file.fileno()).st_size
-        if size > _MOST_BYTES:
+        if size > MOST_BYTES:
             raise CorruptionError(
                 "the journal is too long", path=path,
-                expected=f"at most {_MOST_BYTES} bytes", got=f"{size} bytes",
+                expected=f"at most {MOST_BYTES} bytes", got=f"{size} bytes",
             )  # fmt: skip
         while line := file.readline(_MOST_LINE):
             entries = _parse(line)
