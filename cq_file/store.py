@@ -115,6 +115,11 @@ class FileConsumeQueueStore(ConsumeQueueStore):
         """Return the units of a queue, batch queue or extension file."""
         return rows_of_file(path)
 
+    @classmethod
+    def written_to(cls, context: QueueStoreContext) -> int:
+        """Return what the checkpoint says, which RocketMQ writes for file queues alone."""
+        return context.checkpoint.logics_phy_offset
+
     def load(self) -> Self:
         """List every queue and find the files' sizes, unless that is known; no file is opened."""
         opened = load_queues(self.context, self._cache, self._unsynced)

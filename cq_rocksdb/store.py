@@ -10,6 +10,7 @@ Source: RocketMQ ``RocksDBConsumeQueueStore``.
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -133,6 +134,17 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
     def watch(cls, paths: StorePaths) -> Sequence[QueueStat]:
         """Return what RocksDB counted, as its own log says."""
         return list(logged_stats(paths.rocksdb_log))
+
+    @classmethod
+    def written_to(cls, context: QueueStoreContext) -> int:
+        """Return the checkpoint entry."""
+        if database_folder(context.paths) is None:
+            return 0
+        opened = cls(replace(context, read_only=True)).load()
+        try:
+            return opened.dispatch_from_phy_offset()
+        finally:
+            opened.close()
 
     def load(self) -> Self:
         """Open the database; a read-only open without one has empty queues."""

@@ -5,6 +5,7 @@ from itertools import islice
 
 from store.cli.options import Backend, CommitLogFolder, ConfigFile, Dir, Format, open_store
 from store.cli.output import OutputFormat, output, progress
+from store.service.left_behind import sentence
 from store.service.message_store import MessageStore
 
 _COUNTED_QUEUES = 1_000_000
@@ -61,6 +62,8 @@ def _oddities(store: MessageStore) -> Iterator[str]:
     for name, at in layout.standing.behind.items():
         how = "behind" if name in kept else "left behind"
         yield f"the {name} queues are {how}, whole up to phy offset {at}"
+        if name in store.report.written_since:
+            yield sentence(name, at, store.report.written_since[name], kept[0])
     for name, exc in store.backends_set_aside().items():
         yield f"the {name} queues cannot be used: {exc}"
     if store.report.dropped_bytes:

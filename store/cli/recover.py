@@ -44,6 +44,7 @@ def _record(report: RecoveryReport) -> dict[str, object]:
         "logEnd": report.end_phy_offset,
         "watermarks": report.watermarks,
         "dispatchedUnits": report.dispatched_units,
+        "leftBehindWrittenTo": dict(report.written_since),
         "queuesCut": report.queues_cut,
         "droppedBytes": report.dropped_bytes,
         "firstBad": str(report.first_bad) if report.first_bad else None,

@@ -171,6 +171,15 @@ class ConsumeQueueStore(ABC):
         _ = paths
         return ()
 
+    @classmethod
+    def written_to(cls, context: QueueStoreContext) -> int:
+        """Return up to which phy offset records have surely been dispatched to these queues.
+
+        For queues that are not opened; by a glance, changes nothing. 0 if it cannot be told.
+        """
+        _ = context
+        return 0
+
     @abstractmethod
     def load(self) -> Self:
         """Open what exists; read-write: create what does not. Returns self.

@@ -41,6 +41,7 @@ from store.service.group_commit import GroupCommit
 from store.service.journals.deleted_topics import DeletedTopics
 from store.service.journals.expired_queues import ExpiredQueues
 from store.service.journals.mode_record import BehindLines
+from store.service.left_behind import written_since
 from store.service.light_quota import LightQuota
 from store.service.metrics import StoreMetrics
 from store.service.opening import OpenOptions, lay_out, open_index, refuse_queues_without_log
@@ -247,6 +248,10 @@ class MessageStore(StoreReads):
         marked = changing = False
         try:
             self.queues.load()
+            kept = [part.name for part in self.queues.parts()]
+            self.report.written_since = written_since(
+                self.queues.context, self._lines.standing, kept
+            )
             if not self.read_only and self.last_exit_ok:
                 mark_open(self.paths)
                 marked = True

@@ -9,7 +9,7 @@ Source: RocketMQ ``CommitLog.recoverNormally``, ``recoverAbnormally``.
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from store.config import StoreConfig
@@ -65,6 +65,8 @@ class RecoveryReport:
     index_files_cut: int = 0
     index_dropped: str = ""
     """Why the index was moved away and built anew."""
+    written_since: Mapping[str, int] = field(default_factory=dict)
+    """Backend that was left behind → phy offset up to which somebody else has written to it."""
     unfinished_rebuild: bool = False
     """Read-only: single queues were being rebuilt and are not whole."""
     restarts: list[QueueRestart] = field(default_factory=list)

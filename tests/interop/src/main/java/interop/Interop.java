@@ -40,6 +40,7 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
  * append ROOT TYPE QUEUES COUNT crash|close [...]  puts COUNT messages a queue, prints a line for each
  * </pre>
  *
+ * A message for a light queue, %LMQ%..., is put to topic parent and dispatched to it.
  * TYPE is default, defaultRocksDB or combine; QUEUES is topic/id,topic/id... or @FILE with a queue a line;
  * key=value are settings.
  */
@@ -116,7 +117,12 @@ public final class Interop {
         for (int i = 0; i < count; i++) {
             for (String queue : queues) {
                 MessageExtBrokerInner m = new MessageExtBrokerInner();
-                m.setTopic(queue.substring(0, queue.lastIndexOf('/')));
+                String topic = queue.substring(0, queue.lastIndexOf('/'));
+                boolean light = MixAll.isLmq(topic);
+                m.setTopic(light ? "parent" : topic);
+                if (light) {
+                    MessageAccessor.putProperty(m, "INNER_MULTI_DISPATCH", topic);
+                }
                 m.setQueueId(Integer.parseInt(queue.substring(queue.lastIndexOf('/') + 1)));
                 m.setBody(("from java " + i).getBytes(StandardCharsets.UTF_8));
                 MessageAccessor.putProperty(m, "TAGS", "TagJ");
