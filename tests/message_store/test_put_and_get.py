@@ -267,6 +267,16 @@ def test_delayed_messages_carry_their_due_time_in_the_queue(store: MessageStore)
         assert unit.tags_code == expected
 
 
+def test_a_delayed_message_is_passed_over_by_its_unit_whatever_its_tag(
+    store: MessageStore,
+) -> None:
+    topic = "SCHEDULE_TOPIC_XXXX"
+    assert store.put_message(Message(topic, b"x", 0, {"DELAY": "1", "TAGS": "TagA"})).ok
+    pulled = store.get_message("g", topic, 0, 0, 32, TagFilter("TagA"))
+    assert pulled.status is GetMessageStatus.NO_MATCHED_MESSAGE
+    assert pulled.next_begin_offset == 1
+
+
 def test_prepared_and_rolled_back_records_take_no_place(store: MessageStore) -> None:
     for flag in (0x4, 0x8, 0xC, 0x0):
         assert store.put_message(Message("t", b"x", sys_flag=flag)).ok
@@ -284,6 +294,21 @@ def test_batch_topics_are_read_and_not_written(golden: Callable[[str], Path]) ->
         pulled = store.get_message("g", topic, 0, 0, 32)
         assert pulled.status is GetMessageStatus.FOUND
         assert pulled.messages()[0].properties["INNER_NUM"] == "2"
+
+
+@pytest.mark.parametrize("bound", [1, 2, 3, 4])
+def test_a_filter_on_a_batch_queue_passes_over_no_more_messages_than_its_bound(
+    golden: Callable[[str], Path], bound: int
+) -> None:
+    config = StoreConfig(max_filter_message_size=20 * bound)
+    with MessageStore.open(golden("special-default"), config, read_only=True) as store:
+        (topic,) = {key.topic for key in store.queue_keys() if key.topic.startswith("batch_")}
+        units = list(store.queues.iterate(topic, 0, 0))
+        assert [unit.batch_num for unit in units[:2]] == [2, 2]
+        pulled = store.get_message("g", topic, 0, 0, 1, TagFilter("no such tag"))
+        assert pulled.status is GetMessageStatus.NO_MATCHED_MESSAGE
+        begun = [unit for unit in units if unit.queue_offset < bound]
+        assert pulled.next_begin_offset == begun[-1].queue_offset + begun[-1].batch_num
 
 
 def test_sync_flush_returns_when_the_disk_has_it(tmp_path: Path, backend: str) -> None:

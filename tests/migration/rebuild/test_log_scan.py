@@ -3,15 +3,18 @@
 import struct
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from migration.rebuild.log_scan import LogScan, queue_of
+from migration.rebuild.tails import Tails
 from store.config import StoreConfig
 from store.errors import CorruptionError
 from store.log.commit_log import CommitLog
 from store.queue.consume_queue_store import QueueType
+from store.record.java_hash import java_hash
 from store.record.properties import dispatch_properties
 from store.record.scan import ScanRules
 from store.service.journals.deleted_topics import DeletedTopics
@@ -249,3 +252,22 @@ def test_a_damaged_byte_of_a_record_is_judged_as_the_exact_decoder_judges_it(
             assert (found, fault) == one_by_one(folder, SIZE, RULES[0], whole_only=False)
             faults += fault is not None
     assert 100 < faults < 4 * size
+
+
+def test_tails_that_never_come_again_are_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("migration.rebuild.tails._MOST_ENTRIES", 50)
+    tails = Tails(record_units(tmp_path), no_zeros=True)
+    for first in range(0, 1000, 10):
+        texts = [f"TAGS\x01tag{number}\x02".encode() for number in range(first, first + 10)]
+        parts = [b"\x01t" + len(text).to_bytes(2, "big") + text for text in texts]
+        ends = np.cumsum([len(part) for part in parts])
+        starts = ends - [len(part) for part in parts]
+        plain, topics, codes = tails.look(b"".join(parts), starts, ends)
+        assert plain.all()
+        assert {tails.topics[topic] for topic in topics.tolist()} == {"t"}
+        expected = [java_hash(f"tag{number}") for number in range(first, first + 10)]
+        assert codes.tolist() == expected
+        assert len(tails._whole) <= 60
+        assert len(tails._whole._numbers) <= 60
