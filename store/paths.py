@@ -106,6 +106,16 @@ class StorePaths:
         return self.own / "synced"
 
     @property
+    def passing_over(self) -> Path:
+        """Return the record that is being written in the place of a damaged one."""
+        return self.own / "passing-over"
+
+    @property
+    def cut(self) -> Path:
+        """Return the folder of bytes that were cut off the log, or given up."""
+        return self.own / "cut"
+
+    @property
     def mode(self) -> Path:
         """Return our record of which backends are kept, and up to where those behind are whole."""
         return self.own / "mode"

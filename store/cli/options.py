@@ -28,6 +28,10 @@ CutAt = Annotated[
     int | None,
     typer.Option(metavar="N", help="Lose everything from this phy offset on (see check)."),
 ]
+PassOver = Annotated[
+    list[int] | None,
+    typer.Option(metavar="N", help="Lose the damaged record at this phy offset; may be repeated."),
+]
 VERBOSE: ContextVar[bool] = ContextVar("verbose", default=False)
 """Whether ``--verbose`` was given before the verb."""
 Format = Annotated[OutputFormat, typer.Option("--output", help="How to print.")]

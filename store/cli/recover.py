@@ -1,6 +1,6 @@
 """``cqstore recover``: what a read-write open does, with its report."""
 
-from store.cli.options import Backend, ConfigFile, CutAt, Dir, Format, read_config
+from store.cli.options import Backend, ConfigFile, CutAt, Dir, Format, PassOver, read_config
 from store.cli.output import OutputFormat, output, progress
 from store.errors import RefusedStoreError
 from store.service.message_store import MessageStore
@@ -10,13 +10,15 @@ from store.service.recovering.recovery import RecoveryReport
 def recover(
     root: Dir,
     cut_at: CutAt = None,
+    pass_over: PassOver = None,
     config: ConfigFile = None,
     backend: Backend = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
     """Open the store read-write, recover it, close it cleanly, and report what was done.
 
-    Cut bytes are kept below DIR/cqstore/cut. A second run finds nothing to do.
+    Bytes that are cut or passed over are kept below DIR/cqstore/cut. A second run finds nothing
+    to do.
     """
     if not root.is_dir():
         raise RefusedStoreError("no such folder", path=root)
@@ -27,6 +29,7 @@ def recover(
             read_config(config),
             backend=backend,
             cut_at=cut_at,
+            pass_over=pass_over or (),
             housekeeping=False,
             progress=tick,
         ) as store,
@@ -49,6 +52,15 @@ def _record(report: RecoveryReport) -> dict[str, object]:
         "droppedBytes": report.dropped_bytes,
         "firstBad": str(report.first_bad) if report.first_bad else None,
         "saved": [str(tail.path) for tail in report.saved],
+        "passedOver": [
+            {
+                "phy": passed.phy_offset,
+                "size": passed.size,
+                "place": list(passed.place) if passed.place else None,
+                "saved": str(passed.saved),
+            }
+            for passed in report.passed_over
+        ],
         "indexFilesCut": report.index_files_cut,
         "indexDropped": report.index_dropped or None,
         "restartedQueues": [

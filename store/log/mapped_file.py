@@ -215,6 +215,17 @@ class MappedFile:
                     write_all(file.number, bytes(min(_ZERO_CHUNK, end - at)), at)
             os.fdatasync(file.number)
 
+    def rewrite(self, position: int, data: bytes) -> None:
+        """Overwrite bytes that were written before, durably (for recovery).
+
+        Raises:
+            StoreIOError: it could not be written; a part may have been.
+        """
+        with os_errors("rewrite a record of a commit log file", self.path):
+            file = self._descriptor()
+            write_all(file.number, data, position)
+            os.fdatasync(file.number)
+
     def flush(self) -> int:
         """Make what was written durable; return the flushed position. Releases the GIL.
 

@@ -111,6 +111,11 @@ class StoredMessage:
         return self.head.sys_flag
 
     @property
+    def is_passed_over(self) -> bool:
+        """Return whether this is a filler in the place of a damaged record: no message."""
+        return bool(self.head.sys_flag & SysFlag.PASSED_OVER)
+
+    @property
     def size(self) -> int:
         """Return the bytes of the whole record."""
         return self.head.total_size
@@ -232,6 +237,19 @@ def record_span(data: Buffer, position: int, left: int, phy_offset: int) -> int:
             expected=f"{MIN_RECORD_SIZE} to {left - BLANK_SIZE} bytes", got=f"{total_size} bytes",
         )  # fmt: skip
     return int(total_size)
+
+
+def refuse_filler(message: StoredMessage) -> None:
+    """Refuse a record that stands in for a damaged one.
+
+    Raises:
+        CorruptionError: it does.
+    """
+    if message.is_passed_over:
+        raise CorruptionError(
+            "the message was damaged and is passed over; its bytes are below cqstore/cut",
+            phy_offset=message.phy_offset,
+        )
 
 
 def check_record(

@@ -114,7 +114,9 @@ class MessageEncoder:
             size = FIXED_V4.size + len(body) + len(name) + len(encoded)
             sys_flag = message.sys_flag
             born, stored = message.born_host.wire, message.store_host.wire
-            if sys_flag & _V6_BITS or len(born) + len(stored) != _TWO_V4:
+            if sys_flag & _RARE_BITS or len(born) + len(stored) != _TWO_V4:
+                if sys_flag & SysFlag.PASSED_OVER:
+                    raise IllegalMessageError("a bit of sys_flag means that this is no message")
                 sys_flag = _host_bits(sys_flag, len(born), len(stored))
                 size += len(born) + len(stored) - _TWO_V4
             if size > self._max_record:
@@ -195,6 +197,9 @@ def _check_delay(delay: str) -> None:
     """Refuse a level that RocketMQ cannot read: its recovery would stop at such a record."""
     if not _JAVA_INT.fullmatch(delay):
         raise IllegalMessageError(f"{delay!r:.60} in {MessageProperty.DELAY} is no delay level")
+
+
+_RARE_BITS = _V6_BITS | int(SysFlag.PASSED_OVER)
 
 
 def _host_bits(sys_flag: int, born_size: int, stored_size: int) -> int:

@@ -22,6 +22,8 @@ class SysFlag(IntFlag):
     NEED_UNWRAP = 0x040
     INNER_BATCH = 0x080
     COMPRESSION_TYPE = 0x700
+    PASSED_OVER = 0x4000_0000
+    """Ours, RocketMQ has no such bit: the record stands in for a damaged one, see ``filler``."""
 
 
 TRANSACTION_MASK = 0x00C

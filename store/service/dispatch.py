@@ -364,3 +364,11 @@ class ReplayResult:
         """Count one stored batch."""
         self.units += len(batch)
         self.restarts += restarts
+
+    def join(self, following: "ReplayResult") -> None:
+        """Take in the result of a replay that went on where this one stopped."""
+        self.records += following.records
+        self.units += following.units
+        self.last = following.last or self.last
+        self.restarts += following.restarts
+        self.fault = following.fault

@@ -123,6 +123,7 @@ class MessageStore(StoreReads):
         backend: str | None = None,
         commit_log: Path | None = None,
         cut_at: int | None = None,
+        pass_over: Collection[int] = (),
         rebuild: Rebuild = Rebuild.NOTHING,
         housekeeping: bool = True,
         surroundings: Surroundings | None = None,
@@ -133,12 +134,13 @@ class MessageStore(StoreReads):
         What lies on disk decides on backend and file sizes, unless ``config`` gives a size.
         Read-only: takes no lock and changes no byte, for a copy or a stopped broker's folder.
         ``commit_log`` names the log's folder when it lies elsewhere (read-only). ``cut_at`` allows
-        to lose what lies behind damage at exactly that phy offset. ``rebuild`` builds all queues,
-        or the index, anew from the log, the queues in ``backend`` if it is given; what was there is
-        moved to ``cqstore/replaced``. With ``housekeeping`` old log files go by RocketMQ's rules
-        (``FileExpiry``), from a minute after the opening on, and a disk that is nearly full takes
-        no more puts. ``surroundings`` is the machine, ``progress`` is told phy offsets that the
-        recovery has come to.
+        to lose what lies behind damage at exactly that phy offset, ``pass_over`` to lose the
+        damaged records at these alone: their places in the queues stay, and pulls pass over them.
+        ``rebuild`` builds all queues, or the index, anew from the log, the queues in ``backend`` if
+        it is given; what was there is moved to ``cqstore/replaced``. With ``housekeeping`` old log
+        files go by RocketMQ's rules (``FileExpiry``), from a minute after the opening on, and a
+        disk that is nearly full takes no more puts. ``surroundings`` is the machine, ``progress``
+        is told phy offsets that the recovery has come to.
 
         Raises:
             StoreLockedError: somebody has it open.
@@ -150,7 +152,13 @@ class MessageStore(StoreReads):
         with os_errors("open the store", root):  # where nothing nearer names a path
             layout, config = lay_out(root, config or StoreConfig(), commit_log, read_only=read_only)
             options = OpenOptions(
-                backend, cut_at, rebuild, housekeeping, surroundings or Surroundings(), progress
+                backend,
+                cut_at,
+                pass_over,
+                rebuild,
+                housekeeping,
+                surroundings or Surroundings(),
+                progress,
             )
             if read_only:
                 names = choose_backends(layout, config, backend, read_only=True)
@@ -278,7 +286,7 @@ class MessageStore(StoreReads):
                 recovery.find_end()
             else:
                 changing = True
-                recovery.run(self._dispatcher, options.cut_at, options.progress)
+                recovery.run(self._dispatcher, options.cut_at, options.pass_over, options.progress)
                 self._note_cut_log(options.cut_at)
                 self._rebuild.resume()
                 if not marked:

@@ -31,6 +31,7 @@ class OpenOptions:
 
     backend: str | None
     cut_at: int | None
+    pass_over: Collection[int]
     rebuild: Rebuild
     housekeeping: bool
     surroundings: Surroundings

@@ -14,9 +14,9 @@ from store.errors import CorruptionError
 from store.log.commit_log import CommitLog
 from store.queue.consume_queue_store import ConsumeQueueStore, QueueType
 from store.queue.units import BlockStop, CqUnit, UnitBlock
-from store.record.decoder import StoredMessage, check_record
+from store.record.decoder import StoredMessage, check_record, refuse_filler
 from store.record.java_hash import java_hash
-from store.record.message import MessageProperty
+from store.record.message import MessageProperty, SysFlag
 from store.record.record_layout import MAGIC_V1, MIN_RECORD_SIZE, PLACE
 from store.service.meters import GetMeter
 from store.service.results import GetMessageResult, GetMessageStatus
@@ -27,6 +27,7 @@ _ALL = "*"
 _INT32 = 1 << 32
 _INT31 = 1 << 31
 _place = PLACE.unpack_from
+_GONE = int(SysFlag.PASSED_OVER)
 
 
 class TagFilter:
@@ -184,8 +185,8 @@ class Puller:
             if total > most and records:
                 total -= size
                 break
-            says_size, magic, says_at, _ = _place(data, at)
-            if says_size != size or magic != MAGIC_V1 or says_at != phy_offset:
+            says_size, magic, says_at, sys_flag = _place(data, at)
+            if says_size != size or magic != MAGIC_V1 or says_at != phy_offset or sys_flag & _GONE:
                 return False
             records.append(data[at:end])
         first = block.queue_offset
@@ -263,6 +264,7 @@ class _Pull:
             message = check_record(
                 record, phy_offset, check_crc=self._puller.checks_crc, property_crc=False
             )
+            refuse_filler(message)
         except CorruptionError as exc:
             if phy_offset >= self._log.min_phy_offset():
                 result.leave_out(queue_offset, phy_offset, size, exc)

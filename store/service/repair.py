@@ -47,7 +47,8 @@ class RepairPlan:
         if self.cut_at is not None:
             yield (
                 f"cut the log at {self.cut_at}: {self.lost_bytes} bytes behind it are lost, among"
-                f" them {self.lost_records} valid records (--cut-at {self.cut_at})"
+                f" them {self.lost_records} valid records (--cut-at {self.cut_at}); or give up that"
+                f" record alone before (cqstore recover --pass-over {self.cut_at})"
             )
         if self.recover:
             yield "recover, as the next opening would"

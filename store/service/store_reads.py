@@ -16,7 +16,7 @@ from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.time_search import BoundaryType
 from store.queue.units import QueueKey
 from store.queue.verify import VerifyReport
-from store.record.decoder import StoredMessage
+from store.record.decoder import StoredMessage, refuse_filler
 from store.record.message import MessageProperty
 from store.record.message_id import decode_message_id
 from store.service.check import Finding, StoreCheck
@@ -70,10 +70,12 @@ class StoreReads(ABC):
         """Return the message that starts at ``phy_offset``.
 
         Raises:
-            CorruptionError: none starts there.
+            CorruptionError: none starts there, or one that was given up.
         """
         self._ready()
-        return self.commit_log.message(phy_offset)
+        message = self.commit_log.message(phy_offset)
+        refuse_filler(message)
+        return message
 
     def message_by_id(self, message_id: str) -> StoredMessage:
         """Return the message with an offset message id.
@@ -103,8 +105,10 @@ class StoreReads(ABC):
                 continue
             properties = message.properties
             keys = properties.get(MessageProperty.KEYS, "").split(" ")
-            if message.topic == topic and (
-                key in keys or key == properties.get(MessageProperty.UNIQ_KEY)
+            if (
+                message.topic == topic
+                and not message.is_passed_over
+                and (key in keys or key == properties.get(MessageProperty.UNIQ_KEY))
             ):
                 found.append(message)
         return found

@@ -89,6 +89,35 @@ def test_an_older_rocketmq_reads_it_too(
     compare(root, rows)
 
 
+@pytest.mark.parametrize("backend", list(KINDS))
+def test_rocketmq_goes_on_over_a_record_that_was_passed_over(
+    tmp_path: Path, rocketmq: RocketMQ, backend: str
+) -> None:
+    root = tmp_path / "store"
+    written = write(root, backend, 400)
+    spoilt = [written[210], written[399]]
+    for phy_offset, count in zip(spoilt, (8, 80), strict=True):
+        path = root / "commitlog" / f"{phy_offset - phy_offset % 65536:020d}"
+        with path.open("r+b") as file:
+            file.seek(phy_offset % 65536)
+            file.write(b"?" * count)
+    MessageStore.open(root, CONFIG, pass_over=spoilt).close()
+    rows = rocketmq.dump(root, KINDS[backend], QUEUES, **SIZES)
+    assert [row["phy"] for row in rows if row["kind"] == "message"] == written
+    compare(root, rows)
+    rocketmq.append(root, KINDS[backend], QUEUES, 3, crash=True, **SIZES)
+    with MessageStore.open(root, CONFIG) as store:
+        assert [record.phy_offset for record in store.commit_log.scan(0)][:400] == written
+        gone = [
+            unit.phy_offset
+            for key in QUEUES
+            for offset in range(0, store.max_offset(*key), 10)
+            for unit in store.get_message("g", *key, offset, 10).damaged
+        ]
+        assert set(gone) == set(spoilt)
+        assert [finding for finding in store.check() if finding.damage] == []
+
+
 WRITER = """
 import os, signal, sys
 from pathlib import Path

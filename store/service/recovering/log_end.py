@@ -279,20 +279,39 @@ def save_tail(log: CommitLog, phy_offset: int, folder: Path) -> list[SavedTail]:
     Raises:
         StoreIOError, DiskFullError: it could not be saved; the log is untouched.
     """
-    saved: list[SavedTail] = []
+    spans = data_behind(log, phy_offset)
+    firsts = [max(phy_offset - file.file_from_offset, 0) for file, *_ in spans]
+    return [
+        _save(file, first, last, folder)
+        for (file, _, last), first in zip(spans, firsts, strict=True)
+    ]
+
+
+def save_record(log: CommitLog, phy_offset: int, size: int, folder: Path) -> SavedTail:
+    """Copy ``size`` bytes of the log below ``folder``, durably, as ``save_tail`` does.
+
+    Raises:
+        CorruptionError: no file holds them.
+        StoreIOError, DiskFullError: they could not be saved.
+    """
+    file = log.files.find(phy_offset)
+    if file is None:
+        raise TruncatedRecordError("no commit log file holds this", phy_offset=phy_offset)
+    first = phy_offset - file.file_from_offset
+    return _save(file, first, first + size, folder)
+
+
+def _save(file: MappedFile, first: int, last: int, folder: Path) -> SavedTail:
+    start = file.file_from_offset + first
     seconds, rest = divmod(time.time_ns(), 1_000_000_000)
     stamp = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(seconds))}.{rest:09d}"
-    for file, _, last in data_behind(log, phy_offset):
-        first = max(phy_offset - file.file_from_offset, 0)
-        start = file.file_from_offset + first
-        with os_errors("save the cut tail of the log", folder):
-            make_folder(folder)
-            path = _unused(folder, f"{file_name(start)}-{stamp}-{os.getpid()}")
-            with path.open("xb") as out:
-                for at in range(first, last, _CHUNK):
-                    out.write(file.read_raw(at, min(_CHUNK, last - at)))
-                out.flush()
-                os.fsync(out.fileno())
-            sync_folder(folder)
-        saved.append(SavedTail(start, last - first, path))
-    return saved
+    with os_errors("save what is cut from the log", folder):
+        make_folder(folder)
+        path = _unused(folder, f"{file_name(start)}-{stamp}-{os.getpid()}")
+        with path.open("xb") as out:
+            for at in range(first, last, _CHUNK):
+                out.write(file.read_raw(at, min(_CHUNK, last - at)))
+            out.flush()
+            os.fsync(out.fileno())
+        sync_folder(folder)
+    return SavedTail(start, last - first, path)

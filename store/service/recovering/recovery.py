@@ -9,7 +9,8 @@ Source: RocketMQ ``CommitLog.recoverNormally``, ``recoverAbnormally``.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from store.config import StoreConfig
@@ -21,6 +22,7 @@ from store.log.commit_log import CommitLog
 from store.log.synced_mark import SyncedMark
 from store.paths import StorePaths
 from store.queue.consume_queue_store import ConsumeQueueStore, QueueRestart
+from store.record.decoder import StoredMessage
 from store.record.scan import ScannedRecord, ScanRules
 from store.service.dispatch import Dispatcher, ReplayResult
 from store.service.journals.deleted_topics import DeletedTopics
@@ -35,6 +37,7 @@ from store.service.recovering.log_end import (
     valid_record_behind,
     whole_records,
 )
+from store.service.recovering.pass_over import PassedOver, PassOver
 
 _LOG = logging.getLogger(__name__)
 
@@ -61,6 +64,8 @@ class RecoveryReport:
     saved: list[SavedTail] = field(default_factory=list)
     watermarks: dict[str, int] = field(default_factory=dict)
     """Backend → phy offset up to which it surely had every record; read-only: empty."""
+    passed_over: list[PassedOver] = field(default_factory=list)
+    """Damaged records that were given up."""
     queues_cut: int = 0
     index_files_cut: int = 0
     index_dropped: str = ""
@@ -78,6 +83,7 @@ class RecoveryReport:
         return bool(
             not self.last_exit_ok
             or self.damage
+            or self.passed_over
             or self.dispatched_units
             or self.dropped_bytes
             or self.queues_cut
@@ -110,6 +116,7 @@ class Recovery:
         self._deleted = deleted
         self._mark = SyncedMark(paths)
         self._rules = ScanRules(config.check_crc_on_recover, config.force_verify_prop_crc)
+        self._passing = PassOver(paths, log, queues, self._rules, deleted.has_record)
         self.last: ScannedRecord | None = None
         """The last record that was scanned."""
 
@@ -151,48 +158,38 @@ class Recovery:
         self,
         dispatcher: Dispatcher,
         cut_at: int | None,
+        pass_over: Collection[int] = (),
         progress: Callable[[int], object] = bool,
     ) -> RecoveryReport:
         """Recover on disk; ``progress`` is told phy offsets now and then.
 
         Raises:
-            RefusedStoreError: valid records lie behind damage, and ``cut_at`` is not that place.
-                Records before it may have been dispatched, nothing else was changed.
-            StoreConfigError: ``cut_at`` is not where the log is damaged.
+            RefusedStoreError: the log is damaged, and neither ``cut_at`` nor one of ``pass_over``
+                is that place. Records before it may have been dispatched, and passed over, nothing
+                else was changed.
+            StoreConfigError: ``cut_at`` or one of ``pass_over`` is not where the log is damaged.
             QueueGapError: the log and a queue contradict each other.
         """
         report, log = self._report, self._log
-        if not report.last_exit_ok:
-            self._sync_found()
         expired = ExpiredQueues(self._paths.expired_queues)
         if not report.last_exit_ok:
+            self._sync_found()
             self._deleted.cut_torn_end()
             expired.cut_torn_end()
-        if begun := self._deleted.unfinished():
-            _LOG.warning(
-                "the deletion of topics was interrupted, they are deleted again: %s", begun
-            )
-            self._queues.delete_topics(begun)
-            expired.forget(begun)  # else their queues would go on where they once did
-            self._deleted.finish(begun)
+        self._finish_deletions(expired)
         queues_from = self._queues.dispatch_from_phy_offset()
         marks = report.watermarks = self._queues.watermarks()
         counting = [part.name for part in self._queues.parts() if part.counts_in_checkpoint]
         self._withdraw_claim(min([marks[name] for name in counting], default=queues_from))
         index_from = self._index.resume_phy_offset() if self._index else None
-        wanted = min(at for at in (queues_from, index_from, cut_at) if at is not None)
-        start = self._start(wanted)
-        result = dispatcher.replay(self._scan(start), queues_from, index_from, progress)
-        end = self._end_of(start, result)
-        report.dispatched_units = result.units
-        report.restarts = result.restarts
-        self._refuse_damage(end, max(marks.values()), result.fault, cut_at)
-        behind = data_behind(log, end)
-        if behind:
-            report.dropped_bytes = sum(last - first for _, first, last in behind)
-            report.first_bad = result.fault
-            report.saved = save_tail(log, end, self._paths.own / "cut")
-            _LOG.warning("%d bytes behind the end of the log are cut", report.dropped_bytes)
+
+        def replay(start: int) -> ReplayResult:
+            return dispatcher.replay(self._scan(start), queues_from, index_from, progress)
+
+        wanted = min(at for at in (queues_from, index_from, cut_at, *pass_over) if at is not None)
+        fault = self._dispatch(replay, wanted, max(marks.values()), cut_at, {*pass_over})
+        end = report.end_phy_offset
+        self._save_tail(end, fault)
         self._vouch_no_further(end)
         report.queues_cut = self._queues.truncate_dirty(end)
         log.truncate(end)
@@ -205,6 +202,51 @@ class Recovery:
         log.files.sync()  # whatever files are gone must not come back after this
         self._queues.allow_expiry(log.min_phy_offset())
         return report
+
+    def _finish_deletions(self, expired: ExpiredQueues) -> None:
+        if begun := self._deleted.unfinished():
+            _LOG.warning(
+                "the deletion of topics was interrupted, they are deleted again: %s", begun
+            )
+            self._queues.delete_topics(begun)
+            expired.forget(begun)  # else their queues would go on where they once did
+            self._deleted.finish(begun)
+
+    def _dispatch(
+        self,
+        replay: Callable[[int], ReplayResult],
+        wanted: int,
+        newest: int,
+        cut_at: int | None,
+        pass_over: set[int],
+    ) -> CorruptionError | None:
+        """Replay the log to its end, over what was given up; return why it ends there."""
+        unfinished = self._unfinished()
+        start = self._start(min([wanted, *unfinished]))
+        result = replay(start)
+        end = self._end_of(start, result)
+        while end in unfinished or (end in pass_over and self._damage(end, newest)):
+            unfinished.discard(end)
+            pass_over.discard(end)
+            self._give_up(end, result.last)
+            result.join(replay(end))
+            end = self._end_of(start, result)
+        self._report.dispatched_units = result.units
+        self._report.restarts = result.restarts
+        self._refuse_damage(end, newest, result.fault, cut_at)
+        self._refuse_sound(pass_over)
+        self._passing.forget_unfinished()
+        return result.fault
+
+    def _save_tail(self, end: int, fault: CorruptionError | None) -> None:
+        """Keep what lies behind the end of the log, before it is cut."""
+        behind = data_behind(self._log, end)
+        if behind:
+            report = self._report
+            report.dropped_bytes = sum(last - first for _, first, last in behind)
+            report.first_bad = fault
+            report.saved = save_tail(self._log, end, self._paths.cut)
+            _LOG.warning("%d bytes behind the end of the log are cut", report.dropped_bytes)
 
     def _sync_found(self) -> None:
         """Bring to the disk what the last writer left, which may lie in the page cache alone.
@@ -295,10 +337,39 @@ class Recovery:
         if damage and cut_at != end:
             raise RefusedStoreError(
                 f"the log is damaged ({fault.reason if fault else 'no record'}) and {damage}: "
+                f"to lose that record alone, pass over {end}; "
                 f"to lose that and all that follows, cut at {end}",
                 path=self._paths.commit_log,
                 phy_offset=end,
             )
+
+    def _unfinished(self) -> set[int]:
+        """Return where an opening that was cut short was about to pass over a record.
+
+        Nowhere if RocketMQ may have had the store since: then the operator is asked again.
+        """
+        record = self._passing.unfinished()
+        if record is None or not self._mark.phy_offset:
+            return set()
+        return {StoredMessage(record).phy_offset}
+
+    def _give_up(self, phy_offset: int, before: ScannedRecord | None) -> None:
+        timestamp = before.store_timestamp if before is not None else time.time_ns() // 1_000_000
+        passed = self._passing.run(phy_offset, timestamp)
+        self._report.passed_over.append(passed)
+        _LOG.warning("the damaged record at %d is passed over: %s", phy_offset, passed)
+
+    def _refuse_sound(self, places: set[int]) -> None:
+        """Refuse to pass over what is not damaged, unless that was done before."""
+        for at in places:
+            try:
+                done = self._log.message(at).is_passed_over
+            except CorruptionError:
+                done = False
+            if not done:
+                raise StoreConfigError(
+                    f"the log is not damaged at {at}", path=self._paths.commit_log
+                )
 
     def _damage(self, end: int, newest: int) -> str:
         """Return why the log must not end at ``end``, empty if it may; ``newest`` the queues say.

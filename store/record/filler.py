@@ -1,0 +1,129 @@
+"""Fillers: records in the place of damaged ones that were given up, so that the log goes on.
+
+A filler is a sound record of the same size. It keeps the damaged one's place in its queue, so that
+a rebuild finds no gap there; a bit of its ``sys_flag``, ours, tells readers to pass over it. The
+body says what it is to whoever does not know the bit.
+"""
+
+import zlib
+from typing import NamedTuple
+
+from store.errors import CorruptionError
+from store.record.decoder import StoredMessage
+from store.record.encoder import with_property_crc
+from store.record.message import SysFlag
+from store.record.properties import CRC_PROPERTY_SIZE, crc_property
+from store.record.record_layout import (
+    BLANK_SIZE,
+    CRC_MASK,
+    HEAD,
+    HOST_V4_SIZE,
+    MAGIC_V1,
+    MAGIC_V2,
+    STORED,
+    TAIL,
+    RecordHead,
+    RecordStored,
+    RecordTail,
+)
+
+UNKNOWN_TOPIC = "CQSTORE"
+"""Topic of a filler whose queue could not be found out; it is in no queue."""
+_BODY = b"This message was damaged and given up. cqstore kept its bytes in cqstore/cut. "
+_MOST_V1 = 127
+_CRC_PROPERTY = crc_property(0)[:-11]
+"""Name of the property, without its ten digits and what ends it."""
+_BODY_FLAGS = int(
+    SysFlag.COMPRESSED | SysFlag.COMPRESSION_TYPE | SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH
+)
+"""What says how to read a body."""
+
+
+class QueuePlace(NamedTuple):
+    """Where a record is in its queue."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+
+
+def readable(record: bytes, phy_offset: int) -> StoredMessage | None:
+    """Return a damaged record whose lengths are whole, its own size and place put right."""
+    for magic in (MAGIC_V1, MAGIC_V2):
+        head = HEAD.unpack_from(record)._replace(
+            total_size=len(record), magic_code=magic, phy_offset=phy_offset
+        )
+        try:
+            message = StoredMessage(HEAD.pack(head) + record[HEAD.size :], phy_offset)
+            _ = message.topic, message.properties
+        except CorruptionError:
+            continue
+        return message
+    return None
+
+
+def filler(
+    size: int,
+    phy_offset: int,
+    place: QueuePlace | None,
+    like: StoredMessage | None,
+    store_timestamp: int,
+    *,
+    property_crc: bool,
+) -> bytes:
+    """Return the filler of ``size`` bytes for ``phy_offset``.
+
+    ``place`` is ``None`` if it shall be in no queue. What can be read of the damaged record,
+    ``like``, stays but for its body; without it ``store_timestamp`` is taken, and with
+    ``property_crc`` there is a CRC over the whole record.
+
+    Raises:
+        CorruptionError: no record is that short.
+    """
+    topic = (place.topic if place else UNKNOWN_TOPIC).encode()
+    if like is not None and (place is None or like.topic != place.topic):
+        like = None
+    wide = len(topic) > _MOST_V1 if like is None else like.head.magic_code == MAGIC_V2
+    head = HEAD.unpack_from(bytes(HEAD.size)) if like is None else like.head
+    hosts = bytes(HOST_V4_SIZE), bytes(HOST_V4_SIZE)
+    tail, properties = RecordTail(0, 0, 0), crc_property(0) if property_crc else b""
+    if like is not None:
+        hosts, tail = (like.born_host.wire, like.store_host.wire), like.tail
+        properties, store_timestamp = like.properties_bytes, like.store_timestamp
+    fixed = HEAD.size + sum(map(len, hosts)) + STORED.size + TAIL.size
+    room = size - fixed - (2 if wide else 1) - len(topic) - 2 - len(properties)
+    if room < 0:
+        raise CorruptionError(
+            "no record fits in the place of the damaged one", phy_offset=phy_offset,
+            expected=f"at least {size - room} bytes", got=f"{size} bytes",
+        )  # fmt: skip
+    body = (_BODY * (room // len(_BODY) + 1))[:room]
+    head = _head(head, size, phy_offset, place, body, wide=wide)
+    record = b"".join((
+        HEAD.pack(head), hosts[0], STORED.pack(RecordStored(store_timestamp)), hosts[1],
+        TAIL.pack(tail._replace(body_size=room)), body,
+        len(topic).to_bytes(2 if wide else 1, "big"), topic,
+        len(properties).to_bytes(2, "big"), properties,
+    ))  # fmt: skip
+    if properties[-CRC_PROPERTY_SIZE:].startswith(_CRC_PROPERTY):
+        record = record[:BLANK_SIZE] + with_property_crc(record[:BLANK_SIZE], record[BLANK_SIZE:])
+    return record
+
+
+def _head(
+    like: RecordHead,
+    size: int,
+    phy_offset: int,
+    place: QueuePlace | None,
+    body: bytes,
+    *,
+    wide: bool,
+) -> RecordHead:
+    sys_flag = like.sys_flag & ~_BODY_FLAGS | SysFlag.PASSED_OVER
+    if place is None:
+        sys_flag |= SysFlag.TRANSACTION_ROLLBACK  # which is in no queue
+    return like._replace(
+        total_size=size, magic_code=MAGIC_V2 if wide else MAGIC_V1, phy_offset=phy_offset,
+        body_crc=zlib.crc32(body) & CRC_MASK, sys_flag=sys_flag,
+        queue_id=place.queue_id if place else 0, queue_offset=place.queue_offset if place else 0,
+    )  # fmt: skip

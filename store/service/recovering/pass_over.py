@@ -1,0 +1,225 @@
+"""Passing over a damaged record: giving up one message instead of all that follow it.
+
+A filler takes its place in the log (``store.record.filler``), so RocketMQ, a rebuild and every scan
+find a sound record there, and its queue has no gap. The steps, each durable before the next: its
+bytes are saved, the filler is written into a file of its own, then into the log, and the file goes.
+A filler that is found in that file is written into the log again, if the log is damaged just there.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from store.errors import CorruptionError, RefusedStoreError, StoreIOError, os_errors
+from store.files import make_folder, read_file, remove_file, replace_file
+from store.log.commit_log import CommitLog
+from store.log.mapped_file import MappedFile
+from store.paths import StorePaths
+from store.queue.consume_queue_store import ConsumeQueueStore, QueueType
+from store.queue.units import QueueKey
+from store.record.decoder import StoredMessage, check_record, record_span
+from store.record.encoder import is_queued
+from store.record.filler import QueuePlace, filler, readable
+from store.record.message import LMQ_PREFIX
+from store.record.record_layout import BLANK_SIZE, MIN_RECORD_SIZE
+from store.record.scan import ScanRules
+from store.service.recovering.log_end import (
+    SavedTail,
+    is_boundary,
+    save_record,
+    valid_record_behind,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PassedOver:
+    """A record that was given up."""
+
+    phy_offset: int
+    size: int
+    place: QueuePlace | None
+    """Its place in its queue; ``None`` if it was in none, or that could not be found out."""
+    saved: Path
+    """Where its bytes are."""
+
+
+class PassOver:
+    """Passes over records of one store, while it is being recovered."""
+
+    def __init__(
+        self,
+        paths: StorePaths,
+        log: CommitLog,
+        queues: ConsumeQueueStore,
+        rules: ScanRules,
+        is_deleted: Callable[[str, int], bool],
+    ) -> None:
+        """``is_deleted`` tells whether a record (topic, phy offset) reaches no queue any more."""
+        self._paths = paths
+        self._log = log
+        self._queues = queues
+        self._rules = rules
+        self._is_deleted = is_deleted
+
+    def unfinished(self) -> bytes | None:
+        """Return the filler that an interrupted pass was about to write.
+
+        Raises:
+            CorruptionError: the file that holds it is damaged.
+            StoreIOError: it cannot be read.
+        """
+        path = self._paths.passing_over
+        try:
+            with os_errors("read what is being passed over", path):
+                record = read_file(path, self._log.files.file_size)
+        except StoreIOError as exc:
+            if isinstance(exc.__cause__, FileNotFoundError):
+                return None
+            raise
+        with suppress(CorruptionError):
+            phy_offset = StoredMessage(record).phy_offset
+            check_record(record, phy_offset, check_crc=True, property_crc=False)
+            return record
+        raise CorruptionError("this is not the record that passes over a damaged one", path=path)
+
+    def forget_unfinished(self) -> None:
+        """Let go of an interrupted pass of which the log has no need any more."""
+        path = self._paths.passing_over
+        if path.exists():
+            with os_errors("end a pass over a damaged record", path):
+                remove_file(path)
+
+    def run(self, phy_offset: int, store_timestamp: int) -> PassedOver:
+        """Put a filler in the place of the damaged record at ``phy_offset``.
+
+        ``store_timestamp`` is that of the record before, taken if its own cannot be read.
+
+        Raises:
+            RefusedStoreError: it cannot be told where the record ends, or none fits there.
+            StoreIOError: the disk refused; the next opening can go on.
+        """
+        file = self._log.files.find(phy_offset)
+        if file is None:
+            raise RefusedStoreError("no commit log file holds this", phy_offset=phy_offset)
+        record = self.unfinished()
+        if record is None or StoredMessage(record).phy_offset != phy_offset:
+            record = self._filler(file, phy_offset, store_timestamp)
+        saved = save_record(self._log, phy_offset, len(record), self._paths.cut)
+        path = self._paths.passing_over
+        with os_errors("begin to pass over a damaged record", path):
+            make_folder(path.parent)
+            replace_file(path, record)
+        file.rewrite(phy_offset - file.file_from_offset, record)
+        self.forget_unfinished()
+        return _passed(StoredMessage(record), saved)
+
+    # ---- finding out what it was
+
+    def _filler(self, file: MappedFile, phy_offset: int, store_timestamp: int) -> bytes:
+        position = phy_offset - file.file_from_offset
+        left = file.file_size - position - BLANK_SIZE
+        size = self._size(file, phy_offset)
+        like = readable(file.read_raw(position, size), phy_offset) if size else None
+        found = self._unit_of(like, phy_offset)
+        if found is not None and found[1] != size:
+            size = found[1]
+            like = readable(file.read_raw(position, min(size, left)), phy_offset)
+        if not MIN_RECORD_SIZE <= size <= left:
+            raise RefusedStoreError(
+                f"it cannot be told how long the record at {phy_offset} is: it cannot be passed"
+                " over alone",
+                path=file.path, phy_offset=phy_offset,
+            )  # fmt: skip
+        place = found[0] if found else self._likely_place(like, phy_offset, size)
+        try:
+            return filler(
+                size, phy_offset, place, like, store_timestamp,
+                property_crc=self._rules.property_crc,
+            )  # fmt: skip
+        except CorruptionError as exc:
+            raise RefusedStoreError(str(exc), path=file.path, phy_offset=phy_offset) from exc
+
+    def _size(self, file: MappedFile, phy_offset: int) -> int:
+        """Return the size that the record says, else the bytes up to the next; 0: unknown."""
+        position = phy_offset - file.file_from_offset
+        left = file.file_size - position
+        behind = valid_record_behind(self._log, phy_offset)
+        with suppress(CorruptionError):
+            size = record_span(file.read_raw(position, min(BLANK_SIZE, left)), 0, left, phy_offset)
+            ends_well = behind is None or is_boundary(self._log, phy_offset + size, self._rules)
+            if size and ends_well:
+                return size
+        if behind is None or behind >= file.file_from_offset + file.file_size:
+            return 0
+        return behind - phy_offset
+
+    def _unit_of(
+        self, like: StoredMessage | None, phy_offset: int
+    ) -> tuple[QueuePlace, int] | None:
+        """Return the place of the unit that points to the record, and the size that it says."""
+        if like is not None:
+            found = self._unit_in(QueueKey(like.topic, like.queue_id), phy_offset)
+            if found is not None:
+                return found
+        for key in self._queues.queues():
+            if key.topic.startswith(LMQ_PREFIX):
+                continue
+            found = self._unit_in(key, phy_offset)
+            if found is not None:
+                return found
+        return None
+
+    def _unit_in(self, key: QueueKey, phy_offset: int) -> tuple[QueuePlace, int] | None:
+        """Look for the unit in one queue, whose units are in the order of the log."""
+        if self._queues.queue_type(key.topic) is QueueType.BATCH:
+            return None
+        low, high = self._queues.min_offset(*key), self._queues.max_offset(*key)
+        while low < high:
+            middle = (low + high) // 2
+            block = self._queues.read_units(*key, middle, 1)
+            unit = next(iter(block.rows()), None)
+            if unit is None or unit[0] < phy_offset:
+                low = middle + 1
+            elif unit[0] > phy_offset:
+                high = middle
+            else:
+                return QueuePlace(key.topic, key.queue_id, middle), unit[1]
+        return None
+
+    def _likely_place(
+        self, like: StoredMessage | None, phy_offset: int, size: int
+    ) -> QueuePlace | None:
+        """Return the place of a record of which no queue knows: what it says, if that can be.
+
+        No checksum covers what it says. Its place must be the next one of its queue; else it is
+        the one that a later record shows to be missing.
+        """
+        if like is not None:
+            place = QueuePlace(like.topic, like.queue_id, like.queue_offset)
+            gone = self._is_deleted(like.topic, phy_offset)
+            if gone or not is_queued(like.sys_flag) or self._next(place) == place.queue_offset:
+                return place
+        seen: set[tuple[str, int]] = set()
+        with suppress(CorruptionError):
+            for record in self._log.scan(phy_offset + size, rules=self._rules):
+                key = (record.topic, record.queue_id)
+                if key in seen or not is_queued(record.sys_flag):
+                    continue
+                seen.add(key)
+                place = QueuePlace(*key, record.queue_offset - 1)
+                gone = self._is_deleted(record.topic, record.phy_offset)
+                known = place.queue_offset > 0 or self._log.min_phy_offset() <= 0
+                if known and not gone and self._next(place) == place.queue_offset:
+                    return place
+        return None
+
+    def _next(self, place: QueuePlace) -> int:
+        return self._queues.max_offset(place.topic, place.queue_id)
+
+
+def _passed(record: StoredMessage, saved: SavedTail) -> PassedOver:
+    place = None
+    if is_queued(record.sys_flag):
+        place = QueuePlace(record.topic, record.queue_id, record.queue_offset)
+    return PassedOver(record.phy_offset, record.size, place, saved.path)
