@@ -140,6 +140,18 @@ def test_ctrl_c_keeps_what_is_done(root: Path) -> None:
     assert {number: attempts(space)[number] for number in done} == done
 
 
+def test_what_was_done_is_in_the_journal(root: Path) -> None:
+    space, plan, report = move(root, segment_units=500)
+    planned, run, made = space.history()
+    assert [each["step"] for each in (planned, run, made)] == ["planned", "run", "made"]
+    assert {each.pop("plan", None) or each["digest"] for each in (planned, run, made)} == {
+        plan.digest
+    }
+    assert (planned["queues"], planned["units"]) == (QUEUES, UNITS)
+    assert (run["segments"], run["master"]) == (8, NO_SPARK)
+    assert made["units"] == report.units
+
+
 def test_status_tells_the_stage(root: Path) -> None:
     assert status(root)["stage"] == "nothing"
     plan = make_plan(root, segment_units=500)
