@@ -31,9 +31,7 @@ class CallGate:
         self._folder = folder
         self._is_rocksdbs = is_rocksdbs
         self._locks: dict[int, threading.RLock] = {}  # by thread; an ident may come again
-        self._closing = threading.Lock()
-        self._closed = False
-        self._forked = False
+        self._released = self._forked = False
         self.shut = False
         """Whether no call may be made: asked by a thread that holds its lock."""
         _gates.add(self)
@@ -50,17 +48,19 @@ class CallGate:
         raise StoreClosedError("the RocksDB queues have been closed", path=self._folder)
 
     def close(self) -> bool:
-        """Let no further call in and wait for the running ones; False if that was done before."""
-        if self._forked:
-            return False
-        with self._closing:
-            was_closed = self._closed
-            self.shut = True
-            for lock in list(self._locks.values()):
-                with lock:
-                    pass
-            self._closed = True
-        return not was_closed
+        """Let no further call in and wait for the running ones; False if ``released`` was called.
+
+        Until then every call of it is told to go on with the closing.
+        """
+        self.shut = True
+        for lock in list(self._locks.values()):
+            with lock:
+                pass
+        return not (self._released or self._forked)
+
+    def released(self) -> None:
+        """Note that the database has been let go."""
+        self._released = True
 
     def leave_to_parent(self) -> None:
         """Let no call in: this is a child of the process that opened the database."""

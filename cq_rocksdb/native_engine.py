@@ -10,7 +10,7 @@ Source: RocketMQ ``ConsumeQueueRocksDBStorage``, ``ConsumeQueueCompactionFilterF
 import re
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
 from typing import ClassVar
@@ -23,7 +23,7 @@ from cq_rocksdb.call_gate import CallGate, gated
 from cq_rocksdb.engine import EngineBatch, Family, LiveFile, TableWriter, UnitScan
 from cq_rocksdb.native_library import NativeLibrary, find_library
 from cq_rocksdb.native_options import database_objects
-from cq_rocksdb.open_databases import claimed, opening
+from cq_rocksdb.open_databases import Claim, Held, opening
 from cq_rocksdb.options import DatabaseOptions
 from cq_rocksdb.private_folder import PrivateFolder
 from store.errors import (
@@ -120,18 +120,19 @@ class NativeEngine:
         self._write_lock = (
             threading.Lock()
         )  # a library that flushes single families: no write between
-        with ExitStack() as undo:
+        self._held = Held()
+        self._flushed = False
+        with self._held:
             opened, really_read_only = folder, read_only
             if read_only:
-                private = self._private = PrivateFolder(folder)  # gone when nobody holds it
-                undo.callback(private.release)
+                private = self._held.add(PrivateFolder(folder))
                 opened = log_folder = private.path
                 really_read_only = private.holds_database
             else:
                 for each in (folder, log_folder):
                     with os_errors("create the folder", each):
                         make_folder(each)
-                undo.enter_context(claimed(folder))
+                self._held.add(Claim(folder))
             self._log_folder = log_folder
             self._objects = database_objects(options, log_folder)
             with self._gate.translation(), opening(folder):
@@ -139,7 +140,6 @@ class NativeEngine:
                     str(opened).encode(), self._objects.default, self._objects.offset,
                     really_read_only,
                 )  # fmt: skip
-            self._undo = undo.pop_all()
 
     # ---- writing
 
@@ -342,10 +342,15 @@ class NativeEngine:
         """Close the database; the private folder of a read-only open is removed."""
         if not self._gate.close():
             return
-        with self._gate.translation(), self._undo as undone:
-            undone.callback(self._database.close)
-            if flush and not self._read_only:
-                self._flush()
+        with self._gate.translation():
+            try:
+                if flush and not (self._read_only or self._flushed):
+                    self._flush()
+            finally:
+                self._flushed = True
+                self._database.close()
+                self._held.release()
+        self._gate.released()
 
     # ---- inside
 

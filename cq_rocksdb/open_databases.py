@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from store.errors import StoreLockedError, StoreStateError, os_errors
 
@@ -36,27 +37,66 @@ def opening(folder: Path) -> Iterator[None]:
     yield
 
 
-@contextmanager
-def claimed(folder: Path) -> Iterator[None]:
-    """Hold the database in ``folder``, known by device and inode, while the block runs.
+class Claim:
+    """The database in ``folder``, known by device and inode, held until ``release``.
 
     Raises:
         StoreLockedError: this process has it open for writing already.
     """
-    with os_errors("look at", folder):
-        status = folder.stat()
-    key = (status.st_dev, status.st_ino)
-    with _lock:
-        if key in _open:
-            raise StoreLockedError(
-                "the RocksDB queues are open elsewhere: in this process", path=folder
-            )
-        _open.add(key)
-    try:
-        yield
-    finally:
+
+    def __init__(self, folder: Path) -> None:
+        with os_errors("look at", folder):
+            status = folder.stat()
+        self._key: tuple[int, int] | None = None
+        key = (status.st_dev, status.st_ino)
         with _lock:
-            _open.discard(key)
+            if key in _open:
+                raise StoreLockedError(
+                    "the RocksDB queues are open elsewhere: in this process", path=folder
+                )
+            self._key = key
+            _open.add(key)
+
+    def release(self) -> None:
+        """Let it go. A second call does nothing."""
+        with _lock:
+            if self._key is not None:
+                _open.discard(self._key)
+                self._key = None
+
+
+class Releasable(Protocol):
+    """Something that is held until it is released, once or again."""
+
+    def release(self) -> object:
+        """Let it go. A second call does nothing."""
+
+
+H = TypeVar("H", bound=Releasable)
+
+
+class Held:
+    """What an open database holds; as a context it is let go where the opening fails."""
+
+    def __init__(self) -> None:
+        self._things: list[Releasable] = []
+
+    def add(self, thing: H) -> H:
+        """Hold ``thing`` too; return it."""
+        self._things.append(thing)
+        return thing
+
+    def release(self) -> None:
+        """Let go of everything; cut short, it goes on with the next call."""
+        for thing in self._things:
+            thing.release()
+
+    def __enter__(self) -> None:
+        """Begin the opening."""
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self.release()
 
 
 def _after_fork() -> None:

@@ -13,7 +13,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, suppress
 from importlib.metadata import version
 from itertools import islice, repeat
 from pathlib import Path
@@ -46,7 +46,7 @@ from cq_rocksdb.engine import (
     unit_columns,
 )
 from cq_rocksdb.keys import UNIT_PLACE, unit_key
-from cq_rocksdb.open_databases import claimed, opening
+from cq_rocksdb.open_databases import Claim, Held, opening
 from cq_rocksdb.options import DatabaseOptions
 from cq_rocksdb.private_folder import PrivateFolder
 from cq_rocksdb.rocksdict_options import family_options
@@ -91,11 +91,12 @@ class RocksdictEngine:
         self._read_only = read_only
         self._gate = CallGate(folder, _is_rocksdicts)
         self._write_lock = threading.Lock()  # no write between the flushes of the two families
-        with ExitStack() as undo:
+        self._held = Held()
+        self._flushed = False
+        with self._held:
             access, opened = AccessType.read_write(), folder
             if read_only:
-                private = self._private = PrivateFolder(folder)  # gone when nobody holds it
-                undo.callback(private.release)
+                private = self._held.add(PrivateFolder(folder))
                 opened = log_folder = private.path
                 if private.holds_database:
                     access = AccessType.read_only(False)  # noqa: FBT003 - "error if a WAL exists"
@@ -103,13 +104,12 @@ class RocksdictEngine:
                 for each in (folder, log_folder):
                     with os_errors("create the folder", each):
                         make_folder(each)
-                undo.enter_context(claimed(folder))
+                self._held.add(Claim(folder))
             with self._gate.translation(), opening(folder):
                 self._table_options = family_options(options, log_folder)
                 self._default = _open(opened, self._table_options, access)
                 self._offset = self._default.get_column_family(Family.OFFSET.value)
                 self._offset_handle = self._default.get_column_family_handle(Family.OFFSET.value)
-            self._undo = undo.pop_all()
         self._families = {Family.DEFAULT: self._default, Family.OFFSET: self._offset}
         _engines.add(self)
         self._write_options = WriteOptions()
@@ -289,14 +289,19 @@ class RocksdictEngine:
         """Close the database; the private folder of a read-only open is removed."""
         if not self._gate.close():
             return
-        with self._gate.translation(), self._undo as undone:
-            # Last in, first out, each also if the one before it fails.
-            undone.callback(self._default.close)
-            undone.callback(self._offset.close)
-            self._families = {}
-            del self._offset_handle
-            if flush and not self._read_only:
-                self._flush()
+        with self._gate.translation():
+            try:
+                if flush and not (self._read_only or self._flushed):
+                    self._flush()
+            finally:
+                self._flushed = True
+                self._families = {}
+                self.__dict__.pop("_offset_handle", None)
+                for family in (self._offset, self._default):
+                    with suppress(DbClosedError):
+                        family.close()
+                self._held.release()
+        self._gate.released()
 
     # ---- inside
 

@@ -444,9 +444,8 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         if self.compaction is not None:
             self.compaction.cancel()
             self.compaction.wait()
-        engine, self._engine = self._engine, None
-        if engine is not None:
-            engine.close(flush=not self._failed)
+        if self._engine is not None:
+            self._engine.close(flush=not self._failed)
 
     # ---- inside
 

@@ -58,10 +58,10 @@ class StoreLock:
     def release(self) -> None:
         """Let the store go. A second call does nothing."""
         with _held_lock:
-            if self._fd >= 0:
-                os.close(self._fd)
-                self._fd = -1
+            fd, self._fd = self._fd, -1
+            if fd >= 0:
                 _held.discard(self._key)
+                os.close(fd)
 
     def __del__(self) -> None:
         if hasattr(self, "_fd"):
