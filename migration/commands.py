@@ -68,6 +68,11 @@ def plan(
     segment_units: Annotated[
         int, typer.Option(metavar="N", min=1, help="Units of one task.")
     ] = SEGMENT_UNITS,
+    *,
+    replace: Annotated[
+        bool,
+        typer.Option("--replace", help="Poorer queues that are there already are moved away."),
+    ] = False,
     master: Master = MASTER,
     workspace: Space = None,
     config: ConfigFile = None,
@@ -80,6 +85,12 @@ def plan(
     space = _space(root, workspace)
     settings = read_config(config)
     with _bar("planning") as tick:
+        if source == LOG and replace:
+            raise RefusedStoreError(
+                "--replace is not for --from log: cqstore rebuild DIR --backend builds queues that"
+                " are there anew from the log, and keeps the old ones",
+                path=root,
+            )
         if source == LOG:
             made = make_log_plan(
                 root, settings, target=to, master=master, workspace=space,
@@ -88,7 +99,8 @@ def plan(
         else:
             made = make_plan(
                 root, settings, target=to, source=source, workspace=space,
-                segment_units=segment_units, progress=lambda units: tick(units, None),
+                segment_units=segment_units, replace=replace,
+                progress=lambda units: tick(units, None),
             )  # fmt: skip
     output(kind).record(
         {

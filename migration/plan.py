@@ -91,6 +91,8 @@ class Plan(BaseModel):
     """Queues of which nothing but the next offset is left."""
     empty: int
     """Queues that never had a unit: nothing to move."""
+    replaces: bool = False
+    """There are queues of the target already, which the switch moves away."""
     segments: list[Segment]
     digest: str = ""
     """BLAKE2b of everything above and of all lines."""
@@ -102,7 +104,8 @@ class Plan(BaseModel):
 
     def own_digest(self) -> str:
         """Return what ``digest`` has to be."""
-        text = self.model_dump_json(exclude={"digest"})
+        beside = {"digest"} if self.replaces else {"digest", "replaces"}
+        text = self.model_dump_json(exclude=beside)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from migration.both_sides import look_at_both
 from migration.context import log_identity, queue_context, settings_of_tasks, tail_identity
 from migration.plan import Plan, Slice, write_plan
 from migration.segment_writer import SEGMENT_UNITS, SegmentWriter
@@ -28,12 +29,14 @@ def make_plan(
     source: str | None = None,
     workspace: Workspace | None = None,
     segment_units: int = SEGMENT_UNITS,
+    replace: bool = False,
     progress: Callable[[int], object] = bool,
 ) -> Plan:
     """Plan to move the queues of the store in ``root`` to backend ``target``; write the plan.
 
     Reads the store, changes nothing of it. ``source`` names the backend to move from where several
-    hold queues. ``progress`` is told how many units have been looked at.
+    hold queues. With ``replace`` there may be queues of ``target`` already, poorer ones: the switch
+    moves them to ``cqstore/replaced``. ``progress`` is told how many units have been looked at.
 
     Raises:
         RefusedStoreError: it cannot be moved as it lies; the sentence says why.
@@ -52,17 +55,19 @@ def make_plan(
         with MessageStore.open(
             root, config, read_only=True, backend=source, housekeeping=False
         ) as store:
-            _refuse(store, target)
+            replaces = _refuse(store, target, replace=replace)
             planner = _Planner(store, to, space, segment_units, progress)
-            plan = write_plan(space, planner.run())
+            plan = write_plan(space, planner.run(replaces=replaces))
         space.note("planned", digest=plan.digest, queues=plan.queues, units=plan.units)
     return plan
 
 
-def _refuse(store: MessageStore, target: str) -> None:
+def _refuse(store: MessageStore, target: str, *, replace: bool) -> bool:
+    """Return whether queues of the target are to be replaced."""
     root = store.paths.root
     name = store.queues.parts()[0].name
-    if target in store.layout.backends:
+    there = target in store.layout.backends
+    if there and (name == target or len(store.queues.parts()) == 1):
         raise RefusedStoreError(f"there are {target} queues already", path=root)
     if name not in store.layout.backends:
         raise RefusedStoreError(
@@ -77,6 +82,13 @@ def _refuse(store: MessageStore, target: str) -> None:
         )
     if store.layout.log_folders != [store.paths.commit_log]:
         raise RefusedStoreError("its commit log is spread over several paths", path=root)
+    if there:
+        both = look_at_both(store, target)
+        if not replace:
+            raise RefusedStoreError(both.refusal(), path=root)
+        if (reason := both.why_not_replace()) is not None:
+            raise RefusedStoreError(f"the {target} queues are not replaced: {reason}", path=root)
+    return there
 
 
 class _Planner:
@@ -98,7 +110,7 @@ class _Planner:
         self._config = StoreConfig.from_mapping(self._settings)
         self._count = self._expired = self._empty = 0
 
-    def run(self) -> Plan:
+    def run(self, *, replaces: bool) -> Plan:
         """Write ``queues.jsonl`` and return the plan."""
         store, space = self._store, self._space
         complete_to = self._queues.dispatch_from_phy_offset()  # before any end is read
@@ -121,7 +133,7 @@ class _Planner:
             min_phy_offset=store.commit_log.min_phy_offset(),
             max_phy_offset=store.commit_log.max_phy_offset(),
             complete_to=complete_to, queues=self._count, units=writer.units,
-            expired=self._expired, empty=self._empty, segments=segments,
+            expired=self._expired, empty=self._empty, replaces=replaces, segments=segments,
         )  # fmt: skip
 
     def _slices(self, writer: SegmentWriter) -> Iterator[Slice]:

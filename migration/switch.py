@@ -24,6 +24,7 @@ from store.config import StoreConfig
 from store.errors import CorruptionError, RefusedStoreError, os_errors
 from store.files import make_folder, reading, replacing
 from store.log.commit_log import CommitLog
+from store.paths import StorePaths
 from store.queue.bulk import bulk_backend
 from store.service.message_store import MessageStore
 from store.service.mode import ModeRecord, StoreMode, change_mode, current_mode, write_mode
@@ -114,6 +115,12 @@ def _publish(
     target = bulk_backend(plan.target)
     lock = StoreLock(paths)
     try:
+        if plan.replaces:
+            before = ALONE[plan.source]
+            if not _is_publishing(plan, layout):
+                # Said first: what is moved away file by file is served by nobody.
+                write_mode(paths, ModeRecord(before, {plan.target: 0}))
+                target.withdraw(paths, replaced_folder(paths))
         write_mode(paths, ModeRecord(before, {plan.target: plan.complete_to}))
         target.publish(space.made, paths, config)
         if own != space:  # that of a copy: the way back is to be found here
@@ -134,13 +141,13 @@ def _check(
     root = layout.paths.root
     if not space.made.root.exists():
         raise RefusedStoreError("there are no new queues: run cqstore migrate run", path=space.root)
-    # Said by an interrupted switch, after all of this; the new queues may have moved in part.
-    going_on = layout.standing.behind.get(plan.target) == plan.complete_to
+    going_on = _is_publishing(plan, layout)
     reason = None if going_on else verified(space, plan)
     if reason is not None:
         raise RefusedStoreError(f"the new queues are not verified: {reason}", path=space.root)
-    wrong_state = plan.source != LOG and before is not ALONE[plan.source]
-    if wrong_state or (plan.target in layout.backends and not going_on):
+    alone = before is ALONE.get(plan.source)
+    in_the_way = plan.target in layout.backends and not going_on
+    if not plan.replaces and ((plan.source != LOG and not alone) or in_the_way):
         raise RefusedStoreError(
             f"the store's state is {before}; its {plan.source} queues alone were to be moved",
             path=root,
@@ -167,6 +174,19 @@ def _check(
             " it: their logs differ",
             path=root,
         )
+
+
+def _is_publishing(plan: Plan, layout: StoreLayout) -> bool:
+    """Return whether an interrupted switch has begun to publish, after all checks.
+
+    The new queues may have moved in part.
+    """
+    return layout.standing.behind.get(plan.target) == plan.complete_to
+
+
+def replaced_folder(paths: StorePaths) -> Path:
+    """Return a new folder's name for queues that are moved away."""
+    return paths.replaced / time.strftime("%Y%m%dT%H%M%S-migrated", time.gmtime())
 
 
 def walk(

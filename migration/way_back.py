@@ -5,13 +5,19 @@ old queues catch up before they are served, and then the new ones are moved away
 """
 
 import shutil
-import time
 from pathlib import Path
 
 from migration.plan import read_plan
 from migration.rebuild.block_source import LOG
 from migration.rebuild.scan_plan import ScanSpace
-from migration.switch import ALONE, SwitchReport, Tell, read_switched, walk
+from migration.switch import (
+    ALONE,
+    SwitchReport,
+    Tell,
+    read_switched,
+    replaced_folder,
+    walk,
+)
 from migration.workspace import Workspace
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, os_errors
@@ -123,8 +129,7 @@ def _take_back_half(space: Workspace, layout: StoreLayout, now: StoreMode) -> No
 def _withdraw(paths: StorePaths, name: str, state: StoreMode) -> None:
     lock = StoreLock(paths)
     try:
-        folder = paths.replaced / time.strftime("%Y%m%dT%H%M%S-migrated", time.gmtime())
-        bulk_backend(name).withdraw(paths, folder)
+        bulk_backend(name).withdraw(paths, replaced_folder(paths))
         write_mode(paths, ModeRecord(state, {}))
     finally:
         lock.release()
