@@ -4,12 +4,13 @@ Without it an open lists every folder and reads the end of every queue, 0.2 ms e
 only after a clean stop and only while nobody else has had the store: it is tied to the checkpoint's
 content and to the time of the file ``lock``, which RocketMQ writes at each start. It is not
 believed either if a queue leads behind the log's end, and an open that failed before it knew the
-ends writes none. Whatever else is done to single queue files behind a store's back shows as holes
-when they are read.
+ends writes none. Of every queue it keeps when its folder and its files changed last: where that is
+not so any more the queue is looked at, the others are not.
 """
 
 import hashlib
 import logging
+import os
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping
@@ -28,10 +29,10 @@ from store.log.checkpoint import FILE_SIZE
 from store.paths import StorePaths
 
 _LOG = logging.getLogger(__name__)
-_VERSION = 1
+_VERSION = 2
 _NAME = "file-queue-ends.npz"
-_NUMBERS = 6
-"""Columns a queue: topic, queue id, first offset, max offset, last phy offset, its end."""
+_NUMBERS = 8
+"""Columns a queue: topic, queue id, and the numbers of ``KnownQueue``."""
 _NAMES_END = "\0"
 _UTF_8 = ("utf-8", "surrogateescape")  # as folder names are read
 _DAMAGED = (
@@ -52,8 +53,28 @@ class KnownQueue(NamedTuple):
     max_offset: int
     last_phy: int
     end_phy: int
+    folder_changed: int
+    """When the folder changed last, ns; 0: it could not be told."""
+    file_changed: int
+    """When any of its files changed last, ns; 0 without one."""
     starts: list[int]
     """Start of each file, bytes from the start of the queue."""
+
+
+def changed_at(queue: FileConsumeQueue) -> tuple[int, int]:
+    """Return when the folder of a queue and any of its files changed last, ns.
+
+    A file that comes or goes changes the folder, whatever is written to one that file. 0 where
+    there is none, or one of another size.
+    """
+    size = queue.access.mapped_file_size
+    try:
+        folder = os.stat(queue.folder).st_mtime_ns  # noqa: PTH116 - there are many of them
+        files = [os.stat(queue.path(start)) for start in queue.starts]  # noqa: PTH116 - as above
+    except OSError:
+        return 0, 0
+    whole = all(file.st_size == size for file in files)
+    return folder, max([file.st_mtime_ns for file in files], default=0) if whole else 0
 
 
 def write_ends(paths: StorePaths, file_size: int, topics: Topics) -> None:
@@ -64,7 +85,7 @@ def write_ends(paths: StorePaths, file_size: int, topics: Topics) -> None:
     names = list(topics)
     queues = [(at, *item) for at, name in enumerate(names) for item in topics[name].items()]
     numbers = [
-        (at, queue_id, q.first_offset, q.max_offset, q.last_phy, q.end_phy)
+        (at, queue_id, q.first_offset, q.max_offset, q.last_phy, q.end_phy, *changed_at(q))
         for at, queue_id, q in queues
     ]
     path = ends_path(paths)
@@ -137,7 +158,7 @@ def _check_values(
         np.dtype(np.int64)
     }:
         raise ValueError("columns of other shapes")
-    topic, queue_id, first, end, _, _ = numbers.T
+    topic, queue_id, first, end, *_ = numbers.T
     ends = np.cumsum(files)
     if (files < 0).any() or (ends[-1] if len(ends) else 0) != len(starts) or starts.ndim != 1:
         raise ValueError("the files do not add up")
@@ -179,10 +200,10 @@ def _queues(
 ) -> Iterable[KnownQueue]:
     at = 0
     for (name, queue_id, *ends), count in zip(numbers, files, strict=True):
-        first_offset, max_offset, last_phy, end_phy = ends
+        first_offset, max_offset, last_phy, end_phy, folder_changed, file_changed = ends
         yield KnownQueue(
             names[name], queue_id, first_offset, max_offset, last_phy, end_phy,
-            starts[at : at + count],
+            folder_changed, file_changed, starts[at : at + count],
         )  # fmt: skip
         at += count
 

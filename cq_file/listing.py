@@ -6,7 +6,7 @@ Source: RocketMQ ``AbstractConsumeQueueStore.loadConsumeQueues``, ``MappedFileQu
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,6 +49,8 @@ class Listing:
     """File length → the files that have it."""
     empty_last: list[str] = field(default_factory=list)
     """Last files of queues that were made but never sized."""
+    misfits: dict[QueueFolder, str] = field(default_factory=dict)
+    """Queues with a file that cannot be one of theirs, and that file: it is left out."""
 
 
 def queue_folders(folder: Path) -> Iterator[QueueFolder]:
@@ -83,20 +85,25 @@ def entries(folder: str) -> list["os.DirEntry[str]"]:
             return []
 
 
-def list_queues(folder: Path) -> Listing:
-    """List every queue and file below ``folder``.
+def list_queues(folder: Path, topics: Collection[str] | None = None) -> Listing:
+    """List every queue and file below ``folder``, or those of ``topics``.
 
     Raises:
-        CorruptionError: a file without a byte is not the last one of its queue.
         StoreIOError: a folder cannot be listed.
     """
     listing = Listing(topics={entry.name for entry in sub_folders(str(folder))})
     for queue in queue_folders(folder):
-        listing.queues[queue] = _list_files(queue, listing)
+        if topics is None or queue.topic in topics:
+            listing.queues[queue] = list_files(queue, listing)
     return listing
 
 
-def _list_files(queue: QueueFolder, listing: Listing) -> list[int]:
+def list_files(queue: QueueFolder, listing: Listing) -> list[int]:
+    """Return the starts of a queue's files, and note in ``listing`` what is odd about them.
+
+    Raises:
+        StoreIOError: the folder cannot be listed.
+    """
     starts: list[int] = []
     empty: str | None = None
     for entry in entries(queue.path):
@@ -106,10 +113,8 @@ def _list_files(queue: QueueFolder, listing: Listing) -> list[int]:
         with os_errors("look at a queue file", entry.path):
             if not entry.is_file():
                 check_regular(entry.path)
-        if empty is not None:
-            raise CorruptionError(
-                "a queue file that is not the last one has no byte", path=Path(empty)
-            )
+        if empty is not None:  # and another one follows
+            listing.misfits[queue] = empty
         with os_errors("look at a queue file", entry.path):
             size = entry.stat().st_size
         if size == 0:
@@ -125,8 +130,11 @@ def _list_files(queue: QueueFolder, listing: Listing) -> list[int]:
     return starts
 
 
-def one_file_size(listing: Listing, configured: int, unit: int, *, explicit: bool) -> int:
-    """Return the size that all files of ``listing`` have, ``configured`` without files.
+def fit_files(listing: Listing, configured: int, unit: int, *, explicit: bool) -> int:
+    """Return the size that the files of ``listing`` have, ``configured`` without files.
+
+    The few that have another one, or a name that does not fit it, are left out of ``queues`` and
+    noted in ``misfits``.
 
     Args:
         listing: the files.
@@ -135,19 +143,22 @@ def one_file_size(listing: Listing, configured: int, unit: int, *, explicit: boo
         explicit: the setting was given and has to fit the files.
 
     Raises:
-        CorruptionError: a file differs from what was given or, without, from most of the others;
-            or a file's name does not fit its size.
+        CorruptionError: half of the files or more differ from what was given or, without, from
+            each other; or have names that do not fit their size.
+        StoreIOError: a file cannot be looked at.
     """
     sizes = listing.sizes
     if not sizes:
         return configured
-    expected = configured if explicit else max(sizes, key=lambda size: sizes[size].files)
-    for size, files in sizes.items():
-        if size != expected:
-            raise CorruptionError(
-                "a queue file has the wrong size", path=Path(files.example), expected=expected,
-                got=size,
-            )  # fmt: skip
+    most = max(sizes, key=lambda size: sizes[size].files)
+    expected = configured if explicit else most
+    total = sum(found.files for found in sizes.values())
+    if expected not in sizes or 2 * sizes[expected].files <= total:
+        got = most if most != expected else min(sizes.keys() - {most})
+        raise CorruptionError(
+            "queue files have the wrong size", path=Path(sizes[got].example), expected=expected,
+            got=got,
+        )  # fmt: skip
     if expected % unit:
         raise CorruptionError(
             "queue files do not hold whole units",
@@ -155,16 +166,37 @@ def one_file_size(listing: Listing, configured: int, unit: int, *, explicit: boo
             expected=f"a multiple of {unit} bytes",
             got=expected,
         )
-    for queue, starts in listing.queues.items():
-        for start in starts:
-            if start % expected:
-                raise CorruptionError(
-                    "a queue file has an impossible name",
-                    path=Path(queue.path, file_name(start)),
-                    expected=f"a multiple of {expected}",
-                    got=start,
-                )
+    if 2 * leave_out_misfits(listing, expected) > total:
+        raise CorruptionError(
+            "queue files have impossible names", path=Path(next(iter(listing.misfits.values()))),
+            expected=f"multiples of {expected}",
+        )  # fmt: skip
     return expected
+
+
+def leave_out_misfits(listing: Listing, expected: int) -> int:
+    """Leave out the files that are not ``expected`` bytes long or have no such name; count them.
+
+    Raises:
+        StoreIOError: a file cannot be looked at.
+    """
+    left_out = 0
+    sizes_differ = listing.sizes.keys() != {expected}
+    for queue, starts in listing.queues.items():
+        odd = {start for start in starts if start % expected}
+        if sizes_differ:
+            odd.update(start for start in starts if _size(queue, start) != expected)
+        if odd:
+            left_out += len(odd)
+            listing.queues[queue] = [start for start in starts if start not in odd]
+            listing.misfits[queue] = f"{queue.path}/{file_name(min(odd))}"
+    return left_out
+
+
+def _size(queue: QueueFolder, start: int) -> int:
+    path = f"{queue.path}/{file_name(start)}"
+    with os_errors("look at a queue file", path):
+        return os.stat(path).st_size  # noqa: PTH116 - there are many of them
 
 
 def allocated_bytes(folder: Path) -> int:

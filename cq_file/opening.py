@@ -3,9 +3,7 @@
 Source: RocketMQ ``ConsumeQueueStore.load``.
 """
 
-import logging
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cq_file.batch_queue import BatchConsumeQueue
@@ -13,15 +11,22 @@ from cq_file.consume_queue import FileConsumeQueue
 from cq_file.descriptor_cache import DescriptorCache
 from cq_file.ext import ExtFiles
 from cq_file.file_sync import UnsyncedFiles
-from cq_file.known_ends import forget_ends, read_ends
+from cq_file.known_ends import KnownQueue, changed_at, forget_ends, read_ends
 from cq_file.layout import BATCH_UNIT, FILE_UNIT
-from cq_file.listing import Listing, entries, list_queues, one_file_size
+from cq_file.listing import (
+    Listing,
+    QueueFolder,
+    fit_files,
+    leave_out_misfits,
+    list_files,
+    list_queues,
+    sub_folders,
+)
 from cq_file.queue_files import FileAccess
 from store.config import StoreConfig
 from store.errors import os_errors
 from store.queue.consume_queue_store import QueueStoreContext
-
-_LOG = logging.getLogger(__name__)
+from store.queue.units import QueueKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +38,14 @@ class OpenedQueues:
     topics: dict[str, dict[int, FileConsumeQueue]]
     batch_topics: dict[str, dict[int, BatchConsumeQueue]]
     ext: dict[tuple[str, int], ExtFiles]
+    misfits: dict[QueueKey, str] = field(default_factory=dict)
+    """Queues with a file that cannot be one of theirs, and that file."""
     ends_known: bool = False
-    """The queues' ends are those that a clean stop wrote down: no file was looked at."""
-    incomplete: bool = False
-    """Topics that a clean stop knew of have no folder any more."""
+    """The queues are as a clean stop left them, but for those of ``unknown``."""
+    unknown: list[QueueKey] = field(default_factory=list)
+    """Queues that were changed or came by since."""
+    left: dict[QueueKey, KnownQueue] = field(default_factory=dict)
+    """How the clean stop left the changed ones."""
 
 
 def load_queues(
@@ -48,14 +57,7 @@ def load_queues(
         CorruptionError, StoreIOError: as ``open_queues``.
     """
     known = reopen_queues(context, cache, unsynced)
-    if known is None:
-        return open_queues(context, cache, unsynced)
-    lost = lost_topics(context.paths.consume_queue, known.topics)
-    if lost is None:
-        return replace(known, ends_known=True)
-    if lost:
-        _LOG.warning("the folders of %d topics are gone, all is dispatched again", len(lost))
-    return replace(open_queues(context, cache, unsynced), incomplete=bool(lost))
+    return open_queues(context, cache, unsynced) if known is None else known
 
 
 def open_queues(
@@ -64,7 +66,7 @@ def open_queues(
     """List the queues. Read-write: make their folder, remove files that were never sized.
 
     Raises:
-        CorruptionError: a file is of the wrong size or has an impossible name.
+        CorruptionError: the files are of the wrong size or have impossible names.
         StoreIOError: a folder cannot be listed or made.
     """
     paths, config = context.paths, context.config
@@ -73,7 +75,7 @@ def open_queues(
     ext = list_queues(paths.consume_queue_ext)
 
     def access(listing: Listing, configured: int, unit: int, setting: str) -> FileAccess:
-        size = one_file_size(listing, configured, unit, explicit=setting in given)
+        size = fit_files(listing, configured, unit, explicit=setting in given)
         return FileAccess(size, cache, unsynced)
 
     unit = FILE_UNIT.size
@@ -91,9 +93,7 @@ def open_queues(
     if not context.read_only:
         _tidy(paths.consume_queue, [*simple.empty_last, *batch.empty_last], unsynced)
     opened = OpenedQueues(simple_access, {}, {topic: {} for topic in batch.topics}, {})
-    for (topic, queue_id, path), starts in simple.queues.items():
-        queue = FileConsumeQueue(simple_access, path, starts)
-        opened.topics.setdefault(topic, {})[queue_id] = queue
+    _take_listed(opened, simple)
     for (topic, queue_id, path), starts in batch.queues.items():
         opened.batch_topics[topic][queue_id] = BatchConsumeQueue(batch_access, path, starts)
     for (topic, queue_id, path), starts in ext.queues.items():
@@ -101,17 +101,28 @@ def open_queues(
     return opened
 
 
+def _take_listed(opened: OpenedQueues, listing: Listing) -> None:
+    for (topic, queue_id, path), starts in listing.queues.items():
+        queue = FileConsumeQueue(opened.access, path, starts)
+        opened.topics.setdefault(topic, {})[queue_id] = queue
+    for (topic, queue_id, _), path in listing.misfits.items():
+        opened.misfits[QueueKey(topic, queue_id)] = path
+
+
 def reopen_queues(
     context: QueueStoreContext, cache: DescriptorCache, unsynced: UnsyncedFiles
 ) -> OpenedQueues | None:
-    """Return the queues as the last clean stop left them, no file touched; ``None``: look at them.
+    """Return the queues as the last clean stop left them, no file opened; ``None``: look at all.
 
-    Read-write: what was written down is removed. Stores with batch queues or extension files are
-    always looked at.
+    Queues that were changed since, and topics that came by, are left to be looked at. Read-write:
+    what was written down is removed. Stores with batch queues or extension files are always looked
+    at.
     """
     paths, config = context.paths, context.config
     others = (paths.batch_consume_queue, paths.consume_queue_ext)
     known = read_ends(paths) if context.last_exit_ok else None
+    if not sub_folders(str(paths.consume_queue)):
+        known = None  # all are gone, maybe on purpose: to be dispatched again
     if not context.read_only:
         forget_ends(paths)
     if known is None or any(folder.exists() for folder in others):
@@ -120,29 +131,46 @@ def reopen_queues(
     wanted = config.units_per_file * FILE_UNIT.size
     if "mapped_file_size_consume_queue" in config.model_fields_set and file_size != wanted:
         return None
-    opened = OpenedQueues(FileAccess(file_size, cache, unsynced), {}, {}, {})
-    folder = str(paths.consume_queue)
+    opened = OpenedQueues(FileAccess(file_size, cache, unsynced), {}, {}, {}, ends_known=True)
     log_end = context.log.max_phy_offset()
-    for topic, queue_id, first_offset, max_offset, last_phy, end_phy, starts in queues:
-        if end_phy > log_end:
+    for left in queues:
+        if left.end_phy > log_end:
             return None  # the log was cut since: looking leaves out what leads behind its end
-        queue = FileConsumeQueue(opened.access, f"{folder}/{topic}/{queue_id}", starts)
-        queue.restore(first_offset, max_offset, last_phy, end_phy)
-        opened.topics.setdefault(topic, {})[queue_id] = queue
+        _take_known(opened, str(paths.consume_queue), left)
+    _take_new_topics(opened, paths.consume_queue)
     return opened
 
 
-def lost_topics(folder: Path, topics: Collection[str]) -> set[str] | None:
-    """Return which of ``topics`` have no folder any more; ``None`` if all folders are just theirs.
+def _take_known(opened: OpenedQueues, folder: str, left: KnownQueue) -> None:
+    key = QueueKey(left.topic, left.queue_id)
+    queue = FileConsumeQueue(opened.access, f"{folder}/{left.topic}/{left.queue_id}", left.starts)
+    queue.restore(left.first_offset, left.max_offset, left.last_phy, left.end_phy)
+    if changed_at(queue) != (left.folder_changed, left.file_changed):
+        queue = _list_again(opened, key, queue)
+        opened.unknown.append(key)
+        opened.left[key] = left
+    opened.topics.setdefault(left.topic, {})[left.queue_id] = queue
 
-    An empty set: none is lost, but there are folders of others.
 
-    Raises:
-        StoreIOError: ``folder`` cannot be listed.
-    """
-    there = {entry.name for entry in entries(str(folder)) if entry.is_dir()}
-    known = set(topics)
-    return None if there == known else known - there
+def _list_again(opened: OpenedQueues, key: QueueKey, queue: FileConsumeQueue) -> FileConsumeQueue:
+    place, listing = QueueFolder(*key, queue.folder), Listing()
+    listing.queues[place] = list_files(place, listing)
+    leave_out_misfits(listing, opened.access.mapped_file_size)
+    if place in listing.misfits:
+        opened.misfits[key] = listing.misfits[place]
+    return FileConsumeQueue(opened.access, queue.folder, listing.queues[place])
+
+
+def _take_new_topics(opened: OpenedQueues, folder: Path) -> None:
+    """Take in the topics that have a folder and were not known of."""
+    there = {entry.name for entry in sub_folders(str(folder))}
+    new = there - opened.topics.keys()
+    if not new:
+        return
+    listing = list_queues(folder, new)
+    leave_out_misfits(listing, opened.access.mapped_file_size)
+    _take_listed(opened, listing)
+    opened.unknown.extend(QueueKey(topic, queue_id) for topic, queue_id, _ in listing.queues)
 
 
 def _tidy(folder: Path, empty_files: list[str], unsynced: UnsyncedFiles) -> None:

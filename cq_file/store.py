@@ -11,6 +11,7 @@ import logging
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Self
 
@@ -19,18 +20,20 @@ import numpy as np
 from cq_file.batch_queue import BatchConsumeQueue
 from cq_file.check import check_queue_files
 from cq_file.consume_queue import FileConsumeQueue
+from cq_file.damage import DamagedQueues
 from cq_file.descriptor_cache import (
     DescriptorCache,
     LimitWatch,
     descriptor_limit,
 )
 from cq_file.dump import rows_of_file
+from cq_file.ends import find_ends, safe_phy_offset
 from cq_file.ext import ExtFiles, is_ext_address
 from cq_file.file_sync import UnsyncedFiles, remove_folders
 from cq_file.known_ends import ends_path, write_ends
 from cq_file.layout import BATCH_COLUMNS, FILE_UNIT
 from cq_file.listing import allocated_bytes, check_folder_name, has_queue_files
-from cq_file.opening import load_queues
+from cq_file.opening import OpenedQueues, load_queues
 from cq_file.queue_files import FileAccess, QueueFiles
 from store.errors import (
     IllegalMessageError,
@@ -45,6 +48,7 @@ from store.log.mapped_file import PAGE_BYTES
 from store.paths import StorePaths
 from store.queue.consume_queue_store import (
     ConsumeQueueStore,
+    QueueDamage,
     QueueFinding,
     QueueRestart,
     QueueStoreContext,
@@ -89,8 +93,9 @@ class FileConsumeQueueStore(ConsumeQueueStore):
             context.config.units_per_file * _UNIT, self._cache, self._unsynced
         )
         self._loaded = False
-        self._ends_known = False
-        self._recovered = self._incomplete = False
+        self._opened: OpenedQueues | None = None  # until the ends are found
+        self._damaged = DamagedQueues()
+        self._recovered = False
         self._queue_count = 0
         self._watch = LimitWatch(limit)
         self._closed = False
@@ -123,7 +128,7 @@ class FileConsumeQueueStore(ConsumeQueueStore):
     def load(self) -> Self:
         """List every queue and find the files' sizes, unless that is known; no file is opened."""
         opened = load_queues(self.context, self._cache, self._unsynced)
-        self._ends_known, self._incomplete = opened.ends_known, opened.incomplete
+        self._opened = opened
         self._access = opened.access
         self._topics, self._batch_topics = opened.topics, opened.batch_topics
         self._ext = opened.ext
@@ -133,35 +138,19 @@ class FileConsumeQueueStore(ConsumeQueueStore):
         return self
 
     def recover(self) -> None:
-        """Find the end of every queue; nothing is written when read-only."""
+        """Find the end of every queue that is not known; nothing is written when read-only."""
         self._check_open()
-        if not self._ends_known:
-            self._find_ends()
-        self._recovered = True
+        if self._opened is not None:
+            find_ends(self.context, self._opened, self._damaged)
+        self._recovered, self._opened = True, None
 
-    def _find_ends(self) -> None:
-        context = self.context
-        max_phy_offset = context.log.max_phy_offset()
-        safe = max_phy_offset if context.last_exit_ok else self._safe_phy_offset()
-        for queue in self._simple_queues():
-            if queue.recover(
-                trusted=context.last_exit_ok,
-                safe_phy_offset=safe,
-                max_phy_offset=max_phy_offset,
-                read_only=context.read_only,
-            ):
-                _log.warning("units are missing inside the queue %s", queue.folder)
-        for batch_queue in self._batch_queues():
-            batch_queue.recover(read_only=context.read_only)
+    def damaged_queues(self) -> Sequence[QueueDamage]:
+        """Return what missing or odd files have cost, and what the replay has shown."""
+        return list(self._damaged.found.values())
 
-    def _safe_phy_offset(self) -> int:
-        """Return the log position up to which units were on disk before a crash."""
-        checkpoint = self.context.checkpoint
-        if checkpoint.logics_phy_offset > 0:
-            return checkpoint.logics_phy_offset
-        if checkpoint.min_timestamp > 0:
-            return max(self.context.log.file_offset_by_timestamp(checkpoint.min_timestamp), 0)
-        return 0
+    def damage_is_settled(self) -> None:
+        """Forget what was suspect, and take units for the others."""
+        self._damaged.settle()
 
     def dispatch_from_phy_offset(self) -> int:
         """Return the end of the last record in any queue; after a crash what is surely on disk."""
@@ -169,9 +158,11 @@ class FileConsumeQueueStore(ConsumeQueueStore):
         ends = [queue.end_phy for queue in self._simple_queues()]
         ends += [queue.end_phy for queue in self._batch_queues()]
         newest = max(ends, default=0)
-        if newest <= 0 or self._incomplete:
+        if newest <= 0:
             return 0  # no unit at all: whatever a checkpoint says was about queues that are gone
-        return newest if self.context.last_exit_ok else self._safe_phy_offset()
+        start = newest if self.context.last_exit_ok else safe_phy_offset(self.context)
+        self._damaged.replay_from = start
+        return start
 
     # ---- writing (one thread at a time)
 
@@ -212,7 +203,7 @@ class FileConsumeQueueStore(ConsumeQueueStore):
         lasts = np.asarray(runs.ends) - 1
         restarts: list[QueueRestart] = []
         topics = self._topics
-        min_phy_offset = self.context.log.min_phy_offset()
+        min_phy_offset, held_back = self.context.log.min_phy_offset(), self._damaged.held_back
         for key, offset, start, end, first_phy, last_phy, end_phy in zip(
             runs.queues,
             runs.first_offsets,
@@ -223,6 +214,8 @@ class FileConsumeQueueStore(ConsumeQueueStore):
             ends[lasts].tolist(),
             strict=True,
         ):
+            if held_back and key in held_back:
+                continue
             try:
                 queue = topics[key[0]][key[1]]
             except KeyError:
@@ -231,10 +224,17 @@ class FileConsumeQueueStore(ConsumeQueueStore):
                 queue.append(data[start * _UNIT : end * _UNIT], last_phy, end_phy)
             elif last_phy >= queue.last_phy:
                 part = data[start * _UNIT : end * _UNIT]
+                if self._damaged.shown_by_replay(key, queue, offset, first_phy, min_phy_offset):
+                    continue
                 dropped = queue.put(offset, part, phys[start:end], end_phy, min_phy_offset)
                 if dropped is not None:
                     restarts.append(QueueRestart(key, dropped, first_phy))
         return restarts
+
+    def allow_expiry(self, min_phy_offset: int) -> None:
+        """The replay is over: from now on a unit that does not fit is an error."""
+        _ = min_phy_offset
+        self._damaged.replay_from = 0
 
     def _new_queue(self, key: QueueKey) -> FileConsumeQueue:
         folder = f"{self._folder}/{key.topic}/{key.queue_id}"
@@ -279,8 +279,9 @@ class FileConsumeQueueStore(ConsumeQueueStore):
         gone = {topic for topic in topics if _can_have_queues(topic)}
         removed: list[QueueFiles] = []
         for topic in gone:
-            removed += self._topics.pop(topic, {}).values()
-            removed += self._batch_topics.pop(topic, {}).values()
+            simple = self._topics.pop(topic, {})
+            self._damaged.forget(QueueKey(topic, queue_id) for queue_id in simple)
+            removed += [*simple.values(), *self._batch_topics.pop(topic, {}).values()]
         removed += [self._ext.pop(key) for key in [*self._ext] if key[0] in gone]
         paths = self.context.paths
         parents = (paths.consume_queue, paths.batch_consume_queue, paths.consume_queue_ext)
@@ -289,6 +290,7 @@ class FileConsumeQueueStore(ConsumeQueueStore):
     def delete_queue(self, topic: str, queue_id: int) -> None:
         """Remove the folder of a simple queue."""
         self._check_writable()
+        self._damaged.forget([QueueKey(topic, queue_id)])
         queue = self._topics.get(topic, {}).pop(queue_id, None)
         if queue is not None:
             self._remove([queue], [Path(queue.folder)])
@@ -414,12 +416,15 @@ class FileConsumeQueueStore(ConsumeQueueStore):
         return sum(map(allocated_bytes, folders))
 
     def check_files(self) -> Iterator[QueueFinding]:
-        """Yield odd names and sizes, gaps, what lies behind the ends, and lost addresses."""
+        """Yield damage, odd names and sizes, gaps, what lies behind ends, lost addresses."""
         self._check_open()
-        return check_queue_files(
+        damaged = [each for each in self.damaged_queues() if not each.is_suspect]
+        lost = (QueueFinding(each.problem, each.path, each.queue) for each in damaged)
+        odd = check_queue_files(
             self.context.paths, self._topics, self._batch_topics, self._access.mapped_file_size,
             self.resolve_tags_code,
         )  # fmt: skip
+        return chain(lost, odd)
 
     @property
     def units_per_file(self) -> int:
@@ -436,6 +441,8 @@ class FileConsumeQueueStore(ConsumeQueueStore):
             "queue files": sum(len(queue.starts) for queue in simple),
             "descriptor limit": self._cache.limit,
         }
+        if self._damaged.found:
+            facts["damaged queues"] = len(self._damaged.found)
         if batch:
             facts["batch queues"] = len(batch)
         if self._ext:

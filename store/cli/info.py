@@ -9,6 +9,7 @@ from store.service.left_behind import sentence
 from store.service.message_store import MessageStore
 
 _COUNTED_QUEUES = 1_000_000
+_MOST_DAMAGED = 10
 
 
 def info(
@@ -66,6 +67,11 @@ def _oddities(store: MessageStore) -> Iterator[str]:
             yield sentence(name, at, store.report.written_since[name], kept[0])
     for name, exc in store.backends_set_aside().items():
         yield f"the {name} queues cannot be used: {exc}"
+    for damage in islice(store.report.queues_damaged, _MOST_DAMAGED):
+        topic, queue_id = damage.queue
+        yield f"queue {queue_id} of {topic!r} is damaged: {damage.problem} ({damage.path})"
+    if len(store.report.queues_damaged) > _MOST_DAMAGED:
+        yield f"{len(store.report.queues_damaged)} queues are damaged: cqstore check lists them"
     if store.report.dropped_bytes:
         yield f"{store.report.dropped_bytes} bytes lie behind the end of the log"
     if store.report.first_bad is not None:

@@ -61,6 +61,11 @@ def _record(report: RecoveryReport) -> dict[str, object]:
             }
             for passed in report.passed_over
         ],
+        "queuesMended": [f"{key.topic}/{key.queue_id}" for key in report.queues_mended],
+        "queuesDamaged": [
+            f"{each.queue.topic}/{each.queue.queue_id}: {each.problem}"
+            for each in report.queues_damaged
+        ],
         "indexFilesCut": report.index_files_cut,
         "indexDropped": report.index_dropped or None,
         "restartedQueues": [

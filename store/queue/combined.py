@@ -27,6 +27,7 @@ from store.errors import (
 from store.paths import StorePaths
 from store.queue.consume_queue_store import (
     ConsumeQueueStore,
+    QueueDamage,
     QueueFinding,
     QueueRestart,
     QueueStat,
@@ -230,6 +231,15 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         """Return the smallest of all; read-only, where none is brought up, of those needed."""
         read_only = self.context.read_only
         return min(self._marks[part.name] for part in self._live() if part.needed or not read_only)
+
+    def damaged_queues(self) -> Sequence[QueueDamage]:
+        """Return those of all parts."""
+        return [each for part in self._live() for each in part.store.damaged_queues()]
+
+    def damage_is_settled(self) -> None:
+        """Tell all."""
+        for part in self._live():
+            part.store.damage_is_settled()
 
     def watermarks(self) -> dict[str, int]:
         """Return how far each part had come when it was opened."""

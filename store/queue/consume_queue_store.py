@@ -105,6 +105,23 @@ class QueueFinding(NamedTuple):
     """Bytes inside ``path``."""
 
 
+class QueueDamage(NamedTuple):
+    """A queue that lacks units, or may, as far as its backend can tell without the log."""
+
+    queue: QueueKey
+    problem: str
+    path: str
+    next_offset: int = 0
+    """The next offset that it surely had; 0: not known."""
+    suspect_from: int | None = None
+    """Damaged only if the log has a record from this phy offset on that the queue lacks."""
+
+    @property
+    def is_suspect(self) -> bool:
+        """Return whether only the log can tell."""
+        return self.suspect_from is not None
+
+
 class QueueStat(NamedTuple):
     """One number that a backend tells of itself while it works."""
 
@@ -206,6 +223,17 @@ class ConsumeQueueStore(ABC):
         Every record that ends at or below it is in its queue, durably if the last exit was not
         clean. 0 if nothing is known. Asked after ``recover`` and before the first ``put_batch``.
         """
+
+    def damaged_queues(self) -> Sequence[QueueDamage]:
+        """Return the queues that opening, or the replay since, has found damaged or suspect.
+
+        Units for a damaged queue are held back, for it is to be built anew, until
+        ``damage_is_settled``; reading it tells holes. All other queues are as ever.
+        """
+        return ()
+
+    def damage_is_settled(self) -> None:  # noqa: B027 - most backends have none
+        """Take units for every queue again; called once no queue is going to be built anew."""
 
     def watermarks(self) -> dict[str, int]:
         """Return ``dispatch_from_phy_offset`` of each part that is in use, by its name."""

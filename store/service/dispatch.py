@@ -9,7 +9,7 @@ Source: RocketMQ ``DefaultMessageStore.ReputMessageService``,
 """
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
 from store.config import StoreConfig
 from store.errors import CorruptionError
@@ -295,17 +295,17 @@ class Dispatcher:
         if index_from is not None and self._index is not None and phy_offset >= index_from:
             self._note_keys(keys, topic, sys_flag, properties, phy_offset, timestamp)
 
-    def units_of(self, records: Iterable[ScannedRecord], topic: str) -> Iterator[Unit]:
-        """Yield the units that ``records`` have in queues of ``topic``, light ones too."""
+    def units_of(self, records: Iterable[ScannedRecord], topics: Container[str]) -> Iterator[Unit]:
+        """Yield the units that ``records`` have in queues of ``topics``, light ones too."""
         found: list[Unit] = []
 
         def add(key: tuple[str, int], *unit: int) -> None:
-            if key[0] == topic:
+            if key[0] in topics:
                 found.append(Unit(key, *unit))
 
         for record in records:
             properties = dispatch_properties(record.properties)
-            if record.topic == topic or properties.multi_dispatch:
+            if record.topic in topics or properties.multi_dispatch:
                 self._add(
                     add, record.topic, record.queue_id, record.queue_offset, record.phy_offset,
                     record.size, record.store_timestamp, record.sys_flag, properties,

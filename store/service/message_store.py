@@ -48,6 +48,7 @@ from store.service.opening import OpenOptions, lay_out, open_index, refuse_queue
 from store.service.puller import Puller
 from store.service.putter import Putter
 from store.service.recovering import replacement
+from store.service.recovering.queue_mend import QueueMend
 from store.service.recovering.queue_rebuild import QueueRebuild, RebuildReport
 from store.service.recovering.recovery import Recovery, RecoveryReport
 from store.service.recovering.replacement import Rebuild
@@ -283,12 +284,19 @@ class MessageStore(StoreReads):
             )
             if self.read_only:
                 self.report.unfinished_rebuild = self.paths.rebuilding.exists()
+                self.report.queues_damaged = self.queues.damaged_queues()
                 recovery.find_end()
             else:
                 changing = True
                 recovery.run(self._dispatcher, options.cut_at, options.pass_over, options.progress)
                 self._note_cut_log(options.cut_at)
                 self._rebuild.resume()
+                mend = QueueMend(
+                    self.commit_log, self.queues, self._dispatcher, self._rebuild, rules
+                )
+                mended = mend.run(ExpiredQueues(self.paths.expired_queues).ends)
+                self.report.queues_mended = mended.mended
+                self.report.queues_damaged = mended.left
                 if not marked:
                     mark_open(self.paths)
         except BaseException as exc:

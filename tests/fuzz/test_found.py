@@ -15,7 +15,7 @@ from cq_file.known_ends import ends_path, read_ends
 from cq_rocksdb.engine import EngineBatch
 from cq_rocksdb.keys import OFFSET_ENTRY, OffsetEntry, max_key, queue_prefix
 from store.config import StoreConfig
-from store.errors import CorruptionError, IllegalMessageError, RefusedStoreError, StoreIOError
+from store.errors import CorruptionError, IllegalMessageError, RefusedStoreError
 from store.index.index_service import IndexService
 from store.index.layout import INDEX_HEADER
 from store.paths import StorePaths
@@ -156,9 +156,10 @@ def test_a_queue_file_that_went_after_the_stop_is_found_by_the_check(tmp_path: P
     disk.file(200).unlink()
     store = disk.open()
     (found,) = [f for f in store.check_files() if "missing" in f.problem]
-    assert found.path == str(disk.file(200))
-    with pytest.raises(StoreIOError):
-        store.truncate_dirty(700)
+    assert (found.queue, found.path) == (("T", 0), str(disk.folder()))
+    assert store.read_units("T", 0, 10, 100).hole == range(10, 15)
+    assert store.truncate_dirty(700) == 1
+    assert store.max_offset("T", 0) == 15  # never given twice
     store.close()
 
 

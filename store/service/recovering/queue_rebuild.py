@@ -6,7 +6,7 @@ that a crash interrupts is done again by the next open.
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from store.errors import RefusedStoreError, StoreIOError, os_errors
@@ -21,7 +21,7 @@ from store.service.journals.journal import Entry, Journal, read_lines
 
 _LOG = logging.getLogger(__name__)
 _TICK = 65_536
-Progress = Callable[[int], None]
+Progress = Callable[[int], object]
 """Told phy offsets now and then."""
 
 
@@ -74,52 +74,56 @@ class QueueRebuild:
                         " record of the log leads to it: a rebuild would lose them"
                     )
             ends = [[key.queue_id, queues.max_offset(*key)] for key in keys]
-            entry = {"topic": topic, "queue": queue_id, "ends": ends}
-            noted = False
-            try:
-                Journal(self._path, _is_entry).append([entry])
-                noted = True
-                units = self._build(topic, queue_id, ends)
-                self._finish()
-            except BaseException as exc:
-                # A put would take an offset of the half-built queue. A line that could not be
-                # written is no harm: nothing is removed then.
-                if noted or not isinstance(exc, StoreIOError):
-                    self._failed(exc)
-                raise
+            units = self.build([{"topic": topic, "queue": queue_id, "ends": ends}])
         return RebuildReport(len(keys), units)
+
+    def build(self, entries: Sequence[Entry]) -> int:
+        """Note durably which queues go, remove them and build them anew; return their units.
+
+        Nobody puts meanwhile. Each entry names a topic, one queue or ``None`` for all of them, and
+        ``ends``: the queues that go, each with the offset where it goes on at least.
+        """
+        noted = False
+        try:
+            Journal(self._path, _is_entry).append(entries)
+            noted = True
+            units = self._build(entries)
+            self._finish()
+        except BaseException as exc:
+            # A put would take an offset of a half-built queue. A line that could not be written is
+            # no harm: nothing is removed then.
+            if noted or not isinstance(exc, StoreIOError):
+                self._failed(exc)
+            raise
+        return units
 
     def resume(self) -> list[str]:
         """Do again what was interrupted; return the topics. Called before the store is served."""
-        topics = []
-        for entry in read_lines(self._path, _is_entry):
-            if entry is not None:  # else torn: nothing had been removed
-                _LOG.warning("the rebuild of queues of %s was interrupted", entry["topic"])
-                self._build(entry["topic"], entry["queue"], entry["ends"])
-                topics.append(entry["topic"])
+        entries = [entry for entry in read_lines(self._path, _is_entry) if entry is not None]
+        topics = sorted({entry["topic"] for entry in entries})  # if torn, nothing had been removed
+        if entries:
+            _LOG.warning("the rebuild of queues was interrupted: %s", ", ".join(topics[:10]))
+            self._build(entries)
         if self._path.exists():
             self._finish()
         return topics
 
     def _count(self, topic: str, start: int, end: int, progress: Progress) -> Counter[int]:
         """Count the units of each queue; so a damaged log is met before anything is removed."""
-        records = self._log.scan_kept(self._rules, start, end)
-
-        def ticking(records: Iterable[ScannedRecord]) -> Iterator[ScannedRecord]:
-            for number, record in enumerate(records):
-                if number % _TICK == 0:
-                    progress(record.phy_offset)
-                yield record
-
-        units = self._dispatcher.units_of(ticking(records), topic)
+        records = ticking(self._log.scan_kept(self._rules, start, end), progress)
+        units = self._dispatcher.units_of(records, {topic})
         return Counter(unit.key[1] for unit in units)
 
-    def _build(self, topic: str, queue_id: int | None, ends: list[list[int]]) -> int:
+    def _build(self, entries: Sequence[Entry]) -> int:
         queues, count, batch = self._queues, 0, UnitBatch()
-        for number, _ in ends:
+        wanted: dict[str, set[int | None]] = {}
+        ends = [(entry["topic"], *pair) for entry in entries for pair in entry["ends"]]
+        for entry in entries:
+            wanted.setdefault(entry["topic"], set()).add(entry["queue"])
+        for topic, number, _ in ends:
             queues.delete_queue(topic, number)
-        for unit in self._dispatcher.units_of(self._log.scan_kept(self._rules), topic):
-            if queue_id not in {None, unit.key[1]}:
+        for unit in self._dispatcher.units_of(self._log.scan_kept(self._rules), wanted):
+            if wanted[unit.key[0]].isdisjoint({None, unit.key[1]}):
                 continue
             batch.add(*unit)
             batch.end_phy_offset = unit.phy_offset + unit.size
@@ -129,16 +133,24 @@ class QueueRebuild:
                 batch = UnitBatch()
         if len(batch):
             queues.put_batch(batch)
-        for number, end in ends:
+        for topic, number, end in ends:
             if end and not queues.max_offset(topic, number):  # all its records have expired
                 queues.restore_end(topic, number, end)
-        queues.forget_queue_offsets(queues.assigned_of([topic]))
+        queues.forget_queue_offsets(queues.assigned_of(wanted))
         queues.flush()
         return count
 
     def _finish(self) -> None:
         with os_errors("remove the journal of a rebuild", self._path):
             remove_file(self._path)
+
+
+def ticking(records: Iterable[ScannedRecord], progress: Progress) -> Iterator[ScannedRecord]:
+    """Yield ``records``, and tell ``progress`` of every 65,536th."""
+    for number, record in enumerate(records):
+        if number % _TICK == 0:
+            progress(record.phy_offset)
+        yield record
 
 
 def _is_entry(entry: Entry) -> bool:

@@ -10,7 +10,7 @@ Source: RocketMQ ``CommitLog.recoverNormally``, ``recoverAbnormally``.
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from store.config import StoreConfig
@@ -21,7 +21,8 @@ from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
 from store.log.synced_mark import SyncedMark
 from store.paths import StorePaths
-from store.queue.consume_queue_store import ConsumeQueueStore, QueueRestart
+from store.queue.consume_queue_store import ConsumeQueueStore, QueueDamage, QueueRestart
+from store.queue.units import QueueKey
 from store.record.decoder import StoredMessage
 from store.record.scan import ScannedRecord, ScanRules
 from store.service.dispatch import Dispatcher, ReplayResult
@@ -74,6 +75,10 @@ class RecoveryReport:
     """Backend that was left behind → phy offset up to which somebody else has written to it."""
     unfinished_rebuild: bool = False
     """Read-only: single queues were being rebuilt and are not whole."""
+    queues_mended: Sequence[QueueKey] = ()
+    """Damaged queues that were built anew from the log."""
+    queues_damaged: Sequence[QueueDamage] = ()
+    """Damaged queues that were not; what they lack shows as a hole."""
     restarts: list[QueueRestart] = field(default_factory=list)
     """Queues of which the log holds an older life; the last one won."""
 
@@ -89,6 +94,8 @@ class RecoveryReport:
             or self.queues_cut
             or self.index_files_cut
             or self.index_dropped
+            or self.queues_mended
+            or self.queues_damaged
             or self.unfinished_rebuild
         )
 

@@ -1,0 +1,118 @@
+"""Which queues lack units, or may, as far as their files tell while a store is opened.
+
+A clean stop of ours has written down what every queue had: whatever is less is damage. Without it a
+file that is missing between two others is damage, too; a missing first or last one looks like units
+that have expired, or have not come yet. But then the queue begins, or ends, exactly where a file
+does, which few queues do: these are *suspect*, and the log tells.
+"""
+
+import logging
+from collections.abc import Iterable
+
+from cq_file.consume_queue import FileConsumeQueue
+from cq_file.known_ends import KnownQueue
+from cq_file.layout import FILE_UNIT
+from cq_file.recovery import NO_PHY
+from store.queue.consume_queue_store import QueueDamage
+from store.queue.units import BlockStop, QueueKey
+
+_LOG = logging.getLogger(__name__)
+_UNIT = FILE_UNIT.size
+_BLOCK_UNITS = 8192
+
+
+class DamagedQueues:
+    """What is damaged or suspect of one store; its writing thread alone changes it."""
+
+    def __init__(self) -> None:
+        self.found: dict[QueueKey, QueueDamage] = {}
+        self.held_back: set[QueueKey] = set()
+        """No units for these: they are to be built anew."""
+        self.replay_from = 0
+        """Where a replay began that is under way; 0: none is, or one of all that the log has."""
+
+    def note(self, damage: QueueDamage) -> None:
+        """Take in one more."""
+        self.found[damage.queue] = damage
+        if not damage.is_suspect:
+            _LOG.warning("%s: %s", damage.path, damage.problem)
+            self.held_back.add(damage.queue)
+
+    def settle(self) -> None:
+        """Forget what was suspect, and hold nothing back any more."""
+        self.found = {key: each for key, each in self.found.items() if not each.is_suspect}
+        self.held_back.clear()
+
+    def forget(self, keys: Iterable[QueueKey]) -> None:
+        """Forget queues that were removed."""
+        for key in keys:
+            self.found.pop(key, None)
+            self.held_back.discard(key)
+
+    def shown_by_replay(
+        self, key: QueueKey, queue: FileConsumeQueue, offset: int, phy_offset: int, least: int
+    ) -> bool:
+        """Return whether a replayed unit shows that the queue has lost those before; noted then.
+
+        Not so if all that the queue has, has expired: what was between may have, too. ``least`` is
+        the log's minimum.
+        """
+        begins_there = not self.replay_from or self.replay_from <= least
+        if begins_there or offset <= queue.max_offset or phy_offset <= queue.last_phy:
+            return False
+        if 0 <= queue.last_phy < least:
+            return False
+        self.note(QueueDamage(key, "units before those of the log's end are missing", queue.folder))
+        return True
+
+
+def damage_since(left: KnownQueue, queue: FileConsumeQueue, misfit: str | None) -> str | None:
+    """Return what a queue has lost since a clean stop left it, ``None`` if nothing."""
+    if misfit is not None:
+        return "a file is of the wrong size or has an impossible name"
+    if not {*queue.starts} >= {*left.starts}:
+        return "files that were there at the last clean stop are missing"
+    fewer = queue.max_offset < left.max_offset or queue.first_offset > left.first_offset
+    if fewer or _has_hole(queue):
+        return "units that were there at the last clean stop are missing"
+    return None
+
+
+def _has_hole(queue: FileConsumeQueue) -> bool:
+    offset, stop = queue.first_offset, BlockStop.LIMIT
+    while stop is BlockStop.LIMIT:
+        block = queue.read_block(offset, _BLOCK_UNITS)
+        offset, stop = offset + block.count, block.stop
+    return stop is BlockStop.HOLE
+
+
+def damage_of(
+    key: QueueKey, queue: FileConsumeQueue, misfit: str | None, min_phy_offset: int
+) -> QueueDamage | None:
+    """Return what is wrong with a queue that was listed and recovered; see ``QueueDamage``."""
+    size, low = queue.access.mapped_file_size, max(min_phy_offset, 0)
+    if misfit is not None:
+        problem = "a file is of the wrong size or has an impossible name"
+        return QueueDamage(key, problem, misfit)
+    for before, behind in zip(queue.starts, queue.starts[1:], strict=False):
+        if behind != before + size:
+            return QueueDamage(key, "a file between two others is missing", queue.path(behind))
+    if queue.starts and _may_lack_its_first_file(queue, low):
+        return QueueDamage(key, "its first file is missing", queue.folder, suspect_from=low)
+    if queue.max_offset * _UNIT == queue.end:
+        begin = max(queue.end_phy, low)
+        return QueueDamage(key, "its last file is missing", queue.folder, suspect_from=begin)
+    return None
+
+
+def _may_lack_its_first_file(queue: FileConsumeQueue, min_phy_offset: int) -> bool:
+    """Return whether units may be missing that have not expired.
+
+    Behind pre-blanks a queue has begun at its first unit. A leading file goes only when all of it
+    has expired: if a unit that is there has expired, those before it have.
+    """
+    first = queue.first_offset
+    if queue.starts[0] == 0 or first * _UNIT != queue.starts[0] or queue.last_phy == NO_PHY:
+        return False
+    unit = queue.unit_at(first)
+    return unit is None or unit[0] > min_phy_offset

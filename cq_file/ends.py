@@ -1,0 +1,72 @@
+"""Finding the ends of a store's queues when it is opened, and what is damaged about them."""
+
+import logging
+
+from cq_file.consume_queue import FileConsumeQueue
+from cq_file.damage import DamagedQueues, damage_of, damage_since
+from cq_file.opening import OpenedQueues
+from store.errors import CorruptionError
+from store.queue.consume_queue_store import QueueDamage, QueueStoreContext
+from store.queue.units import QueueKey
+
+_LOG = logging.getLogger(__name__)
+
+
+def find_ends(context: QueueStoreContext, opened: OpenedQueues, damaged: DamagedQueues) -> None:
+    """Find the end of every queue whose end is not known. Read-only: in memory alone.
+
+    Raises:
+        StoreIOError: the disk refused.
+    """
+    if opened.ends_known:
+        keys = opened.unknown
+    else:
+        keys = [QueueKey(topic, at) for topic, ids in opened.topics.items() for at in ids]
+    safe = context.log.max_phy_offset() if context.last_exit_ok else safe_phy_offset(context)
+    for key in keys:
+        damage = _find_end(context, opened, key, safe)
+        # Read-only nobody builds a queue anew, and a check asks the log by itself.
+        if damage is not None and not (context.read_only and damage.is_suspect):
+            damaged.note(damage)
+    for batch_queues in opened.batch_topics.values():
+        for batch_queue in batch_queues.values():
+            batch_queue.recover(read_only=context.read_only)
+
+
+def _find_end(
+    context: QueueStoreContext, opened: OpenedQueues, key: QueueKey, safe: int
+) -> QueueDamage | None:
+    queue, misfit = opened.topics[key.topic][key.queue_id], opened.misfits.get(key)
+    try:
+        _recover(context, queue, safe)
+    except CorruptionError as exc:
+        return QueueDamage(key, exc.reason, str(exc.path or queue.folder))
+    left = opened.left.get(key)
+    if left is None:
+        return damage_of(key, queue, misfit, context.log.min_phy_offset())
+    problem = damage_since(left, queue, misfit)
+    if problem is None:
+        return None
+    queue.restore(left.first_offset, left.max_offset, left.last_phy, left.end_phy)
+    return QueueDamage(key, problem, misfit or queue.folder, left.max_offset)
+
+
+def _recover(context: QueueStoreContext, queue: FileConsumeQueue, safe: int) -> None:
+    has_hole = queue.recover(
+        trusted=context.last_exit_ok,
+        safe_phy_offset=safe,
+        max_phy_offset=context.log.max_phy_offset(),
+        read_only=context.read_only,
+    )
+    if has_hole:
+        _LOG.warning("units are missing inside the queue %s", queue.folder)
+
+
+def safe_phy_offset(context: QueueStoreContext) -> int:
+    """Return the log position up to which units were on disk before a crash."""
+    checkpoint = context.checkpoint
+    if checkpoint.logics_phy_offset > 0:
+        return checkpoint.logics_phy_offset
+    if checkpoint.min_timestamp > 0:
+        return max(context.log.file_offset_by_timestamp(checkpoint.min_timestamp), 0)
+    return 0

@@ -1,0 +1,133 @@
+"""Mending single queues while a store is opened: what they have lost is built anew from the log.
+
+The backend tells which queues are damaged and which are suspect, the log whether a suspect one
+lacks anything. The log is read once to see that it is whole and what it has of them, and once more
+to build them, whatever their number; not at all if nothing is damaged or suspect.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from store.errors import CorruptionError, RefusedStoreError
+from store.log.commit_log import CommitLog
+from store.queue.consume_queue_store import ConsumeQueueStore, QueueDamage, QueueType
+from store.queue.units import QueueKey
+from store.record.scan import ScanRules
+from store.service.dispatch import Dispatcher
+from store.service.recovering.queue_rebuild import QueueRebuild
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class MendReport:
+    """What became of damaged queues."""
+
+    mended: Sequence[QueueKey]
+    left: Sequence[QueueDamage]
+    """Those that could not be built anew: what they lack shows as a hole."""
+
+
+@dataclass(slots=True)
+class _Life:
+    """The records of a queue that the log holds since the queue last began."""
+
+    first: int
+    last: int
+
+
+class QueueMend:
+    """Mends the queues of one store that is being opened."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: ConsumeQueueStore,
+        dispatcher: Dispatcher,
+        rebuild: QueueRebuild,
+        rules: ScanRules,
+    ) -> None:
+        self._log = log
+        self._queues = queues
+        self._dispatcher = dispatcher
+        self._rebuild = rebuild
+        self._rules = rules
+
+    def run(self, expired_ends: Callable[[], dict[QueueKey, int]]) -> MendReport:
+        """Mend what the backend says; ``expired_ends`` tells where expired queues go on.
+
+        Raises:
+            RefusedStoreError: the log is damaged and does not tell where a damaged queue goes on.
+            StoreError: a queue could not be written.
+        """
+        found = {damage.queue: damage for damage in self._queues.damaged_queues()}
+        if not found:
+            return MendReport([], [])
+        mendable = {
+            key: damage
+            for key, damage in found.items()
+            if self._queues.queue_type(key.topic) is not QueueType.BATCH
+        }
+        try:
+            lives = self._lives(mendable)
+        except CorruptionError as exc:
+            self._refuse_unknown_ends(found.values(), exc)
+            lives, mendable = {}, {}
+        damaged = [key for key, damage in mendable.items() if self._is_damaged(damage, lives)]
+        ends = expired_ends() if damaged else {}
+        for key in damaged:
+            ends[key] = max(ends.get(key, 0), found[key].next_offset, self._queues.max_offset(*key))
+        if damaged:
+            _LOG.warning("%d damaged queues are built anew from the log", len(damaged))
+            self._rebuild.build(
+                [
+                    {"topic": key.topic, "queue": key.queue_id, "ends": [[key.queue_id, ends[key]]]}
+                    for key in damaged
+                ]
+            )
+        self._queues.damage_is_settled()
+        left = [each for key, each in found.items() if key not in damaged and not each.is_suspect]
+        return MendReport(damaged, left)
+
+    def _lives(self, damages: dict[QueueKey, QueueDamage]) -> dict[tuple[str, int], _Life]:
+        """Return what the log has of the queues: of suspect ones only from where they may lack it.
+
+        Raises:
+            CorruptionError: it is damaged.
+        """
+        lives: dict[tuple[str, int], _Life] = {}
+        if not damages:
+            return lives
+        starts = {tuple(key): damage.suspect_from or 0 for key, damage in damages.items()}
+        records = self._log.scan_kept(self._rules, min(starts.values()))
+        for unit in self._dispatcher.units_of(records, {topic for topic, _ in damages}):
+            start = starts.get(unit.key)
+            if start is None or unit.phy_offset < start:
+                continue
+            life = lives.get(unit.key)
+            if life is None or unit.queue_offset <= life.last:
+                lives[unit.key] = _Life(unit.queue_offset, unit.queue_offset)
+            else:
+                life.last = unit.queue_offset
+        return lives
+
+    def _is_damaged(self, damage: QueueDamage, lives: dict[tuple[str, int], _Life]) -> bool:
+        """Return whether to build a queue anew: it lacks records, and the log has some."""
+        queues, key = self._queues, damage.queue
+        life = lives.get(key)
+        low, high = queues.min_offset(*key), queues.max_offset(*key)
+        if damage.is_suspect:
+            return life is not None and (life.last >= high or life.first < low)
+        # By these settings maybe no record leads to it any more: what is there must not go then.
+        return life is not None or low == high
+
+    def _refuse_unknown_ends(self, damages: Iterable[QueueDamage], fault: CorruptionError) -> None:
+        """Refuse where an offset could be given twice."""
+        for damage in damages:
+            if not damage.next_offset and not damage.is_suspect:
+                topic, queue_id = damage.queue
+                raise RefusedStoreError(
+                    f"queue {queue_id} of {topic!r} is damaged ({damage.problem}) and so is the"
+                    f" log, from which it would be built anew: {fault}"
+                ) from fault
