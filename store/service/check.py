@@ -5,6 +5,7 @@ Damage is reported and stepped over, so that one bad record does not hide the ne
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from store.config import StoreConfig
 from store.errors import CorruptionError, StoreError
@@ -16,14 +17,16 @@ from store.queue.units import BlockStop, QueueKey
 from store.record.decoder import StoredMessage
 from store.record.encoder import is_queued
 from store.record.message import LMQ_PREFIX, SCHEDULE_TOPIC, SysFlag
-from store.record.properties import dispatch_properties
+from store.record.properties import DispatchProperties, dispatch_properties
 from store.record.scan import ScannedRecord, ScanRules
 from store.service.delay import DelayLevels
 from store.service.journals.deleted_topics import DeletedTopics
+from store.service.queue_lives import Life, QueueLives, hash_of
 from store.service.record_units import light_queues
 from store.service.recovering.log_end import data_behind, valid_record_behind
 
 _UNITS = 4096
+_QUEUES = 4096
 _EXAMPLES = 1000
 """Differences of each kind between two backends that are listed."""
 _IGNORED_TICKS = 65_536
@@ -43,15 +46,6 @@ class Finding:
     position: int | None = None
     queue: QueueKey | None = None
     queue_offset: int | None = None
-
-
-@dataclass(slots=True)
-class _Life:
-    """The records of a queue that the log holds since the queue last began."""
-
-    first: int
-    last: int
-    count: int = 1
 
 
 class StoreCheck:
@@ -74,7 +68,7 @@ class StoreCheck:
         self._rules = ScanRules(check_crc=True, property_crc=config.force_verify_prop_crc)
         self._delays = DelayLevels(config.message_delay_level)
         self._progress = progress or (lambda _: None)
-        self._lives: dict[tuple[str, int], _Life] = {}
+        self._lives = QueueLives()
         self.records = 0
         self.units = 0
 
@@ -89,16 +83,16 @@ class StoreCheck:
                 queue=finding.queue,
                 queue_offset=finding.queue_offset,
             )
-        seen: set[QueueKey] = set()
-        for key in self._queues.queues():
-            seen.add(key)
-            yield from self._check_queue(key)
-        for topic, queue_id in sorted(self._lives.keys() - seen):
+        for keys in _blocks(self._queues.queues(), _QUEUES):
+            for key, life in zip(keys, self._lives.ask(keys), strict=True):
+                yield from self._check_queue(key, life)
+        for hashed, phy_offset in self._lives.not_asked():
             yield Finding(
                 "the log has records of this queue, but there is no such queue: its topic was "
                 "deleted, or it was never dispatched",
                 damage=False,
-                queue=QueueKey(topic, queue_id),
+                queue=self._queue_of(phy_offset, hashed),
+                phy_offset=phy_offset,
             )
         yield from self._compare_backends()
         if self._index is not None:
@@ -146,29 +140,27 @@ class StoreCheck:
         if not is_queued(record.sys_flag):
             return
         properties = dispatch_properties(record.properties)
-        places = [(record.topic, record.queue_id, record.queue_offset)]
-        if properties.multi_dispatch:
-            light = light_queues(record.topic, properties)
-            places += [(name, 0, offset) for name, offset in light]
-        for topic, queue_id, offset in places:
+        for topic, queue_id, offset in _places(record, properties):
             if not self._deleted.has_record(topic, record.phy_offset):
-                self._note_place((topic, queue_id), offset)
+                self._lives.note((topic, queue_id), offset, record.phy_offset)
 
-    def _note_place(self, key: tuple[str, int], offset: int) -> None:
-        life = self._lives.get(key)
-        if life is None or offset <= life.last:
-            self._lives[key] = _Life(offset, offset)
-        else:
-            life.last = offset
-            life.count += 1
+    def _queue_of(self, phy_offset: int, hashed: int) -> QueueKey | None:
+        """Return the queue of a record, its own or a light one, that has this hash."""
+        try:
+            record = next(self._log.scan(phy_offset))
+        except CorruptionError:  # it has expired meanwhile
+            return None
+        places = _places(record, dispatch_properties(record.properties))
+        found = (QueueKey(topic, number) for topic, number, _ in places)
+        return next((key for key in found if hash_of(key) == hashed), None)
 
     # ---- the queues
 
-    def _check_queue(self, key: QueueKey) -> Iterator[Finding]:
+    def _check_queue(self, key: QueueKey, life: Life | None) -> Iterator[Finding]:
         topic, queue_id = key
         try:
             low, high = self._queues.min_offset(*key), self._queues.max_offset(*key)
-            yield from self._compare_with_log(key, low, high)
+            yield from self._compare_with_log(key, life, low, high)
             if self._queues.queue_type(topic) is QueueType.BATCH:
                 yield from self._check_batch_queue(key, low)
                 return
@@ -191,8 +183,9 @@ class StoreCheck:
         except StoreError as exc:
             yield Finding(str(exc), queue=key)
 
-    def _compare_with_log(self, key: QueueKey, low: int, high: int) -> Iterator[Finding]:
-        life = self._lives.get((key.topic, key.queue_id))
+    def _compare_with_log(
+        self, key: QueueKey, life: Life | None, low: int, high: int
+    ) -> Iterator[Finding]:
         if life is None:
             return
         if life.last >= high:
@@ -269,3 +262,18 @@ class StoreCheck:
         self, problem: str, key: QueueKey, offset: int, phy_offset: int | None = None
     ) -> Finding:
         return Finding(problem, queue=key, queue_offset=offset, phy_offset=phy_offset)
+
+
+def _places(
+    record: ScannedRecord, properties: DispatchProperties
+) -> Iterator[tuple[str, int, int]]:
+    """Yield topic, queue id and offset of each place that a record has in queues."""
+    yield record.topic, record.queue_id, record.queue_offset
+    if properties.multi_dispatch:
+        for name, offset in light_queues(record.topic, properties):
+            yield name, 0, offset
+
+
+def _blocks(keys: Iterator[QueueKey], size: int) -> Iterator[list[QueueKey]]:
+    while block := list(islice(keys, size)):
+        yield block
