@@ -144,6 +144,8 @@ class FileConsumeQueue(QueueFiles):
 
     def min_offset(self, min_phy_offset: int) -> int:
         """Return the offset of the first unit whose record is in a log that starts there."""
+        if min_phy_offset <= 0:
+            return self.first_offset  # nothing can have expired: no file is opened
         known = self._known_min
         if known[0] == self.generation and known[1] == min_phy_offset:
             return known[2]

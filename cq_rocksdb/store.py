@@ -37,6 +37,7 @@ from cq_rocksdb.keys import (
 )
 from cq_rocksdb.offset_table import NO_UNIT, OffsetTable, QueueState
 from cq_rocksdb.private_folder import DATABASE_FILE
+from cq_rocksdb.spans import queue_spans
 from cq_rocksdb.stats import engine_stats, logged_stats
 from cq_rocksdb.unit_table import UnitTable
 from store.errors import (
@@ -52,6 +53,7 @@ from store.queue.consume_queue_store import (
     ConsumeQueueStore,
     QueueFinding,
     QueueRestart,
+    QueueSpan,
     QueueStat,
     QueueStoreContext,
     QueueType,
@@ -333,6 +335,11 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         self._open_engine()
         for queue, _ in self._offsets.last_units(topic, after, prefix):
             yield queue
+
+    def spans(self, topic: str | None = None, after: QueueKey | None = None) -> Iterator[QueueSpan]:
+        """Read the entries and first units of many queues at once, past the cache."""
+        engine, least = self._open_engine(), self.context.log.min_phy_offset()
+        return queue_spans(engine, self._offsets.last_units(topic, after), least, self.min_offset)
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Ask the cache, else the ``max`` entry."""

@@ -40,13 +40,12 @@ def _queue(text: str) -> QueueKey | None:
 
 def _rows(store: MessageStore, prefix: str, limit: int, after: QueueKey | None) -> Iterator[Row]:
     shown = 0
-    for topic, queue_id in store.queue_keys(after=after):
+    for (topic, queue_id), low, high in store.queue_spans(after=after):
         if not topic.startswith(prefix):
             continue
         if limit and shown == limit:
             return
         shown += 1
-        low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
         yield {
             "topic": topic,
             "queueId": queue_id,

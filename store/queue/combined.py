@@ -30,6 +30,7 @@ from store.queue.consume_queue_store import (
     QueueDamage,
     QueueFinding,
     QueueRestart,
+    QueueSpan,
     QueueStat,
     QueueStoreContext,
     QueueType,
@@ -359,6 +360,10 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
             after = None
         if LMQ_PREFIX.startswith(prefix) or is_light(prefix):
             yield from self._light.queues(None, after, max(prefix, LMQ_PREFIX, key=len))
+
+    def spans(self, topic: str | None = None, after: QueueKey | None = None) -> Iterator[QueueSpan]:
+        """Yield those of the store that is read; light queues may be another one's."""
+        return super().spans(topic, after) if self._light else self._read.spans(topic, after)
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Ask the store that is read."""

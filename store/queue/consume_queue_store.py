@@ -122,6 +122,14 @@ class QueueDamage(NamedTuple):
         return self.suspect_from is not None
 
 
+class QueueSpan(NamedTuple):
+    """Where a queue begins and where it goes on."""
+
+    queue: QueueKey
+    min_offset: int
+    max_offset: int
+
+
 class QueueStat(NamedTuple):
     """One number that a backend tells of itself while it works."""
 
@@ -336,6 +344,11 @@ class ConsumeQueueStore(ABC):
         can page. ``prefix``: of topics that begin so, past all others. Memory does not grow with
         the number of queues.
         """
+
+    def spans(self, topic: str | None = None, after: QueueKey | None = None) -> Iterator[QueueSpan]:
+        """Yield what ``queues`` does with ``min_offset`` and ``max_offset`` of each."""
+        for key in self.queues(topic, after):
+            yield QueueSpan(key, self.min_offset(*key), self.max_offset(*key))
 
     def topics(self, prefix: str = "") -> Iterator[str]:
         """Yield each topic that has a queue and begins with ``prefix``, once."""
