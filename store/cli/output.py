@@ -131,7 +131,7 @@ def table(rows: Iterable[Row]) -> Table:
 
 def to_json(row: Row) -> str:
     """Return one row as compact JSON."""
-    return json.dumps(row, ensure_ascii=False, separators=(",", ":"), default=_plain)
+    return _COMPACT.encode(row)
 
 
 def body_fields(body: bytes) -> dict[str, object]:
@@ -163,3 +163,7 @@ def _cell(value: object) -> str:
         value = json.dumps(value, ensure_ascii=False, default=_plain)
     text = "" if value is None else str(value)
     return text.replace("[", r"\[")
+
+
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_plain)
+"""Made once: ``json.dumps`` would make one a row."""

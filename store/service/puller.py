@@ -146,15 +146,26 @@ class Puller:
                     return pull.result
                 offset += 1
             if block.stop is BlockStop.HOLE and offset < end:
-                if not pull.result.records:
-                    pull.result.status = GetMessageStatus.OFFSET_FOUND_NULL
-                    pull.result.hole = block.hole
-                    pull.result.next_begin_offset = block.hole.stop if block.hole else offset
-                return pull.result
+                return self._at_hole(pull.result, topic, queue_id, offset, block.hole)
             if not block.count:
                 return pull.result
             step = _FILTERED_STEP
         return pull.result
+
+    def _at_hole(
+        self, result: GetMessageResult, topic: str, queue_id: int, offset: int, hole: range | None
+    ) -> GetMessageResult:
+        """End a pull before units that are missing, or that have expired since it began."""
+        if result.records:
+            return result
+        least = self._queues.min_offset(topic, queue_id)
+        if offset < least:
+            high = self._queues.max_offset(topic, queue_id)
+            return _empty(GetMessageStatus.OFFSET_TOO_SMALL, least, least, high)
+        result.status = GetMessageStatus.OFFSET_FOUND_NULL
+        result.hole = hole
+        result.next_begin_offset = hole.stop if hole else offset
+        return result
 
     def _take_block(self, pull: "_Pull", block: UnitBlock) -> bool:
         """Take the first block of a pull without a filter, in one sweep.
