@@ -14,6 +14,7 @@ from store.record.record_layout import HEAD, body_position
 from store.service.message_store import MessageStore
 from store.service.puller import TagFilter
 from store.service.recovering import log_end
+from store.service.recovering.replacement import Rebuild
 from store.service.results import GetMessageStatus
 from tests.kit.tree import tree_digest
 
@@ -100,6 +101,16 @@ def test_a_crash_hides_no_damage_that_the_checkpoint_vouches_for(root: Path) -> 
     (root / "abort").touch()
     with pytest.raises(RefusedStoreError, match="this record was on disk"):
         MessageStore.open(root)
+
+
+def test_nothing_is_built_anew_from_a_log_that_lost_its_last_record(root: Path) -> None:
+    last = places(root)[-1]
+    flip(root, last + BODY)
+    before = tree_digest(root)
+    with pytest.raises(RefusedStoreError, match="this record was on disk"):
+        MessageStore.open(root, rebuild=Rebuild.QUEUES)
+    assert tree_digest(root) == before
+    MessageStore.open(root, rebuild=Rebuild.QUEUES, cut_at=last).close()
 
 
 def test_what_is_checked_at_every_opening_is_bounded(

@@ -17,8 +17,10 @@ from pathlib import Path
 
 from store.errors import CorruptionError, TruncatedRecordError, os_errors
 from store.files import file_name, make_folder, sync_folder
+from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
 from store.log.mapped_file import MappedFile
+from store.log.synced_mark import SyncedMark
 from store.record.decoder import check_record, record_span
 from store.record.record_layout import BLANK_SIZE, HEAD, MAGIC_V1, MAGIC_V2
 from store.record.scan import ScannedRecord, ScanRules
@@ -170,6 +172,11 @@ def valid_record_behind(log: CommitLog, phy_offset: int) -> int | None:
             if _is_record(file, start):
                 return start
     return None
+
+
+def was_on_disk(phy_offset: int, mark: SyncedMark, checkpoint: StoreCheckpoint) -> bool:
+    """Return whether a record that starts at ``phy_offset`` was surely on disk once."""
+    return phy_offset < mark.phy_offset or 0 < phy_offset <= checkpoint.fields.confirm_phy_offset
 
 
 def end_behind(log: CommitLog, phy_offset: int, rules: ScanRules) -> int:

@@ -36,6 +36,7 @@ from store.service.recovering.log_end import (
     save_tail,
     scan_start,
     valid_record_behind,
+    was_on_disk,
     whole_records,
 )
 from store.service.recovering.pass_over import PassedOver, PassOver
@@ -398,7 +399,7 @@ class Recovery:
 
     def _was_there(self, end: int, newest: int) -> bool:
         """Return whether a record that starts at ``end`` was surely on disk once."""
-        if end < self._mark.phy_offset or 0 < end <= self._checkpoint.fields.confirm_phy_offset:
+        if was_on_disk(end, self._mark, self._checkpoint):
             return True
         return self._report.last_exit_ok and end < newest
 

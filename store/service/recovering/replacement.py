@@ -14,14 +14,16 @@ from enum import Flag, auto
 from store.config import StoreConfig
 from store.errors import CorruptionError, RefusedStoreError, StoreConfigError, os_errors
 from store.files import make_folder, remove_file, sync_folder
+from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
+from store.log.synced_mark import SyncedMark
 from store.paths import StorePaths
 from store.queue.backends import backend
 from store.queue.units import QueueKey
 from store.record.scan import ScanRules
 from store.service.journals.expired_queues import ExpiredQueues
 from store.service.journals.journal import Entry, read_lines, rewrite
-from store.service.recovering.log_end import valid_record_behind
+from store.service.recovering.log_end import valid_record_behind, was_on_disk
 from store.service.store_layout import StoreLayout, choose_backends
 from store.service.store_lock import mark_open
 
@@ -114,10 +116,14 @@ def _check_log(layout: StoreLayout, config: StoreConfig, cut_at: int | None) -> 
         raise StoreConfigError(
             f"the log is not damaged at {cut_at}: it ends at {end}", path=layout.paths.commit_log
         )
-    if survivor is not None and cut_at != end:
+    known = was_on_disk(end, SyncedMark(layout.paths), StoreCheckpoint(layout.paths.checkpoint))
+    if (survivor is not None or known) and cut_at != end:
+        lies = "this record was on disk"
+        if survivor is not None:
+            lies = f"a valid record lies behind, at {survivor}"
         raise RefusedStoreError(
-            f"the log is damaged and a valid record lies behind, at {survivor}: to build anew from"
-            f" what lies before and lose the rest, cut at {end}",
+            f"the log is damaged and {lies}: to build anew from what lies before and lose the rest,"
+            f" cut at {end}; to lose that record alone, pass over {end} first",
             path=layout.paths.commit_log,
             phy_offset=end,
         )
