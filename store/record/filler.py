@@ -68,14 +68,13 @@ def filler(
     place: QueuePlace | None,
     like: StoredMessage | None,
     store_timestamp: int,
-    *,
-    property_crc: bool,
+    properties: bytes = b"",
 ) -> bytes:
     """Return the filler of ``size`` bytes for ``phy_offset``.
 
     ``place`` is ``None`` if it shall be in no queue. What can be read of the damaged record,
-    ``like``, stays but for its body; without it ``store_timestamp`` is taken, and with
-    ``property_crc`` there is a CRC over the whole record.
+    ``like``, stays but for its body; without it ``store_timestamp`` and ``properties`` are taken.
+    A CRC property that they end with is filled in.
 
     Raises:
         CorruptionError: no record is that short.
@@ -86,7 +85,7 @@ def filler(
     wide = len(topic) > _MOST_V1 if like is None else like.head.magic_code == MAGIC_V2
     head = HEAD.unpack_from(bytes(HEAD.size)) if like is None else like.head
     hosts = bytes(HOST_V4_SIZE), bytes(HOST_V4_SIZE)
-    tail, properties = RecordTail(0, 0, 0), crc_property(0) if property_crc else b""
+    tail = RecordTail(0, 0, 0)
     if like is not None:
         hosts, tail = (like.born_host.wire, like.store_host.wire), like.tail
         properties, store_timestamp = like.properties_bytes, like.store_timestamp

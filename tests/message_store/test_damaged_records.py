@@ -11,6 +11,7 @@ from store.errors import RefusedStoreError
 from store.queue.backends import backend_names
 from store.record.message import Message
 from store.record.record_layout import HEAD, body_position
+from store.record.scan import ScanRules
 from store.service.message_store import MessageStore
 from store.service.puller import TagFilter
 from store.service.recovering import log_end
@@ -101,6 +102,19 @@ def test_a_crash_hides_no_damage_that_the_checkpoint_vouches_for(root: Path) -> 
     (root / "abort").touch()
     with pytest.raises(RefusedStoreError, match="this record was on disk"):
         MessageStore.open(root)
+
+
+def test_the_last_records_of_a_full_file_are_proven_too(tmp_path: Path) -> None:
+    config = StoreConfig(mapped_file_size_commit_log=4096)
+    with MessageStore.open(tmp_path, config, backend="file") as store:
+        for _ in range(5):
+            store.put_message(Message("t", b"x" * 1000))
+        log = store.commit_log
+        *_, last = (record for record in log.scan(0, 4096))
+        for end in (last.phy_offset, last.phy_offset + last.size, 4096, log.max_phy_offset()):
+            assert log_end.scan_start(log, end, 0, ScanRules(), trust_wanted=True) == end
+        flip(tmp_path, last.phy_offset + BODY)
+        assert log_end.scan_start(log, 4096, 0, ScanRules(), trust_wanted=True) == 0
 
 
 def test_nothing_is_built_anew_from_a_log_that_lost_its_last_record(root: Path) -> None:

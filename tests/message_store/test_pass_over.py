@@ -143,6 +143,44 @@ def test_queues_that_are_built_anew_are_the_same(root: Path, kind: str) -> None:
         assert seen(copy) == before
 
 
+@pytest.mark.parametrize("kind", ["body", "all"])
+def test_light_queues_keep_their_places(tmp_path: Path, kind: str) -> None:
+    config = CONFIG.model_copy(update={"enable_lmq": True, "enable_multi_dispatch": True})
+    for backend in backend_names():
+        root = tmp_path / backend
+        with MessageStore.open(root, config, backend=backend) as store:
+            for number in range(9):
+                light = {"INNER_MULTI_DISPATCH": f"%LMQ%a,%LMQ%{number % 3}"}
+                assert store.put_message(Message("t", b"x" * 100, 0, light)).ok
+        bad = places(root)[4][0]
+        damage(root, bad, *DAMAGES[kind])
+        MessageStore.open(root, config, pass_over=[bad]).close()
+        MessageStore.open(root, config, rebuild=Rebuild.QUEUES).close()
+        with MessageStore.open(root, config) as store:
+            for topic, gone in (("t", 4), ("%LMQ%a", 4), ("%LMQ%1", 1)):
+                result = store.get_message("g", topic, 0, 0)
+                assert [damaged.queue_offset for damaged in result.damaged] == [gone]
+                assert result.next_begin_offset == store.max_offset(topic, 0)
+            assert [finding for finding in store.check() if finding.damage] == []
+
+
+def test_with_a_crc_over_the_whole_record_the_filler_has_one(tmp_path: Path) -> None:
+    config = CONFIG.model_copy(
+        update={"enabled_append_prop_crc": True, "force_verify_prop_crc": True}
+    )
+    for kind in ("body", "all"):
+        root = tmp_path / kind
+        with MessageStore.open(root, config, backend="file") as store:
+            for number in range(9):
+                assert store.put_message(message(number)).ok
+        bad = places(root)[4][0]
+        damage(root, bad, *DAMAGES[kind])
+        MessageStore.open(root, config, pass_over=[bad]).close()
+        with MessageStore.open(root, config, read_only=True) as store:
+            store.commit_log.message(bad).check_property_crc()
+            assert [finding for finding in store.check() if finding.damage] == []
+
+
 def test_the_last_record_can_be_passed_over(root: Path) -> None:
     bad, size = places(root)[-1]
     damage(root, bad, 0, 88)

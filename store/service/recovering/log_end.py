@@ -95,12 +95,13 @@ def _is_proven(log: CommitLog, end: int, rules: ScanRules) -> bool:
     if file is None:
         return False
     start = _some_head(file, end)
+    blanks: list[tuple[int, int]] = []
     try:
-        for record in log.scan(start, end, rules):
+        for record in log.scan(start, end, rules, blanks):
             start = record.phy_offset + record.size
     except CorruptionError:
         return False
-    return start == end
+    return start + sum(left for at, left in blanks if at == start) == end
 
 
 def _some_head(file: MappedFile, end: int) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from store.errors import CorruptionError, RefusedStoreError, StoreIOError, os_errors
 from store.files import make_folder, read_file, remove_file, replace_file
@@ -21,7 +22,8 @@ from store.queue.units import QueueKey
 from store.record.decoder import StoredMessage, check_record, record_span
 from store.record.encoder import is_queued
 from store.record.filler import QueuePlace, filler, readable
-from store.record.message import LMQ_PREFIX
+from store.record.message import LMQ_PREFIX, MessageProperty
+from store.record.properties import crc_property, encode_properties
 from store.record.record_layout import BLANK_SIZE, MIN_RECORD_SIZE
 from store.record.scan import ScanRules
 from store.service.recovering.log_end import (
@@ -121,9 +123,9 @@ class PassOver:
         left = file.file_size - position - BLANK_SIZE
         size = self._size(file, phy_offset)
         like = readable(file.read_raw(position, size), phy_offset) if size else None
-        found = self._unit_of(like, phy_offset)
-        if found is not None and found[1] != size:
-            size = found[1]
+        known = self._look_up(like, phy_offset)
+        if known is not None and known.size != size:
+            size = known.size
             like = readable(file.read_raw(position, min(size, left)), phy_offset)
         if not MIN_RECORD_SIZE <= size <= left:
             raise RefusedStoreError(
@@ -131,12 +133,12 @@ class PassOver:
                 " over alone",
                 path=file.path, phy_offset=phy_offset,
             )  # fmt: skip
-        place = found[0] if found else self._likely_place(like, phy_offset, size)
+        place = known.place if known else self._likely_place(like, phy_offset, size)
+        properties = known.properties() if known else b""
+        if self._rules.property_crc:
+            properties += crc_property(0)
         try:
-            return filler(
-                size, phy_offset, place, like, store_timestamp,
-                property_crc=self._rules.property_crc,
-            )  # fmt: skip
+            return filler(size, phy_offset, place, like, store_timestamp, properties)
         except CorruptionError as exc:
             raise RefusedStoreError(str(exc), path=file.path, phy_offset=phy_offset) from exc
 
@@ -154,21 +156,21 @@ class PassOver:
             return 0
         return behind - phy_offset
 
-    def _unit_of(
-        self, like: StoredMessage | None, phy_offset: int
-    ) -> tuple[QueuePlace, int] | None:
-        """Return the place of the unit that points to the record, and the size that it says."""
+    def _look_up(self, like: StoredMessage | None, phy_offset: int) -> "_Known | None":
+        """Return what the queues know of the record; ``None`` if none of them has its unit."""
         if like is not None:
             found = self._unit_in(QueueKey(like.topic, like.queue_id), phy_offset)
             if found is not None:
-                return found
+                return _Known(*found, [])
+        known: tuple[QueuePlace, int] | None = None
+        light: list[QueuePlace] = []
         for key in self._queues.queues():
-            if key.topic.startswith(LMQ_PREFIX):
-                continue
             found = self._unit_in(key, phy_offset)
-            if found is not None:
-                return found
-        return None
+            if found is not None and key.topic.startswith(LMQ_PREFIX):
+                light.append(found[0])
+            else:
+                known = found or known
+        return None if known is None else _Known(*known, light)
 
     def _unit_in(self, key: QueueKey, phy_offset: int) -> tuple[QueuePlace, int] | None:
         """Look for the unit in one queue, whose units are in the order of the log."""
@@ -216,6 +218,28 @@ class PassOver:
 
     def _next(self, place: QueuePlace) -> int:
         return self._queues.max_offset(place.topic, place.queue_id)
+
+
+class _Known(NamedTuple):
+    """What the queues know of a record."""
+
+    place: QueuePlace
+    size: int
+    light: list[QueuePlace]
+    """Its places in light queues."""
+
+    def properties(self) -> bytes:
+        """Return the properties without which a rebuild would leave gaps in the light queues."""
+        if not self.light:
+            return b""
+        names, offsets = (
+            [one.topic for one in self.light],
+            [str(one.queue_offset) for one in self.light],
+        )
+        return encode_properties({
+            MessageProperty.INNER_MULTI_DISPATCH: ",".join(names),
+            MessageProperty.INNER_MULTI_QUEUE_OFFSET: ",".join(offsets),
+        })  # fmt: skip
 
 
 def _passed(record: StoredMessage, saved: SavedTail) -> PassedOver:
