@@ -297,7 +297,9 @@ class RocksdictEngine:
                 self._flushed = True
                 self._families = {}
                 self.__dict__.pop("_offset_handle", None)
-                for family in (self._offset, self._default):
+                # rocksdict flushes what it closes. After a failure nothing has been flushed yet:
+                # here, too, the units go before the entries that speak of them.
+                for family in (self._default, self._offset):
                     with suppress(DbClosedError):
                         family.close()
                 self._held.release()

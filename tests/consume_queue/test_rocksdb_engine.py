@@ -1,5 +1,6 @@
 """The engine on rocksdict: options on disk, locks, read-only opens, errors, closing."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from cq_rocksdb.engine import EngineBatch, Family, RocksEngine
 from cq_rocksdb.errors import RocksDBError, RocksDBStatus
 from cq_rocksdb.keys import queue_prefix, unit_key
 from cq_rocksdb.store import RocksDBConsumeQueueStore
-from store.config import StoreConfig
+from store.config import RocksDBEngine, StoreConfig
 from store.errors import (
     ConsumeQueueError,
     CorruptionError,
@@ -386,3 +387,27 @@ def open_engine(folder: Path) -> RocksEngine:
     config = StoreConfig(rocksdb_engine=engine_in_use(), rocksdb_memory_bytes=16 << 20)
     opened, _ = engines.open_engine(folder, config, folder / "log", read_only=False)
     return opened
+
+
+FLUSH = re.compile(r"\[(default|offset)\] Manual flush start|Manual (atomic) flush start")
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_units_are_flushed_before_the_entries_that_speak_of_them(
+    tmp_path: Path,
+    failed: bool,  # noqa: FBT001
+) -> None:
+    """As RocksDB's own log tells, at each flush and when the database is let go."""
+    queues = RocksDBQueues(tmp_path)
+    store = queues.open()
+    put(store, "T", 0, range(10), 0)
+    store.flush()
+    put(store, "T", 0, range(10, 20), 1000)
+    store._failed = failed
+    store.close()
+    (log,) = (tmp_path / "cqstore" / "rocksdb-log").glob("*LOG")
+    families = [found for flush in FLUSH.findall(log.read_text()) for found in flush if found]
+    if engine_in_use() is RocksDBEngine.NATIVE:
+        assert set(families) == {"atomic"}
+    else:
+        assert families == ["default", "offset"] * (2 if failed else 3)
