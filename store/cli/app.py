@@ -12,6 +12,7 @@ import typer
 
 from store.cli import (
     check,
+    clean,
     dump,
     get,
     info,
@@ -72,6 +73,7 @@ for name, verb in (
     ("topics", topics.topics),
     ("offset", offset.offset),
     ("query", query.query),
+    ("clean", clean.clean),
     ("recover", recover.recover),
     ("mode", mode.mode),
     ("rebuild", rebuild.rebuild),

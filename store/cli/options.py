@@ -9,7 +9,10 @@ import typer
 
 from store.cli.output import OutputFormat
 from store.config import StoreConfig, odd_keys, read_broker_conf
+from store.paths import StorePaths
 from store.service.message_store import MessageStore
+from store.service.opening import lay_out
+from store.service.store_lock import refuse_if_open
 
 Dir = Annotated[Path, typer.Argument(metavar="DIR", help="Root of the store (storePathRootDir).")]
 ConfigFile = Annotated[
@@ -31,6 +34,9 @@ CutAt = Annotated[
 PassOver = Annotated[
     list[int] | None,
     typer.Option(metavar="N", help="Lose the damaged record at this phy offset; may be repeated."),
+]
+Yes = Annotated[
+    bool, typer.Option("--yes", help="Do it; without this only what would be done is shown.")
 ]
 VERBOSE: ContextVar[bool] = ContextVar("verbose", default=False)
 """Whether ``--verbose`` was given before the verb."""
@@ -72,6 +78,20 @@ def open_store(
     elif read_only and store.report.needed:
         note(f"{root}: this store needs recovery and is shown as it lies (cqstore recover)")
     return store
+
+
+def open_to_delete(
+    root: Path, config: Path | None, backend: str | None = None, *, yes: bool
+) -> MessageStore:
+    """Open a store that is there and that nobody has open; read-only unless ``yes``.
+
+    Raises:
+        StoreLockedError: somebody has it open, so what would go cannot be told.
+        RefusedStoreError: there is none.
+    """
+    refuse_if_open(StorePaths(root))
+    lay_out(root, read_config(config), None, read_only=True)  # a new one is not to be made
+    return open_store(root, config, backend, None, read_only=not yes)
 
 
 def note(text: str) -> None:

@@ -1,32 +1,84 @@
-"""``cqstore topics``: topics and queues with their offsets."""
+"""``cqstore topics``: topics and queues with their offsets; topics that are to go."""
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from store.cli.options import Backend, CommitLogFolder, ConfigFile, Dir, Format, open_store
+from store.cli.options import (
+    Backend,
+    CommitLogFolder,
+    ConfigFile,
+    Dir,
+    Format,
+    Yes,
+    note,
+    open_store,
+    open_to_delete,
+)
 from store.cli.output import OutputFormat, Row, output
+from store.errors import IllegalMessageError, StoreConfigError, os_errors
 from store.queue.units import QueueKey
+from store.record.message import SYSTEM_TOPICS
 from store.service.message_store import MessageStore
+
+_STDIN = Path("-")
 
 
 def topics(
     root: Dir,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME…", help="With --delete: the topics.")
+    ] = None,
     prefix: Annotated[str, typer.Option(metavar="TEXT", help="Only topics that begin so.")] = "",
     limit: Annotated[int, typer.Option(metavar="N", min=0, help="At most so many; 0: all.")] = 0,
     after: Annotated[
         str,
         typer.Option(metavar="TOPIC/QUEUEID", help="Go on behind this queue, the last one shown."),
     ] = "",
+    *,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Delete the topics that are named.")
+    ] = False,
+    delete_from: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Delete those that FILE names, one a line; -: stdin."),
+    ] = None,
+    yes: Yes = False,
     config: ConfigFile = None,
     backend: Backend = None,
     commit_log: CommitLogFolder = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
-    """List every queue with its type, minimum, maximum and messages. Changes nothing."""
-    with open_store(root, config, backend, commit_log) as store:
-        output(kind).rows(_rows(store, prefix, limit, _queue(after)))
+    """List every queue with its type, minimum, maximum and messages. Changes nothing.
+
+    With --delete or --delete-from the queues of the topics go for good once --yes is given;
+    without it they are listed as they would go, and nothing is changed. Their records stay in the
+    log until they expire. Refused while somebody has the store open, and nothing is deleted if one
+    name is none of a topic.
+    """
+    given = names or []
+    if not (delete or delete_from):
+        if given or yes:
+            raise StoreConfigError("names and --yes go with --delete or --delete-from")
+        with open_store(root, config, backend, commit_log) as store:
+            output(kind).rows(_rows(store, prefix, limit, _queue(after)))
+        return
+    if prefix or limit or after or commit_log:
+        raise StoreConfigError(
+            "topics are deleted by their names: leave --prefix, --limit, --after, --commitlog out"
+        )
+    if delete != bool(given):
+        raise StoreConfigError("--delete and the names of topics go together")
+    wanted = dict.fromkeys([*given, *(_names_in(delete_from) if delete_from else ())])
+    with open_to_delete(root, config, backend, yes=yes) as store:
+        going = _found(store, [*wanted])
+        if yes:
+            store.delete_topics(str(row["topic"]) for row in going)
+    output(kind).rows(going)
+    _tell(going, [*wanted], done=yes)
 
 
 def _queue(text: str) -> QueueKey | None:
@@ -54,3 +106,54 @@ def _rows(store: MessageStore, prefix: str, limit: int, after: QueueKey | None) 
             "max": high,
             "messages": high - low,
         }
+
+
+# ---- deleting
+
+
+def _names_in(path: Path) -> list[str]:
+    """Return the lines of a file that are not empty.
+
+    Raises:
+        StoreIOError: it cannot be read.
+        StoreConfigError: it is not UTF-8.
+    """
+    with os_errors("read the names of topics", path):
+        data = sys.stdin.buffer.read() if path == _STDIN else path.read_bytes()
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as exc:
+        raise StoreConfigError(f"the names of topics are not UTF-8: {exc}", path=path) from exc
+    return [name for line in text.split("\n") if (name := line.removesuffix("\r"))]
+
+
+def _found(store: MessageStore, names: Sequence[str]) -> list[Row]:
+    """Return what each of ``names`` has, without those that have no queue.
+
+    Raises:
+        IllegalMessageError: one is none of a topic, or one of the broker's own.
+    """
+    for name in names:
+        try:
+            store.queues.check_topic(name)
+        except IllegalMessageError as exc:
+            raise IllegalMessageError(f"{name!r} is no topic: {exc.reason}") from exc
+        if name in SYSTEM_TOPICS:
+            raise IllegalMessageError(f"{name!r} is a topic of the broker's own: it is not deleted")
+    found: list[Row] = []
+    for name in names:
+        spans = [(store.min_offset(*key), store.max_offset(*key)) for key in store.queue_keys(name)]
+        if spans:
+            units = sum(high - low for low, high in spans)
+            found.append({"topic": name, "queues": len(spans), "units": units})
+    return found
+
+
+def _tell(going: Sequence[Row], names: Sequence[str], *, done: bool) -> None:
+    known = {row["topic"] for row in going}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        note(f"no queues of {', '.join(map(repr, unknown))}")
+    queues, units = (sum(int(str(row[what])) for row in going) for what in ("queues", "units"))
+    how = "deleted" if done else "would go (--yes deletes them)"
+    note(f"{len(going)} topics with {queues} queues and {units} units {how}")

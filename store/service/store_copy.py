@@ -4,10 +4,10 @@ import os
 import shutil
 from pathlib import Path
 
-from store.errors import DiskFullError, RefusedStoreError, StoreLockedError, os_errors
+from store.errors import DiskFullError, RefusedStoreError, os_errors
 from store.files import reading, write_all
 from store.paths import StorePaths
-from store.service.store_lock import locked_by
+from store.service.store_lock import refuse_if_open
 
 _CHUNK = 4 << 20
 _BLOCK = 512
@@ -25,9 +25,7 @@ def copy_store(root: Path, target: Path) -> None:
     """
     if target.exists():
         raise RefusedStoreError("the place of the copy is taken", path=target)
-    holder = locked_by(StorePaths(root))
-    if holder:
-        raise StoreLockedError(f"process {holder} has the store open", path=root)
+    refuse_if_open(StorePaths(root))
     partial = target.with_name(target.name + ".partial")
     with os_errors("measure the store", root):
         wanted = sum(path.lstat().st_blocks * _BLOCK for path in root.rglob("*"))

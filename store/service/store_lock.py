@@ -133,6 +133,18 @@ def lock_stamp(paths: StorePaths) -> int:
         return paths.lock.stat().st_mtime_ns if paths.lock.exists() else 0
 
 
+def refuse_if_open(paths: StorePaths) -> None:
+    """Refuse where somebody has the store open. Changes nothing.
+
+    Raises:
+        StoreLockedError: somebody has.
+        StoreIOError: the lock file cannot be opened.
+    """
+    holder = locked_by(paths)
+    if holder:
+        raise StoreLockedError(f"process {holder} has the store open", path=paths.root)
+
+
 def mark_open(paths: StorePaths) -> None:
     """Write ``abort``, durably: until ``mark_closed`` the store counts as crashed.
 

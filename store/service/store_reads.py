@@ -21,6 +21,8 @@ from store.record.message import MessageProperty
 from store.record.message_id import decode_message_id
 from store.service.check import Finding, StoreCheck
 from store.service.cleaning.clean_service import CleanService
+from store.service.cleaning.disk_levels import DiskDemand
+from store.service.cleaning.file_expiry import FileExpiry, FileOutlook
 from store.service.dispatch import Dispatcher
 from store.service.journals.deleted_topics import DeletedTopics
 from store.service.puller import MAX_PULL_BYTES, Puller, TagFilter
@@ -41,6 +43,7 @@ class StoreReads(ABC):
     _puller: Puller
     _dispatcher: Dispatcher
     _clean: CleanService
+    _expiry: FileExpiry
 
     @abstractmethod
     def _ready(self) -> None:
@@ -194,6 +197,15 @@ class StoreReads(ABC):
     def check(self) -> Iterator[Finding]:
         """Check every record, unit and file, and yield what is found."""
         return self.checker().run()
+
+    def expiring_files(self) -> tuple[DiskDemand, list[FileOutlook]]:
+        """Return what the disks ask for, and which log files a deletion by hand would take now.
+
+        Raises:
+            StoreIOError: a file cannot be looked at.
+        """
+        self._ready()
+        return self._expiry.outlook()
 
     def verify(
         self,

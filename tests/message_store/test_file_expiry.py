@@ -188,11 +188,11 @@ def test_levels_beyond_rocketmqs_bounds_are_drawn_in(tmp_path: Path, machine: Ma
     ) as store:
         demand = store._expiry._levels.demand
         machine.percent["commitlog"] = machine.percent["consumequeue"] = 10
-        assert demand() == (False, False, "")
+        assert demand() == (False, False, "", 10, 10)
         machine.percent["commitlog"] = 11
-        assert demand() == (True, False, "")
+        assert demand() == (True, False, "", 11, 10)
         machine.percent["commitlog"] = 31
-        assert demand() == (True, True, "")
+        assert demand() == (True, True, "", 31, 10)
         machine.percent["commitlog"] = 91
         assert demand().full
 
@@ -286,3 +286,33 @@ def test_used_percent_is_what_df_says(tmp_path: Path) -> None:
 def test_hours_that_are_none_are_refused(hours: str) -> None:
     with pytest.raises(StoreConfigError, match="deleteWhen"):
         StoreConfig.from_mapping({"deleteWhen": hours})
+
+
+def test_what_would_go_is_told_with_the_reason_and_is_what_goes(
+    tmp_path: Path, machine: Machine
+) -> None:
+    with opened(tmp_path / "s", machine, deleteFileBatchMax=2) as store:
+        fill(store, 8)
+        age(store, 0, 1, 3, hours=73)
+        demand, files = store.expiring_files()
+        assert (demand.at_once, demand.log_percent) == (False, 50)
+        assert [file.goes for file in files] == [True] * 2 + [False] * 6
+        assert "fileReservedTime" in files[0].reason
+        assert "fileReservedTime" in files[2].reason
+        assert "follows" in files[3].reason
+        machine.percent["consumequeue"] = 86
+        demand, files = store.expiring_files()
+        assert demand.at_once
+        assert [(file.goes, file.early) for file in files[:5]] == [
+            (True, False), (True, False), (True, True), (True, False), (True, True),
+        ]  # fmt: skip
+        assert [file.goes for file in files[5:]] == [False] * 3
+        assert "diskSpaceCleanForciblyRatio" in files[4].reason
+        assert files[4].end == files[5].file_from_offset
+        machine.percent["consumequeue"] = 50
+        store.delete_files_manually()
+        assert left(store) == 6
+        machine.ahead = 1000 * HOUR
+        _, files = store.expiring_files()
+        assert [file.goes for file in files] == [True] * 5 + [False]
+        assert "last" in files[5].reason

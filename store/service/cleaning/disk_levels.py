@@ -20,6 +20,9 @@ class DiskDemand(NamedTuple):
     """The oldest files are to go though they have not expired."""
     full: str
     """Why nothing more may be written, one sentence; empty if it may."""
+    log_percent: int
+    """How full the disk of the commit log is; -1: unknown."""
+    queues_percent: int
 
 
 class DiskLevels:
@@ -50,4 +53,5 @@ class DiskLevels:
                 )
         at_once = max(log, queues) > self._forced
         unknown = min(log, queues) < 0
-        return DiskDemand(at_once or unknown or max(log, queues) > self._used, at_once, full)
+        any_hour = at_once or unknown or max(log, queues) > self._used
+        return DiskDemand(any_hour, at_once, full, log, queues)

@@ -10,14 +10,16 @@ deleteExpiredFileByTime``.
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice, takewhile
+from operator import attrgetter
+from typing import NamedTuple
 
 from store.config import StoreConfig
 from store.errors import StoreError, StoreIOError, os_errors
 from store.log.commit_log import CommitLog
-from store.log.mapped_file import MappedFile
 from store.service.cleaning.clean_service import ExpiryReport
-from store.service.cleaning.disk_levels import DiskLevels
+from store.service.cleaning.disk_levels import DiskDemand, DiskLevels
 from store.service.surroundings import Surroundings
 from store.service.worker import Worker
 
@@ -26,6 +28,25 @@ FIRST_RUN_SECONDS = 60
 MANUAL_RUNS = 20
 """Runs that one call of ``delete_files_manually`` lasts."""
 _HOUR = 3600
+
+
+class FileOutlook(NamedTuple):
+    """What is to become of a log file."""
+
+    file_from_offset: int
+    file_size: int
+    written: float
+    """When it was last written, seconds since the epoch."""
+    goes: bool
+    early: bool
+    """It goes though it is not old."""
+    reason: str
+    """Why it goes, or stays."""
+
+    @property
+    def end(self) -> int:
+        """Return the phy offset behind it."""
+        return self.file_from_offset + self.file_size
 
 
 class FileExpiry:
@@ -83,30 +104,60 @@ class FileExpiry:
             return 0
         if surroundings.now() < self._retry_at:
             return 0
-        at_once = demand.at_once and config.clean_file_forcibly_enable
-        deleted = 0
-        for file in self._log.files.files()[:-1][: config.delete_file_batch_max]:
-            if not (at_once or self._is_old(file)):
-                break
+        deleted = early = 0
+        due = takewhile(attrgetter("goes"), self._outlook(demand))
+        for file in islice(due, config.delete_file_batch_max):
             if deleted and surroundings.wait(
                 self._stop, config.delete_commit_log_files_interval / 1000
             ):
                 break
-            report = self._delete(file.file_from_offset + file.file_size)
+            report = self._delete(file.end)
             if report.fault is not None:
                 self._retry_at = surroundings.now() + config.redelete_hanged_file_interval / 1000
                 _LOG.warning("an expired log file stays and is tried again: %s", report.fault)
                 break
             deleted += report.log_files
+            early += file.early
         if deleted:
-            reason = "the disk is nearly full" if at_once else "expired"
-            _LOG.info("%d commit log files deleted: %s", deleted, reason)
+            _LOG.info("%d commit log files deleted, %d of them not old yet", deleted, early)
         return deleted
 
-    def _is_old(self, file: MappedFile) -> bool:
-        with os_errors("look at a commit log file", file.path):
-            written = file.path.stat().st_mtime
-        return self._surroundings.now() >= written + self._config.file_reserved_time * _HOUR
+    def outlook(self) -> tuple[DiskDemand, list[FileOutlook]]:
+        """Return what the disks ask for, and what a deletion by hand would do with each file now.
+
+        That is, as ``run`` at one of the hours: those that are old go, and as many that are not as
+        one look takes. Changes nothing.
+
+        Raises:
+            StoreIOError: a file cannot be looked at.
+        """
+        demand = self._levels.demand()
+        return demand, list(self._outlook(demand))
+
+    def _outlook(self, demand: DiskDemand) -> Iterator[FileOutlook]:
+        """Yield the files in order; none that goes follows one that stays."""
+        reserved, now = self._config.file_reserved_time, self._surroundings.now()
+        left = self._config.delete_file_batch_max if self._forces(demand) else 0
+        files, goes = self._log.files.files(), True
+        for number, file in enumerate(files, 1):
+            with os_errors("look at a commit log file", file.path):
+                written = file.path.stat().st_mtime
+            old, early = now >= written + reserved * _HOUR, False
+            if not goes:
+                reason = "it follows one that stays"
+            elif number == len(files):
+                goes, reason = False, "the last file never goes"
+            elif old:
+                reason = f"not written for {reserved} hours (fileReservedTime)"
+            elif early := left > 0:
+                reason = "the disk is nearly full (diskSpaceCleanForciblyRatio)"
+            else:
+                goes, reason = False, f"written within {reserved} hours (fileReservedTime)"
+            left -= early
+            yield FileOutlook(file.file_from_offset, file.file_size, written, goes, early, reason)
+
+    def _forces(self, demand: DiskDemand) -> bool:
+        return demand.at_once and self._config.clean_file_forcibly_enable
 
     def _run(self) -> None:
         seconds: float = FIRST_RUN_SECONDS

@@ -1,0 +1,61 @@
+"""``cqstore clean``: log files that have expired by RocketMQ's rules."""
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+
+from store.cli.options import ConfigFile, Dir, Format, Yes, note, open_to_delete
+from store.cli.output import OutputFormat, Row, output
+from store.service.cleaning.disk_levels import DiskDemand
+from store.service.cleaning.file_expiry import FileOutlook
+
+
+def clean(
+    root: Dir,
+    *,
+    yes: Yes = False,
+    config: ConfigFile = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """Show which commit log files go, and why; delete them with --yes.
+
+    As RocketMQ does, at any hour: files that were not written for fileReservedTime hours, and where
+    the disk is nearly full ten more. Their units and index entries go with them; the last file
+    never goes. Refused while somebody has the store open. Without --yes nothing is changed.
+    """
+    with open_to_delete(root, config, yes=yes) as store:
+        demand, files = store.expiring_files()
+        going = [file for file in files if file.goes]
+        if yes and going:
+            report = store.delete_expired_files(going[-1].end)
+            going = [file for file in going if file.end <= report.min_phy_offset]
+            if report.fault is not None:
+                raise report.fault
+    output(kind).rows(_rows(files))
+    note(_levels(demand))
+    done = "deleted" if yes else "would go (--yes deletes them)"
+    size = sum(file.file_size for file in going)
+    note(f"{len(going)} of {len(files)} log files, {size} bytes, {done}")
+
+
+def _rows(files: Iterable[FileOutlook]) -> Iterator[Row]:
+    for file in files:
+        yield {
+            "phyOffset": file.file_from_offset,
+            "bytes": file.file_size,
+            "lastWritten": datetime.fromtimestamp(file.written, UTC).isoformat(timespec="seconds"),
+            "goes": file.goes,
+            "reason": file.reason,
+        }
+
+
+def _levels(demand: DiskDemand) -> str:
+    used = [f"{percent} %" if percent >= 0 else "unknown"
+            for percent in (demand.log_percent, demand.queues_percent)]  # fmt: skip
+    asks = "nothing goes early"
+    if demand.delete:
+        asks = "a running store deletes what is old at any hour"
+    if demand.at_once:
+        asks = "a running store deletes the oldest files though they are not old"
+    return (
+        f"the disk of the commit log is used by {used[0]}, that of the queues by {used[1]}: {asks}"
+    )

@@ -1,0 +1,177 @@
+"""``cqstore topics --delete`` and ``cqstore clean``: shown first, done with ``--yes``."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from store.config import StoreConfig
+from store.queue.backends import backend_names
+from store.record.message import Message
+from store.service.message_store import MessageStore
+from tests.cli.test_commands import lines, run
+from tests.kit.tree import tree_digest
+
+FILE = 65536
+CONFIG = StoreConfig(
+    mapped_file_size_commit_log=FILE, mapped_file_size_consume_queue=400, max_hash_slot_num=50,
+    max_index_num=100,
+)  # fmt: skip
+GOING = [{"topic": "a", "queues": 3, "units": 30}, {"topic": "b", "queues": 1, "units": 5}]
+
+
+@pytest.fixture(params=backend_names())
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    with MessageStore.open(tmp_path / "s", CONFIG, backend=request.param) as store:
+        for number in range(30):
+            assert store.put_message(Message("a", b"x", number % 3)).ok
+        for topic in ("b", "c", "d d"):
+            assert all(result.ok for result in store.put_messages([Message(topic, b"x")] * 5))
+    return tmp_path / "s"
+
+
+def topics(root: Path) -> set[str]:
+    with MessageStore.open(root, read_only=True) as store:
+        return set(store.topics())
+
+
+def test_what_would_go_is_listed_and_no_byte_changes(root: Path) -> None:
+    before = tree_digest(root)
+    shown = run("topics", root, "--delete", "a", "b", "--output", "jsonl")
+    assert lines(shown) == GOING
+    assert "2 topics with 4 queues and 35 units would go" in shown.stderr
+    assert "--yes" in shown.stderr
+    assert json.loads(run("topics", root, "--delete", "b", "a", "--output", "json").stdout) == [
+        GOING[1], GOING[0],
+    ]  # fmt: skip
+    table = run("topics", root, "--delete", "a", "b").stdout.split()
+    assert table == ["topic", "queues", "units", "a", "3", "30", "b", "1", "5"]
+    assert tree_digest(root) == before
+
+
+def test_with_yes_they_go_for_good(root: Path) -> None:
+    done = run("topics", root, "--delete", "a", "--delete", "b", "--yes", "--output", "jsonl")
+    assert lines(done) == GOING
+    assert "2 topics with 4 queues and 35 units deleted" in done.stderr
+    assert topics(root) == {"c", "d d"}
+    assert not (root / "abort").exists()
+    run("check", root)
+    run("rebuild", root)
+    assert topics(root) == {"c", "d d"}
+    nothing = run("topics", root, "--delete", "a", "--yes")
+    assert nothing.stdout == ""
+    assert "no queues of 'a'" in nothing.stderr
+
+
+@pytest.mark.parametrize("by", ["file", "stdin"])
+def test_names_come_one_a_line(root: Path, tmp_path: Path, by: str) -> None:
+    text = "d d\r\n\na\nnone\nd d\nnone too"
+    (tmp_path / "names").write_text(text)
+    source = "-" if by == "stdin" else tmp_path / "names"
+    feed = text if by == "stdin" else ""
+    done = run(
+        "topics", root, "--delete", "b", "--delete-from", source, "--yes", "--output", "jsonl",
+        feed=feed,
+    )  # fmt: skip
+    assert [line["topic"] for line in lines(done)] == ["b", "d d", "a"]
+    assert "no queues of 'none', 'none too'" in done.stderr
+    assert topics(root) == {"c"}
+
+
+@pytest.mark.parametrize("bad", ["x" * 300, "TBW102"])
+def test_nothing_goes_if_one_name_is_none(root: Path, bad: str) -> None:
+    refused = run("topics", root, "--delete", "a", bad, "b", "--yes", code=2)
+    assert bad[:20] in refused.stderr
+    assert topics(root) == {"a", "b", "c", "d d"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["a"], ["--yes"], ["--delete"], ["--delete", "a", "--prefix", "b"],
+        ["a", "--delete-from", "/dev/null"], ["--delete", "--delete-from", "/dev/null"],
+        ["--delete-from", "no such file"],
+    ],
+)  # fmt: skip
+def test_options_that_make_no_sense_are_refused(root: Path, options: list[str]) -> None:
+    before = tree_digest(root)
+    assert run("topics", root, *options, code=2).stdout == ""
+    assert tree_digest(root) == before
+
+
+def test_names_that_are_no_text_are_refused(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "names").write_bytes(b"a\n\xff\n")
+    refused = run("topics", root, "--delete-from", tmp_path / "names", "--yes", code=2)
+    assert "UTF-8" in refused.stderr
+    assert "a" in topics(root)
+
+
+@pytest.mark.parametrize("yes", [[], ["--yes"]])
+def test_a_store_that_is_open_or_not_there_is_refused(
+    root: Path, tmp_path: Path, yes: list[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    for words in (["topics", "--delete", "a"], ["clean"]):
+        verb, *rest = words
+        with MessageStore.open(root):
+            refused = run(verb, root, *rest, *yes, code=2)
+        assert f"process {os.getpid()} has the store open" in refused.stderr
+        for nowhere in (tmp_path / "empty", tmp_path / "none"):
+            run(verb, nowhere, *rest, *yes, code=2)
+    assert list((tmp_path / "empty").iterdir()) == []
+    assert not (tmp_path / "none").exists()
+    assert topics(root) == {"a", "b", "c", "d d"}
+
+
+def fill(root: Path) -> list[Path]:
+    """Put until there are five log files; return them."""
+    with MessageStore.open(root, CONFIG, housekeeping=False) as store:
+        while len(store.commit_log.files.files()) < 5:
+            assert store.put_message(Message("c", b"x" * 2000)).ok
+        return [file.path for file in store.commit_log.files.files()]
+
+
+def let_age(path: Path, hours: float) -> None:
+    then = time.time() - hours * 3600
+    os.utime(path, (then, then))
+
+
+def test_expired_files_are_told_and_stay_until_yes(root: Path) -> None:
+    paths = fill(root)
+    for path, hours in zip(paths, (100, 80, 1, 80, 80), strict=True):
+        let_age(path, hours)
+    before = tree_digest(root)
+    shown = run("clean", root, "--output", "jsonl")
+    assert [line["goes"] for line in lines(shown)] == [True, True, False, False, False]
+    assert [line["phyOffset"] for line in lines(shown)] == [at * FILE for at in range(5)]
+    reasons = [str(line["reason"]) for line in lines(shown)]
+    assert "72 hours" in reasons[0]
+    assert "within" in reasons[2]
+    assert f"2 of 5 log files, {2 * FILE} bytes, would go" in shown.stderr
+    assert "the disk of the commit log is used by" in shown.stderr
+    assert "goes" in run("clean", root).stdout.splitlines()[0]
+    assert len(json.loads(run("clean", root, "--output", "json").stdout)) == 5
+    assert tree_digest(root) == before
+
+    done = run("clean", root, "--yes", "--output", "jsonl")
+    assert lines(done) == lines(shown)
+    assert f"2 of 5 log files, {2 * FILE} bytes, deleted" in done.stderr
+    assert [path.exists() for path in paths] == [False, False, True, True, True]
+    with MessageStore.open(root, read_only=True) as store:
+        assert store.min_offset("a", 0) == store.max_offset("a", 0) == 10
+        assert store.commit_log.min_phy_offset() == 2 * FILE
+    run("check", root)
+
+
+def test_nothing_goes_where_nothing_is_old_and_the_settings_count(
+    root: Path, tmp_path: Path
+) -> None:
+    paths = fill(root)
+    let_age(paths[0], 50)
+    assert "0 of 5 log files, 0 bytes, deleted" in run("clean", root, "--yes").stderr
+    (tmp_path / "conf").write_text(f"fileReservedTime=48\nmappedFileSizeCommitLog={FILE}\n")
+    done = run("clean", root, "--config", tmp_path / "conf", "--yes")
+    assert f"1 of 5 log files, {FILE} bytes, deleted" in done.stderr
+    assert not paths[0].exists()
