@@ -20,6 +20,7 @@ from store.record.record_layout import (
     HOST_V4_SIZE,
     MAGIC_V1,
     MAGIC_V2,
+    MIN_RECORD_SIZE,
     STORED,
     TAIL,
     RecordHead,
@@ -49,6 +50,8 @@ class QueuePlace(NamedTuple):
 
 def readable(record: bytes, phy_offset: int) -> StoredMessage | None:
     """Return a damaged record whose lengths are whole, its own size and place put right."""
+    if len(record) < MIN_RECORD_SIZE:
+        return None
     for magic in (MAGIC_V1, MAGIC_V2):
         head = HEAD.unpack_from(record)._replace(
             total_size=len(record), magic_code=magic, phy_offset=phy_offset

@@ -261,6 +261,37 @@ def test_a_pass_that_was_cut_short_is_done_again(
     assert spoilt[bad : bad + 100] in saved[0].read_bytes()
 
 
+def test_a_note_that_is_no_filler_is_refused(root: Path) -> None:
+    bad, size = places(root)[BAD]
+    before = (root / LOG).read_bytes()
+    record = before[bad : bad + size]
+    note = root / "cqstore" / "passing-over"
+    for content in (b"", b"?" * 200, record):
+        note.write_bytes(content)
+        with pytest.raises(CorruptionError, match="move it away"):
+            MessageStore.open(root, CONFIG)
+    note.unlink()
+    MessageStore.open(root, CONFIG).close()
+    assert (root / LOG).read_bytes() == before
+
+
+def test_a_unit_of_a_wrong_size_takes_no_record_behind_with_it(root: Path) -> None:
+    if (root / "consumequeue" / "CURRENT").exists():
+        return  # its tables have checksums
+    (bad, size), (behind, _) = places(root)[BAD : BAD + 2]
+    damage(root, bad, 0, 100)
+    path = root / "consumequeue" / "t" / "0" / ("0" * 20)
+    data = bytearray(path.read_bytes())
+    at = BAD // 3 * 20 + 8
+    assert int.from_bytes(data[at : at + 4], "big") == size
+    data[at : at + 4] = (10 * size).to_bytes(4, "big")
+    path.write_bytes(data)
+    with MessageStore.open(root, CONFIG, pass_over=[bad]) as store:
+        (passed,) = store.report.passed_over
+        assert passed.phy_offset + passed.size == behind
+        assert store.commit_log.message(behind).body == message(BAD + 1).body
+
+
 def test_a_filler_is_a_record_of_the_format(root: Path) -> None:
     bad, size = places(root)[BAD]
     damage(root, bad, *DAMAGES["body"])

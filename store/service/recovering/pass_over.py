@@ -81,9 +81,13 @@ class PassOver:
             raise
         with suppress(CorruptionError):
             phy_offset = StoredMessage(record).phy_offset
-            check_record(record, phy_offset, check_crc=True, property_crc=False)
-            return record
-        raise CorruptionError("this is not the record that passes over a damaged one", path=path)
+            found = check_record(record, phy_offset, check_crc=True, property_crc=False)
+            if found.is_passed_over:
+                return record
+        raise CorruptionError(
+            "this is not the record that passes over a damaged one: move it away and pass over that"
+            " one again", path=path,
+        )  # fmt: skip
 
     def forget_unfinished(self) -> None:
         """Let go of an interrupted pass of which the log has no need any more."""
@@ -104,9 +108,11 @@ class PassOver:
         file = self._log.files.find(phy_offset)
         if file is None:
             raise RefusedStoreError("no commit log file holds this", phy_offset=phy_offset)
+        left = file.file_from_offset + file.file_size - BLANK_SIZE - phy_offset
         record = self.unfinished()
-        if record is None or StoredMessage(record).phy_offset != phy_offset:
-            record = self._filler(file, phy_offset, store_timestamp)
+        begun = record is not None and StoredMessage(record).phy_offset == phy_offset
+        if record is None or not begun or len(record) > left:
+            record = self._filler(file, phy_offset, left, store_timestamp)
         saved = save_record(self._log, phy_offset, len(record), self._paths.cut)
         path = self._paths.passing_over
         with os_errors("begin to pass over a damaged record", path):
@@ -118,15 +124,15 @@ class PassOver:
 
     # ---- finding out what it was
 
-    def _filler(self, file: MappedFile, phy_offset: int, store_timestamp: int) -> bytes:
+    def _filler(self, file: MappedFile, phy_offset: int, left: int, store_timestamp: int) -> bytes:
         position = phy_offset - file.file_from_offset
-        left = file.file_size - position - BLANK_SIZE
         size = self._size(file, phy_offset)
-        like = readable(file.read_raw(position, size), phy_offset) if size else None
+        like = readable(file.read_raw(position, size), phy_offset)
         known = self._look_up(like, phy_offset)
         if known is not None and known.size != size:
-            size = known.size
-            like = readable(file.read_raw(position, min(size, left)), phy_offset)
+            behind = valid_record_behind(self._log, phy_offset) or phy_offset + left
+            size = max(0, min(known.size, left, behind - phy_offset))  # a unit has no checksum
+            like = readable(file.read_raw(position, size), phy_offset)
         if not MIN_RECORD_SIZE <= size <= left:
             raise RefusedStoreError(
                 f"it cannot be told how long the record at {phy_offset} is: it cannot be passed"
