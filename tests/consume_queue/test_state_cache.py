@@ -84,3 +84,14 @@ def test_a_hot_queue_weighs_less_than_200_bytes_and_none_weigh_nothing() -> None
     tracemalloc.stop()
     keys = sum(len(prefix) + 33 for prefix in wanted)  # bytes objects, held by the cache alone
     assert (own + keys) / len(wanted) < 200
+
+
+def test_a_full_cache_holds_all_that_was_put() -> None:
+    for capacity in (1, len(PREFIXES)):
+        cache = StateCache(capacity)
+        held = PREFIXES[:capacity]
+        rows = np.arange(4 * capacity).reshape(-1, 4)
+        cache.put(held, rows)
+        found, missing = cache.find(held)
+        assert (found.tolist(), missing.tolist()) == (rows.tolist(), [])
+        assert [cache.last_offset(prefix) for prefix in held] == rows[:, 1].tolist()

@@ -6,6 +6,7 @@ import pytest
 
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreConfigError
+from store.queue.part import selects
 from store.queue.units import QueueKey
 from store.record.message import Message
 from store.service.message_store import MessageStore
@@ -55,6 +56,19 @@ def test_settings_that_contradict_each_other_are_refused(
 def test_types_are_read_as_rocketmq_reads_them(types: str, backends: list[str]) -> None:
     config = StoreConfig.from_mapping({"combineCQLoadingCQTypes": types})
     assert config.loaded_backends == backends
+
+
+@pytest.mark.parametrize(
+    ("topic", "chosen"),
+    [("t", True), ("t2", False), ("", False), ("lite-", True), ("lite-x", True),
+     ("lite", False), ("litex", False), ("Lite-x", False), ("xlite-", False)],
+)  # fmt: skip
+def test_a_star_stands_for_whatever_follows_and_nothing_else_does(
+    topic: str,
+    chosen: bool,  # noqa: FBT001
+) -> None:
+    assert selects("t;lite-*", topic) is chosen
+    assert selects(None, topic)
 
 
 def lose_last_units(store: MessageStore, part: int) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import pytest
@@ -79,3 +81,19 @@ def _who(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict(
             {"python": [sys.executable], "package": [session.__file__]}
         )
+
+
+class Failing:
+    """A builder of sessions that fails in its own way."""
+
+    def __getattr__(self, _: str) -> Any:
+        return lambda *_: self
+
+    def getOrCreate(self) -> NoReturn:  # noqa: N802 - pyspark's name
+        raise LookupError("not of Spark")
+
+
+def test_what_is_not_sparks_fault_is_not_called_so() -> None:
+    kind: Any = SimpleNamespace(builder=Failing())
+    with pytest.raises(LookupError, match="not of Spark"):
+        session._start(kind, "app", "local[1]", {})
