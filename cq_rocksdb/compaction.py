@@ -5,6 +5,8 @@ import threading
 from collections.abc import Sequence
 
 from cq_rocksdb.engine import Family, RocksEngine
+from cq_rocksdb.errors import RocksDBError, RocksDBStatus
+from cq_rocksdb.stats import PROPERTIES
 from store.errors import StoreError
 
 _LOG = logging.getLogger(__name__)
@@ -20,7 +22,7 @@ class CompactionRun:
         self._dropped_before = engine.dropped_units
         self._cancelled = threading.Event()
         self.fault: StoreError | None = None
-        """What ended it, if something did."""
+        """What ended it, or made RocksDB give it up, if something did."""
         self._thread = threading.Thread(target=self._run, name="cqstore-compaction", daemon=True)
         self._thread.start()
 
@@ -57,6 +59,20 @@ class CompactionRun:
                 if self._cancelled.is_set():
                     return
                 self._engine.compact(family)
+                self._check_background()
         except StoreError as exc:
             self.fault = exc
             _LOG.warning("a compaction ended early: %s", exc)
+
+    def _check_background(self) -> None:
+        """Raise what RocksDB's interface does not tell: its own threads have failed.
+
+        Also before this run: after most such errors it does nothing more until it is opened again.
+        """
+        errors = self._engine.property_value(Family.DEFAULT, PROPERTIES["background_errors"])
+        if int(errors or 0):
+            raise RocksDBError(
+                f"RocksDB has met {errors} background errors since it was opened (its log says"
+                " which): the compaction may have done nothing",
+                status=RocksDBStatus.OTHER,
+            )

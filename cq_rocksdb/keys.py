@@ -14,9 +14,11 @@ from typing import Annotated, NamedTuple
 
 from store.errors import CorruptionError, IllegalMessageError
 from store.queue.units import QueueKey
+from store.record.bounded_cache import BoundedCache
 from store.record.layout import Layout, Wire
 from store.record.message import CHECKPOINT_TOPIC
 
+_heads = BoundedCache[str, bytes](32 << 20)
 CTRL_1 = 1
 CTRL_2 = b"\x02"
 """One above the separator: ends the range of everything behind a separator."""
@@ -73,6 +75,8 @@ KEY_HEAD = Layout(KeyHead)
 QUEUE_TAIL = Layout(QueueTail)
 UNIT_PLACE = Layout(UnitPlace)
 OFFSET_TAIL = Layout(OffsetTail)
+LONGEST_PREFIX = KEY_HEAD.size + MAX_TOPIC_BYTES + QUEUE_TAIL.size
+"""Bytes of the longest ``queue_prefix`` that there is a queue of."""
 OFFSET_ENTRY = Layout(OffsetEntry)
 CHECKPOINT_ENTRY = Layout(CheckpointEntry)
 
@@ -95,21 +99,23 @@ class OffsetKey(NamedTuple):
         return len(self.topic.encode())
 
 
-@lru_cache(maxsize=65_536)
 def topic_head(topic: str) -> bytes:
     """Return how every key of ``topic`` begins, up to the separator behind it.
 
     Raises:
         IllegalMessageError: the name has no UTF-8 form.
     """
+    return _heads.get(topic) or _learn_head(topic)
+
+
+def _learn_head(topic: str) -> bytes:
     try:
         name = topic.encode()
     except UnicodeEncodeError as exc:
         raise IllegalMessageError(f"the topic {topic!r} has no UTF-8 form") from exc
-    return KEY_HEAD.pack(KeyHead(len(name), CTRL_1)) + name
+    return _heads.learn(topic, KEY_HEAD.pack(KeyHead(len(name), CTRL_1)) + name, 2 * len(name))
 
 
-@lru_cache(maxsize=65_536)
 def check_topic(topic: str) -> None:
     """Refuse a topic that no key may hold.
 

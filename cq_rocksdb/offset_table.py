@@ -19,6 +19,7 @@ from cq_rocksdb.keys import (
     CHECKPOINT_ENTRY,
     CHECKPOINT_KEY,
     KIND_MAX,
+    LONGEST_PREFIX,
     OFFSET_ENTRY,
     OffsetEntry,
     OffsetKey,
@@ -74,7 +75,8 @@ class OffsetTable:
             row, life = self._cache.get(prefix), self._lives
             if row is None:
                 row = [*self._read_last(self._engine.get(Family.OFFSET, max_key(prefix))), *NO_UNIT]
-                self._cache.put_one(prefix, row)
+                if len(prefix) <= LONGEST_PREFIX:  # what a reader makes up is nobody's
+                    self._cache.put_one(prefix, row)
         last_phy, last_offset, first_phy, first_offset = row
         first = OffsetEntry(first_phy, first_offset) if first_offset >= 0 else None
         return QueueState(prefix, OffsetEntry(last_phy, last_offset), first, life)

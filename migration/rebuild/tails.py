@@ -11,6 +11,7 @@ from array import array
 import numpy as np
 from numpy.typing import NDArray
 
+from store.record.bounded_cache import BoundedCache
 from store.record.properties import dispatch_properties, tags_code_of
 from store.service.record_units import RecordUnits
 
@@ -20,6 +21,7 @@ _TAGS = b"TAGS\x01"
 _VALUE_END = b"\x02"
 _MOST_ENTRIES = 1 << 16
 _MOST_BYTES = 256
+_CODES_BYTES = 8 << 20
 _EXACT = 0
 """Number of a tail that is not plain, or not valid."""
 _Int64s = NDArray[np.int64]
@@ -80,7 +82,6 @@ class Tails:
     ) -> tuple[_Int64s, NDArray[np.bool_]]:
         """Return tags codes of properties, and which have to be parsed to know."""
         find, code_of = data.find, self._names.codes
-        code_of.forget()
         last = ends.tolist()
         at = np.array(
             [find(_TAGS, a, b) for a, b in zip(first.tolist(), last, strict=True)], np.int64
@@ -100,17 +101,15 @@ class Tails:
         return np.array([code_of[data[a:b]] for a, b in pairs], np.int64), odd
 
 
-class _Codes(dict[bytes, int]):
+class _Codes(BoundedCache[bytes, int]):
     """UTF-8 of tags → tags code."""
 
-    def __missing__(self, tags: bytes) -> int:
-        code = self[tags] = tags_code_of(tags.decode("utf-8", errors="replace"))
-        return code
+    def __init__(self) -> None:
+        super().__init__(_CODES_BYTES)
 
-    def forget(self) -> None:
-        """Forget all if it is too much."""
-        if len(self) > _MOST_ENTRIES:
-            self.clear()
+    def __missing__(self, tags: bytes) -> int:
+        code = tags_code_of(tags.decode("utf-8", errors="replace"))
+        return self.learn(tags, code, len(tags))
 
 
 class _Names(dict[bytes, int]):

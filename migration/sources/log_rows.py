@@ -66,8 +66,11 @@ class LogRows:
         phy = np.fromiter((record[0] for record in records), np.int64, len(records))
         keep = np.ones(len(records), np.bool_)
         if rows.topics is not None or rows.prefixes:
-            takes = lru_cache(maxsize=None)(rows.takes_topic)
-            keep = np.fromiter((takes(record.topic) for record in records), np.bool_, len(records))
+            named = {record.topic for record in records}  # a file's at most, and only for now
+            taken = {topic for topic in named if rows.takes_topic(topic)}
+            keep = np.fromiter(
+                (record.topic in taken for record in records), np.bool_, len(records)
+            )
         self._start, self._view = log.files.select_file(int(phy[0]))
         self._records: Sequence[ScannedRecord] = records
         self._take(phy, np.flatnonzero(keep))

@@ -234,7 +234,7 @@ class IndexFile:
     # ---- reading (any thread)
 
     def select(self, topic: str, key: str, max_num: int, begin: int, end: int) -> list[int]:
-        """Return the phy offsets of at most ``max_num`` entries for ``key``, newest first.
+        """Return the phy offsets of at most ``max_num`` records for ``key``, newest first.
 
         ``begin`` and ``end`` (ms, both included) are compared at the entries' second resolution.
         Only hashes are compared, so records of other keys may be among them. Unlike RocketMQ's,
@@ -257,7 +257,7 @@ class IndexFile:
             if len(found) >= max_num:
                 return found
             if begin <= stored <= end:
-                found.append(pending.phy_offsets[row])
+                _add(found, pending.phy_offsets[row])
             if stored < begin:
                 return found
         for index, entry in self._chain(wanted):
@@ -267,7 +267,7 @@ class IndexFile:
                 continue  # drained since: it was among the pending ones
             stored = self.begin_timestamp + 1000 * (entry.time_diff if index > 1 else 0)
             if entry.key_hash == wanted and begin <= stored <= end:
-                found.append(entry.phy_offset)
+                _add(found, entry.phy_offset)
             if stored < begin:
                 break
         return found
@@ -406,3 +406,9 @@ class IndexFile:
         if found is None:
             raise StoreClosedError("the index file is closed", path=self.path)
         return found
+
+
+def _add(found: list[int], phy_offset: int) -> None:
+    """Add a record once: one that names a key twice has two entries, one behind the other."""
+    if not found or found[-1] != phy_offset:
+        found.append(phy_offset)

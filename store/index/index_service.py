@@ -277,7 +277,8 @@ class IndexService:
         for file in reversed(self._files):
             file.refresh()
             if begin_ms <= file.end_timestamp and end_ms >= file.begin_timestamp:
-                found += file.select(topic, key, max_num - len(found), begin_ms, end_ms)
+                more = file.select(topic, key, max_num - len(found), begin_ms, end_ms)
+                found += more[1:] if more[:1] == found[-1:] else more  # entries of one in two files
             if len(found) >= max_num or (file.count and file.begin_timestamp < begin_ms):
                 break
         return found

@@ -11,12 +11,12 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from store.record.bounded_cache import BoundedCache
 from store.record.java_hash import java_hash
 
 _BITS = 32
 _MASK = (1 << _BITS) - 1
 _SIGN = 1 << (_BITS - 1)
-_TOPICS = 4096
 
 
 def key_hash(topic: str, key: str) -> int:
@@ -45,9 +45,14 @@ def _without_sign(value: int) -> int:
     return 0 if value == -_SIGN else abs(value)
 
 
-@lru_cache(maxsize=_TOPICS)
 def _topic_hash(topic: str) -> int:
-    return java_hash(topic + "#") & _MASK
+    known = _topic_hashes.get(topic)
+    if known is None:
+        known = _topic_hashes.learn(topic, java_hash(topic + "#") & _MASK, len(topic))
+    return known
+
+
+_topic_hashes = BoundedCache[str, int](8 << 20)
 
 
 @lru_cache(maxsize=8)

@@ -42,7 +42,7 @@ from store.record.record_layout import (
     BlankRecord,
     store_timestamp_position,
 )
-from store.record.scan import ScannedRecord, ScanRules, scan_block
+from store.record.scan import ScannedRecord, ScanRules, TopicCache, scan_block
 
 if TYPE_CHECKING:
     from store.log.synced_mark import SyncedMark
@@ -91,7 +91,7 @@ class CommitLog:
         """Where ``note_synced`` writes; set once the log is whole."""
         self._fault: StoreIOError | None = None  # of the first flush that failed
         self._unflushed: list[MappedFile] = []  # rolled since the last flush, oldest first
-        self._topics: dict[bytes, str] = {}
+        self._topics = TopicCache()
         self.appended_records = 0
         """Records appended since the log was opened."""
         self.blank_bytes = 0

@@ -14,13 +14,17 @@ MessageFilter = Callable[[int | None], bool]
 def estimate(
     units: Iterator[CqUnit], total: int, matches: MessageFilter, max_scan: int, max_matches: int
 ) -> int:
-    """Count the matches among the next ``total`` units, extrapolating once a bound is met."""
-    scanned = found = 0
-    for unit in units:
-        if scanned >= total:
+    """Count the matches among the units of the next ``total`` offsets.
+
+    Once a bound is met the share of matches is taken of ``total``. As in RocketMQ a unit of a batch
+    queue counts once, however many messages it holds.
+    """
+    passed = found = 0
+    for scanned, unit in enumerate(units):
+        if passed >= total:
             return found
         if scanned >= max_scan or found > max_matches:
             return found * total // scanned
-        scanned += unit.batch_num
-        found += unit.batch_num if matches(unit.tags_code) else 0
+        passed += unit.batch_num
+        found += matches(unit.tags_code)
     return found

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from store.record.bounded_cache import BoundedCache
 from store.record.decoder import check_record, record_span
 from store.record.record_layout import (
     BLANK_SIZE,
@@ -47,14 +48,28 @@ _fixed = FIXED_V4.size
 _new = tuple.__new__
 
 
+class TopicCache(BoundedCache[bytes, str]):
+    """UTF-8 of topics → their names: the memory of those who scan."""
+
+    def __init__(self) -> None:
+        super().__init__(16 << 20)
+
+    def learn_name(self, name: bytes) -> str | None:
+        """Return the topic, remembered from now on; ``None`` if it is empty or no UTF-8."""
+        try:
+            topic = name.decode()
+        except UnicodeDecodeError:
+            return None
+        return self.learn(name, topic, 2 * len(name)) or None
+
+
 def scan_block(
-    data: bytes, phy_offset: int, left: int, rules: ScanRules, topics: dict[bytes, str]
+    data: bytes, phy_offset: int, left: int, rules: ScanRules, topics: "TopicCache"
 ) -> Iterator[ScannedRecord]:
     """Yield the records that lie wholly in ``data``, which starts at ``phy_offset``.
 
     ``left`` is how many bytes the file has from there. Stops without an error at a blank record
-    and before a record that is cut off by the end of ``data`` but not of the file. ``topics`` is
-    the caller's memory of decoded names.
+    and before a record that is cut off by the end of ``data`` but not of the file.
 
     Raises:
         CorruptionError: no valid record at the place it names.
@@ -62,7 +77,7 @@ def scan_block(
     position, available = 0, len(data)
     last_end = min(available, left - BLANK_SIZE)
     check_crc, fast = rules.check_crc, not rules.property_crc
-    crc32 = zlib.crc32
+    crc32, learn = zlib.crc32, topics.learn_name
     while position + _fixed < available:
         (size, magic, body_crc, queue_id, _, queue_offset, phy, sys_flag, _, _, timestamp,
          _, _, _, body_size) = _unpack(data, position)  # fmt: skip
@@ -81,7 +96,7 @@ def scan_block(
             and end - topic_end - 2 <= _MAX_PROPERTIES
             and phy == phy_offset + position
             and 0 <= queue_offset < MOST_QUEUE_OFFSET
-            and (topic := topics.get(data[body_end + 1 : topic_end])) is not None
+            and (topic := topics.get(name := data[body_end + 1 : topic_end]) or learn(name))
             and (
                 not check_crc
                 or not body_size
@@ -97,7 +112,6 @@ def scan_block(
             record = _check_one(data, position, left - position, phy_offset + position, rules)
             if record is None:
                 return
-            topics[record.topic.encode()] = record.topic
             yield record
             end = position + record.size
         position = end

@@ -140,8 +140,12 @@ class Putter:
             if fault is not None:
                 done.set_exception(fault)
                 return
+            if durable.result():
+                done.set_result(result)
+                return
             late = PutMessageStatus.FLUSH_DISK_TIMEOUT
-            done.set_result(result if durable.result() else result._replace(status=late))
+            self.meter.not_ok(late)
+            done.set_result(result._replace(status=late))
 
         durable: Future[bool] = Future()
         durable.add_done_callback(complete)

@@ -23,7 +23,7 @@ from store.record.message import CompressionType, Host, Message, SysFlag
 from store.record.message_id import decode_message_id, encode_message_id
 from store.record.properties import CRC_PROPERTY_SIZE, decode_properties, encode_properties
 from store.record.record_layout import BLANK, MOST_QUEUE_OFFSET, BlankRecord
-from store.record.scan import ScannedRecord, ScanRules, scan_block
+from store.record.scan import ScannedRecord, ScanRules, TopicCache, scan_block
 from tests.kit.plain_record import PlainRecord
 
 GOLDEN = bytes.fromhex(
@@ -110,7 +110,7 @@ def test_all_four_mixtures_of_hosts(born: Host, stored: Host) -> None:
     back = StoredMessage(plain.encode())
     assert (back.born_host, back.store_host) == (born, stored)
     assert back.store_timestamp == STORED
-    (scanned,) = scan_block(plain.encode(), 0, 4096, ScanRules(), {})
+    (scanned,) = scan_block(plain.encode(), 0, 4096, ScanRules(), TopicCache())
     assert scanned.store_timestamp == STORED
 
 
@@ -268,6 +268,13 @@ plain_records = st.builds(
 )  # fmt: skip
 
 
+class Forgetful(TopicCache):
+    """Knows no topic, and so sends every record to the full check."""
+
+    def learn_name(self, name: bytes) -> str | None:
+        return None
+
+
 @given(plain_records)
 def test_a_scan_reads_what_the_plain_encoder_wrote(plain: PlainRecord) -> None:
     data = plain.encode()
@@ -275,9 +282,9 @@ def test_a_scan_reads_what_the_plain_encoder_wrote(plain: PlainRecord) -> None:
         0, len(data), plain.topic.decode(), plain.queue_id, plain.queue_offset, plain.sys_flag,
         plain.store_timestamp, plain.properties,
     )  # fmt: skip
-    topics: dict[bytes, str] = {}
-    for _ in range(2):  # slowly, then on the fast path, which knows the topic
-        assert list(scan_block(data, 0, 4096, ScanRules(), topics)) == [expected]
+    topics = TopicCache()
+    for known in (Forgetful(), topics, topics):  # slowly, then on the fast path
+        assert list(scan_block(data, 0, 4096, ScanRules(), known)) == [expected]
 
 
 @pytest.mark.parametrize("place", range(len(GOLDEN)))
@@ -287,9 +294,9 @@ def test_fast_path_and_full_check_agree_on_every_damaged_byte(place: int) -> Non
         damaged[place] ^= flip
         data = bytes(damaged)
         outcomes: list[list[object]] = []
-        for topics in ({}, {b"T": "T"}):
+        for topics in (Forgetful(), TopicCache()):
             try:
-                outcomes.append([*scan_block(data, 0, 4096, ScanRules(), dict(topics))])
+                outcomes.append([*scan_block(data, 0, 4096, ScanRules(), topics)])
             except CorruptionError as exc:
                 outcomes.append([type(exc)])
         assert outcomes[0] == outcomes[1]
@@ -307,7 +314,7 @@ def test_fast_path_and_full_check_agree_on_every_damaged_byte(place: int) -> Non
 def test_random_bytes_raise_only_our_errors(data: bytes) -> None:
     for call in (
         lambda: StoredMessage(data),
-        lambda: list(scan_block(data, 0, 4096, ScanRules(), {})),
+        lambda: list(scan_block(data, 0, 4096, ScanRules(), TopicCache())),
         lambda: check_record(data, 0, check_crc=True, property_crc=True),
     ):
         try:

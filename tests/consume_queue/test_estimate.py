@@ -33,3 +33,12 @@ def test_an_estimate_is_exact_until_a_bound_is_passed(
 ) -> None:
     found = estimate(units(codes), total, lambda code: code == 1, most_scanned, most_matches)
     assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("total", "most_scanned", "expected"), [(50, 100, 3), (31, 100, 2), (30, 100, 2), (50, 2, 25)]
+)
+def test_a_unit_of_a_batch_counts_once(total: int, most_scanned: int, expected: int) -> None:
+    """Five units of ten messages; of each as RocketMQ counts."""
+    batches = (CqUnit(10 * at, 100 * at, 100, code, 10) for at, code in enumerate([1, 0, 1, 0, 1]))
+    assert estimate(batches, total, lambda code: code == 1, most_scanned, 100) == expected

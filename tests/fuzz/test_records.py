@@ -15,7 +15,7 @@ from typing import cast
 import pytest
 
 from store.config import StoreConfig
-from store.errors import StoreError
+from store.errors import IllegalMessageError, StoreError
 from store.index.index_service import IndexService
 from store.queue.consume_queue_store import ConsumeQueueStore, QueueRestart, QueueType
 from store.queue.units import UnitBatch
@@ -25,7 +25,7 @@ from store.record.encoder import MessageEncoder
 from store.record.message import Message
 from store.record.message_id import decode_message_id
 from store.record.properties import dispatch_properties, encode_properties
-from store.record.scan import ScanRules, scan_block
+from store.record.scan import ScanRules, TopicCache, scan_block
 from store.service.dispatch import Dispatcher
 from store.service.journals.deleted_topics import DeletedTopics
 from store.service.running_state import RunningState
@@ -46,6 +46,10 @@ class Sink:
         batch.runs()
         return []
 
+    def check_topic(self, topic: str) -> None:
+        if "/" in topic:
+            raise IllegalMessageError("no folder")
+
     def queue_type(self, topic: str) -> QueueType:
         return QueueType.BATCH if topic.startswith("b") else QueueType.SIMPLE
 
@@ -60,7 +64,7 @@ def replay(folder: Path) -> Run:
 
     def run(data: bytes) -> None:
         for rules in (ScanRules(), ScanRules(property_crc=True), ScanRules(check_crc=False)):
-            found = scan_block(data, 0, len(data) + 8, rules, {})
+            found = scan_block(data, 0, len(data) + 8, rules, TopicCache())
             dispatcher.replay(found, 0, 0)
 
     return run

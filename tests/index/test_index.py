@@ -52,6 +52,21 @@ def test_the_hash_of_the_smallest_number_is_zero(tmp_path: Path) -> None:
     index.close()
 
 
+@pytest.mark.parametrize("entries", [20, 4])  # in one file, or the entries of one in two
+@pytest.mark.parametrize("flushed", [False, True])
+def test_a_record_that_names_a_key_twice_is_found_once(
+    tmp_path: Path, entries: int, *, flushed: bool
+) -> None:
+    index = service(tmp_path, slots=1, entries=entries)
+    for number in range(1, 5):
+        index_record(index, "T", "k", "k k", 1000 * number, 5_000_000)
+    if flushed:
+        index.flush()
+    assert index.query("T", "k", 10, *ALL) == [4000, 3000, 2000, 1000]
+    assert index.query("T", "k", 2, *ALL) == [4000, 3000]
+    index.close()
+
+
 keys = st.sampled_from(["a", "b", "c", "Aa", "BB"])
 
 

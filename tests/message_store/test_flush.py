@@ -179,6 +179,7 @@ def test_a_late_future_says_so(tmp_path: Path, disk: Disk) -> None:
         until(lambda: time.monotonic() - started > 0.01)
         disk.open.set()
         assert future.result(30).status is PutMessageStatus.FLUSH_DISK_TIMEOUT
+        assert store.metrics.snapshot().put_not_ok[PutMessageStatus.FLUSH_DISK_TIMEOUT] == 1
 
 
 def test_a_future_fails_with_what_kept_its_message_from_the_disk(

@@ -173,3 +173,18 @@ def test_a_light_queue_that_the_backend_cannot_hold_is_passed_over_in_the_log(
     with MessageStore.open(tmp_path, config, backend=name) as store:
         there = {key.topic for key in store.queue_keys() if store.max_offset(*key) == 1}
         assert there == {"t", "%LMQ%c"} | ({"%LMQ%a/b"} if name == "rocksdb" else set())
+
+
+def test_a_refused_message_takes_no_place_of_the_light_quota(tmp_path: Path) -> None:
+    config = StoreConfig(
+        enable_lmq=True, enable_multi_dispatch=True, max_lmq_consume_queue_num=1,
+        max_message_size=1000,
+    )  # fmt: skip
+    light = {"INNER_MULTI_DISPATCH": "%LMQ%a"}
+    with MessageStore.open(tmp_path, config, backend="file") as store:
+        assert store.put_message(Message("t", bytes(999), properties=light)).status is ILLEGAL
+        assert store.put_message(Message("t", b"x", -1, light)).status is ILLEGAL
+        assert store.put_message(Message("t", b"x", properties=light)).ok
+        other = Message("t", b"x", properties={"INNER_MULTI_DISPATCH": "%LMQ%b"})
+        status = store.put_message(other).status
+        assert status is PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED
