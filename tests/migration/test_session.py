@@ -90,10 +90,11 @@ class Failing:
         return lambda *_: self
 
     def getOrCreate(self) -> NoReturn:  # noqa: N802 - pyspark's name
-        raise LookupError("not of Spark")
+        raise ArithmeticError("not of Spark")
 
 
-def test_what_is_not_sparks_fault_is_not_called_so() -> None:
+def test_what_is_not_sparks_fault_is_not_called_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     kind: Any = SimpleNamespace(builder=Failing())
-    with pytest.raises(LookupError, match="not of Spark"):
+    with pytest.raises(ArithmeticError, match="not of Spark"):
         session._start(kind, "app", "local[1]", {})
