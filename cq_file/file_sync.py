@@ -35,19 +35,20 @@ class UnsyncedFiles:
         self._sync_lock = threading.Lock()  # one sync at a time: each waits for what it may claim
         self._files: dict[str, int] = {}
         self._folders: set[str] = set()
+        self._taken: tuple[dict[str, int], set[str]] = {}, set()  # by a sync, until it is done
         self._syncfs = find_syncfs()
 
     @property
     def files(self) -> frozenset[str]:
         """Return the files that were noted."""
         with self._lock:
-            return frozenset(self._files)
+            return frozenset({*self._files, *self._taken[0]})
 
     @property
     def folders(self) -> frozenset[str]:
         """Return the folders that were noted."""
         with self._lock:
-            return frozenset(self._folders)
+            return frozenset(self._folders | self._taken[1])
 
     def note_file(self, path: str, size: int) -> None:
         """Note that ``size`` bytes of a file are about to change."""
@@ -82,19 +83,23 @@ class UnsyncedFiles:
 
     def _sync_noted(self, cache: DescriptorCache, least_bytes: int) -> None:
         with self._lock:
+            self._put_back()
             files = {path: size for path, size in self._files.items() if size >= least_bytes}
             folders = set() if least_bytes else self._folders.copy()
+            self._taken = files, folders
             for path in files:
                 del self._files[path]
             self._folders -= folders
-        try:
-            self._sync(files, folders, cache)
-        except BaseException:
-            with self._lock:
-                self._folders |= folders
-                for path, size in files.items():
-                    self._files[path] = self._files.get(path, 0) + size
-            raise
+        self._sync(files, folders, cache)
+        self._taken = {}, set()
+
+    def _put_back(self) -> None:
+        """Note again what a sync took that failed, or was cut short between whatever lines."""
+        files, folders = self._taken
+        for path, size in files.items():
+            self._files[path] = self._files.get(path, 0) + size
+        self._folders |= folders
+        self._taken = {}, set()
 
     def _sync(
         self, files: Collection[str], folders: Collection[str], cache: DescriptorCache

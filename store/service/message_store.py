@@ -288,6 +288,7 @@ class MessageStore(StoreReads):
                 recovery.find_end()
             else:
                 changing = True
+                self._rebuild.drop_half_built()
                 recovery.run(self._dispatcher, options.cut_at, options.pass_over, options.progress)
                 self._note_cut_log(options.cut_at)
                 self._rebuild.resume()

@@ -70,8 +70,9 @@ class RunningState:
         """Take no puts for ``reason``, one sentence; with an empty one take them again."""
         with self._lock:
             changed, self._disk_full = reason != self._disk_full, reason
-            forbidden = self._read_only or self.closed or self.forked or self.failure
-            self.unwritable = bool(forbidden or reason)
+            self.unwritable = bool(reason) or self._ended
+            if self._ended:  # meanwhile, by a signal's handler or in a child: that is for good
+                self.unwritable = True
         if changed:
             _LOG.warning("%s", reason or "the disk has room again: puts are taken")
 
@@ -80,6 +81,10 @@ class RunningState:
         self.forked = self.unwritable = True
 
     # ---- asking
+
+    @property
+    def _ended(self) -> bool:
+        return self._read_only or self.closed or self.forked or self.failure is not None
 
     def refuse_put(self) -> PutMessageResult:
         """Raise why the store takes no puts, or return the status of a disk that is nearly full."""

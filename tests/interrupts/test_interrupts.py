@@ -24,6 +24,8 @@ from tests.kit.mutations import in_time
 
 SHARE = 12
 """Places a step and backend that the normal run takes."""
+MOST = 1500
+"""As many the long run takes."""
 SECONDS = 60
 GONE = "gone"
 BASE = StoreConfig(
@@ -91,17 +93,16 @@ STEPS: dict[str, Callable[[Case], None]] = {
     "query": Case.query, "flush": Case.flush, "close": Case.close, "rebuild": Case.rebuild,
     "delete": Case.delete, "expire": Case.expire,
 }  # fmt: skip
-BACKENDS = ["file", *[f"rocksdb-{engine.value}" for engine in ENGINES]]
+VARIANTS = ["file--async", "file--sync", *[f"rocksdb-{engine.value}-async" for engine in ENGINES]]
 
 
 class Bench:
     """Makes cases: copies of one store, opened alike."""
 
-    def __init__(self, folder: Path, backend: str, config: StoreConfig) -> None:
+    def __init__(self, folder: Path, variant: str) -> None:
         self.folder = folder
-        name, _, engine = backend.partition("-")
-        self.backend = name
-        self.config = config
+        self.backend, engine, flush = variant.split("-")
+        self.config = config = {"async": BASE, "sync": SYNC}[flush]
         if engine:
             self.config = config.model_copy(update={"rocksdb_engine": RocksDBEngine(engine)})
         self.known = Acknowledged()
@@ -154,21 +155,34 @@ class Bench:
             assert store.put_message(Message(TOPIC, b"more")).ok
 
 
-@pytest.fixture(params=BACKENDS)
+@pytest.fixture(params=VARIANTS)
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
     with in_time(SECONDS):
-        return Bench(tmp_path, request.param, BASE)
+        return Bench(tmp_path, request.param)
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings(
+IGNORED = pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning"  # in a generator that is being closed
 )
+
+
+@IGNORED
+@pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS)
 def test_an_interrupt_loses_nothing(bench: Bench, step: str) -> None:
     places = bench.run(step, 0)
     assert places > 20
-    numbers = range(1, places + 1)
-    for number in random.Random(step).sample(numbers, SHARE):
+    for number in random.Random(step).sample(range(1, places + 1), SHARE):
+        with in_time(SECONDS):
+            bench.run(step, number)
+
+
+@IGNORED
+@pytest.mark.long
+@pytest.mark.parametrize("step", STEPS)
+def test_an_interrupt_anywhere_loses_nothing(bench: Bench, step: str) -> None:
+    """Every place; of steps with more than there is time for, evenly chosen ones."""
+    places = bench.run(step, 0)
+    for number in range(1, places + 1, -(-places // MOST)):
         with in_time(SECONDS):
             bench.run(step, number)

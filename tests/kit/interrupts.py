@@ -46,8 +46,15 @@ def _guard(code: CodeType, position: int) -> int:
     return next((each.target for each in entries if each.start <= position < each.end), -1)
 
 
-def run_interrupted(step: Callable[[], object], number: int = 0) -> int:
-    """Run ``step``, raise ``Interrupted`` at place ``number`` (0: nowhere); return the places seen.
+def throw() -> None:
+    """Interrupt."""
+    raise Interrupted
+
+
+def run_interrupted(
+    step: Callable[[], object], number: int = 0, handler: Callable[[], object] = throw
+) -> int:
+    """Run ``step``, call ``handler`` at place ``number`` (0: nowhere); return the places seen.
 
     What ``step`` raises itself goes through. Only this thread is interrupted, in the code of the
     store and in ``contextlib``.
@@ -59,7 +66,7 @@ def run_interrupted(step: Callable[[], object], number: int = 0) -> int:
         seen += 1
         if seen == number:
             sys.settrace(None)
-            raise Interrupted
+            handler()
 
     def enter(frame: FrameType, event: str, _: object) -> Callable[..., Any] | None:
         name = frame.f_code.co_filename

@@ -6,7 +6,7 @@ that a crash interrupts is done again by the next open.
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from store.errors import RefusedStoreError, StoreIOError, os_errors
@@ -97,10 +97,17 @@ class QueueRebuild:
             raise
         return units
 
+    def drop_half_built(self) -> None:
+        """Remove the queues of an interrupted rebuild: called before the log is replayed.
+
+        What follows the part that was built would be a gap. ``resume`` builds them wholly.
+        """
+        self._remove(_wanted(self._interrupted()))
+
     def resume(self) -> list[str]:
         """Do again what was interrupted; return the topics. Called before the store is served."""
-        entries = [entry for entry in read_lines(self._path, _is_entry) if entry is not None]
-        topics = sorted({entry["topic"] for entry in entries})  # if torn, nothing had been removed
+        entries = self._interrupted()
+        topics = sorted({entry["topic"] for entry in entries})
         if entries:
             _LOG.warning("the rebuild of queues was interrupted: %s", ", ".join(topics[:10]))
             self._build(entries)
@@ -116,12 +123,9 @@ class QueueRebuild:
 
     def _build(self, entries: Sequence[Entry]) -> int:
         queues, count, batch = self._queues, 0, UnitBatch()
-        wanted: dict[str, set[int | None]] = {}
         ends = [(entry["topic"], *pair) for entry in entries for pair in entry["ends"]]
-        for entry in entries:
-            wanted.setdefault(entry["topic"], set()).add(entry["queue"])
-        for topic, number, _ in ends:
-            queues.delete_queue(topic, number)
+        wanted = _wanted(entries)
+        self._remove(wanted)
         for unit in self._dispatcher.units_of(self._log.scan_kept(self._rules), wanted):
             if wanted[unit.key[0]].isdisjoint({None, unit.key[1]}):
                 continue
@@ -140,6 +144,16 @@ class QueueRebuild:
         queues.flush()
         return count
 
+    def _interrupted(self) -> list[Entry]:
+        """Return what the journal names; a torn line is none: nothing had been removed."""
+        return [entry for entry in read_lines(self._path, _is_entry) if entry is not None]
+
+    def _remove(self, wanted: Mapping[str, set[int | None]]) -> None:
+        for topic, queue_ids in wanted.items():
+            for key in list(self._queues.queues(topic)):
+                if not queue_ids.isdisjoint({None, key.queue_id}):
+                    self._queues.delete_queue(*key)
+
     def _finish(self) -> None:
         with os_errors("remove the journal of a rebuild", self._path):
             remove_file(self._path)
@@ -151,6 +165,14 @@ def ticking(records: Iterable[ScannedRecord], progress: Progress) -> Iterator[Sc
         if number % _TICK == 0:
             progress(record.phy_offset)
         yield record
+
+
+def _wanted(entries: Sequence[Entry]) -> dict[str, set[int | None]]:
+    """Return topic → queue ids of what is to be built, ``None`` among them: all of the topic."""
+    wanted: dict[str, set[int | None]] = {}
+    for entry in entries:
+        wanted.setdefault(entry["topic"], set()).add(entry["queue"])
+    return wanted
 
 
 def _is_entry(entry: Entry) -> bool:

@@ -1,0 +1,255 @@
+"""Threads that end, closes that meet, openings that fail, states that are for good."""
+
+import errno
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from store.config import FlushDiskType, StoreConfig
+from store.errors import StoreClosedError, StoreError, StoreFailedError, StoreIOError
+from store.record.encoder import EncodedRecord
+from store.record.message import Message
+from store.service.message_store import MessageStore
+from store.service.recovering.replacement import Rebuild
+from store.service.running_state import RunningState
+from store.service.surroundings import Surroundings
+from tests.kit.faults import Faults
+from tests.kit.interrupts import Interrupted, run_interrupted
+from tests.kit.mutations import in_time
+
+SECONDS = 30
+SYNC = StoreConfig(
+    flush_disk_type=FlushDiskType.SYNC_FLUSH, mapped_file_size_commit_log=65536,
+    flush_interval_commit_log=3_600_000, flush_commit_log_thorough_interval=3_600_000,
+)  # fmt: skip
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "it never came about"
+
+
+def own_threads() -> set[str]:
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith("cqstore")}
+
+
+def reopened(root: Path) -> int:
+    """Return how many messages of topic ``t`` a new opening finds, without damage."""
+    with in_time(SECONDS), MessageStore.open(root) as store:
+        assert not any(finding.damage for finding in store.check())
+        return store.max_offset("t", 0)
+
+
+def test_a_flush_thread_that_ends_fails_the_store_and_those_who_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MessageStore.open(tmp_path, SYNC)
+    assert store.put_message(Message("t", b"durable")).ok
+
+    def broken(_: int) -> None:
+        raise RuntimeError("not foreseen")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", broken)
+        futures = [store.put_message_async(Message("t", b"never")) for _ in range(3)]
+        for future in futures:
+            with pytest.raises(StoreFailedError, match="not foreseen"):
+                future.result(SECONDS)
+    with pytest.raises(StoreFailedError, match="not foreseen"):
+        store.put_message(Message("t", b"refused"))
+    with suppress(StoreError):
+        store.close()
+    assert (tmp_path / "abort").exists()
+    assert reopened(tmp_path) >= 1
+
+
+def test_a_thread_that_looks_at_old_files_and_ends_fails_the_store(tmp_path: Path) -> None:
+    class Broken(Surroundings):
+        def wait(self, stop: threading.Event, seconds: float) -> bool:
+            _ = seconds
+            return stop.is_set()
+
+        def used_percent(self, folder: Path) -> int:
+            raise RuntimeError(f"not foreseen at {folder}")
+
+    store = MessageStore.open(tmp_path, StoreConfig(), surroundings=Broken())
+    until(lambda: "cqstore-expiry" not in own_threads())
+    with pytest.raises(StoreFailedError, match="not foreseen"):
+        store.put_message(Message("t", b"refused"))
+    with suppress(StoreError):
+        store.close()
+
+
+@pytest.mark.parametrize("end", ["fail", "close", "leave_to_parent"])
+@pytest.mark.parametrize("reason", ["", "full"])
+def test_an_end_is_for_good_wherever_room_on_the_disk_is_told(
+    tmp_path: Path, end: str, reason: str
+) -> None:
+    def ended_at(number: int) -> tuple[RunningState, int]:
+        state = RunningState(tmp_path, read_only=False)
+        state.set_disk_full("full")
+        ends = {
+            "fail": lambda: state.fail(StoreIOError("the disk refused")),
+            "close": state.close, "leave_to_parent": state.leave_to_parent,
+        }  # fmt: skip
+        return state, run_interrupted(lambda: state.set_disk_full(reason), number, ends[end])
+
+    _, places = ended_at(0)
+    assert places > 3
+    for number in range(1, places + 1):
+        state, _ = ended_at(number)
+        assert state.unwritable, number
+
+
+@pytest.mark.parametrize("backend", ["file", "rocksdb"])
+def test_closes_that_meet_close_once_and_well(tmp_path: Path, backend: str) -> None:
+    for number in range(10):
+        store = MessageStore.open(tmp_path, StoreConfig(), backend=backend)
+        store.put_message(Message("t", b"m"))
+        start = threading.Barrier(4)
+        faults: list[BaseException] = []
+
+        def close(
+            store: MessageStore = store, start: threading.Barrier = start,
+            faults: list[BaseException] = faults,
+        ) -> None:  # fmt: skip
+            start.wait(SECONDS)
+            try:
+                store.close()
+                assert not (tmp_path / "abort").exists()
+            except BaseException as exc:  # noqa: BLE001 - told by the test
+                faults.append(exc)
+
+        threads = [threading.Thread(target=close) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(SECONDS)
+        assert faults == []
+        assert reopened(tmp_path) == number + 1
+
+
+def test_an_opening_that_fails_late_leaves_no_thread_and_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with MessageStore.open(tmp_path, StoreConfig()) as store:
+        store.put_message(Message("t", b"m"))
+    before = own_threads()
+    with monkeypatch.context() as patch:
+        faults = Faults(patch)
+        faults.fail("unlink", errno.EIO, "replacing")
+        with pytest.raises(StoreIOError):
+            MessageStore.open(tmp_path, StoreConfig(), rebuild=Rebuild.QUEUES)
+        assert faults.refused
+    assert own_threads() == before
+    real = threading.Thread.start
+    with monkeypatch.context() as patch:
+
+        def start(thread: threading.Thread) -> None:
+            if thread.name == "cqstore-expiry":
+                raise RuntimeError("can't start new thread")
+            real(thread)
+
+        patch.setattr(threading.Thread, "start", start)
+        with pytest.raises(RuntimeError, match="new thread"):
+            MessageStore.open(tmp_path, StoreConfig())
+    assert own_threads() == before
+    assert reopened(tmp_path) == 1
+
+
+def test_a_put_that_comes_to_the_lock_behind_a_close_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its record would lie behind the last flush, and the store would pass for whole."""
+    store = MessageStore.open(tmp_path, StoreConfig())
+    encoded, closed = threading.Event(), threading.Event()
+    encoder = store._putter._encoder
+    real, outcome = encoder.encode, list[object]()
+
+    def encode(message: Message) -> EncodedRecord:
+        record = real(message)
+        encoded.set()
+        assert closed.wait(SECONDS)
+        return record
+
+    def put() -> None:
+        try:
+            outcome.append(store.put_message(Message("t", b"late")))
+        except StoreError as exc:
+            outcome.append(exc)
+
+    monkeypatch.setattr(encoder, "encode", encode)
+    thread = threading.Thread(target=put)
+    thread.start()
+    assert encoded.wait(SECONDS)
+    end = store.commit_log.max_phy_offset()
+    store.close()
+    closed.set()
+    thread.join(SECONDS)
+    assert isinstance(outcome[0], StoreClosedError)
+    assert store.commit_log.max_phy_offset() == end
+    assert reopened(tmp_path) == 0
+
+
+def test_a_follower_that_is_interrupted_leaves_the_others_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MessageStore.open(tmp_path, SYNC)
+    entered, go_on, real = threading.Semaphore(0), threading.Event(), os.fdatasync
+
+    def sync(fd: int) -> None:
+        entered.release()
+        assert go_on.wait(SECONDS)
+        real(fd)
+
+    monkeypatch.setattr(os, "fdatasync", sync)
+    done: list[bool] = []
+
+    def put() -> None:
+        done.append(store.put_message(Message("t", b"m")).ok)
+
+    leader = threading.Thread(target=put)
+    leader.start()
+    assert entered.acquire(timeout=SECONDS)
+
+    def interrupt() -> None:
+        until(lambda: len(store._commit._followers) == 1)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+        until(interrupted.is_set)
+        others = [threading.Thread(target=put) for _ in range(3)]
+        for other in others:
+            other.start()
+        until(lambda: store.commit_log.appended_records == 5)
+        go_on.set()
+        for other in others:
+            other.join(SECONDS)
+
+    interrupted = threading.Event()
+
+    def handler(*_: object) -> None:
+        interrupted.set()
+        raise Interrupted
+
+    previous = signal.signal(signal.SIGUSR1, handler)
+    helper = threading.Thread(target=interrupt)
+    try:
+        helper.start()
+        with pytest.raises(Interrupted):
+            store.put_message(Message("t", b"mine"))
+    finally:
+        helper.join(SECONDS)
+        signal.signal(signal.SIGUSR1, previous)
+    leader.join(SECONDS)
+    assert done == [True] * 4
+    with in_time(SECONDS):
+        store.flush()
+        store.close()
+    assert not (tmp_path / "abort").exists()
+    assert reopened(tmp_path) == 5
