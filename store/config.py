@@ -170,7 +170,7 @@ class StoreConfig(BaseModel):
     flush_consume_queue_thorough_interval: int = Field(60_000, ge=1)
     """Milliseconds between two flushes of all queues and of the checkpoint."""
     sync_flush_timeout: int = Field(5_000, ge=1)
-    """Milliseconds a put waits for a sync of another thread under ``SYNC_FLUSH``; its own it awaits."""
+    """Milliseconds a put under ``SYNC_FLUSH`` waits for a sync that another thread has begun."""
 
     transient_store_pool_enable: bool = False
     """Under ``ASYNC_FLUSH`` let records wait in memory before they go to the log's file."""

@@ -6,7 +6,7 @@ threads. Source: RocketMQ ``DefaultMessageStore``, ``RocksDBMessageStore``.
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
@@ -32,7 +32,7 @@ from store.queue.units import QueueKey
 from store.record.message import Message
 from store.record.scan import ScanRules
 from store.service.append import Appender
-from store.service.cleaning.clean_service import TOPICS_AT_ONCE, CleanService, ExpiryReport
+from store.service.cleaning.clean_service import CleanService
 from store.service.cleaning.disk_levels import DiskLevels
 from store.service.cleaning.file_expiry import FileExpiry
 from store.service.dispatch import Dispatcher
@@ -49,20 +49,20 @@ from store.service.puller import Puller
 from store.service.putter import Putter
 from store.service.recovering import replacement
 from store.service.recovering.queue_mend import QueueMend
-from store.service.recovering.queue_rebuild import QueueRebuild, RebuildReport
+from store.service.recovering.queue_rebuild import QueueRebuild
 from store.service.recovering.recovery import Recovery, RecoveryReport
 from store.service.recovering.replacement import Rebuild
 from store.service.results import PutMessageResult
 from store.service.running_state import RunningState
+from store.service.store_care import StoreCare
 from store.service.store_layout import StoreLayout, choose_backends, choose_roles, detect
 from store.service.store_lock import StoreLock, mark_closed, mark_open
-from store.service.store_reads import StoreReads
 from store.service.surroundings import Surroundings
 
 _LOG = logging.getLogger(__name__)
 
 
-class MessageStore(StoreReads):
+class MessageStore(StoreCare):
     """One open store. Make it with ``MessageStore.open``, end it with ``close``.
 
     Any thread may call any method. What was put is visible to every later read; it is durable when
@@ -382,81 +382,6 @@ class MessageStore(StoreReads):
         if self._state.unwritable:
             return [self._state.refuse_put()]
         return self._putter.put_client_batch(batch)
-
-    def delete_topic(self, topic: str) -> None:
-        """Delete one topic, see ``delete_topics``."""
-        self.delete_topics([topic])
-
-    def delete_topics(self, topics: Iterable[str]) -> None:
-        """Delete the queues of ``topics``, durably, for good: no crash, no replay brings them back.
-
-        Their records stay in the log until they expire. What is put afterwards begins a new life. A
-        put into one of them waits until its thousand of topics is deleted; other puts go on. A
-        crash leaves whole thousands deleted, those after untouched.
-
-        Raises:
-            IllegalMessageError: no queue could have one of the names; nothing was deleted.
-            StoreError: as for ``put_message``.
-        """
-        names = list(dict.fromkeys(topics))
-        for name in names:
-            self.queues.check_topic(name)
-        self._state.check_writable()
-        for first in range(0, len(names), TOPICS_AT_ONCE):
-            with self._state.writing():
-                self._clean.delete_topics(names[first : first + TOPICS_AT_ONCE])
-
-    def clean_unused_topics(self, retain: Collection[str], *, dry_run: bool = True) -> list[str]:
-        """Delete the topics with queues that are not in ``retain``, the broker's table of topics.
-
-        Never a light queue or a system topic. Returns them; with ``dry_run`` nothing is deleted.
-        """
-        self._ready()
-        unused = list(self._clean.unused_topics(frozenset(retain)))
-        if not dry_run:
-            self.delete_topics(unused)
-        return unused
-
-    def delete_expired_files(self, phy_offset: int) -> ExpiryReport:
-        """Delete the log files that end at or before ``phy_offset``, never the last one.
-
-        Units and index entries of their records go with them, in part in the background.
-
-        Raises:
-            StoreError: as for ``put_message``.
-        """
-        with self._state.writing():
-            return self._clean.delete_expired_files(phy_offset)
-
-    def rebuild_queues(
-        self,
-        topic: str,
-        queue_id: int | None = None,
-        progress: Callable[[int], None] | None = None,
-    ) -> RebuildReport:
-        """Build one queue, or all of ``topic``, anew from the log.
-
-        Twice reads the whole log; the second time nobody can put, and who reads these queues sees
-        them grow. An offset that has no record keeps being the next one. ``progress`` is told phy
-        offsets of the first time.
-
-        Raises:
-            CorruptionError: the log is damaged; nothing was changed.
-            RefusedStoreError: the queue has units that the log would not bring back.
-            StoreError: as for ``put_message``.
-        """
-        self._state.check_writable()
-        with self._clean.lock:
-            return self._rebuild.run(topic, queue_id, progress)
-
-    def delete_files_manually(self) -> None:
-        """Let expired log files go now and in the next looks at them, whatever the hour.
-
-        Source: RocketMQ ``DefaultMessageStore.executeDeleteFilesManually``.
-        """
-        self._state.check_writable()
-        self._expiry.delete_manually()
-        self._expiry.run()
 
     # ---- flush and close
 
