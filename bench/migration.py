@@ -84,7 +84,8 @@ def measure(folder: Path, units: int, queues: int) -> Table:
         row("verify files", _timed(lambda: verify_migration(root, master=MASTER)))
     _forget(root)
     shutil.rmtree(root / "consumequeue")
-    (root / "cqstore" / "mode").unlink(missing_ok=True)
+    for name in ("mode", "kept"):
+        (root / "cqstore" / name).unlink(missing_ok=True)
     with ready(MASTER):
         made = _timed(lambda: make_log_plan(root, config, target="rocksdb", master=MASTER))
         row("rebuild from the log: scan and plan", made)

@@ -14,6 +14,7 @@ from store.errors import RefusedStoreError, StoreConfigError
 from store.paths import StorePaths
 from store.queue.backends import backend, backend_names
 from store.queue.part import NO_LIGHT, Roles
+from store.service.journals.kept import check_kept
 from store.service.journals.mode_record import Standing, read_standing
 
 FILE, ROCKSDB = "file", "rocksdb"
@@ -62,6 +63,7 @@ def detect(root: Path, config: StoreConfig, commit_log: Path | None = None) -> S
     refusals += _foreign(paths, config)
     has_log = any(_has_files(folder) for folder in folders)
     found = [name for name in backend_names() if backend(name).present(paths)]
+    check_kept(paths)
     return StoreLayout(paths, folders, has_log, found, refusals, read_standing(paths))
 
 

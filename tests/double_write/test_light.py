@@ -50,7 +50,8 @@ def apart(tmp_path: Path) -> Path:
     with open_store(root, **APART) as store:
         assert put(store, 5, *LIGHT) == list(range(5))
     assert folders(root) == []
-    (root / "cqstore" / "mode").unlink()
+    for name in ("mode", "kept"):
+        (root / "cqstore" / name).unlink()
     return root
 
 
@@ -131,7 +132,8 @@ def test_files_that_rocketmq_left_behind_do_not_answer(tmp_path: Path) -> None:
         put(store, 3, *LIGHT)
     with open_store(root, **APART) as store:
         put(store, 4, *LIGHT)
-    (root / "cqstore" / "mode").unlink()
+    for name in ("mode", "kept"):
+        (root / "cqstore" / name).unlink()
     with MessageStore.open(root, read_only=True) as store:
         assert len(pulled(store, LIGHT[1])) == 7
     with open_store(root, **ENABLED) as store:

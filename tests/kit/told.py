@@ -1,6 +1,7 @@
 """A script of everything that writes, what it was told, and whether a store keeps to that."""
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -36,12 +37,19 @@ class Told:
     asked: int = 0
     deleting: set[str] = field(default_factory=set)
     deleted: set[str] = field(default_factory=set)
+    ends: dict[str, int] = field(default_factory=dict)
+    """By topic: behind the last offset that was acknowledged."""
     expired_to: int = 0
     """Where the log begins at most."""
+
+    def copy(self) -> "Told":
+        """Return what has been told so far, to go on with it apart from this."""
+        return deepcopy(self)
 
     def work(self, store: MessageStore) -> None:
         """Put, list, client batch, light queue, flush, roll, deletion of a topic, expiry."""
         gone = f"gone{self.asked}"
+        self._put(store, self._message("early", 40))
         self._put(store, *(self._message("t", 40) for _ in range(3)))
         results = store.put_messages(many := [self._message("t", 200) for _ in range(9)])
         self._take(many, results)
@@ -109,4 +117,6 @@ class Told:
     def _take(self, messages: Sequence[Message], results: Sequence[PutMessageResult]) -> None:
         for message, result in zip(messages, results, strict=False):  # one refusal for a batch
             if result.ok:
+                assert result.queue_offset >= self.ends.get(message.topic, 0), "given twice"
+                self.ends[message.topic] = result.queue_offset + 1
                 self.stored.append(Stored(message, result.queue_offset, result.phy_offset))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from store.queue.units import MOST_UNITS, QueueKey
 from store.service.journals.journal import Entry, Journal, is_offset
+from store.service.journals.kept import keep
 
 _IDS = 1 << 31
 
@@ -20,7 +21,7 @@ class ExpiredQueues:
     def __init__(self, path: Path) -> None:
         """Describe the journal at ``path``; touches no file."""
         self.path = path
-        self._journal = Journal(path, _is_entry)
+        self._journal = Journal(path, _is_entry, keep)
 
     def cut_torn_end(self) -> None:
         """Make the journal whole after a crash, before a line is added.

@@ -52,10 +52,19 @@ class Journal:
     the first append, and is known to be gone from then on.
     """
 
-    def __init__(self, path: Path, is_entry: Callable[[Entry], bool]) -> None:
-        """Describe the journal at ``path``; touches no file."""
+    def __init__(
+        self,
+        path: Path,
+        is_entry: Callable[[Entry], bool],
+        keep: Callable[[Path], None] = lambda _: None,
+    ) -> None:
+        """Describe the journal at ``path``; touches no file.
+
+        ``keep`` is told ``path`` when the file is durable under its name.
+        """
         self.path = path
         self._is_entry = is_entry
+        self._keep = keep
         self._ends_well = self._has_name = False
 
     def read(self) -> Iterator[Entry]:
@@ -109,6 +118,7 @@ class Journal:
                     os.fsync(fd)
             if not self._has_name:  # who made the file may have been killed before this
                 sync_folder(self.path.parent)
+                self._keep(self.path)
         self._ends_well = self._has_name = True
 
     def replace(self, entries: Iterable[Entry]) -> None:

@@ -12,6 +12,7 @@ from store.errors import CorruptionError, os_errors
 from store.files import make_folder
 from store.paths import StorePaths
 from store.service.journals.journal import Entry, is_offset, read_lines, rewrite
+from store.service.journals.kept import forget, keep
 from store.service.store_lock import lock_stamp
 
 
@@ -111,7 +112,11 @@ def write_standing(paths: StorePaths, standing: Standing) -> None:
         "covers": dict(standing.covers),
         "alike": standing.alike,
     }
+    if standing == Standing():  # says what no record says, too
+        forget(paths.mode)
     rewrite(paths.mode, [entry])
+    if standing != Standing():
+        keep(paths.mode)
 
 
 def _is_entry(entry: Entry) -> bool:

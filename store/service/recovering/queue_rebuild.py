@@ -18,6 +18,7 @@ from store.queue.units import UnitBatch
 from store.record.scan import ScannedRecord, ScanRules
 from store.service.dispatch import REPLAY_UNITS, Dispatcher
 from store.service.journals.journal import Entry, Journal, read_lines
+from store.service.journals.kept import forget, keep
 
 _LOG = logging.getLogger(__name__)
 _TICK = 65_536
@@ -85,7 +86,7 @@ class QueueRebuild:
         """
         noted = False
         try:
-            Journal(self._path, _is_entry).append(entries)
+            Journal(self._path, _is_entry, keep).append(entries)
             noted = True
             units = self._build(entries)
             self._finish()
@@ -156,6 +157,7 @@ class QueueRebuild:
 
     def _finish(self) -> None:
         with os_errors("remove the journal of a rebuild", self._path):
+            forget(self._path)
             remove_file(self._path)
 
 

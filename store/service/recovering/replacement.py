@@ -23,6 +23,7 @@ from store.queue.units import QueueKey
 from store.record.scan import ScanRules
 from store.service.journals.expired_queues import ExpiredQueues
 from store.service.journals.journal import Entry, read_lines, rewrite
+from store.service.journals.kept import forget, keep
 from store.service.recovering.log_end import valid_record_behind, was_on_disk
 from store.service.store_layout import StoreLayout, choose_backends
 from store.service.store_lock import mark_open
@@ -184,6 +185,7 @@ def _write(paths: StorePaths, replacements: Iterable[Replacement]) -> None:
     with os_errors("make the folder of the journal", paths.own):
         make_folder(paths.own)
     rewrite(paths.replacing, [asdict(each) for each in replacements])
+    keep(paths.replacing)
 
 
 def finish(paths: StorePaths) -> None:
@@ -194,6 +196,7 @@ def finish(paths: StorePaths) -> None:
     """
     if paths.replacing.exists():
         with os_errors("remove the journal of a replacement", paths.replacing):
+            forget(paths.replacing)
             remove_file(paths.replacing)
 
 
