@@ -14,8 +14,16 @@ import pytest
 
 OUTCOMES = "CQSTORE_MUTANTS_OUTCOMES"
 """The variable that names the file which is written: seconds by test, of those that passed."""
+DATA = "CQSTORE_MUTANTS_DATA"
+"""The variable that names the file of coverage's data, to which each process adds a suffix."""
+RULES = Path(__file__).with_name("coverage.ini")
 _seconds: dict[str, float] = {}
 _failed: set[str] = set()
+
+
+def pytest_configure() -> None:
+    """Have coverage begin in each process that is started from here on."""
+    os.environ["COVERAGE_PROCESS_START"] = str(RULES)
 
 
 @pytest.hookimpl(wrapper=True)

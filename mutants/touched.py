@@ -18,7 +18,7 @@ from typing import Any
 
 import coverage
 
-from mutants.contexts import OUTCOMES
+from mutants.contexts import DATA, OUTCOMES
 from mutants.mutations import Mutation, functions
 
 MOST_TESTS = 40
@@ -106,10 +106,12 @@ def _run(tree: Path, name: str, marks: str) -> dict[str, Any]:
     for path in tree.glob("touched*"):
         path.unlink()
     outcomes.write_text("{}")
-    collecting = [f"--rcfile={tree / 'mutants' / 'coverage.ini'}", f"--data-file={data}"]
+    rules = tree / "mutants" / "coverage.ini"
     testing = ["-q", "-p", "no:cacheprovider", "-p", "mutants.contexts"]
-    words = ["run", *collecting, "-m", "pytest", *testing, "-m", marks, name]
-    environment = os.environ | {"PYTHONPATH": str(tree), OUTCOMES: str(outcomes)}
+    words = ["run", f"--rcfile={rules}", "-m", "pytest", *testing, "-m", marks, name]
+    given = {"PYTHONPATH": str(tree), OUTCOMES: str(outcomes), DATA: str(data)}
+    environment = {**os.environ, **given}
+    environment.pop("PYTEST_CURRENT_TEST", None)  # of a test of ours
     subprocess.run(
         [sys.executable, "-m", "coverage", *words],
         cwd=tree, env=environment, timeout=_LIMIT_SECONDS, check=False,
@@ -150,5 +152,6 @@ def _lines_of(part: Path, tree: Path) -> Iterator[tuple[str, tuple[str, str], se
         for name, first, last in functions(source):
             names[first : last + 1] = [name] * (last + 1 - first)
         for line, contexts in data.contexts_by_lineno(measured).items():
-            tests = {_PHASE.sub("", context) for context in contexts}
-            yield path, (names[line], texts[line - 1].strip()), tests
+            if 0 < line <= len(texts):  # an empty module, too, runs a line
+                tests = {_PHASE.sub("", context) for context in contexts}
+                yield path, (names[line], texts[line - 1].strip()), tests

@@ -1,5 +1,6 @@
 """Drawing mutations, finding tests for them, trying them out, and the report."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from mutants.__main__ import PACKAGES, ROOT, draw, report
 from mutants.equal import LIST, equal_ones, key_of
 from mutants.mutations import Mutation, mutations
-from mutants.touched import Touching, in_turn
+from mutants.touched import Touching, in_turn, look
 from mutants.trial import Fate, Outcome, Tree
 
 CODE = """def least(values, most):
@@ -153,3 +154,63 @@ def test_nine_of_ten_must_be_noticed_in_each_package(
 
 def test_nothing_drawn_is_no_success() -> None:
     assert report([]) == 1
+
+
+WATCHED = {
+    "store/__init__.py": "",
+    "store/a.py": "def one(x):\n    if x:\n        return 1\n    return 2\n",
+    "store/b.py": "print('started')\n\n\ndef two():\n    return 3\n\n\ntwo()\n",
+    "tests/test_a.py": """import subprocess
+import sys
+
+import pytest
+
+from store.a import one
+
+
+@pytest.fixture
+def made():
+    return one(0)
+
+
+def test_true():
+    assert one(1) == 1
+
+
+def test_false(made):
+    assert made == 2
+
+
+def test_that_fails():
+    assert one(1) == 2
+
+
+def test_other_process():
+    subprocess.run([sys.executable, "-m", "store.b"], check=True)
+""",
+}
+
+
+@pytest.mark.slow
+def test_who_touches_a_line_is_found_in_fixtures_and_other_processes_too(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    for name, text in WATCHED.items():
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text(text)
+    shutil.copytree(ROOT / "mutants", tree / "mutants")
+    known = look(tree, tmp_path / "kept", "not long")
+    names = {test.partition("::")[2] for test in known.seconds}
+    assert names == {"test_true", "test_false", "test_other_process"}, "one has failed"
+
+    def touching(path: str, what: str) -> set[str]:
+        source = WATCHED[path].encode()
+        (found,) = [each for each in mutations(path, source) if each.what == what]
+        return {test.partition("::")[2] for test in known.tests(found, source)}
+
+    assert touching("store/a.py", "`1` becomes `2`") == {"test_true"}
+    assert touching("store/a.py", "`2` becomes `3`") == {"test_false"}
+    assert touching("store/a.py", "`x` is always True") == {"test_true", "test_false"}
+    assert touching("store/b.py", "`3` becomes `4`") == {"test_other_process"}
+    before = next((tmp_path / "kept").iterdir()).stat().st_mtime_ns
+    assert look(tree, tmp_path / "kept", "not long") == known
+    assert next((tmp_path / "kept").iterdir()).stat().st_mtime_ns == before, "it was kept"

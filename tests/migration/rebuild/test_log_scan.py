@@ -254,11 +254,14 @@ def test_a_damaged_byte_of_a_record_is_judged_as_the_exact_decoder_judges_it(
     assert 100 < faults < 4 * size
 
 
+@pytest.mark.parametrize("no_zeros", [True, False])
 def test_tails_that_never_come_again_are_forgotten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    no_zeros: bool,  # noqa: FBT001
 ) -> None:
     monkeypatch.setattr("migration.rebuild.tails._MOST_ENTRIES", 50)
-    tails = Tails(record_units(tmp_path), no_zeros=True)
+    tails = Tails(record_units(tmp_path), no_zeros=no_zeros)
     for first in range(0, 1000, 10):
         texts = [f"TAGS\x01tag{number}\x02".encode() for number in range(first, first + 10)]
         parts = [b"\x01t" + len(text).to_bytes(2, "big") + text for text in texts]
