@@ -127,6 +127,26 @@ def test_nothing_is_built_anew_from_a_log_that_lost_its_last_record(root: Path) 
     MessageStore.open(root, rebuild=Rebuild.QUEUES, cut_at=last).close()
 
 
+def test_a_lost_log_file_is_noticed_after_a_clean_stop(tmp_path: Path) -> None:
+    config = StoreConfig(mapped_file_size_commit_log=4096)
+    with MessageStore.open(tmp_path, config, backend="file") as store:
+        for _ in range(8):
+            store.put_message(Message("t", b"x" * 1000))
+    *_, last = sorted((tmp_path / "commitlog").iterdir())
+    last.unlink()
+    end = int(last.name)
+    with MessageStore.open(tmp_path, config, read_only=True) as store:
+        assert store.report.damage is not None
+        assert store.report.damage.phy_offset == end
+    with pytest.raises(RefusedStoreError, match=f"this record was on disk.*cut at {end}"):
+        MessageStore.open(tmp_path, config)
+    with pytest.raises(RefusedStoreError):
+        MessageStore.open(tmp_path, config, pass_over=[end])
+    with MessageStore.open(tmp_path, config, cut_at=end) as store:
+        assert store.max_offset("t", 0) == 6
+        assert store.put_message(Message("t", b"x")).phy_offset == end
+
+
 def test_what_is_checked_at_every_opening_is_bounded(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from store.config import StoreConfig
-from store.errors import CorruptionError, RefusedStoreError, StoreConfigError, os_errors
+from store.errors import (
+    CorruptionError,
+    RefusedStoreError,
+    StoreConfigError,
+    TruncatedRecordError,
+    os_errors,
+)
 from store.files import sync_below
 from store.index.index_service import IndexService
 from store.log.checkpoint import StoreCheckpoint
@@ -150,7 +156,10 @@ class Recovery:
         end = self._end_of(start, result)
         newest = max(self._queues.watermarks().values())
         if self._damage(end, newest):
-            report.damage = result.fault
+            report.damage = result.fault or TruncatedRecordError(
+                "the log ends before records that were on disk", path=self._paths.commit_log,
+                phy_offset=end,
+            )  # fmt: skip
             known = newest if report.last_exit_ok else end
             end = max(end_behind(log, end, self._rules), min(known, log.files.end_offset()))
             report.end_phy_offset = end
