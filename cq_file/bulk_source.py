@@ -22,6 +22,7 @@ from cq_file.layout import (
 )
 from cq_file.listing import entries, sub_folders
 from cq_file.queue_files import FileAccess
+from cq_file.recovery import read_rows
 from store.errors import CorruptionError, os_errors
 from store.files import file_name, open_regular
 from store.queue.bulk import (
@@ -36,6 +37,7 @@ from store.queue.consume_queue_store import QueueStoreContext
 from store.queue.units import BlockStop, QueueKey
 
 _UNIT = FILE_UNIT.size
+_BEHIND_UNITS = 204
 _BLANK_SIZE = PRE_BLANK_UNIT.size
 
 
@@ -178,6 +180,29 @@ class FileUnitSource:
             position += block.count
             if block.stop is BlockStop.HOLE and block.hole is not None:
                 position = block.hole.stop
+
+    def behind(self, queue: QueueKey) -> UnitRun | None:
+        """Read on from the end as RocketMQ's recovery does: to the first row without a record.
+
+        What leads behind the end of the log it cuts off.
+        """
+        files, limit = self._open(queue), self._context.log.max_phy_offset()
+        found, offset = [np.empty(0, FILE_UNITS)], files.max_offset
+        while len(read := read_rows(files, offset, _BEHIND_UNITS)):
+            live = is_unit(read["phy_offset"], read["size"]) & (read["phy_offset"] < limit)
+            count = len(read) if live.all() else int(np.argmin(live))
+            found.append(read[:count])
+            offset += count
+            if count < len(read):
+                break
+        units = np.concatenate(found)
+        if not len(units):
+            return None
+        rows = np.empty(len(units), UNIT_ROWS)
+        for name in ("phy_offset", "size", "tags_code"):
+            rows[name] = units[name]
+        rows["store_timestamp"] = NO_TIMESTAMP
+        return UnitRun(files.max_offset, rows)
 
     def close(self) -> None:
         """Close the files."""

@@ -75,6 +75,11 @@ class RocksDBUnitSource:
             yield UnitRun(position, rows[:count])
             position = None if stop is BlockStop.END else following
 
+    def behind(self, queue: QueueKey) -> UnitRun | None:
+        """Return nothing: RocketMQ reads no unit behind the ``max`` entry."""
+        _ = queue
+        return None
+
     def close(self) -> None:
         """Close the engine."""
         self._engine.close(flush=False)

@@ -109,6 +109,11 @@ class BlockUnitSource:
         end = self.next_offset(queue)
         return (int(self._pieces[first]["queue_offset"]) if first < last else end), end
 
+    def behind(self, queue: QueueKey) -> UnitRun | None:
+        """Return nothing: a log has no queues' ends."""
+        _ = queue
+        return None
+
     def close(self) -> None:
         """Let go of the maps."""
         self._units.clear()

@@ -136,10 +136,23 @@ class RangeComparison:
             found.of_queue(Kind.UNREADABLE, **{self._reading: str(exc)})
         else:
             walk.end()
+            self._look_behind(found, queue, sides)
         self._count_topic(walk, sides)
         self._ended.append(walk)
         if len(self._ended) >= _BLOCK_QUEUES:
             self._compare()
+
+    def _look_behind(self, found: QueueFindings, queue: QueueKey, sides: int) -> None:
+        """Note rows that no reader of ours sees; in the target they are a difference."""
+        if sides & _SOURCE and (behind := self.source.behind(queue)) is not None:
+            self._notes.behind_end += len(behind.rows)
+        if sides & _TARGET and (behind := self.target.behind(queue)) is not None:
+            first, count = behind.queue_offset, len(behind.rows)
+            found.count(Kind.BEHIND_END, count)
+            found.add(
+                Kind.BEHIND_END, first, first + count - 1, units=count, field_name="phy_offset",
+                target=int(behind.rows["phy_offset"][0]),
+            )  # fmt: skip
 
     def _ends(self, queue: QueueKey, sides: int) -> tuple[int, int]:
         self._reading = "source"

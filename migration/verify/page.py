@@ -12,6 +12,7 @@ MEANINGS: dict[Kind, tuple[str, str]] = {
     Kind.MISSING_TAIL: ("units", "in the source; the target ends before"),
     Kind.HOLE: ("units", "in the source; the target has units before and behind"),
     Kind.EXTRA: ("units", "in the target alone"),
+    Kind.BEHIND_END: ("units", "behind the end of a queue of the target; RocketMQ would read them"),
     Kind.DIFFERENT: ("units", "on both sides, with different fields"),
     Kind.NEXT_OFFSET: ("queues", "go on at another offset"),
     Kind.ONLY_SOURCE: ("queues", "in the source alone"),

@@ -36,6 +36,8 @@ class Kind(StrEnum):
     """In the source, not in the target, which has units before and behind."""
     EXTRA = "extra"
     """In the target, not in the source."""
+    BEHIND_END = "behind_end"
+    """In files of the target, behind the queue's end; RocketMQ's next start reads them."""
     DIFFERENT = "different"
     """On both sides, and a field differs, or the target's store timestamp is not the record's."""
     NEXT_OFFSET = "next_offset"
@@ -98,6 +100,9 @@ class Notes(_Model):
     expired_source: NonNegativeInt = Field(0, description="Units whose records have left the log.")
     expired_target: NonNegativeInt = 0
     unreachable: NonNegativeInt = Field(0, description="Source units behind their queue's end.")
+    behind_end: NonNegativeInt = Field(
+        0, description="Rows behind the end of source queues that RocketMQ would take for units."
+    )
     shifted: NonNegativeInt = Field(0, description="Units whose records name another place.")
     empty: NonNegativeInt = Field(0, description="Queues that never had a unit.")
 

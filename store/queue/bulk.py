@@ -82,6 +82,12 @@ class UnitSource(Protocol):
         Expired units too; no pre-blanks. Between two runs that do not meet units are missing.
         """
 
+    def behind(self, queue: QueueKey) -> UnitRun | None:
+        """Return what lies behind the end of ``queue`` and RocketMQ would take for units.
+
+        It takes them at its next start, repeated or foreign as they are. ``None``: nothing.
+        """
+
     def close(self) -> None:
         """Let go of everything. A second call does nothing."""
 

@@ -220,6 +220,29 @@ def test_one_extra_unit_in_a_file(files: Made) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("of", [QUEUE, QueueKey("p", 0)])
+def test_rows_behind_the_end_that_rocketmq_would_take_for_units(files: Made, of: QueueKey) -> None:
+    """A repeated or a foreign unit; no reader of ours sees it, RocketMQ's next start does."""
+    stale = [files.file_unit(of, at) for at in (90, 50)]
+    files.write_file(QUEUE, UNITS, b"".join(stale) + bytes(UNIT) + stale[0])
+    (found,) = check(files, {Kind.BEHIND_END: 2})
+    phy_offset = FILE_UNIT.unpack_from(stale[0]).phy_offset
+    if of == QUEUE:
+        assert found == one(Kind.BEHIND_END, 95, 96, field="phy_offset", target=phy_offset)
+
+
+def test_rows_behind_the_end_of_the_source_are_told(rocksdb: Made) -> None:
+    assert rocksdb.verify().result.notes.behind_end == 0
+    path = rocksdb.root / "consumequeue" / QUEUE.topic / str(QUEUE.queue_id) / ("0" * 20)
+    with path.open("r+b") as file:
+        unit = file.read(UNIT)
+        file.seek(UNITS * UNIT)
+        file.write(unit)
+    report = rocksdb.verify()
+    assert report.verdict == "equal"
+    assert report.result.notes.behind_end == 1
+
+
 def test_one_extra_topic_in_files(files: Made) -> None:
     file = files.queue_file(NEW)
     file.parent.mkdir(parents=True)

@@ -59,6 +59,9 @@ class ModelSource:
     def fill(self, queue: QueueKey, queue_offset: int, rows: UnitRows) -> int:
         raise NotImplementedError
 
+    def behind(self, queue: QueueKey) -> UnitRun | None:
+        return None
+
     def runs(self, queue: QueueKey, most_units: int) -> Iterator[UnitRun]:
         units = self._side[queue].units
         waiting: list[int] = []
