@@ -173,7 +173,9 @@ def move(paths: StorePaths) -> None:
             with os_errors("move away", path):
                 make_folder(place.parent)
                 path.rename(place)
-        for folder in {path.parent for path in found}:
+        # New names first: what was moved is in one of two places whenever power fails.
+        new = [(target / path.relative_to(paths.root)).parent for path in found]
+        for folder in dict.fromkeys([*new, *(path.parent for path in found)]):
             with os_errors("sync the folder of what was moved away", folder):
                 sync_folder(folder)
         all_begun[at] = replace(each, moved=True)
