@@ -23,6 +23,7 @@ from migration.planner import make_plan
 from migration.preflight.command import preflight_command
 from migration.rebuild.block_source import LOG
 from migration.rebuild.rebuild_plan import make_log_plan
+from migration.returning import Returning
 from migration.run import RunReport, run_plan
 from migration.segment_writer import SEGMENT_UNITS
 from migration.status import status as status_of
@@ -177,6 +178,14 @@ def switch(
 @app.command()
 def rollback(
     root: Dir,
+    *,
+    returning: Annotated[
+        Returning | None,
+        typer.Option("--returning", help="Topics that only the old queues have still."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what there is to be done.")
+    ] = False,
     workspace: Space = None,
     config: ConfigFile = None,
     kind: Format = OutputFormat.TABLE,
@@ -186,9 +195,13 @@ def rollback(
     Those catch up from the log first, and the new ones are moved to DIR/cqstore/replaced.
     """
     with _telling() as tell:
-        report = roll_back(root, read_config(config), workspace=_space(root, workspace), tell=tell)
+        report = roll_back(
+            root, read_config(config), workspace=_space(root, workspace), returning=returning,
+            dry_run=dry_run, tell=tell,
+        )  # fmt: skip
     if report is None:
-        note("nothing had been published; plan and new queues are removed")
+        what = "would be" if dry_run else "are"
+        note(f"nothing had been published; plan and new queues {what} removed")
     else:
         output(kind).record(_record(report))
 

@@ -49,6 +49,8 @@ class SwitchReport:
     """Topics that had been deleted since the plan was made; they stay deleted."""
     left_behind: dict[str, int] = field(default_factory=dict)
     """Backend that is no longer kept → phy offset up to which it is whole."""
+    returning: list[str] = field(default_factory=list)
+    """Of a way back: topics that only the old queues had, see ``Returning``."""
 
 
 @dataclass(slots=True)
@@ -97,7 +99,12 @@ def switch(
         report = SwitchReport(before, before)
         if plan.source == LOG:
             report.caught_up_units = _take_over(root, config, plan, tell)
-        walk(root, config, goal, report, tell, plan)
+
+        def forget(name: str) -> None:
+            if name == plan.target and plan.source != LOG:
+                report.deleted_since += _forget_deleted(root, config, plan)
+
+        walk(root, config, goal, report, tell, forget)
         own.note("switched", plan=plan.digest, state=str(goal))
     return report
 
@@ -190,14 +197,20 @@ def replaced_folder(paths: StorePaths) -> Path:
 
 
 def walk(
-    root: Path, config: StoreConfig, goal: StoreMode, report: SwitchReport, tell: Tell, plan: Plan
+    root: Path,
+    config: StoreConfig,
+    goal: StoreMode,
+    report: SwitchReport,
+    tell: Tell,
+    before_reading: Callable[[str], object],
 ) -> None:
     """Take the steps to ``goal``, one after the other.
 
-    A process that was killed in a step may have had the store open: then it is recovered first.
+    ``before_reading`` is told the backend that the next step lets be read, both being kept. A
+    process that was killed in a step may have had the store open: then it is recovered first.
     """
     order = list(StoreMode)
-    _recover(root, config, tell)
+    recover(root, config, tell)
     while True:
         layout, settings = lay_out(root, config, None, read_only=True)
         now = current_mode(layout, settings)
@@ -209,8 +222,8 @@ def walk(
             return
         following = min(now.reachable, key=lambda mode: abs(order.index(mode) - order.index(goal)))
         tell(f"going to {following}")
-        if following.backends[0] == plan.target != now.backends[0] and plan.source != LOG:
-            report.deleted_since += _forget_deleted(root, config, plan)
+        if following.backends[0] != now.backends[0]:
+            before_reading(following.backends[0])
         change = change_mode(root, following, config, passing=True)
         if change.set_aside:
             name, reason = next(iter(change.set_aside.items()))
@@ -237,7 +250,7 @@ def _take_over(root: Path, config: StoreConfig, plan: Plan, tell: Tell) -> int:
         return store.report.dispatched_units
 
 
-def _recover(root: Path, config: StoreConfig, tell: Tell) -> None:
+def recover(root: Path, config: StoreConfig, tell: Tell) -> None:
     """Open the store to write if it was not closed well, or keeps a backend that is behind."""
     layout, settings = lay_out(root, config, None, read_only=True)
     kept = current_mode(layout, settings).backends

@@ -10,11 +10,13 @@ from pathlib import Path
 from migration.plan import read_plan
 from migration.rebuild.block_source import LOG
 from migration.rebuild.scan_plan import ScanSpace
+from migration.returning import Returning, let_go, refuse_to_guess, returning_topics
 from migration.switch import (
     ALONE,
     SwitchReport,
     Tell,
     read_switched,
+    recover,
     replaced_folder,
     walk,
 )
@@ -35,16 +37,21 @@ def rollback(
     config: StoreConfig | None = None,
     *,
     workspace: Workspace | None = None,
+    returning: Returning | None = None,
+    dry_run: bool = False,
     tell: Tell = bool,
 ) -> SwitchReport | None:
     """Undo a migration, however far it is; ``None``: nothing had been published.
 
     Before the switch the workspace is emptied. After it the old queues catch up from the log, are
     compared and served, and the new ones are moved to ``cqstore/replaced``, first what makes them
-    found. Cut short, the same call goes on.
+    found. Topics that only the old queues have were deleted since, by RocketMQ: ``returning`` says
+    what is to be done with them. With ``dry_run`` the report says what there is to be done, and
+    nothing is changed. Cut short, the same call goes on.
 
     Raises:
-        RefusedStoreError: there is nothing to undo, or the old queues differ once they caught up.
+        RefusedStoreError: there is nothing to undo, or the old queues differ once they caught up,
+            or there are such topics and ``returning`` says nothing.
         StoreLockedError: somebody has the store open.
     """
     root = root.absolute()
@@ -54,6 +61,8 @@ def rollback(
             layout, config = lay_out(root, config or StoreConfig(), None, read_only=True)
             if not space.plan.exists():
                 raise RefusedStoreError("there is no migration to roll back", path=space.root)
+            if dry_run:
+                return None
             _take_back_half(space, layout, current_mode(layout, config))
             _clear(space, "dropped")
             return None
@@ -65,9 +74,22 @@ def rollback(
                 path=root,
             )
         layout, config = lay_out(root, config or StoreConfig(), None, read_only=True)
-        report = SwitchReport(current_mode(layout, config), StoreMode.FILE)
-        goal = ALONE[done.source]
-        walk(root, config, goal, report, tell, plan)
+        before, goal = current_mode(layout, config), ALONE[done.source]
+        report = SwitchReport(before, before)
+        if not dry_run:
+            recover(root, config, tell)
+        tell("looking for deleted topics")
+        report.returning = returning_topics(root, config, done.source)
+        if dry_run:
+            return report
+        if returning is None:
+            refuse_to_guess(report.returning, done.source, root)
+
+        def forget(name: str) -> None:
+            if name == done.source and returning is Returning.DELETE:
+                let_go(root, config, done.source)
+
+        walk(root, config, goal, report, tell, forget)
         tell(f"moving the {done.target} queues away")
         _withdraw(layout.paths, done.target, goal)
         report.left_behind = {}
