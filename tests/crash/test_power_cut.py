@@ -47,7 +47,7 @@ steps = st.one_of(
     st.tuples(st.just("put_list"), st.lists(places, min_size=1, max_size=60)),
     st.tuples(st.just("flush"), st.none()),
     st.tuples(st.just("read"), st.none()),
-    st.tuples(st.just("delete"), st.sampled_from("abc")),
+    st.tuples(st.just("delete"), st.sampled_from(["a", "b", "c", "ca", "abc"])),
     st.tuples(st.just("expire"), st.floats(0, 1)),
     st.tuples(st.just("reopen"), st.none()),
     st.tuples(st.just("kill"), st.none()),
@@ -161,12 +161,14 @@ class Run:
         for queue in QUEUES:
             self.store.get_message("g", *queue, self.store.min_offset(*queue))
 
-    def delete(self, topic: str) -> None:
+    def delete(self, topics: str) -> None:
+        """Delete each topic that is a letter of ``topics``, all at once."""
         place = len(self.promises.puts)
-        self.promises.deleting[topic] = place
-        self.store.delete_topic(topic)
-        del self.promises.deleting[topic]
-        self.promises.began[topic] = place
+        self.promises.deleting |= dict.fromkeys(topics, place)
+        self.store.delete_topics(topics)
+        for topic in topics:
+            del self.promises.deleting[topic]
+            self.promises.began[topic] = place
 
     def expire(self, part: float) -> None:
         log = self.store.commit_log

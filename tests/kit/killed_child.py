@@ -71,7 +71,7 @@ def work(store: MessageStore, draw: random.Random, number: int) -> None:
     while True:
         match draw.randrange(20):
             case 0:
-                delete(store, draw.choice(["a", "b", "c"]))
+                delete(store, draw.choice([["a"], ["b"], ["c"], ["c", "a"], ["a", "b", "c"]]))
             case 1 | 2:
                 expire(store, draw.random())
             case 3:
@@ -95,10 +95,12 @@ def put(store: MessageStore, puts: list[Put]) -> None:
     say("put", [[result.queue_offset, result.phy_offset] for result in results])
 
 
-def delete(store: MessageStore, topic: str) -> None:
-    say("deleting", topic)
-    store.delete_topic(topic)
-    say("deleted", topic)
+def delete(store: MessageStore, topics: list[str]) -> None:
+    for topic in topics:
+        say("deleting", topic)
+    store.delete_topics(topics)
+    for topic in topics:
+        say("deleted", topic)
 
 
 def expire(store: MessageStore, part: float) -> None:
