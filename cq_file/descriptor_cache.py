@@ -156,7 +156,8 @@ class DescriptorCache:
         the unlink has entered it by now, and none can open it later.
         """
         with self._lock:
-            self._entries.pop(path, None)
+            dropped = self._entries.pop(path, None)
+        del dropped  # not under the lock: closing the last descriptor frees the file's blocks
 
     def close(self) -> None:
         """Let go of everything; files in use close when their users are done."""

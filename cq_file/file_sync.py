@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 from cq_file.descriptor_cache import DescriptorCache
 from store.errors import os_errors
@@ -19,9 +20,10 @@ from store.files import find_syncfs, sync_file_system, sync_folder
 
 _SYNCFS_FROM = 64
 """Files from which one ``syncfs`` is cheaper than a journal commit for each of them."""
-_REMOVERS = 8
-"""Threads that remove folders, one more for every so many folders:"""
-_FOLDERS_A_REMOVER = 16
+_MOST_THREADS = 8
+"""Threads that remove files and folders, one more for every so many:"""
+_ITEMS_A_THREAD = 16
+T = TypeVar("T")
 
 
 class UnsyncedFiles:
@@ -132,18 +134,21 @@ class UnsyncedFiles:
 def remove_folders(folders: Collection[Path]) -> None:
     """Remove folders with all that is in them, those that exist, durably.
 
-    Many are removed several at a time: each removal may wait for the file system's own journal.
-
     Raises:
         StoreIOError: the disk refused.
     """
-    at_once = min(1 + len(folders) // _FOLDERS_A_REMOVER, _REMOVERS)
-    with ThreadPoolExecutor(at_once, "cqstore-remove") as pool:
-        deque(pool.map(_remove_folder, folders), maxlen=0)
+    for_each(_remove_folder, folders)
     for parent in {folder.parent for folder in folders if folder.parent.is_dir()}:
         # Also where a folder was gone already: nobody knows whether durably.
         with os_errors("flush a queue folder", parent):
             sync_folder(parent)
+
+
+def for_each(work: Callable[[T], object], items: Collection[T]) -> None:
+    """Do something that waits for the file system with each of ``items``, many side by side."""
+    threads = min(1 + len(items) // _ITEMS_A_THREAD, _MOST_THREADS)
+    with ThreadPoolExecutor(threads, "cqstore-remove") as pool:
+        deque(pool.map(work, items), maxlen=0)
 
 
 def _remove_folder(folder: Path) -> None:

@@ -29,7 +29,7 @@ from cq_file.descriptor_cache import (
 from cq_file.dump import rows_of_file
 from cq_file.ends import find_ends, safe_phy_offset
 from cq_file.ext import ExtFiles, is_ext_address
-from cq_file.file_sync import UnsyncedFiles, remove_folders
+from cq_file.file_sync import UnsyncedFiles, for_each, remove_folders
 from cq_file.known_ends import ends_path, write_ends
 from cq_file.layout import BATCH_COLUMNS, FILE_UNIT
 from cq_file.listing import allocated_bytes, check_folder_name, has_queue_files
@@ -304,7 +304,7 @@ class FileConsumeQueueStore(ConsumeQueueStore):
         self._unsynced.forget_folders([*map(str, folders), *(queue.folder for queue in queues)])
         for path in files:
             self._unsynced.forget(path)
-            self._cache.forget(path)
+        for_each(self._cache.forget, files)  # who closes a removed file last waits for its blocks
 
     def flush(self, least_pages: int = 0) -> None:
         """Sync what changed: each file, or the whole file system where there are many."""
