@@ -101,7 +101,8 @@ class Descriptor:
         self.fd = fd
 
     def __del__(self, _close: Callable[[int], None] = os.close) -> None:
-        _close(self.fd)
+        if hasattr(self, "fd"):  # else an exception came while it was made
+            _close(self.fd)
 
 
 class DescriptorCache:
