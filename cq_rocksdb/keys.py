@@ -212,21 +212,20 @@ def parse_offset_key(key: bytes) -> OffsetKey:
         CorruptionError: the key is none.
     """
     topic = _topic_of(key, OFFSET_TAIL.size)
-    tail = OFFSET_TAIL.unpack_from(key, len(key) - OFFSET_TAIL.size)
-    good = (tail.ctrl_kind, tail.ctrl_queue) == (CTRL_1, CTRL_1)
-    if not good or tail.kind not in {KIND_MAX, KIND_MIN}:
+    ctrl_kind, kind, ctrl_queue, queue_id = _OFFSET_TAIL(key, len(key) - OFFSET_TAIL.size)
+    if ctrl_kind != CTRL_1 or ctrl_queue != CTRL_1 or kind not in _KINDS:
         raise CorruptionError(f"offset key {key.hex()} is neither a max nor a min entry")
-    return OffsetKey(topic, tail.kind, tail.queue_id)
+    return OffsetKey(topic, kind, queue_id)
 
 
 def _topic_of(key: bytes, tail_bytes: int) -> str:
     if len(key) < KEY_HEAD.size + tail_bytes:
         raise CorruptionError(f"key {key.hex()} is too short")
-    head = KEY_HEAD.unpack_from(key)
-    if head.ctrl != CTRL_1 or KEY_HEAD.size + head.topic_bytes + tail_bytes != len(key):
+    topic_bytes, ctrl = _KEY_HEAD(key)
+    if ctrl != CTRL_1 or KEY_HEAD.size + topic_bytes + tail_bytes != len(key):
         raise CorruptionError(f"key {key.hex()} has another length than its topic says")
     try:
-        return key[KEY_HEAD.size : KEY_HEAD.size + head.topic_bytes].decode()
+        return key[KEY_HEAD.size : KEY_HEAD.size + topic_bytes].decode()
     except UnicodeDecodeError as exc:
         raise CorruptionError(f"the topic of key {key.hex()} is not UTF-8") from exc
 
@@ -244,6 +243,9 @@ def _offset_key(prefix: bytes, middle: bytes) -> bytes:
 
 
 _PLACE = UNIT_PLACE.struct.pack
+_KEY_HEAD = KEY_HEAD.struct.unpack_from  # plain tuples: a list of a million queues parses each
+_OFFSET_TAIL = OFFSET_TAIL.struct.unpack_from
+_KINDS = {KIND_MAX, KIND_MIN}
 _CTRL = bytes([CTRL_1])
 _TAIL = QUEUE_TAIL.size
 _QUEUE_ID = slice(-5, -1)

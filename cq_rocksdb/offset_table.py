@@ -18,7 +18,7 @@ from cq_rocksdb.engine import Family, RocksEngine
 from cq_rocksdb.keys import (
     CHECKPOINT_ENTRY,
     CHECKPOINT_KEY,
-    KIND_MAX,
+    KIND_MIN,
     LONGEST_PREFIX,
     OFFSET_ENTRY,
     OffsetEntry,
@@ -37,6 +37,8 @@ from store.queue.units import MOST_UNITS, QueueKey
 NO_UNIT = OffsetEntry(-1, -1)
 """``max`` of a queue that never had a unit."""
 _SCAN_ENTRIES = 4_096
+_KIND = slice(-8, -5)
+"""Where the kind stands in a key; ``parse_offset_key`` tells whether it is one."""
 _WHOLE_FAMILY = (b"", b"\xff" * 8)  # lengths are positive, so no key begins with 0xff
 
 
@@ -211,9 +213,9 @@ class OffsetTable:
         least = b"" if after is None else max_key(queue_prefix(*after)) + b"\0"
         for start, end in ranges:
             if least < end:
-                for key, entry in self.entries((max(start, least), end)):
-                    if key.kind == KIND_MAX:
-                        yield key.queue, entry
+                for key, value in self.raw_entries((max(start, least), end)):
+                    if key[_KIND] != KIND_MIN and len(value) == OFFSET_ENTRY.size:
+                        yield parse_offset_key(key).queue, OFFSET_ENTRY.unpack_from(value)
 
     def _ranges(self, prefix: str) -> Iterator[tuple[bytes, bytes]]:
         """Yield the ranges of topics that begin with ``prefix``: keys sort by length first."""

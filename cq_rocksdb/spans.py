@@ -1,8 +1,8 @@
 """Where many queues begin and end, read a block of queues at a time.
 
 A block takes one scan of ``max`` entries and two reads of many keys, the ``min`` entries and the
-units that most likely are the first: a queue takes 3 µs of RocksDB instead of 20. Nothing enters
-the cache, which is for queues in use.
+units that most likely are the first: less than half the time of asking for each queue. Nothing
+enters the cache, which is for queues in use.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,6 +14,9 @@ from store.queue.consume_queue_store import QueueSpan
 from store.queue.units import QUEUE_UNIT, QueueKey
 
 _BLOCK = 4096
+_NO_ENTRY = OffsetEntry(-1, 0)
+_PHY_OFFSET = QUEUE_UNIT.struct.unpack_from
+"""The first of a unit's fields; a plain tuple, for there may be a million."""
 
 
 def queue_spans(
@@ -48,22 +51,19 @@ def _expected_lows(
     """Yield the minimum of each queue by its ``min`` entry or the unit there, ``None``: search."""
     prefixes = [queue_prefix(*key) for key in keys]
     entries = engine.multi_get(Family.OFFSET, [min_key(prefix) for prefix in prefixes])
-    lows = [
-        OFFSET_ENTRY.unpack_from(value)
-        if value is not None and len(value) == OFFSET_ENTRY.size
-        else OffsetEntry(-1, 0)
-        for value in entries
-    ]
-    wanted = [
-        unit_key(prefix, max(low.queue_offset, 0))
-        for prefix, low in zip(prefixes, lows, strict=True)
-    ]
-    units = engine.multi_get(Family.DEFAULT, wanted)
-    for low, unit in zip(lows, units, strict=True):
-        if low.phy_offset >= min_phy_offset:
-            yield low.queue_offset
+    known = [_entry(value) for value in entries]
+    firsts = [max(entry.queue_offset, 0) for entry in known]
+    units = engine.multi_get(Family.DEFAULT, list(map(unit_key, prefixes, firsts)))
+    for entry, first, unit in zip(known, firsts, units, strict=True):
+        if entry.phy_offset >= min_phy_offset:
+            yield entry.queue_offset
         elif unit is None or len(unit) < QUEUE_UNIT.size:
             yield None
         else:
-            there = QUEUE_UNIT.unpack_from(unit).phy_offset >= min_phy_offset
-            yield max(low.queue_offset, 0) if there else None
+            yield first if _PHY_OFFSET(unit)[0] >= min_phy_offset else None
+
+
+def _entry(value: bytes | None) -> OffsetEntry:
+    if value is None or len(value) != OFFSET_ENTRY.size:
+        return _NO_ENTRY
+    return OFFSET_ENTRY.unpack_from(value)

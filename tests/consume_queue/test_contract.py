@@ -48,6 +48,25 @@ def test_an_unknown_queue_is_empty(drive: QueueDrive) -> None:
     assert list(drive.store.queues()) == []
 
 
+def test_spans_are_minimum_and_maximum_of_every_queue(drive: QueueDrive) -> None:
+    drive.put("expired", 0, 0, 5)
+    drive.put("half", 1, 0, 12)
+    drive.put("late", 0, 7, 3)
+    drive.put("other", 2, 0, 1)
+    drive.store.restore_end("made", 0, 4)
+    for records in (0, 5, 12, 18):
+        drive.expire(records)
+        spans = list(drive.store.spans())
+        assert [span.queue for span in spans] == list(drive.store.queues())
+        assert {span.queue: span[1:] for span in spans} == {
+            key: drive.offsets(*key) for key in drive.store.queues()
+        }
+        assert [span.queue for span in drive.store.spans("half")] == [("half", 1)]
+        rest = [span.queue for span in drive.store.spans(after=spans[1].queue)]
+        assert rest == [span.queue for span in spans[2:]]
+        drive.store.clean_expired(records * 100)
+
+
 def test_units_come_back_in_order_and_across_files(drive: QueueDrive) -> None:
     drive.put("topic", 2, 0, 25)
     block = drive.read("topic", 2, 3, 15)
