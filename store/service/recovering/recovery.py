@@ -199,6 +199,8 @@ class Recovery:
         counting = [part.name for part in self._queues.parts() if part.counts_in_checkpoint]
         self._withdraw_claim(min([marks[name] for name in counting], default=queues_from))
         index_from = self._index.resume_phy_offset() if self._index else None
+        if index_from is None and self._index is not None:
+            index_from = queues_from  # a writer that stops dispatches to both, or to none
 
         def replay(start: int) -> ReplayResult:
             return dispatcher.replay(self._scan(start), queues_from, index_from, progress)
