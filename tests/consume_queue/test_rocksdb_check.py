@@ -106,3 +106,13 @@ def test_expired_units_may_be_missing_in_any_part(tmp_path: Path) -> None:
     lose(store, "T", 0, range(4, 10))
     assert list(store.check_files()) == []
     store.close()
+
+
+def test_a_queue_without_any_of_its_units_misses_them_from_the_first(tmp_path: Path) -> None:
+    store = RocksDBQueues(tmp_path, NoLog(max_phy=1000)).open()
+    put(store, "T", 0, range(10), 0)
+    lose(store, "T", 0, range(10))
+    (finding,) = store.check_files()
+    assert finding.problem == "units 0 to 9 are missing before the max entry"
+    assert finding.queue_offset == 0
+    store.close()
