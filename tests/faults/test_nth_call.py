@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from store.config import RocksDBEngine
-from store.errors import StoreError
+from store.errors import StoreError, StoreIOError
 from store.queue.backends import backend_names
 from store.service.message_store import MessageStore
+from store.service.store_copy import copy_store
 from tests.kit.engines import ENGINES
+from tests.kit.faults import EIO, Faults
 from tests.kit.nth_call import FAULTS, Case, NthCall
 from tests.kit.told import CONFIG, Told
 
@@ -107,14 +109,31 @@ def test_a_fault_in_any_call_loses_nothing(
 
 @pytest.mark.parametrize("backend", backend_names())
 def test_writes_of_which_a_part_is_taken_are_gone_on_with(
-    calls: NthCall, tmp_path: Path, backend: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
 ) -> None:
-    told = Told()
+    told, calls = Told(), NthCall(monkeypatch, tmp_path)
     calls.all_short = True
     run(tmp_path / "store", backend, RocksDBEngine.AUTO, told)
     assert calls.counts["pwrite"] + calls.counts["write"] > 50
+    copy_store(tmp_path / "store", tmp_path / "copy")
     calls.heal()
-    for _ in range(2):
-        with MessageStore.open(tmp_path / "store", CONFIG, backend=backend) as store:
+    for name in ("store", "copy"):
+        with MessageStore.open(tmp_path / name, CONFIG, backend=backend) as store:
             told.check(store)
             assert len(told.stored) == told.asked
+
+
+@pytest.mark.parametrize("backend", backend_names())
+def test_a_store_whose_marker_cannot_be_removed_is_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    told, faults = Told(), Faults(monkeypatch)
+    store = MessageStore.open(tmp_path, CONFIG, backend=backend, housekeeping=False)
+    told.work(store)
+    faults.fail("unlink", EIO, "/abort", times=1)
+    with pytest.raises(StoreIOError, match="abort"):
+        store.close()
+    assert faults.refused == 1
+    with MessageStore.open(tmp_path, CONFIG, backend=backend) as store:
+        assert not store.report.last_exit_ok
+        told.check(store)
