@@ -66,7 +66,6 @@ from store.queue.units import (
 
 _log = logging.getLogger(__name__)
 _UNIT = FILE_UNIT.size
-_BLOCK_UNITS = 1024
 _Queue = FileConsumeQueue | BatchConsumeQueue
 
 
@@ -391,22 +390,9 @@ class FileConsumeQueueStore(ConsumeQueueStore):
     def iterate(self, topic: str, queue_id: int, queue_offset: int) -> Iterator[CqUnit]:
         """Yield units with their tags codes resolved, of batch queues with their counts."""
         queue = self._queue(topic, queue_id)
-        if queue is None:
-            return iter(())
         if isinstance(queue, BatchConsumeQueue):
             return queue.iterate(queue_offset)
-        return self._iterate(queue, QueueKey(topic, queue_id), queue_offset)
-
-    def _iterate(self, queue: FileConsumeQueue, key: QueueKey, offset: int) -> Iterator[CqUnit]:
-        while True:
-            self._check_open()
-            block = queue.read_block(offset, _BLOCK_UNITS)
-            for index, (phy_offset, size, code) in enumerate(block.rows(), offset):
-                tags_code = self.resolve_tags_code(*key, code) if is_ext_address(code) else code
-                yield CqUnit(index, phy_offset, size, tags_code)
-            offset += block.count
-            if block.stop is not BlockStop.LIMIT:
-                return
+        return super().iterate(topic, queue_id, queue_offset)
 
     def total_size_bytes(self) -> int:
         """Return the allocated blocks of queue, batch queue and extension files."""

@@ -435,9 +435,9 @@ class ConsumeQueueStore(ABC):
         """
         while True:
             block = self.read_units(topic, queue_id, queue_offset, _ITERATE_UNITS)
-            for unit in block.units():
-                code = self.resolve_tags_code(topic, queue_id, unit.tags_code or 0)
-                yield unit._replace(tags_code=code)
+            for offset, (phy_offset, size, code) in enumerate(block.rows(), queue_offset):
+                tags_code = self.resolve_tags_code(topic, queue_id, code)
+                yield CqUnit(offset, phy_offset, size, tags_code)
             queue_offset += block.count
             if block.count < _ITERATE_UNITS:
                 return
