@@ -195,8 +195,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
     def _compare(self) -> None:
         """Let the log fill what a part lacks though it claims to be whole.
 
-        RocketMQ switches double write on without the history, and says nothing. Only asked where
-        the store may have been in other hands since its parts were alike.
+        RocketMQ switches double write on without the history, and says nothing.
 
         Raises:
             RefusedStoreError: read-only, and the part that the settings prefer lacks units.
@@ -204,13 +203,11 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         live = self._live()
         if len(live) == 1:
             return
-        first, second = live
         whole = [part for part in live if part.behind is None]
         if self._light is None:
             self._read_light_from(gone_apart(whole, self.roles, self.is_deleted))
-        for late, ahead in ((first, second), (second, first)):
-            if ahead not in whole:  # what it has may have been deleted since
-                continue
+        for ahead in whole:  # what another one has may have been deleted since
+            late = live[1 - live.index(ahead)]
             if not self.context.read_only:
                 note = partial(self._note_behind, late, 0)
                 compare = partial(let_fill, late, ahead, self.is_deleted, note)
@@ -431,12 +428,9 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
             )
         given = [self._lines.covers(part.name) for part in parts]
         given += [part.selection for part in parts if part.selection == NO_LIGHT]
-
-        def takes(topic: str) -> bool:
-            return all(selects(selection, topic) for selection in given)
-
         return Verify(
-            parts[0].store, parts[1].store, self.context.log, takes=takes,
+            parts[0].store, parts[1].store, self.context.log,
+            takes=lambda topic: all(selects(each, topic) for each in given),
             still=still, most_examples=most_examples, progress=progress,
         )  # fmt: skip
 
