@@ -426,10 +426,15 @@ class MessageStore(StoreCare):
             self._release()
 
     def _release(self) -> None:
-        """Let every part go, also if one before it fails: the store has failed then."""
+        """Let every part go, also if one before it fails: the store has failed then.
+
+        It passes for cleanly closed only if everything was flushed before: an interrupt may have
+        come in between.
+        """
         parts: list[Callable[[], None]] = [self.queues.close, self.commit_log.close]
         if self.index is not None:
-            parts.insert(0, partial(self.index.close, flush=self._state.failure is None))
+            whole = self._all_flushed and self._state.failure is None
+            parts.insert(0, partial(self.index.close, flush=whole))
         for close in parts:
             try:
                 close()
@@ -437,7 +442,7 @@ class MessageStore(StoreCare):
                 _LOG.warning("a part of the store could not be closed well: %s", exc)
                 self._state.fail(exc)
         if self._lock is not None:
-            if self._state.failure is None:
+            if self._all_flushed and self._state.failure is None:
                 try:
                     mark_closed(self.paths)
                 except StoreError as exc:
