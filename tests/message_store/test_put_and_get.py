@@ -277,6 +277,18 @@ def test_a_delayed_message_is_passed_over_by_its_unit_whatever_its_tag(
     assert pulled.next_begin_offset == 1
 
 
+def test_a_record_that_has_gone_is_passed_over_and_said_so(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path, CONFIG, backend="file") as store:
+        assert store.put_message(Message("t", b"x", 0)).ok
+        assert store.get_message("g", "t", 0, 0).status is GetMessageStatus.FOUND
+        unit = tmp_path / "consumequeue" / "t" / "0" / f"{0:020d}"
+        with unit.open("r+b") as file:
+            file.write((-100).to_bytes(8, "big", signed=True))  # before the log's beginning
+        pulled = store.get_message("g", "t", 0, 0)
+        assert pulled.status is GetMessageStatus.MESSAGE_WAS_REMOVING
+        assert (pulled.next_begin_offset, pulled.records) == (1, [])
+
+
 def test_prepared_and_rolled_back_records_take_no_place(store: MessageStore) -> None:
     for flag in (0x4, 0x8, 0xC, 0x0):
         assert store.put_message(Message("t", b"x", sys_flag=flag)).ok

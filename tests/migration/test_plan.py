@@ -35,6 +35,17 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
+def test_queues_that_never_had_a_message_are_counted_and_not_moved(root: Path) -> None:
+    size = next((root / "consumequeue").rglob(f"{0:020d}")).stat().st_size
+    never = root / "consumequeue" / "never" / "0"
+    never.mkdir(parents=True)
+    (never / f"{0:020d}").write_bytes(bytes(size))
+    plan = make_plan(root)
+    assert (plan.units, plan.queues, plan.empty) == (UNITS, QUEUES, 1)
+    slices = [each for one in plan.segments for each in read_slices(Workspace.of(root).slices, one)]
+    assert not [each for each in slices if each.queue.topic == "never"]
+
+
 def test_slices_cover_every_queue_once_in_key_order(root: Path) -> None:
     plan = make_plan(root, segment_units=60)
     space = Workspace.of(root)
