@@ -124,6 +124,8 @@ class Journal:
     def replace(self, entries: Iterable[Entry]) -> None:
         """Replace all of it, see ``rewrite``."""
         rewrite(self.path, entries)
+        if not self._has_name:
+            self._keep(self.path)
         self._ends_well = self._has_name = True
 
     def size(self) -> int:
