@@ -55,13 +55,18 @@ class StoreCheck:
         self,
         config: StoreConfig,
         log: CommitLog,
+        end_phy_offset: int,
         queues: ConsumeQueueStore,
         index: IndexService | None,
         deleted: DeletedTopics,
         progress: Callable[[int], None] | None = None,
     ) -> None:
-        """Take the parts of an open store; ``progress`` is told phy offsets now and then."""
+        """Take the parts of an open store; ``progress`` is told phy offsets now and then.
+
+        Records below ``end_phy_offset`` have been handed on to queues and index.
+        """
         self._log = log
+        self._end = end_phy_offset
         self._queues = queues
         self._index = index
         self._deleted = deleted
@@ -103,10 +108,9 @@ class StoreCheck:
 
     def _check_log(self) -> Iterator[Finding]:
         at: int | None = max(self._log.min_phy_offset(), 0)
-        end = self._log.max_phy_offset()
-        while at is not None and at < end:
+        while at is not None and at < self._end:
             try:
-                for record in self._log.scan(at, end, self._rules):
+                for record in self._log.scan(at, self._end, self._rules):
                     self._note(record)
                     if record.sys_flag & SysFlag.PASSED_OVER:
                         yield self._passed_over(record)
@@ -118,7 +122,16 @@ class StoreCheck:
                     continue
                 yield Finding(str(exc), path=str(self._log.files.folder), phy_offset=bad)
                 at = valid_record_behind(self._log, bad)
-        for file, first, last in data_behind(self._log, end):
+        yield from self._look_behind()
+
+    def _look_behind(self) -> Iterator[Finding]:
+        """Tell what lies behind the end of the log, unless it is being written just now."""
+        log = self._log
+        end = log.max_phy_offset()
+        spans = data_behind(log, end)
+        if log.append_began or log.max_phy_offset() != end:
+            return
+        for file, first, last in spans:
             yield Finding(
                 f"{last - first} bytes lie behind the end of the log",
                 damage=False,

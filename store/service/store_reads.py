@@ -189,10 +189,12 @@ class StoreReads(ABC):
 
     def checker(self, progress: Callable[[int], None] | None = None) -> StoreCheck:
         """Return a check of everything, to be run; ``progress`` is told phy offsets."""
+        end = self.commit_log.max_phy_offset()  # before the hand-on: all below is in its queue
         self._ready()
         return StoreCheck(
-            self.config, self.commit_log, self.queues, self.index, self.deleted_topics, progress
-        )
+            self.config, self.commit_log, end, self.queues, self.index, self.deleted_topics,
+            progress,
+        )  # fmt: skip
 
     def check(self) -> Iterator[Finding]:
         """Check every record, unit and file, and yield what is found."""
