@@ -10,6 +10,7 @@ Source: RocketMQ ``RocksDBConsumeQueueStore``.
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Self
@@ -404,8 +405,9 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         if self.folder.is_dir():
             with os_errors("measure", self.folder):
                 for file in self.folder.iterdir():
-                    if DATABASE_FILE.fullmatch(file.name) and file.is_file():
-                        total += file.stat().st_blocks * _BLOCK_BYTES
+                    with suppress(FileNotFoundError):  # a compaction has removed it meanwhile
+                        if DATABASE_FILE.fullmatch(file.name) and file.is_file():
+                            total += file.stat().st_blocks * _BLOCK_BYTES
         return total
 
     def check_files(self) -> Iterator[QueueFinding]:

@@ -76,6 +76,8 @@ class Model:
     """The topic's deletion that ended last began when the log ended there."""
     deleted_to: int = 0
     """It ended when the log ended there."""
+    deleting_from: int | None = None
+    """One that began when the log ended there was cut short by the close: done or not."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     numbers: "count[int]" = field(default_factory=count)
 
@@ -272,11 +274,12 @@ class Threads:
         self._done.wait(draw.choice([0.005, 0.05]))
 
     def delete_topic(self, draw: random.Random) -> None:
-        begin = self.store.commit_log.max_phy_offset()
+        model, log = self.model, self.store.commit_log
+        begin = model.deleting_from = log.max_phy_offset()
         self.store.delete_topic(DELETED[0][0])
-        end = self.store.commit_log.max_phy_offset()
-        with self.model.lock:
-            self.model.deleted_from, self.model.deleted_to = begin, end
+        with model.lock:
+            model.deleted_from, model.deleted_to = begin, log.max_phy_offset()
+            model.deleting_from = None
         self._done.wait(draw.choice([0.02, 0.3]))
 
     def flush(self, draw: random.Random) -> None:
@@ -340,6 +343,8 @@ def _compare_queue(store: MessageStore, model: Model, queue: Queue) -> int:
     if queue in DELETED:
         places = {message.phy_offset for message in found.values()}
         assert all(place >= model.deleted_from for place in places)
+        if model.deleting_from is not None and all(at >= model.deleting_from for at in places):
+            return known
         living = [kept for kept in living if kept.phy_offset >= model.deleted_to]
         assert {kept.phy_offset for kept in living} <= places
         if low == 0 and high:
