@@ -13,7 +13,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from importlib.metadata import version
 from itertools import islice, repeat
 from pathlib import Path
@@ -297,13 +297,31 @@ class RocksdictEngine:
                 self._flushed = True
                 self._families = {}
                 self.__dict__.pop("_offset_handle", None)
-                # rocksdict flushes what it closes. After a failure nothing has been flushed yet:
-                # here, too, the units go before the entries that speak of them.
-                for family in (self._default, self._offset):
-                    with suppress(DbClosedError):
-                        family.close()
-                self._held.release()
-        self._gate.released()
+                try:
+                    self._close_families()
+                finally:
+                    self._held.release()
+                    self._gate.released()
+
+    def _close_families(self) -> None:
+        """Close both; one that cannot be closed goes with the last reference to it.
+
+        rocksdict flushes what it closes. After a failure nothing has been flushed yet: here, too,
+        the units go before the entries that speak of them.
+        """
+        fault: Exception | None = None
+        for name in ("_default", "_offset"):
+            family = self.__dict__.get(name)
+            try:
+                if family is not None:
+                    family.close()
+            except DbClosedError:
+                pass
+            except Exception as exc:  # noqa: BLE001 - what is ours is translated by the caller
+                fault = fault or exc
+            self.__dict__.pop(name, None)
+        if fault is not None:
+            raise fault
 
     # ---- inside
 
@@ -320,7 +338,8 @@ class RocksdictEngine:
         rocksdict closes what nobody refers to: that would wait for threads that did not come along,
         and write into the folder of the parent.
         """
-        for held in (self._default, self._offset, getattr(self, "_offset_handle", None)):
+        for name in ("_default", "_offset", "_offset_handle"):
+            held = self.__dict__.get(name)
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))
 
 

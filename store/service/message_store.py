@@ -226,7 +226,7 @@ class MessageStore(StoreCare):
         )  # fmt: skip
         self._clean = CleanService(
             log, self.queues, self.index, self._dispatcher, self._commit, self.deleted_topics,
-            ExpiredQueues(self.paths.expired_queues), quota,
+            ExpiredQueues(self.paths.expired_queues), quota, self._state.check_writable,
         )  # fmt: skip
         self.metrics = StoreMetrics(
             self.paths, log, self.queues, self._dispatcher, self._commit, self._putter,

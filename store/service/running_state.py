@@ -126,11 +126,15 @@ class RunningState:
 
     @contextmanager
     def failing(self) -> Iterator[None]:
-        """Let whatever the block raises end all writing, an interrupt too."""
+        """Let whatever the block raises end all writing, an interrupt too.
+
+        But for one thing: that a close came before it.
+        """
         try:
             yield
         except BaseException as exc:
-            self.fail(exc)
+            if not (self.closed and isinstance(exc, StoreClosedError)):
+                self.fail(exc)
             raise
 
 

@@ -85,8 +85,8 @@ class StoreCare(StoreReads):
             RefusedStoreError: the queue has units that the log would not bring back.
             StoreError: as for ``put_message``.
         """
-        self._state.check_writable()
         with self._clean.lock:
+            self._state.check_writable()
             return self._rebuild.run(topic, queue_id, progress)
 
     def delete_files_manually(self) -> None:

@@ -10,7 +10,7 @@ Source: RocketMQ ``CleanCommitLogService.deleteExpiredFiles``, ``CleanConsumeQue
 
 import logging
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -63,7 +63,9 @@ class CleanService:
         deleted: DeletedTopics,
         expired: ExpiredQueues,
         quota: LightQuota,
+        check_writable: Callable[[], None],
     ) -> None:
+        """``check_writable`` is asked under the lock: a close may have come before."""
         self._log = log
         self._queues = queues
         self._index = index
@@ -72,6 +74,7 @@ class CleanService:
         self._deleted = deleted
         self._expired = expired
         self._quota = quota
+        self._check_writable = check_writable
         self.lock = threading.Lock()
         """One deletion, expiry or rebuild at a time; taken before the locks of the dispatcher."""
 
@@ -85,6 +88,7 @@ class CleanService:
         """
         hold = TopicHold(frozenset(topics))
         with self.lock:
+            self._check_writable()
             try:
                 below = self._hold(hold)
                 self._dispatcher.drain()  # what was put before goes with the queues
@@ -132,6 +136,7 @@ class CleanService:
     def delete_expired_files(self, phy_offset: int) -> ExpiryReport:
         """Delete leading log files, see ``MessageStore.delete_expired_files``."""
         with self.lock:
+            self._check_writable()
             return self._delete_files(phy_offset)
 
     def _delete_files(self, phy_offset: int) -> ExpiryReport:
