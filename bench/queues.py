@@ -28,7 +28,8 @@ from cq_rocksdb.store import RocksDBConsumeQueueStore
 from store.config import RocksDBEngine, StoreConfig
 from store.paths import StorePaths
 from store.queue.backends import backend
-from store.queue.consume_queue_store import ConsumeQueueStore, QueueStoreContext
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.context import QueueStoreContext
 from store.queue.units import QUEUE_UNIT, QueueKey, UnitBatch
 from store.record.message import Message
 from store.service.message_store import MessageStore

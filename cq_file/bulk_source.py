@@ -33,7 +33,7 @@ from store.queue.bulk import (
     key_order,
     row_table,
 )
-from store.queue.consume_queue_store import QueueStoreContext
+from store.queue.context import QueueStoreContext
 from store.queue.units import BlockStop, QueueKey
 
 _UNIT = FILE_UNIT.size

@@ -17,7 +17,7 @@ from cq_file.queue_files import QueueFiles
 from cq_file.recovery import NO_PHY, read_rows
 from store.errors import TruncatedRecordError
 from store.paths import StorePaths
-from store.queue.consume_queue_store import QueueFinding
+from store.queue.facts import QueueFinding
 from store.queue.units import QueueKey
 
 _UNIT = FILE_UNIT.size

@@ -13,7 +13,7 @@ from cq_file.consume_queue import FileConsumeQueue
 from cq_file.known_ends import KnownQueue
 from cq_file.layout import FILE_UNIT
 from cq_file.recovery import NO_PHY
-from store.queue.consume_queue_store import QueueDamage
+from store.queue.facts import QueueDamage
 from store.queue.units import BlockStop, QueueKey
 
 _LOG = logging.getLogger(__name__)

@@ -6,7 +6,8 @@ from cq_file.consume_queue import FileConsumeQueue
 from cq_file.damage import DamagedQueues, damage_of, damage_since
 from cq_file.opening import OpenedQueues
 from store.errors import CorruptionError
-from store.queue.consume_queue_store import QueueDamage, QueueStoreContext
+from store.queue.context import QueueStoreContext
+from store.queue.facts import QueueDamage
 from store.queue.units import QueueKey
 
 _LOG = logging.getLogger(__name__)

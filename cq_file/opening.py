@@ -25,7 +25,7 @@ from cq_file.listing import (
 from cq_file.queue_files import FileAccess
 from store.config import StoreConfig
 from store.errors import os_errors
-from store.queue.consume_queue_store import QueueStoreContext
+from store.queue.context import QueueStoreContext
 from store.queue.units import QueueKey
 
 

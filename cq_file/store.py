@@ -46,14 +46,9 @@ from store.errors import (
 )
 from store.log.mapped_file import PAGE_BYTES
 from store.paths import StorePaths
-from store.queue.consume_queue_store import (
-    ConsumeQueueStore,
-    QueueDamage,
-    QueueFinding,
-    QueueRestart,
-    QueueStoreContext,
-    QueueType,
-)
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.context import QueueStoreContext
+from store.queue.facts import QueueDamage, QueueFinding, QueueRestart, QueueType
 from store.queue.time_search import BoundaryType
 from store.queue.units import (
     PACKED_PREFIX,

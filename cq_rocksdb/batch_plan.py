@@ -19,7 +19,7 @@ from cq_rocksdb.offset_table import OffsetTable
 from cq_rocksdb.state_cache import FIELDS, UNKNOWN
 from cq_rocksdb.unit_table import UnitTable
 from store.errors import QueueGapError
-from store.queue.consume_queue_store import QueueRestart
+from store.queue.facts import QueueRestart
 from store.queue.units import QUEUE_UNIT, BlockStop, QueueKey, UnitRuns
 
 MinPhyOffset = Callable[[], int]

@@ -32,7 +32,7 @@ from store.errors import IllegalMessageError, RefusedStoreError, os_errors
 from store.files import make_folder, sync_folder
 from store.paths import StorePaths
 from store.queue.bulk import UnitRows, UnitSource, row_table
-from store.queue.consume_queue_store import QueueStoreContext
+from store.queue.context import QueueStoreContext
 from store.queue.units import QueueKey
 
 _UNITS, _OFFSET = "units.sst", "offset.sst"

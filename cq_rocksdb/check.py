@@ -22,7 +22,8 @@ from cq_rocksdb.keys import (
 from cq_rocksdb.offset_table import OffsetTable
 from cq_rocksdb.unit_table import UnitTable
 from store.errors import CorruptionError
-from store.queue.consume_queue_store import LogView, QueueFinding
+from store.queue.context import LogView
+from store.queue.facts import QueueFinding
 from store.queue.units import QUEUE_UNIT, QueueKey, QueueUnit
 
 _SCAN_UNITS = 4_096

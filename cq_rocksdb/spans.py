@@ -10,7 +10,7 @@ from itertools import islice
 
 from cq_rocksdb.engine import Family, RocksEngine
 from cq_rocksdb.keys import OFFSET_ENTRY, OffsetEntry, min_key, queue_prefix, unit_key
-from store.queue.consume_queue_store import QueueSpan
+from store.queue.facts import QueueSpan
 from store.queue.units import QUEUE_UNIT, QueueKey
 
 _BLOCK = 4096

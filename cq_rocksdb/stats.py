@@ -5,7 +5,7 @@ from pathlib import Path
 
 from cq_rocksdb.engine import Family, RocksEngine
 from cq_rocksdb.logged_counters import logged_counters
-from store.queue.consume_queue_store import QueueStat
+from store.queue.facts import QueueStat
 
 PROPERTIES = {
     "keys_estimate": "rocksdb.estimate-num-keys",

@@ -50,15 +50,9 @@ from store.errors import (
     os_errors,
 )
 from store.paths import StorePaths
-from store.queue.consume_queue_store import (
-    ConsumeQueueStore,
-    QueueFinding,
-    QueueRestart,
-    QueueSpan,
-    QueueStat,
-    QueueStoreContext,
-    QueueType,
-)
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.context import QueueStoreContext
+from store.queue.facts import QueueFinding, QueueRestart, QueueSpan, QueueStat, QueueType
 from store.queue.units import QueueKey, UnitBatch, UnitBlock
 
 _LOG = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from store.files import reading
 from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
 from store.paths import StorePaths
-from store.queue.consume_queue_store import QueueStoreContext
+from store.queue.context import QueueStoreContext
 
 _IDENTITY_BYTES = 4096
 """Bytes of the log that tell one store from another."""

@@ -16,7 +16,7 @@ from store.queue.bulk import (
     bulk_backend,
     key_order,
 )
-from store.queue.consume_queue_store import QueueType
+from store.queue.facts import QueueType
 from store.service.message_store import MessageStore
 from store.service.store_lock import locked_by
 

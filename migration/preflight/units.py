@@ -11,7 +11,9 @@ import numpy as np
 from cq_file.layout import EXT_ADDRESS_MAX
 from migration.preflight.report import Finding, Severity, Tally
 from migration.preflight.survey import QueueCheck, QueueSpan
-from store.queue.consume_queue_store import ConsumeQueueStore, LogView, QueueType
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.context import LogView
+from store.queue.facts import QueueType
 from store.queue.units import PACKED_PREFIX, QUEUE_UNIT, BlockStop, UnitBlock
 from store.service.store_layout import FILE, ROCKSDB
 

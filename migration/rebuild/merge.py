@@ -16,7 +16,7 @@ from migration.rebuild.blocks import Runs, map_units, read_index
 from migration.rebuild.scan_plan import ScanDone, ScanSpace
 from store.errors import QueueGapError, os_errors
 from store.queue.bulk import key_order
-from store.queue.consume_queue_store import QueueRestart
+from store.queue.facts import QueueRestart
 from store.queue.units import QueueKey
 
 NAMES, QUEUES, PIECES = "names", "queues.npy", "pieces.npy"

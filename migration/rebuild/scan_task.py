@@ -19,7 +19,7 @@ from store.errors import CorruptionError, os_errors
 from store.log.commit_log import CommitLog
 from store.queue.backends import backend
 from store.queue.bulk import bulk_backend
-from store.queue.consume_queue_store import QueueType
+from store.queue.facts import QueueType
 from store.queue.units import QueueKey
 from store.record.scan import ScanRules
 from store.service.journals.deleted_topics import DeletedTopics

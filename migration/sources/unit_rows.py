@@ -12,7 +12,8 @@ from migration.sources.columns import ARROW, BATCH_ROWS, NULL_TIMESTAMP, Column,
 from migration.sources.filters import LEAST, RowFilter
 from migration.sources.log_rows import fields
 from store.log.commit_log import CommitLog
-from store.queue.consume_queue_store import ConsumeQueueStore, QueueType
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.facts import QueueType
 from store.queue.units import PACKED_PREFIX, QUEUE_UNIT, BlockStop, QueueKey
 from store.service.message_store import MessageStore
 

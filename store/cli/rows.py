@@ -4,7 +4,8 @@ import hashlib
 import ipaddress
 from collections.abc import Iterator
 
-from store.queue.consume_queue_store import ConsumeQueueStore, QueueType
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.facts import QueueType
 from store.queue.units import BlockStop, QueueKey
 from store.record.decoder import StoredMessage
 from store.record.message import Host

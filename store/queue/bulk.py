@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from store.config import StoreConfig
 from store.errors import StoreConfigError
 from store.paths import StorePaths
-from store.queue.consume_queue_store import QueueStoreContext
+from store.queue.context import QueueStoreContext
 from store.queue.units import QUEUE_UNIT, QueueKey
 
 _GROUP = "cqstore.bulk"

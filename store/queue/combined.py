@@ -25,17 +25,17 @@ from store.errors import (
     StoreLockedError,
 )
 from store.paths import StorePaths
-from store.queue.consume_queue_store import (
-    ConsumeQueueStore,
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.context import QueueStoreContext
+from store.queue.evening import IsDeleted, even, let_fill, refuse_lack
+from store.queue.facts import (
     QueueDamage,
     QueueFinding,
     QueueRestart,
     QueueSpan,
     QueueStat,
-    QueueStoreContext,
     QueueType,
 )
-from store.queue.evening import IsDeleted, even, let_fill, refuse_lack
 from store.queue.light_home import gone_apart, is_light, light_home
 from store.queue.part import NO_LIGHT, Lines, Part, Roles, selects
 from store.queue.units import CqUnit, QueueKey, UnitBatch, UnitBlock
@@ -455,16 +455,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
             asked = "" if roles.light_alone else ", though the settings do not say so"
             facts["light queues in"] = f"{self._light.name} alone{asked}"
         for part in self._parts:
-            if part.selection not in {None, NO_LIGHT}:
-                facts[f"{part.name} gets only"] = part.selection
-            if part.failure is not None:
-                facts[f"{part.name} set aside"] = (
-                    f"whole up to phy offset {part.whole}: {part.failure}"
-                )
-                continue
-            if part.behind is not None:
-                facts[f"{part.name} behind"] = f"whole up to phy offset {part.behind}"
-            for label, value in part.store.describe().items():
+            for label, value in part.describe().items():
                 facts[f"{part.name} {label}"] = value
         return facts
 

@@ -9,135 +9,23 @@ being put. Reading never writes, on disk or off it, save into caches.
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
-from typing import ClassVar, NamedTuple, Protocol, Self
+from typing import ClassVar, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
-from store.config import StoreConfig
 from store.paths import StorePaths
+from store.queue.context import QueueStoreContext
 from store.queue.estimate import MessageFilter, estimate
+from store.queue.facts import (
+    QueueDamage,
+    QueueFinding,
+    QueueRestart,
+    QueueSpan,
+    QueueStat,
+    QueueType,
+)
 from store.queue.time_search import BoundaryType, search_offset
 from store.queue.topic_hold import TopicHeldError, TopicHold
 from store.queue.units import CqUnit, QueueKey, UnitBatch, UnitBlock
-
-
-class LogView(Protocol):
-    """What a backend may ask of the commit log. Any thread may ask."""
-
-    def min_phy_offset(self) -> int:
-        """Return where the oldest record may lie, bytes; -1 without files."""
-
-    def max_phy_offset(self) -> int:
-        """Return the end of the log, bytes. Before recovery: the end of the last file."""
-
-    def store_timestamp(self, phy_offset: int, size: int) -> int:
-        """Return when the record of ``size`` bytes was stored, ms; -1 if it is not in the log."""
-
-    def store_timestamps(
-        self, phy_offsets: NDArray[np.int64], sizes: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
-        """Return ``store_timestamp`` of each record; the arrays have one shape, (n,)."""
-
-    def file_offset_by_timestamp(self, timestamp: int) -> int:
-        """Return the start of the newest file whose first record was stored by ``timestamp``.
-
-        The log's minimum if there is none.
-        """
-
-
-class CheckpointView(Protocol):
-    """The fields of the store's checkpoint that a backend may start from after a crash."""
-
-    @property
-    def min_timestamp(self) -> int:
-        """Return the time, ms, up to which log and file queues are surely on disk; 0 if unknown."""
-
-    @property
-    def logics_phy_offset(self) -> int:
-        """Return the start of a record up to which all file queues are on disk; 0 if unknown."""
-
-
-@dataclass(frozen=True, slots=True)
-class QueueStoreContext:
-    """What a backend is opened with."""
-
-    paths: StorePaths
-    config: StoreConfig
-    log: LogView
-    checkpoint: CheckpointView
-    last_exit_ok: bool
-    """False after a crash (``abort`` was there): nothing that was not synced can be trusted."""
-    read_only: bool
-
-
-class QueueType(Enum):
-    """Kinds of queues, by RocketMQ's names."""
-
-    SIMPLE = "SimpleCQ"
-    BATCH = "BatchCQ"
-    ROCKSDB = "RocksDBCQ"
-
-
-class QueueRestart(NamedTuple):
-    """A queue that began anew: its topic had been deleted and was written again.
-
-    ``dropped`` are the queue offsets of the older life that the new one replaced.
-    """
-
-    queue: QueueKey
-    dropped: range
-    phy_offset: int
-    """Where the first record of the new life lies."""
-
-
-class QueueFinding(NamedTuple):
-    """Something wrong in a backend's own files, as ``check`` reports it."""
-
-    problem: str
-    path: str
-    queue: QueueKey | None = None
-    queue_offset: int | None = None
-    position: int | None = None
-    """Bytes inside ``path``."""
-
-
-class QueueDamage(NamedTuple):
-    """A queue that lacks units, or may, as far as its backend can tell without the log."""
-
-    queue: QueueKey
-    problem: str
-    path: str
-    next_offset: int = 0
-    """The next offset that it surely had; 0: not known."""
-    suspect_from: int | None = None
-    """Damaged only if the log has a record from this phy offset on that the queue lacks."""
-
-    @property
-    def is_suspect(self) -> bool:
-        """Return whether only the log can tell."""
-        return self.suspect_from is not None
-
-
-class QueueSpan(NamedTuple):
-    """Where a queue begins and where it goes on."""
-
-    queue: QueueKey
-    min_offset: int
-    max_offset: int
-
-
-class QueueStat(NamedTuple):
-    """One number that a backend tells of itself while it works."""
-
-    name: str
-    """Lower case words with underscores, the unit last: ``rocksdb_memtable_bytes``."""
-    part: str
-    """What of the backend it speaks of."""
-    value: int
 
 
 class ConsumeQueueStore(ABC):

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from store.queue.consume_queue_store import ConsumeQueueStore, QueueStoreContext
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.context import QueueStoreContext
 from store.queue.units import QueueKey, UnitBatch
 from store.record.message import LMQ_PREFIX
 
@@ -102,6 +103,18 @@ class Part:
         if has:
             batch = batch.since(has)
         return batch if self.selection is None else batch.of_topics(self.takes)
+
+    def describe(self) -> dict[str, object]:
+        """Return how the part stands, and the facts of its store."""
+        facts: dict[str, object] = {}
+        if self.selection not in {None, NO_LIGHT}:
+            facts["gets only"] = self.selection
+        if self.failure is not None:
+            facts["set aside"] = f"whole up to phy offset {self.whole}: {self.failure}"
+            return facts
+        if self.behind is not None:
+            facts["behind"] = f"whole up to phy offset {self.behind}"
+        return facts | self.store.describe()
 
     def has_live_units(self, topic: str, queue_id: int) -> bool:
         """Return whether the queue has a unit whose record is in the log."""

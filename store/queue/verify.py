@@ -13,7 +13,9 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from store.queue.consume_queue_store import ConsumeQueueStore, LogView, QueueType
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.context import LogView
+from store.queue.facts import QueueType
 from store.queue.units import QUEUE_UNIT, BlockStop, QueueKey, QueueUnit, UnitBlock
 
 _BLOCK = 8192

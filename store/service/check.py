@@ -12,7 +12,8 @@ from store.errors import CorruptionError, StoreError
 from store.index.index_service import IndexService
 from store.log.commit_log import CommitLog
 from store.queue.combined import CombinedConsumeQueueStore
-from store.queue.consume_queue_store import ConsumeQueueStore, QueueType
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.facts import QueueType
 from store.queue.units import BlockStop, QueueKey
 from store.record.decoder import StoredMessage
 from store.record.encoder import is_queued

@@ -16,7 +16,8 @@ from store.errors import CorruptionError
 from store.index.index_batch import TAGS_PREFIX, IndexBatch
 from store.index.index_service import IndexService
 from store.log.commit_log import Appended
-from store.queue.consume_queue_store import ConsumeQueueStore, QueueRestart
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.facts import QueueRestart
 from store.queue.units import QUEUE_UNIT, UnitBatch
 from store.record.encoder import EncodedRecord, is_queued
 from store.record.message import TRANSACTION_MASK, SysFlag

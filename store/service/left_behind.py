@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 
 from store.errors import StoreError
 from store.queue.backends import backend
-from store.queue.consume_queue_store import QueueStoreContext
+from store.queue.context import QueueStoreContext
 from store.service.journals.mode_record import Standing
 
 _LOG = logging.getLogger(__name__)

@@ -27,7 +27,8 @@ from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
 from store.queue.backends import backend as backend_class
 from store.queue.combined import CombinedConsumeQueueStore
-from store.queue.consume_queue_store import ConsumeQueueStore, QueueStoreContext
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.context import QueueStoreContext
 from store.queue.units import QueueKey
 from store.record.message import Message
 from store.record.scan import ScanRules

@@ -13,7 +13,8 @@ from pathlib import Path
 from store.errors import os_errors
 from store.log.commit_log import CommitLog
 from store.paths import StorePaths
-from store.queue.consume_queue_store import ConsumeQueueStore, QueueStat
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.facts import QueueStat
 from store.service.dispatch import Dispatcher
 from store.service.group_commit import GroupCommit
 from store.service.meters import GetCounts, HistogramSnapshot

@@ -16,7 +16,7 @@ from store.index.index_service import IndexService
 from store.log.checkpoint import StoreCheckpoint
 from store.paths import StorePaths
 from store.queue.backends import backend
-from store.queue.consume_queue_store import QueueStoreContext
+from store.queue.context import QueueStoreContext
 from store.service.recovering import replacement
 from store.service.recovering.replacement import Rebuild
 from store.service.store_layout import StoreLayout, detect, found_sizes

@@ -12,7 +12,8 @@ import time
 from store.config import CQ_UNIT_SIZE, StoreConfig
 from store.errors import CorruptionError
 from store.log.commit_log import CommitLog
-from store.queue.consume_queue_store import ConsumeQueueStore, QueueType
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.facts import QueueType
 from store.queue.units import BlockStop, CqUnit, UnitBlock
 from store.record.decoder import StoredMessage, check_record, refuse_filler
 from store.record.java_hash import java_hash

@@ -19,7 +19,8 @@ from store.errors import (
     StoreError,
 )
 from store.log.commit_log import CommitLog
-from store.queue.consume_queue_store import ConsumeQueueStore, QueueType
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.facts import QueueType
 from store.record.client_batch import decode_client_batch
 from store.record.encoder import EncodedRecord, MessageEncoder
 from store.record.message import (

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from store.config import StoreConfig
 from store.errors import IllegalMessageError
-from store.queue.consume_queue_store import QueueType
+from store.queue.facts import QueueType
 from store.record.encoder import is_queued
 from store.record.message import LMQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX
 from store.record.properties import DispatchProperties

@@ -11,7 +11,7 @@ from pathlib import Path
 from store.config import StoreConfig
 from store.errors import CorruptionError, RefusedStoreError
 from store.log.commit_log import CommitLog
-from store.queue.consume_queue_store import QueueType
+from store.queue.facts import QueueType
 from store.queue.units import QueueKey
 from store.record.scan import ScanRules
 from store.service.check import Finding

@@ -12,7 +12,8 @@ from store.index.index_service import IndexService
 from store.log.commit_log import CommitLog
 from store.paths import StorePaths
 from store.queue.combined import CombinedConsumeQueueStore
-from store.queue.consume_queue_store import ConsumeQueueStore, QueueSpan
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.facts import QueueSpan
 from store.queue.time_search import BoundaryType
 from store.queue.units import QueueKey
 from store.queue.verify import VerifyReport

@@ -17,7 +17,7 @@ from store.files import reading
 from store.log.checkpoint import CheckpointFields, StoreCheckpoint
 from store.log.log_tail import LogEnds, LogTail
 from store.queue.backends import backend, backend_names
-from store.queue.consume_queue_store import QueueStat
+from store.queue.facts import QueueStat
 from store.service.metrics import disk_used_ratio
 from store.service.store_layout import StoreLayout
 

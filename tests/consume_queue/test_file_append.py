@@ -13,7 +13,7 @@ from store.errors import (
     StoreFailedError,
     UnsupportedFormatError,
 )
-from store.queue.consume_queue_store import QueueRestart
+from store.queue.facts import QueueRestart
 from store.queue.units import BlockStop, QueueKey
 from tests.kit.faults import ENOSPC, Faults
 from tests.kit.file_queues import FILE_SIZE, PRE_BLANK, SIZE, Disk, put, read_all, rows

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from store.errors import UnsupportedFormatError
-from store.queue.consume_queue_store import QueueType
+from store.queue.facts import QueueType
 from store.queue.time_search import BoundaryType
 from store.queue.units import CqUnit, QueueKey
 from tests.kit.file_queues import BATCH, SIZE, Disk, rows

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from cq_file.store import FileConsumeQueueStore
 from store.paths import StorePaths
-from store.queue.consume_queue_store import QueueFinding
+from store.queue.facts import QueueFinding
 from store.queue.units import QueueKey
 from tests.kit.file_queues import FILE_SIZE, PRE_BLANK, Disk, put, rows
 from tests.kit.tree import tree_digest

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from store.errors import IllegalMessageError, QueueGapError, ReadOnlyStoreError
-from store.queue.consume_queue_store import QueueRestart
+from store.queue.facts import QueueRestart
 from store.queue.units import BlockStop, CqUnit, QueueKey, UnitBatch
 from tests.kit.file_queues import NoLog
 from tests.kit.rocksdb_queues import RECORD_BYTES, RocksDBQueues, add, lose, phys, put

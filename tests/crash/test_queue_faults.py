@@ -9,7 +9,8 @@ from cq_file.store import FileConsumeQueueStore
 from cq_rocksdb.store import RocksDBConsumeQueueStore
 from store.config import StoreConfig
 from store.errors import CorruptionError
-from store.queue.consume_queue_store import ConsumeQueueStore, QueueRestart
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.facts import QueueRestart
 from store.queue.units import UnitBatch
 from store.record.message import Message
 from store.service.message_store import MessageStore

@@ -10,14 +10,14 @@ import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from store.config import StoreConfig
 from store.errors import IllegalMessageError, StoreError
 from store.index.index_service import IndexService
-from store.queue.consume_queue_store import ConsumeQueueStore, QueueRestart, QueueType
+from store.queue.facts import QueueRestart, QueueType
 from store.queue.units import UnitBatch
 from store.record.client_batch import decode_client_batch, encode_client_batch
 from store.record.decoder import StoredMessage, check_record
@@ -32,6 +32,9 @@ from store.service.running_state import RunningState
 from tests.kit.corpus import PROPERTIES, blocks, messages, record_fields, records
 from tests.kit.mutations import fuzz, mutated
 from tests.kit.plain_record import PlainRecord
+
+if TYPE_CHECKING:
+    from store.queue.consume_queue_store import ConsumeQueueStore
 
 Run = Callable[[bytes], object]
 

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from cq_file.store import FileConsumeQueueStore
 from store.config import StoreConfig
 from store.paths import StorePaths
-from store.queue.consume_queue_store import QueueRestart, QueueStoreContext
+from store.queue.context import QueueStoreContext
+from store.queue.facts import QueueRestart
 from store.queue.units import UnitBatch
 
 UNIT = Struct(">qiq")  # phy offset, record size, tags code

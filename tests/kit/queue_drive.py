@@ -6,7 +6,9 @@ from store.config import RocksDBEngine, StoreConfig
 from store.paths import StorePaths
 from store.queue.backends import backend, backend_names
 from store.queue.combined import CombinedConsumeQueueStore
-from store.queue.consume_queue_store import ConsumeQueueStore, QueueRestart, QueueStoreContext
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.context import QueueStoreContext
+from store.queue.facts import QueueRestart
 from store.queue.part import Roles
 from store.queue.units import UnitBatch, UnitBlock
 from store.service.journals.mode_record import BehindLines

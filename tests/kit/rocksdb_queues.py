@@ -10,7 +10,8 @@ from cq_rocksdb.keys import queue_prefix, unit_key
 from cq_rocksdb.store import RocksDBConsumeQueueStore
 from store.config import StoreConfig
 from store.paths import StorePaths
-from store.queue.consume_queue_store import QueueRestart, QueueStoreContext
+from store.queue.context import QueueStoreContext
+from store.queue.facts import QueueRestart
 from store.queue.units import QueueKey, UnitBatch
 from tests.kit.engines import engine_in_use
 from tests.kit.file_queues import NoCheckpoint, NoLog

@@ -12,7 +12,7 @@ import pytest
 
 from store.config import FlushDiskType, StoreConfig
 from store.errors import StoreClosedError, StoreFailedError, StoreIOError
-from store.queue.consume_queue_store import QueueRestart
+from store.queue.facts import QueueRestart
 from store.queue.units import UnitBatch
 from store.record.message import Message, MessageProperty
 from store.service.message_store import MessageStore

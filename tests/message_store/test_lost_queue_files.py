@@ -14,7 +14,7 @@ from cq_file.store import FileConsumeQueueStore
 from store.cli.app import app
 from store.config import StoreConfig
 from store.errors import RefusedStoreError
-from store.queue.consume_queue_store import QueueRestart
+from store.queue.facts import QueueRestart
 from store.queue.units import BlockStop, QueueKey, UnitBatch
 from store.record.message import Message
 from store.service.message_store import MessageStore

@@ -24,7 +24,8 @@ from store.errors import (
 )
 from store.queue.backends import backend as backend_class
 from store.queue.backends import backend_names
-from store.queue.consume_queue_store import ConsumeQueueStore, QueueRestart
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.facts import QueueRestart
 from store.queue.units import UnitBatch
 from store.record.message import Message
 from store.service import dispatch

@@ -17,7 +17,8 @@ from store.files import make_folder, read_file, remove_file, replace_file
 from store.log.commit_log import CommitLog
 from store.log.mapped_file import MappedFile
 from store.paths import StorePaths
-from store.queue.consume_queue_store import ConsumeQueueStore, QueueType
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.facts import QueueType
 from store.queue.units import QueueKey
 from store.record.decoder import StoredMessage, check_record, record_span
 from store.record.encoder import is_queued

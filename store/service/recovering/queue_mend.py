@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from store.errors import CorruptionError, RefusedStoreError
 from store.log.commit_log import CommitLog
-from store.queue.consume_queue_store import ConsumeQueueStore, QueueDamage, QueueType
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.facts import QueueDamage, QueueType
 from store.queue.units import QueueKey
 from store.record.scan import ScanRules
 from store.service.dispatch import Dispatcher

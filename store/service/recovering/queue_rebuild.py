@@ -13,7 +13,8 @@ from store.errors import RefusedStoreError, StoreIOError, os_errors
 from store.files import remove_file
 from store.log.commit_log import CommitLog
 from store.paths import StorePaths
-from store.queue.consume_queue_store import ConsumeQueueStore, QueueType
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.facts import QueueType
 from store.queue.units import UnitBatch
 from store.record.scan import ScannedRecord, ScanRules
 from store.service.dispatch import REPLAY_UNITS, Dispatcher

@@ -27,7 +27,8 @@ from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
 from store.log.synced_mark import SyncedMark
 from store.paths import StorePaths
-from store.queue.consume_queue_store import ConsumeQueueStore, QueueDamage, QueueRestart
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.facts import QueueDamage, QueueRestart
 from store.queue.units import QueueKey
 from store.record.decoder import StoredMessage
 from store.record.scan import ScannedRecord, ScanRules

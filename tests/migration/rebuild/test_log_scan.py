@@ -13,7 +13,7 @@ from migration.rebuild.tails import Tails
 from store.config import StoreConfig
 from store.errors import CorruptionError
 from store.log.commit_log import CommitLog
-from store.queue.consume_queue_store import QueueType
+from store.queue.facts import QueueType
 from store.record.java_hash import java_hash
 from store.record.properties import dispatch_properties
 from store.record.scan import ScanRules

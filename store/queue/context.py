@@ -1,0 +1,59 @@
+"""What a backend is opened with, and what it may ask of the log and of the checkpoint."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.config import StoreConfig
+from store.paths import StorePaths
+
+
+class LogView(Protocol):
+    """What a backend may ask of the commit log. Any thread may ask."""
+
+    def min_phy_offset(self) -> int:
+        """Return where the oldest record may lie, bytes; -1 without files."""
+
+    def max_phy_offset(self) -> int:
+        """Return the end of the log, bytes. Before recovery: the end of the last file."""
+
+    def store_timestamp(self, phy_offset: int, size: int) -> int:
+        """Return when the record of ``size`` bytes was stored, ms; -1 if it is not in the log."""
+
+    def store_timestamps(
+        self, phy_offsets: NDArray[np.int64], sizes: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Return ``store_timestamp`` of each record; the arrays have one shape, (n,)."""
+
+    def file_offset_by_timestamp(self, timestamp: int) -> int:
+        """Return the start of the newest file whose first record was stored by ``timestamp``.
+
+        The log's minimum if there is none.
+        """
+
+
+class CheckpointView(Protocol):
+    """The fields of the store's checkpoint that a backend may start from after a crash."""
+
+    @property
+    def min_timestamp(self) -> int:
+        """Return the time, ms, up to which log and file queues are surely on disk; 0 if unknown."""
+
+    @property
+    def logics_phy_offset(self) -> int:
+        """Return the start of a record up to which all file queues are on disk; 0 if unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStoreContext:
+    """What a backend is opened with."""
+
+    paths: StorePaths
+    config: StoreConfig
+    log: LogView
+    checkpoint: CheckpointView
+    last_exit_ok: bool
+    """False after a crash (``abort`` was there): nothing that was not synced can be trusted."""
+    read_only: bool

@@ -1,0 +1,72 @@
+"""What a backend tells of its queues: kinds, restarts, findings, damage, spans, numbers."""
+
+from enum import Enum
+from typing import NamedTuple
+
+from store.queue.units import QueueKey
+
+
+class QueueType(Enum):
+    """Kinds of queues, by RocketMQ's names."""
+
+    SIMPLE = "SimpleCQ"
+    BATCH = "BatchCQ"
+    ROCKSDB = "RocksDBCQ"
+
+
+class QueueRestart(NamedTuple):
+    """A queue that began anew: its topic had been deleted and was written again.
+
+    ``dropped`` are the queue offsets of the older life that the new one replaced.
+    """
+
+    queue: QueueKey
+    dropped: range
+    phy_offset: int
+    """Where the first record of the new life lies."""
+
+
+class QueueFinding(NamedTuple):
+    """Something wrong in a backend's own files, as ``check`` reports it."""
+
+    problem: str
+    path: str
+    queue: QueueKey | None = None
+    queue_offset: int | None = None
+    position: int | None = None
+    """Bytes inside ``path``."""
+
+
+class QueueDamage(NamedTuple):
+    """A queue that lacks units, or may, as far as its backend can tell without the log."""
+
+    queue: QueueKey
+    problem: str
+    path: str
+    next_offset: int = 0
+    """The next offset that it surely had; 0: not known."""
+    suspect_from: int | None = None
+    """Damaged only if the log has a record from this phy offset on that the queue lacks."""
+
+    @property
+    def is_suspect(self) -> bool:
+        """Return whether only the log can tell."""
+        return self.suspect_from is not None
+
+
+class QueueSpan(NamedTuple):
+    """Where a queue begins and where it goes on."""
+
+    queue: QueueKey
+    min_offset: int
+    max_offset: int
+
+
+class QueueStat(NamedTuple):
+    """One number that a backend tells of itself while it works."""
+
+    name: str
+    """Lower case words with underscores, the unit last: ``rocksdb_memtable_bytes``."""
+    part: str
+    """What of the backend it speaks of."""
+    value: int
