@@ -129,6 +129,32 @@ def test_parts_are_moved_away_durably_before_the_journal_says_so(
     store.close()
 
 
+def test_a_cut_saves_what_goes_then_takes_back_what_was_said_of_it_then_removes_it(
+    tmp_path: Path,
+) -> None:
+    root = tmp_path / "store"
+    with MessageStore.open(root, CONFIG, backend="file") as store:
+        for number in range(40):
+            assert store.put_message(Message("t", b"x" * 200, 0, {"KEYS": str(number)})).ok
+        bad = [record.phy_offset for record in store.commit_log.scan(0)][10]
+    first_log = root / "commitlog" / f"{0:020d}"
+    data = bytearray(first_log.read_bytes())
+    data[bad + 100] ^= 1
+    first_log.write_bytes(data)
+    calls = CallOrder(root)
+    with calls.watching(), MessageStore.open(root, CONFIG, cut_at=bad):
+        opened = len(calls.made)
+    saved = calls.places("sync", "cqstore/cut")
+    assert len(saved) == 4  # two files and their names
+    said = [*calls.places("rename", "checkpoint"), *calls.places("rename", "cqstore/synced")]
+    said = [at for at in said if at < opened]
+    gone = [at for at in calls.places("remove", "consumequeue/") if at < opened]
+    gone += calls.places("remove", "commitlog/") + calls.places("write", "commitlog/")
+    assert len(gone) == 5  # three files of the queue, a file of the log, the rest of the other
+    assert max(saved) < min(said)
+    assert calls.made.index(("sync", "cqstore"), max(said)) < min(gone)
+
+
 def test_a_file_is_replaced_when_its_bytes_are_on_disk(tmp_path: Path) -> None:
     calls = CallOrder(tmp_path)
     with calls.watching():

@@ -18,6 +18,7 @@ from store.record.message import Message
 from store.service.journals.deleted_topics import DeletedTopics
 from store.service.journals.expired_queues import ExpiredQueues
 from store.service.message_store import MessageStore
+from store.service.recovering.log_end import lacks_a_sector
 from tests.kit.power_cut import SECTOR, Disk
 
 CONFIG = StoreConfig(
@@ -89,6 +90,32 @@ def test_bytes_that_no_power_cut_leaves_are_damage(root: Path) -> None:
     change(root / FIRST_LOG, SECTOR, b"?" * 100)
     with pytest.raises(RefusedStoreError, match="a valid record lies behind"):
         MessageStore.open(root, CONFIG)
+
+
+def test_a_record_lacks_a_sector_where_all_of_one_is_zero_from_its_start_on(
+    tmp_path: Path,
+) -> None:
+    with MessageStore.open(tmp_path, CONFIG, backend="file", housekeeping=False) as store:
+        for size in (1, 300, 600, 1500, 2000, 400, 1200, 2500, 1700, 1400, 700):
+            assert store.put_message(Message("t", b"x" * size, 0, {"TAGS": "x"})).ok
+        log = store.commit_log
+        ends = [(one.phy_offset, one.phy_offset + one.size) for one in log.scan(0)]
+        assert ends[-1][1] > 13000
+        assert not lacks_a_sector(log, 16384)  # it starts in no file
+        with (tmp_path / FIRST_LOG).open("r+b", buffering=0) as file:
+            whole = file.read()
+            for start, end in ends:
+                for sector in range(start // SECTOR - 1, (end - 1) // SECTOR + 2):
+                    first, last = max(sector * SECTOR, 0), (sector + 1) * SECTOR
+                    own = range(max(first, start), min(last, end))
+                    for there in (None, own.start, last - 1):
+                        lost = bytearray(last - first)
+                        if there is not None and first <= there < last:
+                            lost[there - first] = 1
+                        os.pwrite(file.fileno(), lost, first)
+                        lacks = bool(own) and not any(lost[own.start - first :])
+                        assert lacks_a_sector(log, start) == lacks, (start, end, sector, there)
+                        os.pwrite(file.fileno(), whole[first:last], first)
 
 
 def test_a_record_that_lost_the_end_of_its_properties_was_never_written(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from store.config import RocksDBEngine, StoreConfig
 from store.errors import ReadOnlyStoreError
 from store.queue.backends import backend_names
-from store.queue.units import QueueKey
+from store.queue.units import QueueKey, UnitBlock
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from store.service.results import GetMessageStatus
@@ -95,6 +95,31 @@ def test_a_pull_that_holds_views_outlives_its_file(opened: Opened) -> None:
     result = opened.store.get_message("g", "early", 3, 0, 5)
     opened.store.delete_expired_files(FILE)
     assert [bytes(message.stored_body) for message in result.messages()] == [b"x" * 100] * 5
+
+
+def test_a_pull_that_an_expiry_overtakes_goes_on_at_the_new_minimum(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened.fill()
+    store = opened.store
+    whole = store.queues.read_units
+
+    def overtaken(topic: str, queue_id: int, offset: int, count: int) -> UnitBlock:
+        store.delete_expired_files(2 * FILE)
+        return whole(topic, queue_id, offset, count)
+
+    monkeypatch.setattr(store.queues, "read_units", overtaken)
+    result = store.get_message("g", "busy", 0, 5, 10)
+    low, units_are_gone = opened.expected_minimum(), not whole("busy", 0, 5, 1).count
+    assert units_are_gone or opened.backend == "rocksdb"  # which may drop them later
+    if units_are_gone:
+        assert result.status is GetMessageStatus.OFFSET_TOO_SMALL
+        assert (result.next_begin_offset, result.min_offset) == (low, low)
+        assert result.max_offset == store.max_offset("busy", 0)
+    else:
+        assert result.status is GetMessageStatus.MESSAGE_WAS_REMOVING
+        assert 5 < result.next_begin_offset <= low
+    assert not result.records
 
 
 def test_files_that_others_deleted_are_followed_too(opened: Opened) -> None:

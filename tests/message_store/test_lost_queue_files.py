@@ -253,6 +253,29 @@ def test_a_queue_whose_records_have_expired_keeps_its_next_offset(root: Path) ->
         assert put(store, "old", 0) == 7
 
 
+@pytest.mark.parametrize("stopped", [rocketmq_had_it, a_crash])
+def test_behind_files_that_have_expired_the_last_one_is_missed(
+    root: Path, stopped: Callable[[Path], None]
+) -> None:
+    with opened(root) as store:
+        for _ in range(10):  # a whole file of the queue, in the first file of the log
+            put(store, "a", 0)
+        while store.commit_log.max_phy_offset() < 8400:
+            put(store, "b", 0)
+        for _ in range(20):
+            put(store, "a", 0)
+        while store.commit_log.max_phy_offset() < 4 * 8192:  # no replay comes to these
+            put(store, "b", 0)
+        assert store.delete_expired_files(8192).log_files == 1
+        before = facts(store)
+        assert (store.min_offset(*LOST), store.max_offset(*LOST)) == (10, 30)
+    without(20)(root)
+    stopped(root)
+    with opened(root) as store:
+        assert store.report.queues_mended == [LOST]
+        assert facts(store) == before
+
+
 def test_what_has_expired_is_no_damage(root: Path) -> None:
     with opened(root) as store:
         for number in range(300):
