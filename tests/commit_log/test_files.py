@@ -1,6 +1,8 @@
 """Mapped files: reserved before written, mapped in bounds, views that outlive them."""
 
 import os
+import random
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -8,8 +10,12 @@ import pytest
 from store.errors import CorruptionError, StoreClosedError, StoreIOError, TruncatedRecordError
 from store.log.mapped_file import MappedFile
 from store.log.mapped_file_queue import MappedFileQueue
+from tests.kit.call_order import CallOrder
 
 SIZE = 65536
+CHUNK = 1 << 20
+LONG = 2 * CHUNK + 5 * 4096 + 7
+"""No whole number of pages, nor of the pieces that zeros are written in."""
 
 
 def queue(folder: Path, *, mapped_max: int = 64, read_only: bool = False) -> MappedFileQueue:
@@ -75,9 +81,53 @@ def test_a_file_that_shrank_is_an_error_and_no_signal(tmp_path: Path) -> None:
 
 def test_a_file_is_not_made_over_another(tmp_path: Path) -> None:
     (tmp_path / f"{0:020d}").write_bytes(b"precious")
-    with pytest.raises(StoreIOError):
+    with pytest.raises(StoreIOError) as caught:
         MappedFile.create(tmp_path, 0, SIZE)
+    assert caught.value.path == tmp_path / f"{0:020d}"
     assert (tmp_path / f"{0:020d}").read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize("position", [0, 5, CHUNK - 1, CHUNK, CHUNK + 1, LONG - 1, LONG])
+def test_all_behind_a_place_becomes_zero_and_nothing_else(tmp_path: Path, position: int) -> None:
+    written = random.Random(position).randbytes(LONG)
+    path = tmp_path / f"{0:020d}"
+    path.write_bytes(written)
+    file = MappedFile(path, LONG, read_only=False)
+    file.zero(position)
+    assert path.read_bytes() == written[:position] + bytes(LONG - position)
+    file.close()
+
+
+def test_the_holes_of_a_sparse_file_stay_holes_when_its_tail_is_zeroed(tmp_path: Path) -> None:
+    path = tmp_path / f"{0:020d}"
+    with path.open("wb") as sparse:
+        sparse.truncate(8 * CHUNK)
+        for at in (0, 2 * CHUNK, 6 * CHUNK - 4096):
+            sparse.seek(at)
+            sparse.write(b"x" * 4096)
+    before = path.stat().st_blocks
+    file = MappedFile(path, 8 * CHUNK, read_only=False)
+    file.zero(100)
+    assert path.read_bytes() == b"x" * 100 + bytes(8 * CHUNK - 100)
+    assert path.stat().st_blocks == before
+    file.close()
+
+
+@pytest.mark.parametrize("pages", [3, 16, 300, 4096])
+def test_a_warmed_file_is_written_whole_and_synced_every_so_many_pages(
+    tmp_path: Path, pages: int
+) -> None:
+    size = LONG // 4096 * 4096 if pages > 16 else 20 * 4096
+    calls = CallOrder(tmp_path)
+    with calls.watching():
+        file = MappedFile.create(tmp_path, 0, size, pages)
+    assert file.path.read_bytes() == bytes(size)
+    name = file.path.name
+    synced = -(-size // (pages * 4096)) + 1  # and once more, with its length
+    assert calls.made.count(("sync", name)) == synced
+    pieces = [("write", name), ("sync", name)] * (synced - 1)
+    assert [call for call, _ in groupby(calls.made)] == [("reserve", name), *pieces, ("sync", ".")]
+    file.close()
 
 
 def test_only_so_many_files_are_mapped_at_once(tmp_path: Path) -> None:
@@ -87,6 +137,24 @@ def test_only_so_many_files_are_mapped_at_once(tmp_path: Path) -> None:
     views = [files.select(number * SIZE, 10) for number in range(8)]
     assert sum(file.is_mapped for file in files) <= 3
     assert [bytes(view) for view in views] == [bytes(10)] * 8
+    files.close()
+
+
+@pytest.mark.parametrize("how", ["select", "select_file"])
+def test_of_an_old_log_those_are_mapped_that_were_read_last(tmp_path: Path, how: str) -> None:
+    for number in range(6):
+        (tmp_path / f"{number * SIZE:020d}").write_bytes(bytes([number]) * SIZE)
+    files = queue(tmp_path, mapped_max=2, read_only=True)
+    held: list[int] = []
+    for number in [0, 1, 2, 1, 5, 0, 0, 3, 2, 4, 1]:
+        if how == "select":
+            assert bytes(files.select(number * SIZE + 9, 3)) == bytes([number]) * 3
+        else:
+            start, view = files.select_file(number * SIZE + 9)
+            assert (start, bytes(view)) == (number * SIZE, bytes([number]) * SIZE)
+        if number not in held:
+            held = [*held, number][-2:]  # in the order in which they were mapped
+        assert {file.file_from_offset // SIZE for file in files if file.is_mapped} == set(held)
     files.close()
 
 
