@@ -1,9 +1,12 @@
 """Batch queues and extension files, which are read, cut and deleted but never written."""
 
+from itertools import islice
 from pathlib import Path
+from struct import Struct
 
 import pytest
 
+from cq_file.dump import rows_of_file
 from store.errors import UnsupportedFormatError
 from store.queue.facts import QueueType
 from store.queue.time_search import BoundaryType
@@ -186,3 +189,44 @@ def test_the_check_names_addresses_that_lead_nowhere(tmp_path: Path) -> None:
         (2, 40, str(disk.file(0)))
     ]
     store.close()
+
+
+def test_a_dump_of_a_bare_extension_file_tells_every_unit_up_to_its_end(tmp_path: Path) -> None:
+    folder = ext_disk(tmp_path, []).folder("T", 0, "consumequeue_ext")
+    path = folder / f"{64:020d}"
+    longer = Struct(">hqqh").pack(28, 7, 11, 8) + b"filtered"
+    path.write_bytes((EXT_UNIT + longer + EXT_UNIT).ljust(128, b"\0"))
+    found = [tuple(row.values())[:4] for row in islice(rows_of_file(path) or (), 9)]
+    unit = Struct(">hqq").unpack_from(EXT_UNIT)
+    assert found == [(64, *unit), (64 + 24, 28, 7, 11), (64 + 52, *unit)]
+    path.write_bytes(Struct(">hqqh").pack(20, 7, 11, 0))  # a head alone is a unit too
+    assert [row["logicOffset"] for row in islice(rows_of_file(path) or (), 9)] == [64]
+
+
+@pytest.mark.parametrize(
+    ("last", "end"),
+    [
+        (b"", 15),
+        (bytes(BATCH.size - 1) + b"\1", 15),
+        (BATCH.pack(9 * SIZE, SIZE, 9, 140, 15, 1, -1, 0), 16),
+    ],
+)
+@pytest.mark.parametrize("ahead", [False, True])
+def test_what_lies_behind_a_batch_queue_goes_when_it_is_opened_to_be_written(
+    tmp_path: Path, last: bytes, end: int, *, ahead: bool
+) -> None:
+    disk = batch_disk(tmp_path)
+    _, second = sorted(disk.folder("B", 0, "batchconsumequeue").iterdir())
+    third = second.with_name(f"{2 * FILE:020d}")
+    units = second.read_bytes()[: 2 * BATCH.size]
+    second.write_bytes((units + last).ljust(FILE, b"\0"))
+    if ahead:
+        third.write_bytes(bytes(FILE))
+    before = tree_digest(tmp_path)
+    for read_only in (True, False):
+        store = disk.open(crashed=True, read_only=read_only)
+        assert store.max_offset("B", 0) == end
+        store.close()
+        assert not read_only or tree_digest(tmp_path) == before
+    assert second.read_bytes() == (units + last * (end == 16)).ljust(FILE, b"\0")
+    assert not third.exists()
