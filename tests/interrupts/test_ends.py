@@ -3,6 +3,8 @@
 import errno
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -106,6 +108,21 @@ def test_an_end_is_for_good_wherever_room_on_the_disk_is_told(
     for number in range(1, places + 1):
         state, _ = ended_at(number)
         assert state.unwritable, number
+
+
+def test_a_process_that_forgets_to_close_ends_and_has_lost_nothing(tmp_path: Path) -> None:
+    lines = (
+        "import sys",
+        "from store.record.message import Message",
+        "from store.service.message_store import MessageStore",
+        "store = MessageStore.open(sys.argv[1])",
+        "assert store.put_message(Message('t', b'x')).ok",
+    )
+    words = [sys.executable, "-c", "\n".join(lines), str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=SECONDS)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "abort").exists()
+    assert reopened(tmp_path) == 1
 
 
 @pytest.mark.parametrize("backend", ["file", "rocksdb"])

@@ -99,6 +99,29 @@ def test_a_damaged_journal_keeps_the_store_closed(tmp_path: Path, name: str) -> 
             assert tree_digest(tmp_path) == before
 
 
+ODD: dict[str, list[dict[str, object]]] = {
+    "deleted-topics": [{"below": -1}],
+    "expired-queues": [{"queue": ["a"]}, {"queue": ["a", "0"]}, {"queue": [0, 0]}, {"next": -1}],
+    "rebuilding": [{"ends": [3]}, {"ends": [[1]]}, {"ends": [["1", 2]]}, {"queue": "0"}],
+    "replacing": [],
+    "mode": [],
+}
+"""Changes of the first of ``LINES`` that make it one that nobody has written."""
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_a_whole_line_of_other_types_is_damage_too(tmp_path: Path, name: str) -> None:
+    MessageStore.open(tmp_path, CONFIG).close()
+    path = StorePaths(tmp_path).own / name
+    first, last = LINES[name]
+    for change in [*ODD[name], *({field: 1.5} for field in first)]:
+        (tmp_path / "abort").touch()
+        path.write_bytes(line(first | change) + line(last))
+        with pytest.raises(CorruptionError, match=name):
+            MessageStore.open(tmp_path, CONFIG)
+        assert path.read_bytes() == line(first | change) + line(last), change
+
+
 def test_a_damaged_journal_of_a_migration_is_said(tmp_path: Path) -> None:
     space = Workspace(tmp_path)
     for step in ("one", "two"):
