@@ -114,7 +114,8 @@ def test_a_whole_line_of_other_types_is_damage_too(tmp_path: Path, name: str) ->
     MessageStore.open(tmp_path, CONFIG).close()
     path = StorePaths(tmp_path).own / name
     first, last = LINES[name]
-    for change in [*ODD[name], *({field: 1.5} for field in first)]:
+    changes: list[dict[str, object]] = [{field: 1.5} for field in first]
+    for change in ODD[name] + changes:
         (tmp_path / "abort").touch()
         path.write_bytes(line(first | change) + line(last))
         with pytest.raises(CorruptionError, match=name):
