@@ -51,7 +51,7 @@ def _lack(late: Part, ahead: Part, key: QueueKey, is_deleted: IsDeleted) -> Lack
     if low >= high or (begin <= low and high <= end and begin < end):
         return None
     is_head = begin > low or begin >= end > 0
-    first = low if is_head or begin >= end else end
+    first = low if is_head else max(end, low)
     last = min(begin, high) if is_head and begin < end else high
     block = ahead.store.read_units(*key, first, 1)
     phy_offset = next((row[0] for row in block.rows()), 0)

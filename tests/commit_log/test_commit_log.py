@@ -129,6 +129,30 @@ def test_a_list_lies_as_its_records_would_one_by_one(tmp_path: Path) -> None:
     many.close()
 
 
+@pytest.mark.parametrize("left", [0, 1, 7, 8, 9, 16, 17, 1000])
+@pytest.mark.parametrize("before", [0, 500])
+def test_a_list_ends_a_file_as_its_records_would_one_by_one(
+    tmp_path: Path, left: int, before: int
+) -> None:
+    sizes = [1000, SIZE - before - 1000 - left, 200, 300]
+    one, many = open_log(tmp_path / "one"), open_log(tmp_path / "many")
+    for log in (one, many):
+        if before:
+            log.append(record(before), 0)
+    single = [one.append(record(size), number) for number, size in enumerate(sizes, 1)]
+    together = many.append_list([record(size) for size in sizes], [1, 2, 3, 4], whole=False)
+    assert [a[:2] for a in single] == [a[:2] for a in together]
+    second = before + 1000 if left >= 8 else SIZE
+    assert together[1].phy_offset == second
+    assert one.blank_bytes == many.blank_bytes
+    assert one.appended_records == many.appended_records == 4 + bool(before)
+    found: list[list[tuple[int, int]]] = [[], []]
+    for log, blanks in zip((one, many), found, strict=True):
+        assert [r.phy_offset for r in log.scan(0, blanks=blanks)][-4:] == [a[0] for a in together]
+        log.close()
+    assert found[0] == found[1]
+
+
 def test_a_whole_list_goes_into_one_file(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     log.append(record(3000), 0)

@@ -117,6 +117,10 @@ def test_where_both_have_them_both_keep_them(tmp_path: Path) -> None:
         assert put(store, 2, LIGHT[0], "%LMQ%new") == [6, 7]
         assert store.verify().clean
         assert len(pulled(store, LIGHT[0])) == 8
+        every = list(store.queue_keys())
+        assert sorted(every) == [*((name, 0) for name in [*LIGHT, "%LMQ%new"]), ("t", 0)]
+        for place, key in enumerate(every):
+            assert list(store.queue_keys(after=key)) == every[place + 1 :]
     assert folders(root) == LIGHT
     with open_store(root, **ENABLED) as store:
         assert put(store, 1, LIGHT[0]) == [8]

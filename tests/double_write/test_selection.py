@@ -9,8 +9,10 @@ from store.errors import RefusedStoreError, StoreConfigError
 from store.queue.part import selects
 from store.queue.units import QueueKey
 from store.record.message import Message
+from store.service.journals.mode_record import Standing
 from store.service.message_store import MessageStore
 from store.service.mode import StoreMode, change_mode, possible_steps
+from tests.kit.call_order import CallOrder
 from tests.kit.double_write import Told, config, open_store, standing
 
 SELECTIVE = {"rocksdbCQSelectiveDoubleWriteEnable": True, "doubleWriteTopics": "t; lite-*"}
@@ -145,6 +147,21 @@ def test_rocksdb_gets_the_selected_topics_and_the_rest_when_that_ends(tmp_path: 
         assert store.verify().clean
     assert standing(root).covers == {}
     told.check(root)
+
+
+def test_what_a_backend_is_to_get_now_is_not_noted_before_what_it_lacks(tmp_path: Path) -> None:
+    """Ended in between, the next open would take it for whole."""
+    root = tmp_path / "store"
+    with open_store(root, "file", **SELECTIVE) as store:
+        for topic in ("t", "other"):
+            assert store.put_message(Message(topic, b"", 0)).ok
+    calls, seen = CallOrder(root), list[Standing]()
+    calls.at_each = lambda _: seen.append(standing(root))
+    with calls.watching(), open_store(root, "file", **SELECTIVE | {"doubleWriteTopics": "*"}):
+        seen.append(standing(root))
+    noted = [found.behind for found in seen if found.covers == {"rocksdb": "*"}]
+    assert noted[0] == {"rocksdb": 0}
+    assert noted[-1] == {}, "it has caught up"
 
 
 def test_a_backend_that_was_given_some_topics_is_not_to_be_read(tmp_path: Path) -> None:

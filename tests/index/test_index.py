@@ -1,5 +1,6 @@
 """The hash index: its bytes, its queries against a model, and what a crash leaves."""
 
+import random
 import struct
 from pathlib import Path
 
@@ -96,6 +97,26 @@ def test_queries_answer_as_a_dict_would(
         assert set(model.get(key, [])) <= found
         assert found <= {*model.get(key, []), *model.get(twin, [])}
     assert list(index.check()) == []
+    index.close()
+
+
+@pytest.mark.parametrize("flushed", [0, 1, 17, 40])
+def test_times_are_looked_at_in_keys_that_wait_as_in_those_on_disk(
+    tmp_path: Path, flushed: int
+) -> None:
+    index, draw, now = service(tmp_path), random.Random(5), 1_000_000
+    model: list[tuple[int, int]] = []
+    for number in range(40):
+        if number == flushed:
+            index.flush()
+        now += draw.choice((0, 1000, 5000))
+        index_record(index, "topic", None, "k", number * 100, now)
+        model.append((now, number * 100))
+    windows = [tuple(sorted(draw.choices(model, k=2))) for _ in range(30)]
+    for (begin, _), (end, _) in [*windows, (model[0], model[0]), (model[-1], model[-1])]:
+        expected = [at for stored, at in model if begin <= stored <= end]
+        assert sorted(index.query("topic", "k", 1000, begin, end)) == expected
+        assert sorted(index.query("topic", "k", 3, begin, end)) == expected[-3:]
     index.close()
 
 
