@@ -188,6 +188,18 @@ def test_tags_are_compared_by_hash_and_then_by_name(store: MessageStore) -> None
     assert (result.status, result.next_begin_offset) == (GetMessageStatus.NO_MATCHED_MESSAGE, 5)
 
 
+def test_a_query_returns_no_message_whose_topic_or_key_has_the_same_hash(tmp_path: Path) -> None:
+    places = [(topic, key) for topic in ("tAa", "tBB") for key in ("Aa", "BB")]
+    with MessageStore.open(tmp_path, CONFIG) as store:
+        for topic, key in places:
+            for name in ("KEYS", "UNIQ_KEY"):
+                message = Message(topic, f"{topic} {key}".encode(), 0, {name: key})
+                assert store.put_message(message).ok
+        for topic, key in places:
+            found = [message.body.decode() for message in store.query_message(topic, key)]
+            assert found == [f"{topic} {key}"] * 2
+
+
 def test_a_filter_passes_over_no_more_than_its_bound(store: MessageStore) -> None:
     store.put_messages([Message("t", b"", properties={"TAGS": "no"}) for _ in range(900)])
     store.put_message(Message("t", b"", properties={"TAGS": "yes"}))

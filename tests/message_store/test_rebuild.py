@@ -269,3 +269,19 @@ def test_a_broken_index_stops_nothing_and_is_built_anew(root: Path, how: str) ->
     with opened(root) as store:
         assert not store.report.needed
         assert keys_found(store) == wanted
+
+
+def test_batch_queues_keep_a_rebuild_of_all_queues_away_and_their_empty_folder_does_not(
+    root: Path,
+) -> None:
+    before = read(root)
+    folder = root / "batchconsumequeue"
+    folder.mkdir()
+    opened(root, rebuild=Rebuild.QUEUES).close()
+    assert read(root) == before
+    (folder / "topic").mkdir()
+    digest = tree_digest(root)
+    with pytest.raises(RefusedStoreError, match="BatchCQ"):
+        opened(root, rebuild=Rebuild.QUEUES)
+    assert tree_digest(root) == digest
+    opened(root, rebuild=Rebuild.INDEX).close()
