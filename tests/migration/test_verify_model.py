@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -9,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migration.verify.comparison import RangeComparison, union
+from migration.verify.comparison import QueuePlace, RangeComparison, union
 from migration.verify.log_heads import LogHeads
 from migration.verify.queue_walk import Bounds
-from migration.verify.report import Kind, Tally
-from store.queue.bulk import UNIT_ROWS, UnitRows, UnitRun, key_order
+from migration.verify.ranges import cut_ranges
+from migration.verify.report import Kind, Notes, Tally
+from store.errors import CorruptionError
+from store.queue.bulk import UNIT_ROWS, UnitRows, UnitRun, UnitSource, key_order
 from store.queue.units import QueueKey
 from store.record.record_layout import HEAD, MAGIC_V1, STORED
 
@@ -45,6 +48,7 @@ class ModelSource:
         self.has_timestamps = has_timestamps
         self._side = side
         self._run = run
+        self.closed = 0
 
     def queues(self, after: QueueKey | None, up_to: QueueKey | None) -> Iterator[QueueKey]:
         for queue in sorted(self._side, key=key_order):
@@ -79,7 +83,7 @@ class ModelSource:
         assert most_units > 0
 
     def close(self) -> None:
-        pass
+        self.closed += 1
 
 
 @pytest.fixture(scope="module")
@@ -122,9 +126,10 @@ def held(draw: st.DrawFn) -> tuple[Held | None, Held | None]:
     for offset in draw(st.sets(st.integers(first, first + 12), max_size=1)):
         source.pop(offset, None)
     target_end = draw(st.sampled_from([end, end, end, end + 1, max(end - 2, 0)]))
+    source_end = draw(st.sampled_from([end, end, end, max(end - 2, 0)]))
     sides = draw(st.sampled_from([3, 3, 3, 3, 1, 2]))
     return (
-        Held(source, end) if sides & 1 else None,
+        Held(source, source_end) if sides & 1 else None,
         Held(target, target_end) if sides & 2 else None,
     )
 
@@ -167,6 +172,40 @@ def different_fields(left: Unit, right: Unit, *, file_target: bool) -> list[str]
     return [name for name, a, b in zip(Unit._fields[:count], left, right, strict=False) if a != b]
 
 
+NOTHING = Held({}, 0)
+
+
+def expected_notes(source: Held, target: Held, bounds: Bounds, *, file_target: bool) -> Notes:
+    """Say what is no difference, unit by unit; all records in the log name queue offset 0."""
+    inside = {at: unit for at, unit in source.units.items() if at < source.next_offset}
+    live = [at for at, unit in inside.items() if unit.phy_offset >= bounds.min_phy_offset]
+    begin = min(live, default=1 << 60)
+    met = max((at for at in live if at in target.units), default=-1)
+    gone = [
+        at for at, unit in target.units.items()
+        if at < begin and (at in inside or unit.phy_offset < bounds.min_phy_offset)
+    ]  # fmt: skip
+    equal = [
+        at for at in live if at in target.units
+        and not different_fields(inside[at], target.units[at], file_target=file_target)
+    ]  # fmt: skip
+    return Notes(
+        later=sum(at > met and ends_behind(inside[at], bounds) for at in live),
+        expired_source=len(inside) - len(live), expired_target=len(gone),
+        unreachable=len(source.units) - len(inside), shifted=sum(at != 0 for at in equal),
+        empty=not (inside or target.units or source.next_offset or target.next_offset),
+    )  # fmt: skip
+
+
+def ends_behind(unit: Unit, bounds: Bounds) -> bool:
+    return unit.phy_offset + unit.size > bounds.complete_to
+
+
+def within_end(one: Held) -> Held:
+    units = {at: unit for at, unit in one.units.items() if at < one.next_offset}
+    return Held(units, one.next_offset)
+
+
 def compare(
     source: Side, target: Side, log: LogHeads, bounds: Bounds, run: int, times: int
 ) -> Tally:
@@ -202,6 +241,19 @@ def test_every_count_is_that_of_the_model(
     assert Counter(counted) + Counter(tally.fields) == model
     if not tally.counts and not tally.notes.later:
         assert tally.source == tally.target
+    notes: Counter[str] = Counter()
+    for key in source.keys() | target.keys():
+        sides = source.get(key, NOTHING), target.get(key, NOTHING)
+        notes.update(expected_notes(*sides, bounds, file_target=not times & 2).model_dump())
+    assert tally.notes.model_dump() == notes
+    assert tally.queues == len(source.keys() | target.keys()) - notes["empty"]
+    reached = [
+        unit for held in source.values() for at, unit in held.units.items() if at < held.next_offset
+    ]
+    assert tally.source.units == len(reached) - notes["expired_source"] - notes["later"]
+    assert tally.source.bytes == tally.source.units * RECORD
+    every = [unit for held in target.values() for unit in held.units.values()]
+    assert tally.target.units == len(every) - notes["expired_target"]
     listed = sum(finding.units for queue in tally.listed for finding in queue.findings)
     lists = {k: v for k, v in model.items() if k not in {"different", "next_offset"}}
     assert listed == sum(lists.values())
@@ -212,7 +264,7 @@ def test_a_queue_of_one_side_alone_is_seen_from_either(
     log: LogHeads, queues: tuple[tuple[Held | None, Held | None], ...], run: int
 ) -> None:
     bounds = Bounds(0, 1 << 60)
-    source = {key: one for key, (one, _) in zip(QUEUES, queues, strict=True) if one}
+    source = {key: within_end(one) for key, (one, _) in zip(QUEUES, queues, strict=True) if one}
     there = compare(source, {}, log, bounds, run, 3)
     back = compare({}, source, log, bounds, run, 3)
     number = sum(bool(one.units or one.next_offset) for one in source.values())
@@ -224,9 +276,8 @@ def test_a_queue_of_one_side_alone_is_seen_from_either(
 
 
 def test_the_union_is_in_key_order_and_says_which_side_has_a_queue() -> None:
-    nothing = Held({}, 0)
-    one = ModelSource(dict.fromkeys(QUEUES[:2], nothing), has_timestamps=True, run=1)
-    other = ModelSource(dict.fromkeys(QUEUES[1:], nothing), has_timestamps=True, run=1)
+    one = ModelSource(dict.fromkeys(QUEUES[:2], NOTHING), has_timestamps=True, run=1)
+    other = ModelSource(dict.fromkeys(QUEUES[1:], NOTHING), has_timestamps=True, run=1)
     assert list(union(one, other, (None, None))) == [
         (QueueKey("b", 0), 1), (QueueKey("c", 0), 3), (QueueKey("aa", 0), 2)
     ]  # fmt: skip
@@ -258,3 +309,64 @@ def test_neighbours_are_one_finding_however_they_were_read(log: LogHeads) -> Non
     tally = compare(source, target, log, Bounds(0, 1 << 60), 2, 3)
     (finding,) = tally.listed[0].findings
     assert (finding.kind, finding.first, finding.last, finding.units) == (Kind.EXTRA, 10, 19, 10)
+
+
+# ---- ranges
+
+
+class _Unreadable(ModelSource):
+    """A side of which the ends of some queues cannot be read."""
+
+    def next_offset(self, queue: QueueKey) -> int:
+        end = self._side.get(queue, NOTHING).next_offset
+        if end < 0:
+            raise CorruptionError("no end can be read")
+        return end
+
+
+class _Place(QueuePlace):
+    def __init__(self, side: UnitSource) -> None:
+        super().__init__("model", Path(), (), {})
+        object.__setattr__(self, "_side", side)
+
+    def open(self) -> UnitSource:
+        side: UnitSource = vars(self)["_side"]
+        return side
+
+
+ENDS = st.dictionaries(
+    st.builds(QueueKey, st.sampled_from(["a", "b", "c", "d", "bb"]), st.integers(0, 3)),
+    st.integers(-1, 9),
+)
+
+
+@given(sides=st.tuples(ENDS, ENDS), most=st.tuples(st.integers(1, 12), st.integers(1, 6)))
+def test_ranges_end_with_the_topic_that_fills_them(
+    sides: tuple[dict[QueueKey, int], dict[QueueKey, int]], most: tuple[int, int]
+) -> None:
+    """The sides keep ends; -1 is one that cannot be read. The second one keeps none of files."""
+    topics: dict[str, list[QueueKey]] = {}
+    for queue in sorted(sides[0].keys() | sides[1].keys(), key=key_order):
+        topics.setdefault(queue.topic, []).append(queue)
+    for both in (True, False):
+        opened = [
+            _Unreadable(
+                {queue: Held({}, end) for queue, end in side.items()}, has_timestamps=told, run=1
+            )
+            for side, told in zip(sides, (True, both), strict=True)
+        ]
+        wanted, units, queues = [], 0, 0
+        told = sides if both else sides[:1]
+        for held in topics.values():
+            if units >= most[0] or queues >= most[1]:
+                wanted.append(held[0])
+                units = queues = 0
+            queues += len(held)
+            units += sum(max(0, *(side.get(queue, 0) for side in told)) for queue in held)
+        ranges = cut_ranges(*map(_Place, opened), most_units=most[0], most_queues=most[1])
+        assert [after for after, _ in ranges] == [None, *(last for _, last in ranges[:-1])]
+        assert ranges[-1][1] is None
+        found = [[queue for queue, _ in union(opened[0], opened[1], one)] for one in ranges]
+        assert sum(map(len, found)) == sum(map(len, topics.values()))
+        assert [held[0] for held in found[1:]] == wanted
+        assert [side.closed for side in opened] == [1, 1]
