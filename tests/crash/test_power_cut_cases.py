@@ -118,6 +118,20 @@ def test_a_record_lacks_a_sector_where_all_of_one_is_zero_from_its_start_on(
                         os.pwrite(file.fileno(), whole[first:last], first)
 
 
+def test_a_blank_record_that_lost_its_second_half_ends_the_log(tmp_path: Path) -> None:
+    root, half = tmp_path / "store", 31 * SECTOR
+    with MessageStore.open(root, CONFIG, backend="file") as store:
+        first = store.put_message(Message("t", b"0" * 100)).appended
+        assert first is not None
+        rest = half - 4 - first.size - (first.size - 100)
+        assert store.put_message(Message("t", b"1" * rest)).ok
+        assert store.commit_log.max_phy_offset() == half - 4
+        assert store.put_message(Message("t", b"2" * 1000)).phy_offset == 16384
+    forget(root)
+    change(root / FIRST_LOG, half, bytes(SECTOR))
+    assert numbers(root) == [0, 1]
+
+
 def test_a_record_that_lost_the_end_of_its_properties_was_never_written(tmp_path: Path) -> None:
     root = tmp_path / "store"
     with MessageStore.open(root, CONFIG, backend="file") as store:
