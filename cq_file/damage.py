@@ -35,7 +35,7 @@ class DamagedQueues:
         """Take in one more."""
         self.found[damage.queue] = damage
         if not damage.is_suspect:
-            _LOG.warning("%s: %s", damage.path, damage.problem)
+            _LOG.warning("%r: %s", damage.path, damage.problem)
             self.held_back.add(damage.queue)
 
     def settle(self) -> None:

@@ -60,7 +60,7 @@ def _recover(context: QueueStoreContext, queue: FileConsumeQueue, safe: int) -> 
         read_only=context.read_only,
     )
     if has_hole:
-        _LOG.warning("units are missing inside the queue %s", queue.folder)
+        _LOG.warning("units are missing inside the queue %r", queue.folder)
 
 
 def safe_phy_offset(context: QueueStoreContext) -> int:

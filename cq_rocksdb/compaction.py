@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from cq_rocksdb.engine import Family, RocksEngine
 from cq_rocksdb.errors import RocksDBError, RocksDBStatus
 from cq_rocksdb.stats import PROPERTIES
-from store.errors import StoreError
+from store.errors import ConsumeQueueError, StoreError
 
 _LOG = logging.getLogger(__name__)
 
@@ -60,8 +60,9 @@ class CompactionRun:
                     return
                 self._engine.compact(family)
                 self._check_background()
-        except StoreError as exc:
-            self.fault = exc
+        except BaseException as exc:  # noqa: BLE001 - whatever it was, somebody may wait for it
+            unknown = ConsumeQueueError(f"a compaction ended by {exc!r}")
+            self.fault = exc if isinstance(exc, StoreError) else unknown
             _LOG.warning("a compaction ended early: %s", exc)
 
     def _check_background(self) -> None:

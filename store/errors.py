@@ -58,7 +58,8 @@ class StoreError(Exception):
             where.append(f"position {self.position}")
         if self.phy_offset is not None:
             where.append(f"phy_offset {self.phy_offset}")
-        return f"{self.reason} ({', '.join(where)})" if where else self.reason
+        text = f"{self.reason} ({', '.join(where)})" if where else self.reason
+        return text.encode("utf-8", "backslashreplace").decode()  # of names that are no text
 
 
 class StoreConfigError(StoreError):

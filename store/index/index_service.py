@@ -18,7 +18,6 @@ from store.errors import (
     CorruptionError,
     ReadOnlyStoreError,
     StoreClosedError,
-    StoreError,
     StoreFailedError,
     UnsupportedFormatError,
     os_errors,
@@ -438,21 +437,22 @@ class _FlushBehind:
 
     def __init__(self, file: IndexFile) -> None:
         self._file = file
-        self._fault: StoreError | None = None
+        self._fault: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="cqstore-index-flush", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         try:
             self._file.sync()
-        except StoreError as exc:
+        except BaseException as exc:  # noqa: BLE001 - whatever it was, the file is not on disk
             self._fault = exc
 
     def wait(self) -> IndexFile:
         self._thread.join()
         if self._fault is not None:
             raise StoreFailedError(
-                "an index file could not be flushed: reopen", path=self._file.path
+                f"an index file could not be flushed, reopen: {self._fault!r}",
+                path=self._file.path,
             ) from self._fault
         return self._file
 

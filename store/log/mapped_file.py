@@ -60,7 +60,7 @@ class MappedFile:
                 _warm(fd, file_size, warm_pages)
                 os.fsync(fd)
                 sync_folder(folder)
-            except OSError:
+            except BaseException:
                 path.unlink()
                 raise
             finally:

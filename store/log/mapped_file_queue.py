@@ -3,6 +3,7 @@
 Source: RocketMQ ``MappedFileQueue``, ``AllocateMappedFileService``.
 """
 
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -10,13 +11,14 @@ from pathlib import Path
 
 from store.errors import (
     CorruptionError,
-    StoreError,
     StoreIOError,
     TruncatedRecordError,
     os_errors,
 )
 from store.files import NAME_DIGITS, check_regular, file_name, make_folder, sync_folder
 from store.log.mapped_file import MappedFile
+
+_LOG = logging.getLogger(__name__)
 
 
 class MappedFileQueue:
@@ -270,7 +272,8 @@ class _AheadOfTime:
     def _make(self, offset: int) -> None:
         try:
             self._made = MappedFile.create(self._folder, offset, self._file_size, self._warm_pages)
-        except StoreError:
+        except BaseException as exc:  # noqa: BLE001 - nothing hangs on it, see above
+            _LOG.info("no commit log file was made ahead: %s", exc)
             self._made = None
 
     def take(self, offset: int) -> MappedFile | None:

@@ -39,7 +39,7 @@ def lacking(late: Part, ahead: Part, is_deleted: IsDeleted, prefix: str = "") ->
         try:
             lack = _lack(late, ahead, key, is_deleted)
         except StoreError as exc:  # one queue's damage; reading it tells
-            _LOG.warning("queue %d of %s cannot be compared: %s", key.queue_id, key.topic, exc)
+            _LOG.warning("queue %d of %r cannot be compared: %s", key.queue_id, key.topic, exc)
             continue
         if lack is not None:
             yield lack
@@ -125,7 +125,7 @@ def even(late: Part, ahead: Part, is_deleted: IsDeleted) -> None:
         and _is_gone(late, key, is_deleted)
     ]
     for key in gone:
-        _LOG.warning("queue %d of %s had been deleted", key.queue_id, key.topic)
+        _LOG.warning("queue %d of %r had been deleted", key.queue_id, key.topic)
         late.store.delete_queue(*key)
 
 

@@ -270,3 +270,50 @@ def test_a_follower_that_is_interrupted_leaves_the_others_served(
         store.close()
     assert not (tmp_path / "abort").exists()
     assert reopened(tmp_path) == 5
+
+
+def test_an_index_file_that_a_thread_could_not_flush_is_not_taken_for_flushed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = StoreConfig(max_hash_slot_num=20, max_index_num=10, dispatch_slice=1)
+    store = MessageStore.open(tmp_path, config)
+    real = os.fdatasync
+
+    def broken(fd: int) -> None:
+        if threading.current_thread().name == "cqstore-index-flush":
+            raise RuntimeError("not foreseen")
+        real(fd)
+
+    monkeypatch.setattr(os, "fdatasync", broken)
+
+    def fill() -> None:
+        for number in range(40):
+            store.put_message(Message("t", b"m", 0, {"KEYS": f"k{number}"}))
+        store.flush()
+
+    with pytest.raises(StoreFailedError, match="not foreseen"):
+        fill()
+    with suppress(StoreError):
+        store.close()
+    monkeypatch.undo()
+    assert (tmp_path / "abort").exists()
+    assert reopened(tmp_path) >= 10
+
+
+def test_a_log_file_that_could_not_be_made_ahead_is_made_when_it_is_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, failed = os.posix_fallocate, threading.Event()
+
+    def broken(fd: int, offset: int, length: int) -> None:
+        if threading.current_thread().name == "cqstore-allocate":
+            failed.set()
+            raise RuntimeError("not foreseen")
+        real(fd, offset, length)
+
+    monkeypatch.setattr(os, "posix_fallocate", broken)
+    with MessageStore.open(tmp_path, StoreConfig(mapped_file_size_commit_log=4096)) as store:
+        for _ in range(30):
+            assert store.put_message(Message("t", b"m" * 300)).ok
+    assert failed.is_set()
+    assert reopened(tmp_path) == 30

@@ -111,7 +111,7 @@ class QueueRebuild:
         entries = self._interrupted()
         topics = sorted({entry["topic"] for entry in entries})
         if entries:
-            _LOG.warning("the rebuild of queues was interrupted: %s", ", ".join(topics[:10]))
+            _LOG.warning("the rebuild of queues was interrupted: %r", topics[:10])
             self._build(entries)
         if self._path.exists():
             self._finish()
