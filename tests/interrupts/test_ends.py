@@ -110,6 +110,14 @@ def test_an_end_is_for_good_wherever_room_on_the_disk_is_told(
         assert state.unwritable, number
 
 
+def test_a_read_only_store_has_no_thread_of_its_own(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path) as store:
+        assert store.put_message(Message("t", b"x")).ok
+        assert own_threads()
+    with MessageStore.open(tmp_path, read_only=True):
+        assert not own_threads()
+
+
 def test_a_process_that_forgets_to_close_ends_and_has_lost_nothing(tmp_path: Path) -> None:
     lines = (
         "import sys",
