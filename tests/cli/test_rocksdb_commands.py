@@ -68,6 +68,15 @@ def test_the_largest_topics_come_first(golden: Golden) -> None:
     assert sizes == sorted(sizes, reverse=True)
 
 
+def test_an_engine_that_knows_no_sizes_of_topics_says_so_once(
+    golden: Golden, tmp_path: Path
+) -> None:
+    conf = tmp_path / "conf"
+    conf.write_text("rocksdbEngine=rocksdict\n")
+    done = run("rocksdb", "stats", golden(NAME), "--topics", 2, "--config", conf)
+    assert done.stderr.count("cannot tell the size of a topic") == 1
+
+
 def test_an_audit_finds_what_was_lost_and_what_nobody_owns(tmp_path: Path) -> None:
     root = tmp_path / "store"
     config = StoreConfig(mapped_file_size_commit_log=65536)

@@ -23,15 +23,16 @@ from store.config import RocksDBEngine, StoreConfig
 from store.errors import (
     ConsumeQueueError,
     CorruptionError,
+    QueueGapError,
     RefusedStoreError,
     StoreClosedError,
     StoreError,
     StoreLockedError,
 )
 from store.paths import StorePaths
-from store.queue.units import BlockStop
+from store.queue.units import BlockStop, UnitBatch
 from tests.kit.engines import engine_in_use, put_raw
-from tests.kit.rocksdb_queues import RocksDBQueues, engine_of, lose, phys, put
+from tests.kit.rocksdb_queues import RocksDBQueues, add, engine_of, lose, phys, put
 from tests.kit.tree import tree_digest
 
 pytestmark = pytest.mark.usefixtures("engine")
@@ -411,3 +412,57 @@ def test_units_are_flushed_before_the_entries_that_speak_of_them(
         assert set(families) == {"atomic"}
     else:
         assert families == ["default", "offset"] * (2 if failed else 3)
+
+
+def test_a_read_of_many_keys_answers_each_in_its_place(tmp_path: Path) -> None:
+    engine = open_engine(tmp_path)
+    engine.write(EngineBatch(puts=[(b"a", b"1" * 16), (b"c", b"3" * 16)]))
+    for _ in range(2):
+        found = engine.multi_get(Family.OFFSET, [b"c", b"b", b"a", b"c"])
+        assert found == [b"3" * 16, None, b"1" * 16, b"3" * 16]
+        assert engine.multi_get(Family.OFFSET, []) == []
+        assert engine.multi_get(Family.DEFAULT, [b"a"]) == [None]
+        engine.flush()
+    engine.close()
+
+
+def test_queues_go_on_where_they_ended_after_they_are_opened_again(tmp_path: Path) -> None:
+    queues = RocksDBQueues(tmp_path)
+    store = queues.open()
+    put(store, "A", 0, range(3), 0)
+    put(store, "B", 7, range(5), 1000)
+    store.close()
+    store = queues.open()
+    batch = UnitBatch()
+    for offset, phy in ((2, 200), (3, 2000)):  # the first of them is dispatched once more
+        add(batch, "A", 0, offset, phy)
+    add(batch, "B", 7, 5, 2100)
+    add(batch, "C", 1, 0, 2200)
+    assert store.put_batch(batch) == []
+    assert phys(store, "A", 0) == [0, 100, 200, 2000]
+    assert phys(store, "B", 7) == [1000, 1100, 1200, 1300, 1400, 2100]
+    assert phys(store, "C", 1) == [2200]
+    put(store, "A", 0, range(1), 0)  # known already: the queue does not begin again
+    with pytest.raises(QueueGapError):
+        put(store, "B", 7, range(8, 9), 3000)
+    assert [store.max_offset(topic, queue) for topic, queue in (("A", 0), ("B", 7))] == [4, 6]
+    assert len(phys(store, "A", 0)) == 4
+    store.close()
+
+
+def test_stats_are_what_the_database_holds_of_each_family(tmp_path: Path) -> None:
+    store = RocksDBQueues(tmp_path).open()
+    put(store, "T", 0, range(10), 0)
+    store.flush()
+    put(store, "T", 0, range(10, 13), 1000)
+    stats = {(stat.name, stat.part): stat.value for stat in store.stats()}
+    entries = {"default": 13, "offset": 4}  # units; two entries, each written twice
+    for family, count in entries.items():
+        assert stats["rocksdb_keys_estimate", family] == count
+        assert stats["rocksdb_background_errors", family] == 0
+        assert stats["rocksdb_memtable_bytes", family] > 0
+    tables = sum(stats["rocksdb_table_bytes", family] for family in entries)
+    assert tables == sum(path.stat().st_size for path in store.folder.glob("*.sst"))
+    assert stats["rocksdb_dropped_units", "database"] == 0
+    assert stats["rocksdb_block_cache_bytes", "database"] < 16 << 20
+    store.close()
