@@ -235,3 +235,39 @@ def test_names_that_no_file_of_that_size_has_are_refused(tmp_path: Path) -> None
     disk.write(100, rows(1, 1))
     with pytest.raises(CorruptionError, match="impossible names"):
         disk.open()
+
+
+@pytest.mark.parametrize("crashed", [False, True])
+@pytest.mark.parametrize("files", [1, 3, 5])
+@pytest.mark.parametrize("count", [0, 4, 10, 15])
+def test_however_many_files_were_made_ahead_the_queue_ends_before_them(
+    tmp_path: Path,
+    count: int,
+    files: int,
+    crashed: bool,  # noqa: FBT001
+) -> None:
+    disk = Disk(tmp_path)
+    for start in range(0, count, 10):
+        disk.write(start * 20, rows(1 + start, min(10, count - start)))
+    behind = -(-count // 10) * 200
+    for number in range(files):
+        disk.write(behind + number * FILE_SIZE, [])
+    store = disk.open(crashed=crashed)
+    assert store.max_offset("T", 0) == count
+    put(store, count, rows(1 + count, 12))
+    assert read_all(store) == rows(1, count + 12)
+    store.close()
+
+
+def test_a_hole_before_the_file_that_holds_the_last_unit_costs_none_behind_it(
+    tmp_path: Path,
+) -> None:
+    disk = Disk(tmp_path)
+    disk.write(0, [*rows(1, 9), ZERO])
+    disk.write(200, rows(11, 5))
+    for start in (400, 600, 800):
+        disk.write(start, [])
+    store = disk.open(crashed=True)
+    assert store.max_offset("T", 0) == 15
+    store.close()
+    assert disk.units(200)[:5] == rows(11, 5)
