@@ -10,7 +10,7 @@ from cq_file.bulk_source import FileUnitSource
 from store.config import StoreConfig
 from store.paths import StorePaths
 from store.queue.bulk import UNIT_ROWS
-from store.queue.consume_queue_store import QueueStoreContext
+from store.queue.context import QueueStoreContext
 from store.queue.units import QueueKey
 from tests.kit.file_queues import FILE_SIZE, PRE_BLANK, SIZE, Disk, NoCheckpoint, Row, rows
 
