@@ -118,6 +118,20 @@ def test_a_read_only_store_has_no_thread_of_its_own(tmp_path: Path) -> None:
         assert not own_threads()
 
 
+def test_a_closed_store_takes_no_write_and_says_that_it_is_closed(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path) as store:
+        assert store.put_message(Message("t", b"x")).ok
+    for write in (
+        lambda: store.put_message(Message("t", b"x")),
+        lambda: store.put_messages([Message("t", b"x")]),
+        lambda: store.delete_topic("t"),
+        lambda: store.rebuild_queues("t"),
+    ):
+        with pytest.raises(StoreClosedError):
+            write()
+    assert reopened(tmp_path) == 1
+
+
 def test_a_process_that_forgets_to_close_ends_and_has_lost_nothing(tmp_path: Path) -> None:
     lines = (
         "import sys",
