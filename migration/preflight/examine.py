@@ -81,6 +81,9 @@ def preflight(
     )  # fmt: skip
 
 
+_STORE_TYPES = {FILE: "default", ROCKSDB: "defaultRocksDB"}
+
+
 class _Examination:
     """What is found by opening the store."""
 
@@ -98,9 +101,13 @@ class _Examination:
     def run(self) -> Iterator[Finding]:
         """Yield everything; a store that cannot be opened is a finding itself."""
         source = _OTHER[self._to] if _OTHER[self._to] in self._backends else self._backends[0]
+        # Of double write the side to be moved is looked at, whichever the settings prefer: what it
+        # lacks is told, not refused.
+        prefer = {"combine_cq_prefer_cq_type": _STORE_TYPES[_OTHER[source]]}
+        config = self._config.model_copy(update=prefer)
         try:
             with MessageStore.open(
-                self._root, self._config, read_only=True, housekeeping=False, backend=source
+                self._root, config, read_only=True, housekeeping=False, backend=source
             ) as store:
                 yield from self._of_store(store, source)
         except StoreError as exc:
@@ -156,8 +163,16 @@ def _count_files(folder: Path) -> int:
 
 
 def _damage(store: MessageStore) -> Iterator[Finding]:
-    """Yield what the opening found behind the log's end of a store that was closed cleanly."""
+    """Yield what the opening found: damaged queues, and what lies behind the end of the log."""
     report = store.report
+    if report.queues_damaged:
+        yield Finding(
+            code="queues-damaged",
+            severity=Severity.REFUSE,
+            sentence="Queues have lost units or files: open the store to write once (cqstore "
+            "recover), which builds them anew from the log.",
+            figures={"queues": len(report.queues_damaged)},
+        )
     if report.last_exit_ok and report.dropped_bytes:
         yield Finding(
             code="log-tail",

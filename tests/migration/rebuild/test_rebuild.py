@@ -87,13 +87,13 @@ def test_golden_stores_are_planned_as_their_own_rebuild_builds_them(
 ) -> None:
     """An expired queue of which no record is left goes on where the old queues say."""
     root = golden(name)
-    shutil.copytree(root, tmp_path / "copy")
     target = "file" if name.endswith("defaultRocksDB") else "rocksdb"
     if name.endswith("combine"):
         shutil.rmtree(root / "consumequeue_rocksdb", ignore_errors=True)
         for path in (root / "consumequeue").iterdir():
             if path.is_file():
                 path.unlink()
+    shutil.copytree(root, tmp_path / "copy")
     before = tree_digest(root)
     report = plan(root, target, own=False)
     with opened(tmp_path / "copy", own=False, rebuild=Rebuild.QUEUES, backend=target) as store:
