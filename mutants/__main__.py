@@ -1,17 +1,19 @@
 """``python -m mutants``: draw mutations, run the tests that touch each, report the survivors."""
 
 import argparse
+import os
 import random
 import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from mutants.equal import equal_ones, key_of
 from mutants.mutations import Mutation, mutations
-from mutants.touched import look
-from mutants.trial import Fate, Outcome, Tree, copy_tree
+from mutants.touched import Touching, look
+from mutants.trial import Fate, Outcome, Trees
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("store", "cq_file", "cq_rocksdb", "migration")
@@ -23,21 +25,28 @@ def main(arguments: list[str] | None = None) -> int:
     """Return 1 where fewer than nine of ten are noticed in one of the packages, else 0."""
     options = _options(arguments)
     print(f"seed {options.seed}, {options.count} of each package", flush=True)
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        tree = Tree(Path(folder) / "tree")
-        copy_tree(ROOT, tree.root)
-        touching = look(tree.root, ROOT / ".mutants", options.marks)
-        outcomes: list[Outcome] = []
-        for package in PACKAGES:
-            drawn = draw(tree.root, package, options.only, options.count, options.seed)
-            for mutation in drawn:
-                source = (tree.root / mutation.path).read_bytes()
-                tests = touching.tests(mutation, source)
-                begun = time.monotonic()
-                outcome = tree.try_out(mutation, tests, touching.seconds)
-                outcomes.append(outcome)
-                print(_line(outcome, time.monotonic() - begun), flush=True)
+    with (
+        tempfile.TemporaryDirectory(prefix="mutants-") as folder,
+        ThreadPoolExecutor(options.jobs) as pool,
+    ):
+        trees = Trees(ROOT, Path(folder), options.jobs)
+        touching = look(trees, pool, ROOT / ".mutants", options.marks)
+        drawn = [
+            mutation
+            for package in PACKAGES
+            for mutation in draw(ROOT, package, options.only, options.count, options.seed)
+        ]
+        outcomes = list(pool.map(lambda one: _tried(trees, one, touching), drawn))
     return report(outcomes)
+
+
+def _tried(trees: Trees, mutation: Mutation, touching: Touching) -> Outcome:
+    with trees.borrowed() as tree:
+        tests = touching.tests(mutation, (tree.root / mutation.path).read_bytes())
+        begun = time.monotonic()
+        outcome = tree.try_out(mutation, tests, touching.seconds)
+    print(_line(outcome, time.monotonic() - begun), flush=True)
+    return outcome
 
 
 def draw(root: Path, package: str, only: str, count: int, seed: int) -> list[Mutation]:
@@ -83,6 +92,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=int(time.time()), help="drawn if not given")
     parser.add_argument("--count", type=int, default=25, help="of each package")
     parser.add_argument("--only", default="", help="what paths begin with, such as store/record")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="trees at work at once")
     parser.add_argument("--marks", default="not interop and not long", help="of pytest")
     return parser.parse_args(arguments)
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,11 @@ import coverage
 
 from mutants.contexts import DATA, OUTCOMES
 from mutants.mutations import Mutation, functions
+from mutants.trial import Trees
 
 MOST_TESTS = 40
 """Of one file of tests, kept for one line."""
+_TESTS = "tests/**/test_*.py"
 _LIMIT_SECONDS = 1800
 _PHASE = re.compile(r" \((setup|call|teardown)\)$")
 Touched = dict[str, dict[str, dict[str, list[str]]]]
@@ -71,22 +74,29 @@ def in_turn(tests: Iterable[str], seconds: dict[str, float]) -> list[str]:
     return [test for *_, test in sorted(turns)]
 
 
-def look(tree: Path, kept: Path, marks: str) -> Touching:
-    """Return what the tests of ``tree`` touch; find out what ``kept`` does not hold."""
+def look(trees: Trees, pool: Executor, kept: Path, marks: str) -> Touching:
+    """Return what the tests touch; find out what ``kept`` does not hold."""
     kept.mkdir(exist_ok=True)
+    with trees.borrowed() as tree:
+        names = sorted(str(path.relative_to(tree.root)) for path in tree.root.glob(_TESTS))
     known = Touching()
-    for path in sorted(tree.glob("tests/**/test_*.py")):
-        name = str(path.relative_to(tree))
-        note = kept / f"{name.replace('/', '.')}.json"
-        digest = hashlib.sha256(path.read_bytes() + marks.encode()).hexdigest()
-        found = json.loads(note.read_text()) if note.exists() else {}
-        if found.get("digest") != digest:
-            print(f"looking at {name}", flush=True)
-            found = {"digest": digest, **_run(tree, name, marks)}
-            note.write_text(json.dumps(found))
+    for found in pool.map(lambda name: _noted(trees, name, kept, marks), names):
         known.seconds |= found["seconds"]
         known.touched.append(_decoded(found))
     return known
+
+
+def _noted(trees: Trees, name: str, kept: Path, marks: str) -> dict[str, Any]:
+    """Return what a file of tests touches, from its note or by running it."""
+    note = kept / f"{name.replace('/', '.')}.json"
+    with trees.borrowed() as tree:
+        digest = hashlib.sha256((tree.root / name).read_bytes() + marks.encode()).hexdigest()
+        found: dict[str, Any] = json.loads(note.read_text()) if note.exists() else {}
+        if found.get("digest") != digest:
+            print(f"looking at {name}", flush=True)
+            found = {"digest": digest, **_run(tree.root, name, marks)}
+            note.write_text(json.dumps(found))
+    return found
 
 
 def _decoded(found: dict[str, Any]) -> Touched:

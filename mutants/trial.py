@@ -9,9 +9,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from queue import SimpleQueue
 
 from mutants.mutations import Mutation
 
@@ -45,19 +46,14 @@ class Outcome:
     killer: str = ""
 
 
-def copy_tree(source: Path, target: Path) -> None:
-    """Copy what the tests need."""
-    shutil.copytree(source, target, ignore=shutil.ignore_patterns(*_LEFT_BEHIND))
-
-
 @dataclass
 class Tree:
     """A copy of the project in which one file at a time is mutated."""
 
     root: Path
-    _sound: set[str] = field(default_factory=set)
+    _sound: set[str]
     """Tests that were seen to pass on the unmutated tree after a mutation had failed them."""
-    _flawed: set[str] = field(default_factory=set)
+    _flawed: set[str]
     """Tests that fail here unmutated too: they notice nothing."""
     _stamp: int = 0
 
@@ -119,6 +115,28 @@ class Tree:
                 _end(process)
                 shutil.rmtree(scratch, ignore_errors=True)
         return None if process.returncode == 0 else _failed(output, tests)
+
+
+class Trees:
+    """Copies of the project, for as many threads; what one finds of a test, all know."""
+
+    def __init__(self, source: Path, folder: Path, count: int) -> None:
+        self._idle: SimpleQueue[Tree] = SimpleQueue()
+        sound: set[str] = set()
+        flawed: set[str] = set()
+        for number in range(count):
+            root = folder / str(number) / "tree"
+            shutil.copytree(source, root, ignore=shutil.ignore_patterns(*_LEFT_BEHIND))
+            self._idle.put(Tree(root, sound, flawed))
+
+    @contextmanager
+    def borrowed(self) -> Iterator[Tree]:
+        """Have one of them to oneself."""
+        tree = self._idle.get()
+        try:
+            yield tree
+        finally:
+            self._idle.put(tree)
 
 
 def _within_budget(tests: list[str], seconds: dict[str, float]) -> list[str]:

@@ -1,6 +1,7 @@
 """Drawing mutations, finding tests for them, trying them out, and the report."""
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from mutants.__main__ import PACKAGES, ROOT, draw, report
 from mutants.equal import LIST, equal_ones, key_of
 from mutants.mutations import Mutation, mutations
 from mutants.touched import Touching, in_turn, look
-from mutants.trial import Fate, Outcome, Tree
+from mutants.trial import Fate, Outcome, Tree, Trees
 
 CODE = """def least(values, most):
     found = most
@@ -58,7 +59,7 @@ def tree(tmp_path: Path) -> Tree:
     root.mkdir()
     (root / "code_under_test.py").write_text(CODE)
     (root / "test_code.py").write_text(TESTS)
-    return Tree(root)
+    return Tree(root, set(), set())
 
 
 def mutation(what: str) -> Mutation:
@@ -193,12 +194,14 @@ def test_other_process():
 
 @pytest.mark.slow
 def test_who_touches_a_line_is_found_in_fixtures_and_other_processes_too(tmp_path: Path) -> None:
-    tree = tmp_path / "tree"
+    source = tmp_path / "source"
     for name, text in WATCHED.items():
-        (tree / name).parent.mkdir(parents=True, exist_ok=True)
-        (tree / name).write_text(text)
-    shutil.copytree(ROOT / "mutants", tree / "mutants")
-    known = look(tree, tmp_path / "kept", "not long")
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text(text)
+    shutil.copytree(ROOT / "mutants", source / "mutants")
+    trees = Trees(source, tmp_path, 2)
+    with ThreadPoolExecutor(2) as pool:
+        known = look(trees, pool, tmp_path / "kept", "not long")
     names = {test.partition("::")[2] for test in known.seconds}
     assert names == {"test_true", "test_false", "test_other_process"}, "one has failed"
 
@@ -212,5 +215,6 @@ def test_who_touches_a_line_is_found_in_fixtures_and_other_processes_too(tmp_pat
     assert touching("store/a.py", "`x` is always True") == {"test_true", "test_false"}
     assert touching("store/b.py", "`3` becomes `4`") == {"test_other_process"}
     before = next((tmp_path / "kept").iterdir()).stat().st_mtime_ns
-    assert look(tree, tmp_path / "kept", "not long") == known
+    with ThreadPoolExecutor(2) as pool:
+        assert look(trees, pool, tmp_path / "kept", "not long") == known
     assert next((tmp_path / "kept").iterdir()).stat().st_mtime_ns == before, "it was kept"
