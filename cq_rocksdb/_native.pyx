@@ -39,7 +39,7 @@ cdef class Database:
     def __cinit__(self, bytes folder, Options options, Options offset_options, bint read_only,
                   bint filtered=True):
         cdef const char *names[2]
-        cdef P family_options[2]
+        cdef P[2] family_options = [options.handle, offset_options.handle]
         cdef const char *path = folder
         cdef char *error = NULL
         names[0], names[1] = b"default", b"offset"
@@ -47,7 +47,6 @@ cdef class Database:
         if filtered:
             self.filter = CompactionFilter()
             O.options_set_compaction_filter(options.handle, self.filter.handle)
-        family_options[0], family_options[1] = options.handle, offset_options.handle
         with nogil:
             if read_only:
                 self.db = C.open_for_read_only_column_families(
@@ -71,9 +70,9 @@ cdef class Database:
     def close(self):
         """Stop compactions and release everything. A second call does nothing."""
         cdef P db = self.db
-        if db != NULL and getpid() != self.opened_by:
-            return
         if db != NULL:
+            if getpid() != self.opened_by:
+                return
             self.let_go()
             self.db = NULL
             with nogil:

@@ -11,7 +11,7 @@ import threading
 import traceback
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
@@ -31,7 +31,7 @@ class CallGate:
         self._folder = folder
         self._is_rocksdbs = is_rocksdbs
         self._locks: dict[int, threading.RLock] = {}  # by thread; an ident may come again
-        self._released = self._forked = False
+        self._flushed = self._released = self._forked = False
         self.shut = False
         """Whether no call may be made: asked by a thread that holds its lock."""
         _gates.add(self)
@@ -47,19 +47,24 @@ class CallGate:
             raise StoreStateError("opened before a fork: open the store anew", path=self._folder)
         raise StoreClosedError("the RocksDB queues have been closed", path=self._folder)
 
-    def close(self) -> bool:
-        """Let no further call in and wait for the running ones; False if ``released`` was called.
+    def close(self, flush: Callable[[], object] | None, *releases: Callable[[], object]) -> None:
+        """Let no further call in, wait for the running ones, flush and let the database go.
 
-        Until then every call of it is told to go on with the closing.
+        Each of ``releases`` is called, whatever fails before it. Cut short, the next call goes on
+        with them, without a second flush: they may be called again.
         """
         self.shut = True
         for lock in list(self._locks.values()):
             with lock:
                 pass
-        return not (self._released or self._forked)
-
-    def released(self) -> None:
-        """Note that the database has been let go."""
+        if self._released or self._forked:
+            return
+        with self.translation(), ExitStack() as letting_go:
+            for release in reversed(releases):
+                letting_go.callback(release)
+            if flush is not None and not self._flushed:
+                self._flushed = True
+                flush()
         self._released = True
 
     def leave_to_parent(self) -> None:

@@ -121,7 +121,6 @@ class NativeEngine:
             threading.Lock()
         )  # a library that flushes single families: no write between
         self._held = Held()
-        self._flushed = False
         with self._held:
             opened, really_read_only = folder, read_only
             if read_only:
@@ -340,17 +339,8 @@ class NativeEngine:
 
     def close(self, *, flush: bool = True) -> None:
         """Close the database; the private folder of a read-only open is removed."""
-        if not self._gate.close():
-            return
-        with self._gate.translation():
-            try:
-                if flush and not (self._read_only or self._flushed):
-                    self._flush()
-            finally:
-                self._flushed = True
-                self._database.close()
-                self._held.release()
-        self._gate.released()
+        last = self._flush if flush and not self._read_only else None
+        self._gate.close(last, self._database.close, self._held.release)
 
     # ---- inside
 

@@ -92,7 +92,6 @@ class RocksdictEngine:
         self._gate = CallGate(folder, _is_rocksdicts)
         self._write_lock = threading.Lock()  # no write between the flushes of the two families
         self._held = Held()
-        self._flushed = False
         with self._held:
             access, opened = AccessType.read_write(), folder
             if read_only:
@@ -287,21 +286,8 @@ class RocksdictEngine:
 
     def close(self, *, flush: bool = True) -> None:
         """Close the database; the private folder of a read-only open is removed."""
-        if not self._gate.close():
-            return
-        with self._gate.translation():
-            try:
-                if flush and not (self._read_only or self._flushed):
-                    self._flush()
-            finally:
-                self._flushed = True
-                self._families = {}
-                self.__dict__.pop("_offset_handle", None)
-                try:
-                    self._close_families()
-                finally:
-                    self._held.release()
-                    self._gate.released()
+        last = self._flush if flush and not self._read_only else None
+        self._gate.close(last, self._close_families, self._held.release)
 
     def _close_families(self) -> None:
         """Close both; one that cannot be closed goes with the last reference to it.
@@ -309,6 +295,8 @@ class RocksdictEngine:
         rocksdict flushes what it closes. After a failure nothing has been flushed yet: here, too,
         the units go before the entries that speak of them.
         """
+        self._families = {}
+        self.__dict__.pop("_offset_handle", None)
         fault: Exception | None = None
         for name in ("_default", "_offset"):
             family = self.__dict__.get(name)

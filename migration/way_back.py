@@ -57,43 +57,52 @@ def rollback(
     root = root.absolute()
     space = workspace or Workspace.of(root)
     with space.held():
-        if not space.switched.exists():
-            layout, config = lay_out(root, config or StoreConfig(), None, read_only=True)
-            if not space.plan.exists():
-                raise RefusedStoreError("there is no migration to roll back", path=space.root)
-            if dry_run:
-                return None
+        layout, config = lay_out(root, config or StoreConfig(), None, read_only=True)
+        if space.switched.exists():
+            return _walk_back(space, layout, config, returning, tell, dry_run=dry_run)
+        if not space.plan.exists():
+            raise RefusedStoreError("there is no migration to roll back", path=space.root)
+        if not dry_run:
             _take_back_half(space, layout, current_mode(layout, config))
             _clear(space, "dropped")
-            return None
-        done = read_switched(space)
-        plan = read_plan(space)
-        if plan.source == LOG:
-            raise RefusedStoreError(
-                "queues built from the log have none to go back to: cqstore migrate finish",
-                path=root,
-            )
-        layout, config = lay_out(root, config or StoreConfig(), None, read_only=True)
-        before, goal = current_mode(layout, config), ALONE[done.source]
-        report = SwitchReport(before, before)
-        if not dry_run:
-            recover(root, config, tell)
-        tell("looking for deleted topics")
-        report.returning = returning_topics(root, config, done.source)
-        if dry_run:
-            return report
-        if returning is None:
-            refuse_to_guess(report.returning, done.source, root)
+        return None
 
-        def forget(name: str) -> None:
-            if name == done.source and returning is Returning.DELETE:
-                let_go(root, config, done.source)
 
-        walk(root, config, goal, report, tell, forget)
-        tell(f"moving the {done.target} queues away")
-        _withdraw(layout.paths, done.target, goal)
-        report.left_behind = {}
-        _clear(space, "rolled back")
+def _walk_back(
+    space: Workspace,
+    layout: StoreLayout,
+    config: StoreConfig,
+    returning: Returning | None,
+    tell: Tell,
+    *,
+    dry_run: bool,
+) -> SwitchReport:
+    """Serve the old queues again, or only say what there is to be done for it."""
+    root, done = layout.paths.root, read_switched(space)
+    if read_plan(space).source == LOG:
+        raise RefusedStoreError(
+            "queues built from the log have none to go back to: cqstore migrate finish", path=root
+        )
+    before, goal = current_mode(layout, config), ALONE[done.source]
+    report = SwitchReport(before, before)
+    if not dry_run:
+        recover(root, config, tell)
+    tell("looking for deleted topics")
+    report.returning = returning_topics(root, config, done.source)
+    if dry_run:
+        return report
+    if returning is None:
+        refuse_to_guess(report.returning, done.source, root)
+
+    def forget(name: str) -> None:
+        if name == done.source and returning is Returning.DELETE:
+            let_go(root, config, done.source)
+
+    walk(root, config, goal, report, tell, forget)
+    tell(f"moving the {done.target} queues away")
+    _withdraw(layout.paths, done.target, goal)
+    report.left_behind = {}
+    _clear(space, "rolled back")
     return report
 
 

@@ -12,7 +12,6 @@ two backends disagree: that would hide history.
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Self, TypeVar
 
@@ -39,7 +38,7 @@ from store.queue.facts import (
 from store.queue.light_home import gone_apart, is_light, light_home
 from store.queue.part import NO_LIGHT, Lines, Part, Roles, selects
 from store.queue.units import CqUnit, QueueKey, UnitBatch, UnitBlock
-from store.queue.verify import Verify
+from store.queue.verify import NO_LOCKS, Locks, Verify
 from store.record.message import LMQ_PREFIX
 
 _LOG = logging.getLogger(__name__)
@@ -411,7 +410,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
     def comparison(
         self,
         *,
-        still: Callable[[], AbstractContextManager[object]] = nullcontext,
+        locks: Locks = NO_LOCKS,
         most_examples: int = 20,
         progress: Callable[[int], object] = bool,
     ) -> Verify:
@@ -431,7 +430,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         return Verify(
             parts[0].store, parts[1].store, self.context.log,
             takes=lambda topic: all(selects(each, topic) for each in given),
-            still=still, most_examples=most_examples, progress=progress,
+            locks=locks, most_examples=most_examples, progress=progress,
         )  # fmt: skip
 
     def total_size_bytes(self) -> int:

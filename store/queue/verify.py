@@ -19,6 +19,8 @@ from store.queue.facts import QueueType
 from store.queue.units import QUEUE_UNIT, BlockStop, QueueKey, QueueUnit, UnitBlock
 
 _BLOCK = 8192
+Locks = tuple[AbstractContextManager[object], AbstractContextManager[object]]
+NO_LOCKS: Locks = (nullcontext(), nullcontext())
 _Columns = dict[str, NDArray[np.int64]]
 _COLUMNS_28 = np.dtype({"names": list(QueueUnit._fields), "formats": [">i8", ">i4", ">i8", ">i8"]})
 _COLUMNS = np.dtype({"names": list(QueueUnit._fields)[:3], "formats": [">i8", ">i4", ">i8"]})
@@ -102,17 +104,18 @@ class Verify:
         log: LogView,
         *,
         takes: Callable[[str], bool] = lambda _: True,
-        still: Callable[[], AbstractContextManager[object]] = nullcontext,
+        locks: Locks = NO_LOCKS,
         most_examples: int = 20,
         progress: Callable[[int], object] = lambda _: None,
     ) -> None:
         """Compare topics that both ``takes``.
 
-        In ``still`` nobody puts, so that the ends of a queue are of one moment. ``progress`` is
-        told phy offsets. At most ``most_examples`` of each kind are kept.
+        Who holds ``locks`` keeps batches, deletions and expiries out, so that the ends of a queue
+        are of one moment. ``progress`` is told phy offsets. At most ``most_examples`` of each kind
+        are kept.
         """
         self._reference, self._copy, self._log = reference, copy, log
-        self._takes, self._still, self._progress = takes, still, progress
+        self._takes, self._locks, self._progress = takes, locks, progress
         self._most = most_examples
         self._kept: Counter[tuple[Kind, str, str]] = Counter()
         self.report = VerifyReport(reference.name, copy.name)
@@ -139,7 +142,8 @@ class Verify:
         if QueueType.BATCH in {reference.queue_type(key.topic), copy.queue_type(key.topic)}:
             report.skipped.append(key)
             return
-        with self._still():
+        first, second = self._locks
+        with first, second:
             low, high = reference.min_offset(*key), reference.max_offset(*key)
             copy_low, copy_high = copy.min_offset(*key), copy.max_offset(*key)
         report.units += high - low

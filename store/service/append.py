@@ -7,7 +7,6 @@ fails, also where an exception comes between two lines (``Section``).
 Source: RocketMQ ``CommitLog.asyncPutMessage``, ``MultiDispatch``.
 """
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar, TypeVarTuple
 
@@ -40,14 +39,13 @@ class Appender:
         log: CommitLog,
         queues: ConsumeQueueStore,
         dispatcher: Dispatcher,
-        lock: threading.Lock,
         state: RunningState,
         quota: LightQuota,
     ) -> None:
         self._log = log
         self._queues = queues
         self._dispatcher = dispatcher
-        self._lock = lock
+        self._lock = dispatcher.append_lock
         self._state = state
         self._section = dispatcher.appending
         self.quota = quota

@@ -45,7 +45,7 @@ _NOTHING, _NO_KEYS = UnitBatch(), IndexBatch()
 class Dispatcher:
     """Feeds the queues and the index of one store.
 
-    ``append_lock`` is the store's: ``hot`` is called under it. ``drain`` may be called by any
+    ``hot`` is called under ``append_lock``. ``drain`` may be called by any
     thread without it. Locks are taken in this order: ``drain_lock``, then ``append_lock``. From
     taking a batch to its being in queues and index either all of it happens or the store fails.
     """
@@ -55,14 +55,14 @@ class Dispatcher:
         queues: ConsumeQueueStore,
         index: IndexService | None,
         config: StoreConfig,
-        append_lock: threading.Lock,
         deleted: DeletedTopics,
         state: RunningState,
     ) -> None:
         self._queues = queues
         self._deleted = deleted
         self._index = index
-        self.append_lock = append_lock
+        self.append_lock = threading.Lock()
+        """One append at a time."""
         self.appending = Section(state, "an append")
         """Guards the steps of an append; who takes a batch under the lock finds it whole."""
         self.drain_lock = threading.Lock()

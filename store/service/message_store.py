@@ -84,7 +84,6 @@ class MessageStore(StoreCare):
         self.paths = layout.paths
         self.read_only = lock is None
         self._lock = lock
-        self._append_lock = threading.Lock()
         self._closing = threading.RLock()  # one thread closes at a time
         self._stops: list[Callable[[], None]] = []
         self._all_flushed = self._released = False
@@ -218,9 +217,7 @@ class MessageStore(StoreCare):
             self._dispatcher.before_store = log.commit
         self._puller = Puller(config, log, self.queues)
         quota = LightQuota(self.queues, config.max_lmq_consume_queue_num)
-        self._append = Appender(
-            log, self.queues, self._dispatcher, self._append_lock, self._state, quota
-        )
+        self._append = Appender(log, self.queues, self._dispatcher, self._state, quota)
         self._putter = Putter(
             config, log, self.queues, self._dispatcher, self._commit, self._flush, self._append,
             self._state.fail,
@@ -276,8 +273,7 @@ class MessageStore(StoreCare):
                 self.checkpoint, self.report, self.deleted_topics,
             )  # fmt: skip
             self._dispatcher = Dispatcher(
-                self.queues, self.index, self.config, self._append_lock, self.deleted_topics,
-                self._state,
+                self.queues, self.index, self.config, self.deleted_topics, self._state,
             )  # fmt: skip
             rules = ScanRules(self.config.check_crc_on_recover)
             self._rebuild = QueueRebuild(
@@ -409,7 +405,7 @@ class MessageStore(StoreCare):
         try:
             with self._state.failing():
                 self._stop()
-                with self._append_lock:
+                with self._dispatcher.append_lock:
                     self._state.close()
         finally:
             with self._clean.lock:  # what is being deleted comes to its end

@@ -233,8 +233,9 @@ class StoreReads(ABC):
                 path=self.paths.root,
             )
         comparison = self.queues.comparison(
-            still=self._clean.still, most_examples=most_examples, progress=progress
-        )
+            locks=(self._clean.lock, self._dispatcher.drain_lock),
+            most_examples=most_examples, progress=progress,
+        )  # fmt: skip
         return comparison.run(topic, queue_id)
 
     def backends_set_aside(self) -> dict[str, Exception]:

@@ -5,7 +5,6 @@ take tens of microseconds an input; 100,000 inputs are minutes. The two were not
 """
 
 import random
-import threading
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -63,7 +62,7 @@ def replay(folder: Path) -> Run:
     queues = cast("ConsumeQueueStore", Sink())
     deleted = DeletedTopics(folder / "none")
     state = RunningState(folder, read_only=False)
-    dispatcher = Dispatcher(queues, index, StoreConfig(), threading.Lock(), deleted, state)
+    dispatcher = Dispatcher(queues, index, StoreConfig(), deleted, state)
 
     def run(data: bytes) -> None:
         for rules in (ScanRules(), ScanRules(property_crc=True), ScanRules(check_crc=False)):

@@ -11,7 +11,6 @@ Source: RocketMQ ``CleanCommitLogService.deleteExpiredFiles``, ``CleanConsumeQue
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
 from typing import NamedTuple
 
 from store.errors import CorruptionError, StoreIOError
@@ -116,12 +115,6 @@ class CleanService:
         with self._dispatcher.append_lock:
             queues.forget_queue_offsets(assigned)
             return self._log.max_phy_offset()
-
-    @contextmanager
-    def still(self) -> Iterator[None]:
-        """Keep batches, deletions and expiries out of the queues while the block runs."""
-        with self.lock, self._dispatcher.drain_lock:
-            yield
 
     def unused_topics(self, retain: Collection[str]) -> Iterator[str]:
         """Yield the topics with queues that are not in ``retain``.
