@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 _FIRST_SLOTS = 1024
+_STRETCH = 4096
+"""Slots that the hand passes in one step."""
 FIELDS = 4
 UNKNOWN = -1
 """In all fields of a queue without units, and in those of a first unit nobody has looked for."""
@@ -125,12 +127,18 @@ class StateCache:
         self._free += range(before, size)
 
     def _evict(self, count: int) -> None:
-        """Move the hand over ``count`` slots; free those not used since its last time."""
-        span = np.arange(self._hand, self._hand + count) % self.capacity
-        self._hand = (self._hand + count) % self.capacity
-        idle = span[~self._used[span]]
+        """Move the hand until it has met ``count`` slots not used since its last time; free them.
+
+        At most once over a stretch of slots: where all were used, it goes on with the next call.
+        """
+        length = min(max(count, _STRETCH), self.capacity)
+        span = np.arange(self._hand, self._hand + length) % self.capacity
+        idle = np.flatnonzero(~self._used[span])[:count]
+        if len(idle) == count:
+            span = span[: idle[-1] + 1]
         self._used[span] = False
-        for slot in idle.tolist():
+        self._hand = (self._hand + len(span)) % self.capacity
+        for slot in span[idle].tolist():
             prefix = self._prefixes[slot]
             if prefix:
                 del self._slots[prefix]

@@ -95,3 +95,18 @@ def test_a_full_cache_holds_all_that_was_put() -> None:
         found, missing = cache.find(held)
         assert (found.tolist(), missing.tolist()) == (rows.tolist(), [])
         assert [cache.last_offset(prefix) for prefix in held] == rows[:, 1].tolist()
+
+
+def test_the_idle_queues_that_the_hand_meets_first_make_room() -> None:
+    count = 10_000  # more than the hand passes in one step
+    cache = StateCache(count)
+    held = [queue_prefix("t", number) for number in range(count)]
+    cache.put(held, np.zeros((count, 4), np.int64))
+    idle = [7_000, 7_001, 9_999]
+    cache.find([prefix for number, prefix in enumerate(held) if number not in idle])
+    cache.put([queue_prefix("new", 1), queue_prefix("new", 2)], np.ones((2, 4), np.int64))
+    assert [number for number in idle if cache.last_offset(held[number]) is None] == idle[:2]
+    assert len(cache) == count
+    cache.put([queue_prefix("new", 3)], np.ones((1, 4), np.int64))
+    gone = [number for number, prefix in enumerate(held) if cache.last_offset(prefix) is None]
+    assert gone == [0, *idle[:2]], "the others had been used, 0 not since the hand passed it"
