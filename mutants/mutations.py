@@ -34,6 +34,7 @@ _NAMED = {"min": "max", "max": "min", "any": "all", "all": "any"}
 _UNSEEN = {"__repr__", "__str__"}
 _LOGGERS = {"_log", "log", "logger"}
 _OPTIONS = {"Option", "Argument"}
+_ASSERTING = {"strict", "daemon"}
 _SHOWN = 60
 """Characters of a piece of code in the name of a mutation."""
 
@@ -69,7 +70,8 @@ def mutations(path: str, source: bytes) -> list[Mutation]:
     """Return every mutation of a module, in the order of its lines.
 
     Left out is what no test should pin: strings (names and messages), annotations, log calls,
-    options of commands, assertions, and the numbers of a module's constants, which are layouts
+    options of commands, assertions (``strict`` of ``zip`` is one), whether a process waits for a
+    thread at its end, and the numbers of a module's constants, which are layouts
     (golden stores tell them) or tunings (no value is wrong).
     """
     finder = _Finder(path, source)
@@ -143,6 +145,8 @@ class _Finder:
                 self._block(value)
 
     def _handler(self, node: ast.AST) -> None:
+        if isinstance(node, ast.keyword) and node.arg in _ASSERTING:
+            return
         if isinstance(node, ast.ExceptHandler) and node.type is not None:
             self._replace(node.type, "()", "catches nothing")
         self._children(node)
@@ -299,6 +303,17 @@ def _is_option(node: ast.expr) -> bool:
         return False
     name = node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
     return name in _OPTIONS
+
+
+def runs_at_import(source: bytes, name: str) -> bool:
+    """Return whether what is in ``name``, as ``functions`` names it, runs as its module loads."""
+    body = ast.parse(source).body
+    for part in filter(None, name.split(".")):
+        named = {n.name: n for n in body if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+        if not isinstance(named[part], ast.ClassDef):
+            return False
+        body = named[part].body
+    return True
 
 
 def functions(source: bytes) -> Iterator[tuple[str, int, int]]:

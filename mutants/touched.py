@@ -10,17 +10,18 @@ import os
 import re
 import subprocess
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import coverage
 
 from mutants.contexts import DATA, OUTCOMES
-from mutants.mutations import Mutation, functions
+from mutants.mutations import Mutation, functions, runs_at_import
 from mutants.trial import Trees
 
 MOST_TESTS = 40
@@ -42,8 +43,11 @@ class Touching:
     def tests(self, mutation: Mutation, source: bytes) -> list[str]:
         """Return the tests that touch a mutation's statement, else its function, else its file.
 
-        One of each function of tests comes before its other cases; the quickest comes first.
+        One of each function of tests comes before its other cases; the quickest comes first. What
+        runs as its module loads is no test's: there those come first that touch little else.
         """
+        if runs_at_import(source, mutation.function):
+            return self._closest(mutation.path)
         lines = source.decode().splitlines()[mutation.line - 1 : mutation.last_line]
         texts = {line.strip() for line in lines}
         found: set[str] = set()
@@ -53,6 +57,24 @@ class Touching:
         if not found:
             found = self._near(mutation, mutation.function) or self._near(mutation, None)
         return in_turn(found & self.seconds.keys(), self.seconds)
+
+    def _closest(self, path: str) -> list[str]:
+        """Return the tests that touch a file, first those with most of their lines in it."""
+        here, everywhere = self._lines.get(path, Counter[str]()), self._lines[""]
+        distance = {test: 1 - count / everywhere[test] for test, count in here.items()}
+        return in_turn(distance.keys() & self.seconds.keys(), distance)
+
+    @cached_property
+    def _lines(self) -> dict[str, Counter[str]]:
+        """How many lines of each file each test touches; of all files, under no name."""
+        counts: dict[str, Counter[str]] = defaultdict(Counter)
+        for by_path in self.touched:
+            for path, by_function in by_path.items():
+                for by_text in by_function.values():
+                    for tests in by_text.values():
+                        counts[path].update(tests)
+                        counts[""].update(tests)
+        return counts
 
     def _near(self, mutation: Mutation, function: str | None) -> set[str]:
         found: set[str] = set()

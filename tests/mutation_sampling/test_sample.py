@@ -192,6 +192,19 @@ def test_other_process():
 }
 
 
+def test_what_runs_at_import_is_tried_by_the_tests_that_touch_little_else() -> None:
+    source = b"MOST = 1\n\n\nclass A:\n    most = 2\n\n    def f(self):\n        return 3\n"
+    lines = {"A.f": {"return 3": ["near", "far"], "x": ["near"]}}
+    other = {"": {"1": ["far"], "2": ["far"]}}
+    seconds = {"near": 2.0, "far": 1.0, "elsewhere": 0.1}
+    known = Touching(
+        seconds, [{"a.py": lines, "b.py": other}, {"b.py": {"": {"3": ["elsewhere"]}}}]
+    )
+    tests = {m.what: known.tests(m, source) for m in mutations("a.py", source)}
+    assert tests["`2` becomes `3`"] == ["near", "far"]
+    assert tests["`3` becomes `4`"] == ["far", "near"]
+
+
 @pytest.mark.slow
 def test_who_touches_a_line_is_found_in_fixtures_and_other_processes_too(tmp_path: Path) -> None:
     source = tmp_path / "source"
