@@ -18,7 +18,7 @@ from mutants.mutations import Mutation
 
 BUDGET_SECONDS = 60.0
 """Of tests, as they took unmutated, for one mutation."""
-MOST_TESTS = 150
+MOST_TESTS = 500
 MOST_BYTES = 6 << 30
 """A mutation may make a loop that fills the memory."""
 _START_SECONDS = 60

@@ -6,8 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,18 +22,13 @@ from store.service.surroundings import Surroundings
 from tests.kit.faults import Faults
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.mutations import in_time
+from tests.kit.waiting import until
 
 SECONDS = 30
 SYNC = StoreConfig(
     flush_disk_type=FlushDiskType.SYNC_FLUSH, mapped_file_size_commit_log=65536,
     flush_interval_commit_log=3_600_000, flush_commit_log_thorough_interval=3_600_000,
 )  # fmt: skip
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "it never came about"
 
 
 def own_threads() -> set[str]:

@@ -4,7 +4,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from store.record.message import Message, MessageProperty
 from store.service.message_store import MessageStore
 from store.service.results import PutMessageResult, PutMessageStatus
 from tests.kit.engines import engine_in_use
+from tests.kit.waiting import until
 
 SYNC = StoreConfig(
     flush_disk_type=FlushDiskType.SYNC_FLUSH,
@@ -65,12 +66,6 @@ def store(tmp_path: Path, disk: Disk) -> Iterator[MessageStore]:
     yield opened
     disk.open.set()
     opened.close()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, "it never came about"
 
 
 def message(number: int = 0, properties: dict[str, str] | None = None) -> Message:

@@ -11,6 +11,7 @@ from store.config import FlushDiskType, StoreConfig
 from store.queue.backends import backend_names
 from store.record.message import Message
 from store.service.message_store import MessageStore
+from tests.kit.waiting import until
 
 FILE = 65536
 CONFIG = StoreConfig(
@@ -85,6 +86,21 @@ def test_with_sync_flush_nothing_waits(tmp_path: Path) -> None:
         assert store.put_message(message(0)).ok
         assert store.commit_log.flushed_phy_offset() == store.commit_log.max_phy_offset()
         assert not config.is_transient
+
+
+@pytest.mark.parametrize(
+    ("interval", "puts"),
+    [("commit_interval_commit_log", 10), ("commit_commit_log_thorough_interval", 1)],
+)
+def test_what_waits_goes_into_the_file_at_its_interval(
+    tmp_path: Path, interval: str, puts: int
+) -> None:
+    """At one interval where four pages wait, at the other whatever waits."""
+    config = CONFIG.model_copy(update={interval: 1})
+    first = tmp_path / "s" / "commitlog" / f"{0:020d}"
+    with MessageStore.open(tmp_path / "s", config, backend="file") as store:
+        at = max(store.put_message(Message("t", b"x" * 2000)).phy_offset for _ in range(puts))
+        until(lambda: bool(first.read_bytes()[at : at + 2000].strip(b"\0")))
 
 
 KILLED = """
