@@ -1,6 +1,7 @@
 """Records against bytes made by hand and against an encoder that shares nothing with ours."""
 
 import zlib
+from datetime import UTC, datetime
 
 import crcmod.predefined
 import pytest
@@ -149,6 +150,13 @@ def test_what_does_not_fit_is_refused(message: Message, error: type[Exception] |
         return
     with pytest.raises(error):
         ENCODER.encode(message)
+
+
+def test_a_message_without_a_time_was_born_when_it_was_encoded() -> None:
+    before = datetime.now(UTC)
+    born = StoredMessage(encode(Message("t", b"x"))).head.born_timestamp
+    after = datetime.now(UTC)
+    assert int(before.timestamp() * 1000) <= born <= int(after.timestamp() * 1000)
 
 
 def test_a_body_may_be_any_buffer_of_bytes_and_nothing_else() -> None:

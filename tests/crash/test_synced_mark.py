@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -80,7 +81,10 @@ def test_a_lost_sector_behind_the_mark_is_a_power_cut_s(root: Path) -> None:
     lose_a_sector(root)
     with MessageStore.open(root, CONFIG) as store:
         assert store.max_offset("t", 0) == 1
-        assert store.report.saved
+        (saved,) = store.report.saved
+    stamp = saved.path.name.split("-")[1]  # when, in UTC
+    when = datetime.strptime(stamp.partition(".")[0] + "Z", "%Y%m%dT%H%M%S%z").timestamp()
+    assert abs(saved.path.stat().st_mtime - when - float("0." + stamp.partition(".")[2])) < 1
 
 
 @pytest.mark.parametrize("flush", FlushDiskType)

@@ -158,6 +158,12 @@ def test_stores_that_others_rule_are_read_only(root: Path, mark: str, word: str)
         assert bodies(store) == 100
 
 
+def test_an_empty_folder_of_compacted_topics_is_nobodys_rule(root: Path) -> None:
+    (root / "compaction/compactionLog").mkdir(parents=True)
+    with MessageStore.open(root) as store:
+        assert store.put_message(Message("t", b"x")).ok
+
+
 def test_a_slave_is_read_only(root: Path) -> None:
     assert "slave" in refused(root, StoreConfig.from_mapping({"brokerRole": "SLAVE"}))
 
