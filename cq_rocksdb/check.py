@@ -13,6 +13,7 @@ from cq_rocksdb.keys import (
     CHECKPOINT_KEY,
     KIND_MIN,
     OFFSET_ENTRY,
+    UNIT_PLACE,
     OffsetEntry,
     max_key,
     parse_offset_key,
@@ -174,8 +175,8 @@ class _Units:
         except CorruptionError as exc:
             yield QueueFinding(exc.reason, self._path)
             return
-        if key[: -len(b"\0" * 8)] != self._prefix:
-            yield from self._begin(key[:-8], queue)
+        if (prefix := key[: -UNIT_PLACE.size]) != self._prefix:
+            yield from self._begin(prefix, queue)
         if len(value) != QUEUE_UNIT.size:
             problem = f"the unit has {len(value)} bytes instead of {QUEUE_UNIT.size}"
             yield QueueFinding(problem, self._path, queue, queue_offset)

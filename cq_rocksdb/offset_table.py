@@ -22,7 +22,6 @@ from cq_rocksdb.keys import (
     LONGEST_PREFIX,
     OFFSET_ENTRY,
     OffsetEntry,
-    OffsetKey,
     max_entries_range,
     max_key,
     min_key,
@@ -171,24 +170,13 @@ class OffsetTable:
         """Take the checkpoint that was just written."""
         self._checkpoint = phy_offset
 
-    def entries(
-        self, bounds: tuple[bytes, bytes] = _WHOLE_FAMILY
-    ) -> Iterator[tuple[OffsetKey, OffsetEntry]]:
-        """Yield the entries of a range, in key order; values that are not 16 bytes are passed.
-
-        Bounded memory, and no iterator of the database is open while the caller works.
-
-        Raises:
-            CorruptionError: a key does not parse.
-        """
-        for key, value in self.raw_entries(bounds):
-            if len(value) == OFFSET_ENTRY.size:
-                yield parse_offset_key(key), OFFSET_ENTRY.unpack_from(value)
-
     def raw_entries(
         self, bounds: tuple[bytes, bytes] = _WHOLE_FAMILY
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Yield keys and values of a range as they are."""
+        """Yield keys and values of a range as they are, in key order.
+
+        Bounded memory, and no iterator of the database is open while the caller works.
+        """
         start, end = bounds
         while True:
             rows = self._engine.scan(Family.OFFSET, start, end, _SCAN_ENTRIES)

@@ -1,0 +1,187 @@
+"""Where units and queues are looked up: against plain loops over what was put."""
+
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cq_rocksdb import offset_table, spans
+from cq_rocksdb.engine import EngineBatch
+from cq_rocksdb.keys import OFFSET_ENTRY, OffsetEntry, max_key, min_key, queue_prefix
+from cq_rocksdb.offset_table import OffsetTable
+from cq_rocksdb.store import RocksDBConsumeQueueStore
+from cq_rocksdb.unit_table import UnitTable
+from store.queue.facts import QueueSpan
+from store.queue.units import QueueKey, UnitBatch
+from tests.kit.file_queues import NoLog
+from tests.kit.rocksdb_queues import RECORD_BYTES, RocksDBQueues, add, engine_of, lose, put
+
+pytestmark = pytest.mark.usefixtures("engine")
+
+PREFIX = queue_prefix("T", 0)
+FIRST = OffsetEntry(0, 0)
+
+
+def test_a_place_in_the_log_is_found_as_by_looking_at_every_unit(tmp_path: Path) -> None:
+    store = RocksDBQueues(tmp_path).open()
+    put(store, "T", 0, range(10), 0)
+    lose(store, "T", 0, range(2))
+    lose(store, "T", 0, range(4, 7))
+    there = [2, 3, 7, 8, 9]
+    units = UnitTable(engine_of(store))
+    for low, last, phy_offset in product(range(11), range(-1, 11), (0, 200, 201, 700, 701, 901)):
+        wanted = [at for at in there if low <= at <= last and at * RECORD_BYTES >= phy_offset]
+        found = units.first_in_log(PREFIX, low, last, phy_offset)
+        assert (found and found.queue_offset) == (wanted[0] if wanted else None)
+        assert found is None or found.entry == (found.queue_offset * RECORD_BYTES, wanted[0])
+    store.close()
+
+
+def watched(store: RocksDBConsumeQueueStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the looks into the database that are made from now on, as they are made."""
+    made: list[str] = []
+
+    def watch(name: str) -> None:
+        real = getattr(engine_of(store), name)
+
+        def noting(*args: object) -> object:
+            made.append(name)
+            return real(*args)
+
+        monkeypatch.setattr(engine_of(store), name, noting)
+
+    for name in ("get", "first_unit"):
+        watch(name)
+    return made
+
+
+@pytest.mark.parametrize("lost", [0, 3])
+def test_ends_are_looked_up_once_and_then_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: int
+) -> None:
+    queues = RocksDBQueues(tmp_path)
+    store = queues.open()
+    put(store, "T", 0, range(10), 0)
+    lose(store, "T", 0, range(lost))
+    store.close()
+    store = queues.open()
+    made = watched(store, monkeypatch)
+    assert [store.max_offset("T", 0) for _ in range(3)] == [10] * 3
+    assert made == ["get"]
+    assert store.min_offset("T", 0) == lost
+    made.clear()
+    assert [store.min_offset("T", 0) for _ in range(3)] == [lost] * 3
+    assert made == []
+    store.close()
+
+
+def test_names_that_nobody_may_have_take_no_room(tmp_path: Path) -> None:
+    store = RocksDBQueues(tmp_path).open()
+    for size, held in ((282, 0), (281, 1), (1000, 1)):
+        assert store.max_offset("x" * size, 0) == store.min_offset("x" * size, 0) == 0
+        assert len(store._offsets._cache) == held
+    store.close()
+
+
+def test_a_first_unit_found_before_a_queue_changed_is_not_kept(tmp_path: Path) -> None:
+    store = RocksDBQueues(tmp_path).open()
+    put(store, "T", 0, range(10), 0)
+    table = OffsetTable(engine_of(store), 10)
+    row = np.array([[900, 9, -1, -1]], np.int64)
+
+    def known() -> OffsetEntry | None:
+        return table.state("T", 0).first
+
+    table.found_first(table.state("T", 0), FIRST)
+    assert known() == FIRST
+    changes: list[Callable[[], None]] = [
+        lambda: table.update([PREFIX], row, renewed=True),
+        lambda: table.forget([PREFIX]),
+        table.forget_all,
+    ]
+    for change in changes:
+        before = table.state("T", 0)
+        change()
+        assert known() is None
+        table.found_first(before, FIRST)
+        assert known() is None, "it may be another one by now"
+        table.found_first(table.state("T", 0), FIRST)
+        assert known() == FIRST
+    before = table.state("T", 0)
+    table.update([PREFIX], row, renewed=False)
+    table.found_first(before, FIRST)
+    assert known() == FIRST, "units were only appended"
+    store.close()
+
+
+TOPICS = ["a", "b", "ab", "ac", "é", "abc", "abd", "bcd", "abcdef", "abcdeg", "éé", "主题"]
+
+
+def test_topics_and_queues_are_listed_as_by_looking_at_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offset_table, "_SCAN_ENTRIES", 3)
+    store = RocksDBQueues(tmp_path).open()
+    batch = UnitBatch()
+    names = [QueueKey(topic, queue_id) for topic in TOPICS for queue_id in (0, 1, 70_000)]
+    for place, name in enumerate(names):
+        add(batch, *name, 0, place * RECORD_BYTES)
+    store.put_batch(batch)
+    puts = [(min_key(queue_prefix(*name)), OFFSET_ENTRY.pack(FIRST)) for name in names[::2]]
+    engine_of(store).write(EngineBatch(puts=puts))
+    names.sort(key=lambda name: (len(name.topic.encode()), name.topic.encode(), name.queue_id))
+    assert list(store.queues()) == names
+    for prefix in ("a", "ab", "abc", "abcde", "abcdef", "b", "é", "主", "z", "ac", "bcde"):
+        wanted = [name for name in names if name.topic.startswith(prefix)]
+        assert list(store.queues(prefix=prefix)) == wanted
+        assert list(store.queues(prefix=prefix, after=names[9])) == [
+            name for name in wanted if names.index(name) > 9
+        ]
+    for place, name in enumerate(names):
+        assert list(store.queues(after=name)) == names[place + 1 :]
+        same = [other for other in names[place + 1 :] if other.topic == name.topic]
+        assert list(store.queues(name.topic, after=name)) == same
+    assert list(store.queues("b", after=QueueKey("abc", 0))) == []
+    store.close()
+
+
+def test_ends_of_many_queues_are_those_of_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spans, "_BLOCK", 2)
+    queues = RocksDBQueues(tmp_path, NoLog())
+    store = queues.open()
+    there: dict[int, list[int]] = {}
+    """Of each queue the offsets of its units; that of *n* lies at 1000 times the queue + 100 n."""
+    for queue_id, first, count in ((0, 0, 5), (1, 0, 1), (2, 7, 3), (3, 0, 5), (4, 0, 5)):
+        put(store, "T", queue_id, range(first, first + count), 1000 * queue_id + 100 * first)
+        there[queue_id] = list(range(first, first + count))
+    lose(store, "T", 3, range(2))
+    there[3] = [2, 3, 4]
+    entries = {0: (200, 2), 2: (2800, 8), 4: (4900, 9)}
+    """Minima that are stored: of the log, and of a queue that was cut behind them."""
+    puts = [
+        *((min_key(queue_prefix("T", at)), OFFSET_ENTRY.pack(OffsetEntry(*entry)))
+          for at, entry in entries.items()),
+        (max_key(queue_prefix("T", 5)), OFFSET_ENTRY.pack(OffsetEntry(9000, -1))),
+        (max_key(queue_prefix("T", 6)), OFFSET_ENTRY.pack(OffsetEntry(-1, 3))),
+        (max_key(queue_prefix("T", 7)), OFFSET_ENTRY.pack(OffsetEntry(7000, 3))),
+    ]  # fmt: skip
+    engine_of(store).write(EngineBatch(puts=puts))
+    store._offsets.forget_all()
+    ends = {0: 5, 1: 1, 2: 10, 3: 5, 4: 5, 5: 0, 6: 4, 7: 4}
+    for minimum in (0, 1, 100, 200, 201, 400, 401, 1000, 1001, 2701, 2800, 2801, 3201, 4400, 4401):
+        queues.log.min_phy = minimum
+        wanted = []
+        for at, end in ends.items():
+            live = [n for n in there.get(at, []) if 1000 * at + 100 * n >= minimum]
+            low = live[0] if live else end
+            if live and at in entries and entries[at][0] >= minimum:
+                low = min(entries[at][1], end)
+            wanted.append(QueueSpan(QueueKey("T", at), low, end))
+        assert list(store.spans()) == wanted
+        each = [(store.min_offset("T", at), store.max_offset("T", at)) for at in ends]
+        assert each == [(span.min_offset, span.max_offset) for span in wanted]
+    store.close()
