@@ -94,14 +94,7 @@ def test_a_first_unit_found_before_a_queue_changed_is_not_kept(tmp_path: Path) -
     def known() -> OffsetEntry | None:
         return table.state("T", 0).first
 
-    table.found_first(table.state("T", 0), FIRST)
-    assert known() == FIRST
-    changes: list[Callable[[], None]] = [
-        lambda: table.update([PREFIX], row, renewed=True),
-        lambda: table.forget([PREFIX]),
-        table.forget_all,
-    ]
-    for change in changes:
+    def is_forgotten_by(change: Callable[[], None]) -> None:
         before = table.state("T", 0)
         change()
         assert known() is None
@@ -109,6 +102,12 @@ def test_a_first_unit_found_before_a_queue_changed_is_not_kept(tmp_path: Path) -
         assert known() is None, "it may be another one by now"
         table.found_first(table.state("T", 0), FIRST)
         assert known() == FIRST
+
+    table.found_first(table.state("T", 0), FIRST)
+    assert known() == FIRST
+    is_forgotten_by(lambda: table.update([PREFIX], row, renewed=True))
+    is_forgotten_by(lambda: table.forget([PREFIX]))
+    is_forgotten_by(table.forget_all)
     before = table.state("T", 0)
     table.update([PREFIX], row, renewed=False)
     table.found_first(before, FIRST)
