@@ -21,7 +21,7 @@ from cq_rocksdb.keys import (
     queue_prefix,
 )
 from cq_rocksdb.offset_table import OffsetTable
-from cq_rocksdb.unit_table import UnitTable
+from cq_rocksdb.unit_table import FoundUnit, UnitTable
 from store.errors import CorruptionError
 from store.queue.context import LogView
 from store.queue.facts import QueueFinding
@@ -29,7 +29,6 @@ from store.queue.units import QUEUE_UNIT, QueueKey, QueueUnit
 
 _SCAN_UNITS = 4_096
 _END_OF_KEYS = b"\xff" * 8
-_EXPIRED = -1
 
 
 class Audit:
@@ -154,8 +153,7 @@ class _Units:
         self._prefix = b""
         self._queue: QueueKey
         self._last_offset = -1
-        self._next_offset: int | None = None
-        self._phy_offset = _EXPIRED
+        self._before: FoundUnit | None = None
         self._behind = False
         self.units = self.expired_units = 0
 
@@ -185,7 +183,7 @@ class _Units:
 
     def _begin(self, prefix: bytes, queue: QueueKey) -> Iterator[QueueFinding]:
         self._prefix, self._queue = prefix, queue
-        self._next_offset, self._phy_offset, self._behind = None, _EXPIRED, False
+        self._before, self._behind = None, False
         value = self._engine.get(Family.OFFSET, max_key(prefix))
         if value is None or len(value) != OFFSET_ENTRY.size:
             self._last_offset = -1
@@ -203,13 +201,15 @@ class _Units:
                 problem = f"units lie behind the max entry {self._last_offset}; nobody sees them"
                 yield QueueFinding(problem, self._path, self._queue, queue_offset)
             return
-        before, wanted = self._phy_offset, self._next_offset
-        self._phy_offset, self._next_offset = unit.phy_offset, queue_offset + 1
-        if wanted is None or before < self._min_phy_offset:
+        before, self._before = self._before, FoundUnit(queue_offset, unit)
+        if before is None or before.unit.phy_offset < self._min_phy_offset:
             return
+        wanted, phy_offset = before.queue_offset + 1, before.unit.phy_offset
         if queue_offset != wanted:
             problem = f"units {wanted} to {queue_offset - 1} are missing"
             yield QueueFinding(problem, self._path, self._queue, wanted)
-        if unit.phy_offset <= before:
-            problem = f"phy_offset {unit.phy_offset} does not lie behind the one before, {before}"
+        if unit.phy_offset <= phy_offset:
+            problem = (
+                f"phy_offset {unit.phy_offset} does not lie behind the one before, {phy_offset}"
+            )
             yield QueueFinding(problem, self._path, self._queue, queue_offset)

@@ -157,9 +157,10 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
                 read_only=context.read_only,
             )
         except RocksDBError as exc:
-            if exc.status is RocksDBStatus.CORRUPTION or _FILE_GONE in exc.reason:
-                exc = RocksDBError(f"{exc.reason}; {_ADVICE}", status=exc.status, path=exc.path)
-            raise exc from exc.__cause__
+            if exc.status is not RocksDBStatus.CORRUPTION and _FILE_GONE not in exc.reason:
+                raise
+            advised = f"{exc.reason}; {_ADVICE}"
+            raise RocksDBError(advised, status=exc.status, path=exc.path) from exc.__cause__
         self._offsets = OffsetTable(self._engine, context.config.rocksdb_hot_queues)
         self._units = UnitTable(self._engine)
         _LOG.info("opened the RocksDB queues in %s", self.folder)
@@ -262,7 +263,6 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
 
     def restore_end(self, topic: str, queue_id: int, queue_offset: int) -> None:
         """Write a ``max`` entry whose unit has expired."""
-        self._writable_engine()
         entry = OffsetEntry(NO_UNIT.phy_offset, queue_offset - 1)
         prefix = queue_prefix(topic, queue_id)
         self._write(EngineBatch(puts=[(max_key(prefix), OFFSET_ENTRY.pack(entry))]))
