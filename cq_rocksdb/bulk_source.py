@@ -72,7 +72,8 @@ class RocksDBUnitSource:
         while position is not None:
             rows = np.empty(most_units, UNIT_ROWS)
             count, stop, following = self._engine.scan_into(prefix, position, row_table(rows))
-            yield UnitRun(position, rows[:count])
+            if count:  # none where the run before ended at a gap
+                yield UnitRun(position, rows[:count])
             position = None if stop is BlockStop.END else following
 
     def behind(self, queue: QueueKey) -> UnitRun | None:

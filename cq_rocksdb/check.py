@@ -152,9 +152,9 @@ class _Units:
         self._path = path
         self._prefix = b""
         self._queue: QueueKey
-        self._last_offset = -1
-        self._before: FoundUnit | None = None
-        self._behind = False
+        self._last_offset: int
+        self._before: FoundUnit | None
+        self._behind: bool
         self.units = self.expired_units = 0
 
     def findings(self) -> Iterator[QueueFinding]:
