@@ -34,8 +34,8 @@ def database_objects(options: DatabaseOptions, log_folder: Path) -> DatabaseObje
     offset, offset_lacking = _family(options.offset, cache)
     limiter = _native.Options("ratelimiter", options.rate_limit_bytes_per_second)
     _apply(default, [
-        ("options_set_create_if_missing", "byte", 1),
-        ("options_set_create_missing_column_families", "byte", 1),
+        ("options_set_create_if_missing", "byte", True),
+        ("options_set_create_missing_column_families", "byte", True),
         ("options_set_atomic_flush", "byte", options.atomic_flush),
         ("options_set_db_write_buffer_size", "size", options.db_write_buffer_bytes),
         ("options_set_max_open_files", "int", options.max_open_files),
@@ -111,7 +111,7 @@ def _table(options: FamilyOptions, cache: "_native.Options") -> "_native.Options
         ("block_based_options_set_block_cache", "handle", cache),
         ("block_based_options_set_cache_index_and_filter_blocks", "byte",
          options.cache_index_and_filter_blocks),
-        ("block_based_options_set_pin_top_level_index_and_filter", "byte", 1),
+        ("block_based_options_set_pin_top_level_index_and_filter", "byte", True),
         ("block_based_options_set_block_size", "size", options.block_bytes),
         ("block_based_options_set_metadata_block_size", "size", options.metadata_block_bytes),
         ("block_based_options_set_filter_policy", "handle", bloom),

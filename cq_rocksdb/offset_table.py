@@ -52,11 +52,6 @@ class QueueState(NamedTuple):
     life: int
     """Which state of the table this is of, see ``OffsetTable.found_first``."""
 
-    @property
-    def max_offset(self) -> int:
-        """Return the queue offset behind the last unit."""
-        return self.last.queue_offset + 1
-
 
 class OffsetTable:
     """The ``max``, ``min`` and checkpoint entries. Any thread may read."""

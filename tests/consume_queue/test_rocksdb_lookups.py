@@ -52,7 +52,7 @@ def watched(store: RocksDBConsumeQueueStore, monkeypatch: pytest.MonkeyPatch) ->
 
         monkeypatch.setattr(engine_of(store), name, noting)
 
-    for name in ("get", "first_unit"):
+    for name in ("get", "first_unit", "multi_get"):
         watch(name)
     return made
 
@@ -74,6 +74,11 @@ def test_ends_are_looked_up_once_and_then_known(
     made.clear()
     assert [store.min_offset("T", 0) for _ in range(3)] == [lost] * 3
     assert made == []
+    table = OffsetTable(engine_of(store), 10)
+    assert [table.rows([PREFIX]).tolist() for _ in range(3)] == [[[900, 9, -1, -1]]] * 3
+    assert made == ["multi_get"]
+    assert [table.checkpoint() for _ in range(3)] == [1000] * 3
+    assert made == ["multi_get", "get"]
     store.close()
 
 

@@ -1,10 +1,12 @@
 """How the database is tuned, as RocksDB wrote it down, against what RocketMQ's own wrote down."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from cq_rocksdb.engine import EngineBatch, Family
 from cq_rocksdb.engines import open_engine
 from store.config import RocksDBEngine, StoreConfig
 from tests.kit.engines import ENGINES
@@ -81,6 +83,8 @@ def test_the_options_are_rocketmqs_save_those_that_depart_for_a_reason(
     ours = written(tmp_path / "own")
     names = [("DBOptions", name) for name in OF_THE_DATABASE]
     for family in FAMILIES:
+        policy = f'TableOptions/BlockBasedTable "{family}"', "filter_policy"
+        assert rocketmq[policy] == f"{ours[policy]}:16:false"  # newer ones do not tell the bits
         names += [(f'CFOptions "{family}"', name) for name in OF_A_FAMILY]
         names += [(f'TableOptions/BlockBasedTable "{family}"', name) for name in OF_A_TABLE]
     assert rocketmq.keys() >= set(names)
@@ -101,3 +105,27 @@ def test_however_much_memory_there_is_one_memtable_is_no_larger_than_rocketmqs(
     assert ours["DBOptions", "db_write_buffer_size"] == str(GIB)
     assert ours['CFOptions "default"', "write_buffer_size"] == str(128 * MIB)
     assert ours['CFOptions "offset"', "write_buffer_size"] == str(64 * MIB)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_both_families_share_a_cache_of_what_memtables_leave_of_the_budget(
+    tmp_path: Path, engine: RocksDBEngine
+) -> None:
+    config = StoreConfig(rocksdb_engine=engine, rocksdb_memory_bytes=16 * MIB)
+    opened, _ = open_engine(tmp_path, config, tmp_path / "log", read_only=False)
+    for family in Family:
+        assert opened.property_value(family, "rocksdb.block-cache-capacity") == str(12 * MIB)
+    usage = "rocksdb.block-cache-usage"
+    before = opened.property_value(Family.DEFAULT, usage)
+    opened.write(EngineBatch(puts=[(at.to_bytes(8, "big"), bytes(16)) for at in range(10_000)]))
+    opened.flush()
+    assert opened.multi_get(Family.OFFSET, [bytes(8)]) == [bytes(16)]
+    after = opened.property_value(Family.DEFAULT, usage)
+    assert after == opened.property_value(Family.OFFSET, usage) != before
+    counted = opened.property_value(Family.DEFAULT, "rocksdb.options-statistics")
+    assert counted is not None
+    assert "rocksdb.block.cache.miss" in counted
+    tables = opened.property_value(Family.OFFSET, "rocksdb.aggregated-table-properties")
+    (filter_bytes,) = re.findall(r"filter block size=(\d+)", tables or "")
+    assert 20_000 <= int(filter_bytes) < 20_100, "16 bits a key"
+    opened.close()
