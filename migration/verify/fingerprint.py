@@ -18,12 +18,14 @@ _BLOCK = 4096
 _CHUNK = 1 << 20
 _THREADS = 4
 _DIGEST_BYTES = 16
+_NUMBERED = np.dtype([("number", np.int64), ("block", np.int64, _BLOCK // 8)])
 
 
 def made_digest(space: Workspace) -> str:
     """Return a digest of names, sizes and bytes of the made queues' files.
 
     Zeros are not read where the file has holes for them: most of a queue file is its empty tail.
+    Holes and zeros are alike: a copy, or the file system's own work, may turn one into the other.
 
     Raises:
         StoreIOError: they cannot be listed or read.
@@ -56,8 +58,11 @@ def _file_digest(path: Path) -> bytes:
                 whole = data + bytes(-len(data) % _BLOCK)
                 blocks = np.frombuffer(whole, np.int64).reshape(-1, _BLOCK // 8)
                 held = np.flatnonzero(blocks.any(axis=1))
-                digest.update((held + position // _BLOCK).tobytes())
-                digest.update(blocks[held].tobytes())
+                rows = np.empty(
+                    len(held), _NUMBERED
+                )  # the same however the file is cut into pieces
+                rows["number"], rows["block"] = held + position // _BLOCK, blocks[held]
+                digest.update(rows.tobytes())
     return digest.digest()
 
 

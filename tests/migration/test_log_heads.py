@@ -45,7 +45,8 @@ def test_places_outside_the_log_are_not_found(tmp_path: Path) -> None:
     folder = tmp_path / "commitlog"
     (folder / f"{0:020d}").unlink()
     (folder / f"{99 * 1024:020d}").touch()
-    (folder / "notes").write_text("no file of the log")
+    for other in ("notes", "0", "\u0660" * 20):
+        (folder / other).write_text("no file of the log")
     kept = [at for at in offsets if at >= 1024]
     size = kept[1] - kept[0]
     outside = [(at, size) for at in (0, 1023, -5, 98 * 1024, 99 * 1024, 100 * 1024, 1 << 62)]
@@ -64,3 +65,17 @@ def test_places_outside_the_log_are_not_found(tmp_path: Path) -> None:
     empty.mkdir()
     assert looked(LogHeads([empty]), inside) == [None] * len(inside)
     assert bytes(heads.record(*inside[2]))[4:8] == bytes.fromhex("daa320a7")
+
+
+def test_few_files_are_mapped_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("migration.verify.log_heads._MAPS", 2)
+    offsets = make_log(tmp_path, [Made("t", 3, 1000 + at) for at in range(40)], 1024)
+    heads = LogHeads([tmp_path / "commitlog"])
+    assert len(heads._paths) > 3
+    for at, offset in [*enumerate(offsets), *reversed([*enumerate(offsets)])]:
+        assert looked(heads, [(offset, offsets[1])]) == [(1000 + at, 3, at)]
+        assert len(heads._maps) <= 2
+    assert looked(heads, [(at, offsets[1]) for at in offsets]) == [
+        (1000 + at, 3, at) for at in range(40)
+    ]
+    assert len(heads._maps) <= 2

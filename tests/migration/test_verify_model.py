@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from migration.verify.comparison import QueuePlace, RangeComparison, union
 from migration.verify.log_heads import LogHeads
 from migration.verify.queue_walk import Bounds
 from migration.verify.ranges import cut_ranges
-from migration.verify.report import Kind, Notes, Tally
+from migration.verify.report import Kind, Notes, QueueReport, Tally
 from store.errors import CorruptionError
 from store.queue.bulk import UNIT_ROWS, UnitRows, UnitRun, UnitSource, key_order
 from store.queue.units import QueueKey
@@ -23,7 +24,8 @@ from store.record.record_layout import HEAD, MAGIC_V1, STORED
 RECORD = 100
 RECORDS = 40
 TIME = 1_000
-QUEUES = [QueueKey("b", 0), QueueKey("c", 0), QueueKey("aa", 0)]
+BEHIND = 7_777
+QUEUES = [QueueKey("b", 0), QueueKey("b", 1), QueueKey("%LMQ%c", 0)]
 
 
 class Unit(NamedTuple):
@@ -36,6 +38,8 @@ class Unit(NamedTuple):
 class Held(NamedTuple):
     units: dict[int, Unit]
     next_offset: int
+    behind: int = 0
+    """Rows behind the end that RocketMQ would take for units."""
 
 
 Side = dict[QueueKey, Held]
@@ -64,7 +68,10 @@ class ModelSource:
         raise NotImplementedError
 
     def behind(self, queue: QueueKey) -> UnitRun | None:
-        return None
+        held = self._side[queue]
+        rows = np.zeros(held.behind, UNIT_ROWS)
+        rows["phy_offset"] = np.arange(held.behind) + BEHIND
+        return UnitRun(held.next_offset, rows) if held.behind else None
 
     def runs(self, queue: QueueKey, most_units: int) -> Iterator[UnitRun]:
         units = self._side[queue].units
@@ -88,17 +95,31 @@ class ModelSource:
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> LogHeads:
-    """Heads of records in two files; record *n* was stored at 1000 + n."""
+    """Heads of records in two files, as ``said_of`` tells them."""
     folder = tmp_path_factory.mktemp("log")
     for first in (0, RECORDS // 2):
         data = bytearray()
         for number in range(first, first + RECORDS // 2):
             record = bytearray(RECORD)
-            HEAD.struct.pack_into(record, 0, RECORD, MAGIC_V1, 0, 0, 0, 0, number * RECORD, 0, 0)
-            STORED.struct.pack_into(record, HEAD.size + 8, TIME + number)
+            time, queue_id, at = heads_of(number)
+            place = number * RECORD
+            HEAD.struct.pack_into(record, 0, RECORD, MAGIC_V1, 0, queue_id, 0, at, place, 0, 0)
+            STORED.struct.pack_into(record, HEAD.size + 8, time)
             data += record
         (folder / f"{first * RECORD:020d}").write_bytes(data)
     return LogHeads([folder])
+
+
+def heads_of(number: int) -> tuple[int, int, int]:
+    """Return store time, queue id and queue offset of a record of the log."""
+    return TIME + number, number % 2, number // 2
+
+
+def said_of(unit: Unit) -> tuple[int, int, int] | None:
+    """Return what the log says of the record that a unit leads to."""
+    number, beside = divmod(unit.phy_offset, RECORD)
+    there = not beside and unit.size == RECORD and number < RECORDS
+    return heads_of(number) if there else None
 
 
 def right_unit(number: int) -> Unit:
@@ -109,8 +130,10 @@ def right_unit(number: int) -> Unit:
 def held(draw: st.DrawFn) -> tuple[Held | None, Held | None]:
     """Draw one queue as both sides have it; the target is damaged now and then."""
     first = draw(st.integers(0, 3))
-    records = draw(st.lists(st.integers(0, RECORDS - 1), unique=True, max_size=12).map(sorted))
+    records = draw(st.lists(st.integers(0, RECORDS + 2), unique=True, max_size=12).map(sorted))
     source = {first + at: right_unit(number) for at, number in enumerate(records)}
+    for offset in draw(st.sets(st.integers(first, first + 12), max_size=1)) & source.keys():
+        source[offset] = source[offset]._replace(store_timestamp=5)
     end = first + len(records)
     target = dict(source)
     for offset in draw(st.sets(st.integers(first, first + 12), max_size=6)):
@@ -127,56 +150,126 @@ def held(draw: st.DrawFn) -> tuple[Held | None, Held | None]:
         source.pop(offset, None)
     target_end = draw(st.sampled_from([end, end, end, end + 1, max(end - 2, 0)]))
     source_end = draw(st.sampled_from([end, end, end, max(end - 2, 0)]))
+    behind = st.sampled_from([0, 0, 0, 1, 3])
     sides = draw(st.sampled_from([3, 3, 3, 3, 1, 2]))
     return (
-        Held(source, source_end) if sides & 1 else None,
-        Held(target, target_end) if sides & 2 else None,
+        Held(source, source_end, draw(behind)) if sides & 1 else None,
+        Held(target, target_end, draw(behind)) if sides & 2 else None,
     )
 
 
-def expected(source: Held, target: Held, bounds: Bounds, *, file_target: bool) -> Counter[str]:
+Value = int | str | None
+Shown = tuple[Value, Value]
+"""What a finding shows of source and target."""
+_NOT_SHOWN: Shown = None, None
+
+
+class Expected(dict[tuple[str, str | None], dict[int | None, Shown]]):
+    """By kind and field: what is shown of each unit, or under ``None`` of the queue."""
+
+    def note(
+        self, kind: str, at: int | None, shown: Shown = _NOT_SHOWN, name: str | None = None
+    ) -> None:
+        self.setdefault((kind, name), {})[at] = shown
+
+
+def expected(
+    queue: QueueKey, source: Held | None, target: Held | None, bounds: Bounds, times: int
+) -> Expected:
     """Compare two dicts unit by unit."""
-    found: Counter[str] = Counter()
+    found = Expected()
+    for number in range(target.behind if target else 0):
+        assert target is not None
+        shown = (None, BEHIND + number)
+        found.note("behind_end", target.next_offset + number, shown, "phy_offset")
+    if source is None or target is None:
+        alone = _alone(source, target, bounds)
+        if alone is not None:
+            shown_alone: Shown = (alone, None) if source else (None, alone)
+            found.note("only_source" if source else "only_target", None, shown_alone)
+        return found
     live = [at for at in sorted(source.units) if source.units[at][0] >= bounds.min_phy_offset]
     reference = [at for at in live if at < source.next_offset]
-    begin = reference[0] if reference else 1 << 60
     both = [at for at in reference if at in target.units]
-    absent = [at for at in reference if at not in target.units]
-    later = [
-        at for at in absent
-        if (not both or at > both[-1])
-        and source.units[at].phy_offset + source.units[at].size > bounds.complete_to
-    ]  # fmt: skip
-    for at in absent:
-        if at in later:
-            continue
-        kind = "hole" if both and both[0] < at < both[-1] else "missing_tail"
-        found["missing_head" if not both or at < both[0] else kind] += 1
     for at, unit in target.units.items():
-        expired = at < begin and unit.phy_offset < bounds.min_phy_offset
-        known = at in source.units and at < source.next_offset
-        if not known and not expired:
-            found["extra"] += 1
+        expired = (not reference or at < reference[0]) and unit.phy_offset < bounds.min_phy_offset
+        if not (at in source.units and at < source.next_offset) and not expired:
+            found.note("extra", at, (None, unit.phy_offset), "phy_offset")
     for at in both:
-        odd = different_fields(source.units[at], target.units[at], file_target=file_target)
-        found["different"] += bool(odd)
-        found.update(odd)
-    end = later[0] if later else source.next_offset
-    found["next_offset"] += target.next_offset != end
-    return +found
+        _note_odd(found, queue, at, source.units[at], target.units[at], times)
+    end = _note_absent(found, source, reference, both, bounds)
+    if target.next_offset != end:
+        found.note("next_offset", None, (end, target.next_offset))
+    return found
 
 
-def different_fields(left: Unit, right: Unit, *, file_target: bool) -> list[str]:
-    """A target on files has no times of its own: those of the records count."""
-    count = 3 if file_target else 4
-    return [name for name, a, b in zip(Unit._fields[:count], left, right, strict=False) if a != b]
+def _note_absent(
+    found: Expected, source: Held, reference: list[int], both: list[int], bounds: Bounds
+) -> int:
+    """Note what the target lacks; return where it should go on."""
+    for at in reference:
+        if at in both:
+            continue
+        if (not both or at > both[-1]) and ends_behind(source.units[at], bounds):
+            return at
+        kind = "hole" if both and both[0] < at < both[-1] else "missing_tail"
+        found.note("missing_head" if not both or at < both[0] else kind, at)
+    return source.next_offset
+
+
+def _note_odd(
+    found: Expected, queue: QueueKey, at: int, left: Unit, right: Unit, times: int
+) -> None:
+    odd = different_fields(left, right, times)
+    for name, shown in odd.items():
+        found.note("different", at, shown, name)
+    said, place = said_of(right), (right.phy_offset, right.phy_offset)
+    if said is None and not odd:
+        found.note("no_record", at, place)
+    light = queue.topic.startswith("%LMQ%")
+    if said is not None and not odd and not light and said[1] != queue.queue_id:
+        found.note("other_queue", at, place)
+
+
+def _alone(source: Held | None, target: Held | None, bounds: Bounds) -> str | None:
+    """Return what is told of a queue that one side has alone; ``None``: that it has none."""
+    one = source or target or NOTHING
+    inside = [unit for at, unit in one.units.items() if target or at < one.next_offset]
+    live = [unit for unit in inside if unit.phy_offset >= bounds.min_phy_offset]
+    due = [unit for unit in live if target or not ends_behind(unit, bounds)]
+    if (live and not due) or not (inside or one.next_offset):
+        return None
+    return f"{len(due)} units, next offset {one.next_offset}"
+
+
+def different_fields(left: Unit, right: Unit, times: int) -> dict[str, Shown]:
+    """A side on files has no times of its own: those of its records count, where they are.
+
+    With both places alike the target's time has to be the record's as well.
+    """
+    odd: dict[str, Shown] = {
+        name: (a, b) for name, a, b in zip(Unit._fields[:3], left, right, strict=False) if a != b
+    }
+    moved = left[:2] != right[:2]
+    in_log = [said and said[0] for said in map(said_of, (left, right))]
+    told: list[int | None] = [left.store_timestamp if times & 1 else in_log[0]]
+    told.append(right.store_timestamp if times & 2 else in_log[1])
+    differs = told[0] != told[1] and (not moved or bool(times & 2))
+    if (times != 3 and None in told) or not times:
+        differs = False
+    untrue = bool(times) and in_log[1] is not None and not moved and told[1] != in_log[1]
+    if differs or untrue:
+        odd["store_timestamp"] = (told[0] if differs else in_log[1], told[1])
+    return odd
 
 
 NOTHING = Held({}, 0)
 
 
-def expected_notes(source: Held, target: Held, bounds: Bounds, *, file_target: bool) -> Notes:
-    """Say what is no difference, unit by unit; all records in the log name queue offset 0."""
+def expected_notes(
+    queue: QueueKey, source: Held, target: Held, bounds: Bounds, times: int
+) -> Notes:
+    """Say what is no difference, unit by unit."""
     inside = {at: unit for at, unit in source.units.items() if at < source.next_offset}
     live = [at for at, unit in inside.items() if unit.phy_offset >= bounds.min_phy_offset]
     begin = min(live, default=1 << 60)
@@ -187,13 +280,18 @@ def expected_notes(source: Held, target: Held, bounds: Bounds, *, file_target: b
     ]  # fmt: skip
     equal = [
         at for at in live if at in target.units
-        and not different_fields(inside[at], target.units[at], file_target=file_target)
+        and not different_fields(inside[at], target.units[at], times)
     ]  # fmt: skip
+    said = [(at, said_of(inside[at])) for at in equal if not queue.topic.startswith("%LMQ%")]
     return Notes(
         later=sum(at > met and ends_behind(inside[at], bounds) for at in live),
         expired_source=len(inside) - len(live), expired_target=len(gone),
-        unreachable=len(source.units) - len(inside), shifted=sum(at != 0 for at in equal),
-        empty=not (inside or target.units or source.next_offset or target.next_offset),
+        unreachable=len(source.units) - len(inside),
+        shifted=sum(one is not None and one[1:] == (queue.queue_id, one[2]) and one[2] != at
+                    for at, one in said),
+        empty=not (inside or target.units or source.next_offset or target.next_offset
+                   or target.behind),
+        behind_end=source.behind,
     )  # fmt: skip
 
 
@@ -220,9 +318,9 @@ def compare(
         Bounds, st.integers(0, 12).map(RECORD.__mul__), st.integers(25, 50).map(RECORD.__mul__)
     ),
     run=st.integers(1, 6),
-    times=st.sampled_from([1, 2, 3]),
+    times=st.sampled_from([0, 1, 2, 3]),
 )
-def test_every_count_is_that_of_the_model(
+def test_everything_is_as_the_model_says(
     log: LogHeads,
     queues: tuple[tuple[Held | None, Held | None], ...],
     bounds: Bounds,
@@ -232,21 +330,26 @@ def test_every_count_is_that_of_the_model(
     source = {key: one for key, (one, _) in zip(QUEUES, queues, strict=True) if one}
     target = {key: one for key, (_, one) in zip(QUEUES, queues, strict=True) if one}
     tally = compare(source, target, log, bounds, run, times)
-    model: Counter[str] = Counter()
-    for key in source.keys() & target.keys():
-        model += expected(source[key], target[key], bounds, file_target=not times & 2)
-    counted = {kind.value: count for kind, count in tally.counts.items()}
-    for alone in (Kind.ONLY_SOURCE, Kind.ONLY_TARGET):
-        counted.pop(alone.value, None)
-    assert Counter(counted) + Counter(tally.fields) == model
+    keys = sorted(source.keys() | target.keys(), key=key_order)
+    wanted = {key: expected(key, source.get(key), target.get(key), bounds, times) for key in keys}
+    differing = [key for key in keys if wanted[key]]
+    counts, fields = Counter[str](), Counter[str]()
+    for one in wanted.values():
+        fields.update({name: len(units) for (kind, name), units in one.items()
+                       if kind == "different" and name})  # fmt: skip
+        units_of: dict[str, set[int | None]] = {}
+        for (kind, _), units in one.items():
+            units_of.setdefault(kind, set()).update(units)
+        counts.update({kind: len(units) for kind, units in units_of.items()})
+    assert (tally.counts, tally.fields) == (counts, fields)
     if not tally.counts and not tally.notes.later:
         assert tally.source == tally.target
     notes: Counter[str] = Counter()
-    for key in source.keys() | target.keys():
+    for key in keys:
         sides = source.get(key, NOTHING), target.get(key, NOTHING)
-        notes.update(expected_notes(*sides, bounds, file_target=not times & 2).model_dump())
+        notes.update(expected_notes(key, *sides, bounds, times).model_dump())
     assert tally.notes.model_dump() == notes
-    assert tally.queues == len(source.keys() | target.keys()) - notes["empty"]
+    assert tally.queues == len(keys) - notes["empty"]
     reached = [
         unit for held in source.values() for at, unit in held.units.items() if at < held.next_offset
     ]
@@ -254,9 +357,54 @@ def test_every_count_is_that_of_the_model(
     assert tally.source.bytes == tally.source.units * RECORD
     every = [unit for held in target.values() for unit in held.units.values()]
     assert tally.target.units == len(every) - notes["expired_target"]
-    listed = sum(finding.units for queue in tally.listed for finding in queue.findings)
-    lists = {k: v for k, v in model.items() if k not in {"different", "next_offset"}}
-    assert listed == sum(lists.values())
+    assert tally.differing == len(differing)
+    assert [QueueKey(each.topic, each.queue_id) for each in tally.listed] == differing
+    for report in tally.listed:
+        if not report.more_findings:
+            check_findings(report, wanted[QueueKey(report.topic, report.queue_id)])
+    check_topics(tally, source, target, wanted)
+
+
+def check_findings(queue: QueueReport, wanted: Expected) -> None:
+    """Neighbours are one finding, which shows the first of them; faults of the queue come first."""
+    found: list[tuple[object, ...]] = []
+    for (kind, name), units in wanted.items():
+        offsets = [at for at in units if at is not None]
+        found += [(kind, None, None, 0, name, *units[None])] if None in units else []
+        begins = [at for at in offsets if at - 1 not in units]
+        for first in begins:
+            last = next(at for at in count(first) if at + 1 not in units)
+            found.append((kind, first, last, last - first + 1, name, *units[first]))
+    listed = [
+        (one.kind.value, one.first, one.last, one.units, one.field, one.source, one.target)
+        for one in queue.findings
+    ]
+    assert Counter(listed) == Counter(found)
+    firsts = [-1 if one[1] is None else one[1] for one in listed]
+    assert firsts == sorted(firsts)
+
+
+def check_topics(
+    tally: Tally, source: Side, target: Side, wanted: dict[QueueKey, Expected]
+) -> None:
+    """A topic is one side's alone if all of its queues are that ever had a unit."""
+    alone: dict[str, set[str]] = {}
+    units = Counter[str]()
+    for key, one in wanted.items():
+        kinds = [kind for kind, _ in one if kind.startswith("only_")]
+        sides = source.get(key, NOTHING), target.get(key, NOTHING)
+        if kinds or any(side.next_offset for side in sides) or sides[1].units or (
+            any(at < sides[0].next_offset for at in sides[0].units)
+        ):  # fmt: skip
+            alone.setdefault(key.topic, set()).add(kinds[0] if kinds else "both")
+        for kind in kinds:
+            (shown,) = one[kind, None].values()
+            units[kind] += int(str(shown[kind == "only_target"]).split()[0])
+    topics = Counter(name for names in alone.values() if len(names) == 1 for name in names)
+    assert tally.topics_only_source == topics["only_source"]
+    assert tally.topics_only_target == topics["only_target"]
+    assert tally.units_only_source == units["only_source"]
+    assert tally.units_only_target == units["only_target"]
 
 
 @given(queues=st.tuples(held(), held(), held()), run=st.integers(1, 6))
@@ -279,7 +427,7 @@ def test_the_union_is_in_key_order_and_says_which_side_has_a_queue() -> None:
     one = ModelSource(dict.fromkeys(QUEUES[:2], NOTHING), has_timestamps=True, run=1)
     other = ModelSource(dict.fromkeys(QUEUES[1:], NOTHING), has_timestamps=True, run=1)
     assert list(union(one, other, (None, None))) == [
-        (QueueKey("b", 0), 1), (QueueKey("c", 0), 3), (QueueKey("aa", 0), 2)
+        (QueueKey("b", 0), 1), (QueueKey("b", 1), 3), (QueueKey("%LMQ%c", 0), 2)
     ]  # fmt: skip
 
 
@@ -304,11 +452,81 @@ def test_the_checksum_does_not_depend_on_order_but_on_every_field(log: LogHeads)
 
 def test_neighbours_are_one_finding_however_they_were_read(log: LogHeads) -> None:
     units = {at: right_unit(at) for at in range(20)}
-    source = {QUEUES[0]: Held({at: units[at] for at in range(10)}, 20)}
-    target = {QUEUES[0]: Held(units, 20)}
+    source = {QUEUES[2]: Held({at: units[at] for at in range(10)}, 20)}
+    target = {QUEUES[2]: Held(units, 20)}
     tally = compare(source, target, log, Bounds(0, 1 << 60), 2, 3)
     (finding,) = tally.listed[0].findings
     assert (finding.kind, finding.first, finding.last, finding.units) == (Kind.EXTRA, 10, 19, 10)
+
+
+def test_a_report_lists_as_many_queues_as_it_may(
+    log: LogHeads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("migration.verify.comparison.MOST_QUEUES", 2)
+    tally = compare({key: Held({}, 1) for key in QUEUES}, {}, log, Bounds(0, 1 << 60), 1, 3)
+    assert tally.differing == 3
+    assert [(one.topic, one.queue_id) for one in tally.listed] == QUEUES[:2]
+
+
+# ---- what cannot be read
+
+
+class _Broken(ModelSource):
+    """A side of which the end of one queue cannot be read, and the second run of another."""
+
+    def next_offset(self, queue: QueueKey) -> int:
+        if queue == QUEUES[0]:
+            raise CorruptionError("no end")
+        return super().next_offset(queue)
+
+    def runs(self, queue: QueueKey, most_units: int) -> Iterator[UnitRun]:
+        runs = super().runs(queue, most_units)
+        yield next(runs)
+        if queue == QUEUES[1]:
+            raise CorruptionError("no more runs")
+        yield from runs
+
+
+@pytest.mark.parametrize("broken", [(1, 0), (0, 1), (1, 1)])
+@pytest.mark.parametrize("sides", [1, 2, 3])
+def test_what_cannot_be_read_is_told_of_its_queue_and_side_and_the_rest_compared(
+    log: LogHeads, broken: tuple[int, int], sides: int
+) -> None:
+    side = {
+        key: Held({at: right_unit(2 * at + key.queue_id) for at in range(4)}, 4) for key in QUEUES
+    }
+    held = [side if sides & 1 else {}, side if sides & 2 else {}]
+    source, target = (
+        (_Broken if odd else ModelSource)(one, has_timestamps=True, run=3)
+        for odd, one in zip(broken, held, strict=True)
+    )
+    tally = RangeComparison(source, target, log, Bounds(0, 1 << 60)).run((None, None))
+    met = [number for number in (0, 1) if broken[number] and held[number]]
+    found = {
+        (one.topic, one.queue_id): [(each.source, each.target) for each in one.findings
+                                    if each.kind is Kind.UNREADABLE]
+        for one in tally.listed
+    }  # fmt: skip
+    told = ["no end", "no more runs"] if met else []
+    assert tally.counts.get(Kind.UNREADABLE, 0) == len(told)
+    for key, text in zip(QUEUES, told, strict=False):
+        shown = (text, None) if met[0] == 0 else (None, text)
+        assert found[key] == [shown]
+    assert found.get(QUEUES[2], []) == []
+    alone = {1: Kind.ONLY_SOURCE, 2: Kind.ONLY_TARGET}.get(sides)
+    assert sum(tally.counts.values()) == len(told) + (3 - len(told) if alone else 0)
+    topics = 0 if sides == 3 else 1 if met else 2
+    assert tally.topics_only_source + tally.topics_only_target == topics
+
+
+def test_a_queue_without_an_end_says_nothing_of_its_topic(log: LogHeads) -> None:
+    side = {key: Held({}, 4) for key in QUEUES[:2]}
+    source = _Broken(side, has_timestamps=True, run=3)
+    source.runs = lambda *_: iter(())  # type: ignore[method-assign]
+    target = ModelSource({}, has_timestamps=True, run=3)
+    tally = RangeComparison(source, target, log, Bounds(0, 1 << 60)).run((None, None))
+    assert tally.counts == {Kind.UNREADABLE: 1, Kind.ONLY_SOURCE: 1}
+    assert tally.topics_only_source == 1
 
 
 # ---- ranges
