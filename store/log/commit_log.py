@@ -272,6 +272,16 @@ class CommitLog:
         if self._current is not None:
             self._current.zero(phy_offset - self._current.file_from_offset)
 
+    def write_again(self, start: int, end: int) -> None:
+        """Write the bytes from ``start`` to ``end``, phy offsets, once more, durably.
+
+        For what a failed sync has left: the kernel takes those pages for written.
+        """
+        for file in self.files.files():
+            first = file.file_from_offset
+            if start < first + file.file_size and first < end:
+                file.write_again(max(start - first, 0), min(end - first, file.file_size))
+
     # ---- appending (under the append lock)
 
     def append(self, record: EncodedRecord, queue_offset: int) -> Appended:

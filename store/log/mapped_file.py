@@ -211,8 +211,20 @@ class MappedFile:
         with os_errors("zero the tail of a commit log file", self.path):
             file = self._descriptor()
             for start, end in self.data_spans(position):
-                for at in range(start, end, _ZERO_CHUNK):
-                    write_all(file.number, bytes(min(_ZERO_CHUNK, end - at)), at)
+                for at in range(start, end, _CHUNK):
+                    write_all(file.number, bytes(min(_CHUNK, end - at)), at)
+            os.fdatasync(file.number)
+
+    def write_again(self, start: int, end: int) -> None:
+        """Write once more what stands from ``start`` to ``end``, durably.
+
+        Raises:
+            StoreIOError: it could not be written; the bytes are what they were.
+        """
+        with os_errors("write the tail of a commit log file again", self.path):
+            file = self._descriptor()
+            for at in range(start, end, _CHUNK):
+                write_all(file.number, self.read_raw(at, min(_CHUNK, end - at)), at)
             os.fdatasync(file.number)
 
     def rewrite(self, position: int, data: bytes) -> None:
@@ -294,13 +306,13 @@ class MappedFile:
             return self._open
 
 
-_ZERO_CHUNK = 1 << 20
+_CHUNK = 1 << 20
 
 
 def _warm(fd: int, file_size: int, pages: int) -> None:
     """Write the blocks of a new file with zeros: its first records need not allocate them."""
     step = pages * PAGE_BYTES
     for start in range(0, file_size, step) if pages else ():
-        for at in range(start, min(start + step, file_size), _ZERO_CHUNK):
-            write_all(fd, bytes(min(_ZERO_CHUNK, min(start + step, file_size) - at)), at)
+        for at in range(start, min(start + step, file_size), _CHUNK):
+            write_all(fd, bytes(min(_CHUNK, min(start + step, file_size) - at)), at)
         os.fdatasync(fd)

@@ -56,6 +56,11 @@ class SyncedMark:
         if slot is not None and (slot.lock_inode, slot.lock_time_ns) == self._tie:
             self._serial, self.phy_offset = slot.serial, slot.phy_offset
 
+    @property
+    def is_known(self) -> bool:
+        """Return whether it says anything of this log."""
+        return self._serial > 0
+
     def begin(self, phy_offset: int) -> None:
         """Set the mark durably, also to a lower value; from now on it can be noted.
 

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -38,6 +39,10 @@ def fill(root: Path, count: int) -> None:
     with MessageStore.open(root, CONFIG, backend="file") as store:
         for number in range(count):
             assert store.put_message(Message("t", b"%d" % (number % 10) * 300)).ok
+
+
+def log_files(root: Path) -> list[Path]:
+    return sorted((root / "commitlog").iterdir())
 
 
 def crash(root: Path) -> None:
@@ -85,6 +90,33 @@ def test_a_lost_sector_behind_the_mark_is_a_power_cut_s(root: Path) -> None:
     stamp = saved.path.name.split("-")[1]  # when, in UTC
     when = datetime.strptime(stamp.partition(".")[0] + "Z", "%Y%m%dT%H%M%S%z").timestamp()
     assert abs(saved.path.stat().st_mtime - when - float("0." + stamp.partition(".")[2])) < 1
+
+
+@pytest.mark.parametrize("mark", [None, 0, 20_000])
+def test_what_nobody_synced_is_written_again(tmp_path: Path, mark: int | None) -> None:
+    """The kernel takes pages whose sync failed for written: a sync alone does not help them."""
+    root = tmp_path / "store"
+    fill(root, 100)
+    crash(root)
+    if mark is None:
+        (root / "cqstore/synced").unlink()
+    else:
+        SyncedMark(StorePaths(root)).begin(mark)
+    written, real = set[int](), os.pwrite
+    before = [path.read_bytes() for path in log_files(root)]
+
+    def pwrite(fd: int, data: bytes, at: int) -> int:
+        path = Path(f"/proc/self/fd/{fd}").readlink()
+        if path.parent.name == "commitlog":
+            written.update(range(int(path.name) + at, int(path.name) + at + len(data)))
+        return real(fd, data, at)
+
+    with mock.patch("os.pwrite", pwrite), MessageStore.open(root, CONFIG) as store:
+        end = store.commit_log.max_phy_offset()
+        assert 2 * 16384 < end < 3 * 16384
+    wanted = set[int]() if mark is None else set(range(mark, end))
+    assert {at for at in written if at < end} == wanted
+    assert [path.read_bytes() for path in log_files(root)] == before
 
 
 @pytest.mark.parametrize("flush", FlushDiskType)

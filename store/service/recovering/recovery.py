@@ -210,6 +210,8 @@ class Recovery:
         fault = self._dispatch(replay, wanted, max(marks.values()), cut_at, {*pass_over})
         end = report.end_phy_offset
         self._save_tail(end, fault)
+        if not report.last_exit_ok and self._mark.is_known:
+            log.write_again(self._mark.phy_offset, end)  # its last sync may have failed
         self._vouch_no_further(end)
         report.queues_cut = self._queues.truncate_dirty(end)
         log.truncate(end)
