@@ -1,6 +1,6 @@
 """``cqstore offset``: the queue offset that a time leads to."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
@@ -52,4 +52,7 @@ def milliseconds(text: str) -> int:
         raise typer.BadParameter(f"{text!r} is neither ms nor ISO 8601") from exc
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return int(moment.timestamp() * 1000)
+    return (moment - _EPOCH) // timedelta(milliseconds=1)  # exact, as a float is not after 2038
+
+
+_EPOCH = datetime.fromtimestamp(0, UTC)

@@ -1,0 +1,509 @@
+"""What the verbs print, field by field: against what was put, and in the words of the operator."""
+
+import io
+import json
+import struct
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from rich.console import Console
+from typer.testing import CliRunner, Result
+
+from store.cli import output as printing
+from store.cli.app import app
+from store.cli.offset import milliseconds
+from store.cli.output import OutputFormat, output, table, to_json
+from store.cli.put import batches
+from store.cli.rows import host_text
+from store.config import StoreConfig
+from store.errors import IllegalMessageError, StoreError
+from store.record.message import Host, Message
+from store.service.message_store import MessageStore
+from store.service.results import PutMessageResult
+from tests.kit.golden import load_dump
+from tests.kit.tree import tree_digest
+
+CONFIG = StoreConfig(
+    mapped_file_size_commit_log=2048, mapped_file_size_consume_queue=200, max_hash_slot_num=50,
+    max_index_num=100,
+)  # fmt: skip
+"""Ten units a queue file: that is where a pull ends."""
+COUNT = 25
+BORN, STORE = Host.of("10.1.2.3", 4567), Host.of("2001:db8::1", 10911)
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Made:
+    """A store, and what was put into it."""
+
+    root: Path
+    put: list[tuple[Message, PutMessageResult]]
+
+    def row(self, number: int) -> dict[str, object]:
+        """Return what ``get`` should print of a message."""
+        message, result = self.put[number]
+        assert result.appended is not None
+        id_bytes = message.store_host.wire + struct.pack(">q", result.phy_offset)
+        body = {"body": "é"} if message.body == "é".encode() else {"bodyBase64": "/w=="}
+        return {
+            "topic": message.topic,
+            "queueId": message.queue_id,
+            "queueOffset": result.queue_offset,
+            "phy": result.phy_offset,
+            "msgId": id_bytes.hex().upper(),
+            "storeTimestamp": self.time(number),
+            "bornTimestamp": message.born_timestamp,
+            "bornHost": "10.1.2.3 4567",
+            "flag": message.flag,
+            "sysFlag": 1 << 5,
+            "properties": message.properties,
+            **body,
+        }
+
+    def time(self, number: int) -> int:
+        appended = self.put[number][1].appended
+        assert appended is not None
+        return appended.store_timestamp
+
+
+def message(number: int) -> Message:
+    tags = {"TAGS": f"tag{number % 5}", "KEYS": f"all k{number}"}
+    body = "é".encode() if number % 2 else b"\xff"
+    return Message("t", body, 0, tags, number, 0, 1000 + number, BORN, STORE)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    root = tmp_path_factory.mktemp("made") / "store"
+    put = []
+    with MessageStore.open(root, CONFIG, backend="file") as store:
+        for number in range(COUNT):
+            before = time.time_ns() // 1_000_000
+            while time.time_ns() // 1_000_000 == before:
+                pass  # each has a time of its own
+            put.append((message(number), store.put_message(message(number))))
+        others = [Message("other", b"\xff", queue_id) for queue_id in (1, 3)]
+        put += zip(others, store.put_messages(others), strict=True)
+    return Made(root, put)
+
+
+def call(*words: object, feed: str = "") -> Result:
+    return CliRunner().invoke(app, [*map(str, words)], input=feed)
+
+
+def rows(*words: object) -> Rows:
+    done = call(*words, "--output", "jsonl")
+    assert done.exit_code == 0, done.output
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("words", "numbers", "told"),
+    [
+        ([], range(25), "FOUND: next offset 25, min 0, max 25"),
+        (["--count", 25], range(25), "FOUND: next offset 25, min 0, max 25"),
+        (["--count", 24], range(24), ""),
+        (["--offset", 9, "--count", 2], range(9, 11), ""),
+        (["--tags", "tag2"], range(2, 25, 5), "FOUND: next offset 25, min 0, max 25"),
+        (["--tags", "tag2 || tag0", "--count", 3], [0, 2, 5], ""),
+        (["--tags", "none"], [], "NO_MATCHED_MESSAGE: next offset 25, min 0, max 25"),
+        (["--offset", 25], [], "OFFSET_OVERFLOW_ONE: next offset 25, min 0, max 25"),
+        (["--offset", 26], [], "OFFSET_OVERFLOW_BADLY: next offset 25, min 0, max 25"),
+        (["--queue-id", 1], [], "NO_MESSAGE_IN_QUEUE: next offset 0, min 0, max 0"),
+        (["--key", "k7"], [7], ""),
+        (["--key", "all", "--count", 3], [22, 23, 24], ""),
+    ],
+)
+def test_messages_are_printed_as_they_were_put(
+    made: Made, words: list[object], numbers: list[int], told: str
+) -> None:
+    done = call("get", made.root, "--topic", "t", *words)
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [*map(made.row, numbers)]
+    assert done.stderr == (f"cqstore: {told}\n" if told else "")
+    assert done.exit_code == 0
+
+
+def test_a_message_has_a_topic_or_an_id(made: Made) -> None:
+    told = made.row(11)
+    assert rows("get", made.root, "--message-id", told["msgId"]) == [told]
+    for words in ([], ["--topic", "t", "--message-id", told["msgId"]]):
+        done = call("get", made.root, *words)
+        assert (done.exit_code, done.stdout) == (2, "")
+
+
+def test_missing_units_and_damaged_records_are_said(made: Made, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with MessageStore.open(root, CONFIG, backend="file") as store:
+        for number in range(COUNT):
+            assert store.put_message(message(number)).ok
+        bad = store.get_message("g", "t", 0, 12, 1).messages()[0]
+    (root / "consumequeue" / "t" / "0" / f"{0:020d}").write_bytes(bytes(200))
+    done = call("get", root, "--topic", "t", "--offset", 0)
+    assert done.stdout == ""
+    assert "OFFSET_FOUND_NULL, units 0 to 9 are missing: next offset 10, min" in done.stderr
+    shown = rows("dump", root, "--topic", "t", "--offset", 8, "--count", 4)
+    missing = {"queueOffset": None, "problem": "missing unit"}
+    assert shown[:2] == [missing] * 2
+    assert [row["queueOffset"] for row in shown[2:]] == [10, 11]
+    log = root / "commitlog" / f"{0:020d}"
+    data = bytearray(log.read_bytes())
+    end = bad.phy_offset + len(bad.record)
+    data[bad.phy_offset + 4 : end] = bytes(end - bad.phy_offset - 4)
+    log.write_bytes(data)
+    done = call("get", root, "--topic", "t", "--offset", 11, "--count", 3)
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["queueOffset"] for row in found] == [11, 13, 14]
+    assert "cqstore: unit 12 is passed over: " in done.stderr
+    only = call("get", root, "--topic", "t", "--offset", 12, "--count", 1)
+    assert '"queueOffset":13' in only.stdout, "it goes on behind it"
+    bare = call("dump", log, "--output", "jsonl")
+    assert len(bare.stdout.splitlines()) == 12
+    fault = bare.exception
+    assert isinstance(fault, StoreError)
+    assert f"{log}, position {bad.phy_offset}, phy_offset {bad.phy_offset}" in str(fault)
+
+
+def test_queries_take_both_ends_of_a_span_of_time(made: Made) -> None:
+    words = ["query", made.root, "--topic", "t", "--key", "all"]
+    first, last = made.time(0), made.time(COUNT - 1)
+    done = call(*words, "--begin", first, "--end", last)
+    every = [*map(made.row, range(COUNT))]
+    assert [json.loads(line) for line in done.stdout.splitlines()] == every
+    assert done.stderr == f"cqstore: {COUNT} messages\n"
+    assert rows(*words, "--max", 2) == every[-2:]
+    assert rows(*words, "--end", first - 1) == rows(*words, "--begin", last + 1) == []
+    moment = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=first)
+    assert made.row(0) in rows(*words, "--end", moment.isoformat())
+
+
+def test_without_an_index_a_query_finds_nothing_and_says_why(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s", CONFIG) as store:
+        assert store.put_message(message(0)).ok
+    (tmp_path / "s" / "index" / ("1" * 17)).write_bytes(b"?" * 100)
+    done = call("query", tmp_path / "s", "--topic", "t", "--key", "all")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "no index that can be read" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["lower", "upper"])
+def test_a_time_leads_to_an_offset(made: Made, name: str) -> None:
+    at = made.time(9)
+    (found,) = rows("offset", made.root, "--topic", "t", "--time", at + 0, "--boundary", name)
+    assert found == {
+        "topic": "t", "queueId": 0, "timestamp": at, "boundary": name, "offset": 9,
+        "min": 0, "max": COUNT,
+    }  # fmt: skip
+    (none,) = rows("offset", made.root, "--topic", "t", "--queue-id", 7, "--time", at)
+    assert (none["queueId"], none["offset"], none["max"]) == (7, 0, 0)
+
+
+def test_times_are_ms_or_iso_8601_to_the_millisecond() -> None:
+    assert [*map(milliseconds, ("0", "1700000000123", "-5"))] == [0, 1700000000123, -5]
+    start = datetime(1970, 1, 1)  # noqa: DTZ001 - a bare one is UTC
+    for ms in (1, -1, 999, 1700000000123, 2167731188121, 3999999999999):
+        bare = start + timedelta(milliseconds=ms)
+        assert milliseconds(bare.isoformat()) == ms
+        assert milliseconds(bare.isoformat() + "Z") == ms
+        assert milliseconds(f"{bare.isoformat()}+02:00") == ms - 7_200_000
+    with pytest.raises(typer.BadParameter, match="'soon' is neither"):
+        milliseconds("soon")
+
+
+def test_queues_are_listed_from_where_and_as_far_as_told(made: Made) -> None:
+    def row(topic: str, queue_id: int, high: int) -> dict[str, object]:
+        ends = {"type": "SimpleCQ", "min": 0, "max": high, "messages": high}
+        return {"topic": topic, "queueId": queue_id, **ends}
+
+    every = [row("other", 1, 1), row("other", 3, 1), row("t", 0, COUNT)]
+    assert rows("topics", made.root) == every
+    assert rows("topics", made.root, "--limit", 2) == every[:2]
+    assert rows("topics", made.root, "--limit", 3) == every
+    assert rows("topics", made.root, "--prefix", "o") == every[:2]
+    assert rows("topics", made.root, "--prefix", "t", "--limit", 1) == every[2:]
+    assert rows("topics", made.root, "--after", "other/1") == every[1:]
+    assert rows("topics", made.root, "--after", "other/0") == every
+    for after in ("other", "other/", "other/x", "other/²", "/other"):
+        done = call("topics", made.root, "--after", after)
+        assert done.exit_code == 2, after
+        assert "TOPIC/QUEUEID" in done.stderr
+
+
+def test_units_and_records_are_dumped_as_they_lie(made: Made) -> None:
+    def unit(number: int) -> dict[str, object]:
+        result = made.put[number][1]
+        assert result.appended is not None
+        code = 0
+        for letter in f"tag{number % 5}":
+            code = 31 * code + ord(letter)
+        return {
+            "queueOffset": number, "phy": result.phy_offset, "size": result.appended.size,
+            "tagsCode": code, "storeTimestamp": made.time(number),
+        }  # fmt: skip
+
+    words = ["dump", made.root, "--topic", "t"]
+    assert rows(*words) == [unit(0)]
+    assert rows(*words, "--offset", 9, "--count", 3) == [unit(9), unit(10), unit(11)]
+    assert rows(*words, "--offset", 24, "--count", 3) == [unit(24)]
+    assert rows(*words, "--queue-id", 1) == []
+    (record,) = rows("dump", made.root, "--commitlog-offset", made.row(3)["phy"])
+    assert (record["body"], record["queueOffset"], record["bodyLength"]) == ("é", 3, 2)
+
+
+def test_a_bare_log_file_ends_with_a_blank_or_with_nothing(made: Made) -> None:
+    size = 2048
+    dumped: Rows = []
+    paths = sorted((made.root / "commitlog").iterdir())
+    for number, path in enumerate(paths):
+        found = rows("dump", path)
+        blank = found.pop() if "blank" in found[-1] else None
+        last = found[-1]
+        end = last["phy"] + last["storeSize"]
+        if blank is not None:
+            assert blank == {"phy": end, "blank": (number + 1) * size - end}
+        else:
+            assert path == paths[-1] or end == (number + 1) * size
+        dumped += found
+    assert len(paths) > 1
+    assert dumped == rows("dump", made.root, "--messages")
+    assert [row["phy"] for row in dumped] == [result.phy_offset for _, result in made.put]
+
+
+def test_a_bare_index_file_has_an_entry_a_key(made: Made) -> None:
+    (path,) = (made.root / "index").iterdir()
+    found = rows("dump", path)
+    assert {row["phy_offset"] for row in found} == {made.row(n)["phy"] for n in range(COUNT)}
+
+
+def test_what_a_store_holds_is_told(made: Made) -> None:
+    done = call("info", made.root, "--output", "json")
+    told = json.loads(done.stdout)
+    log = sorted((made.root / "commitlog").iterdir())
+    units = [path for path in (made.root / "consumequeue").rglob("*") if path.is_file()]
+    last = made.put[-1][1]
+    assert last.appended is not None
+    expected = {
+        "root": str(made.root),
+        "queues in": "file",
+        "state": "not set (cqstore mode)",
+        "kept, the one that is read first": "file",
+        "last exit": "clean",
+        "commit log files": len(log),
+        "commit log file size, bytes": 2048,
+        "min phy offset": 0,
+        "max phy offset": last.phy_offset + last.appended.size,
+        "topics": "2",
+        "queues": 3,
+        "queues on disk, bytes": sum(512 * path.stat().st_blocks for path in units),
+        "index files": 1,
+        "checkpoint physic_msg_timestamp": last.appended.store_timestamp,
+        "checkpoint confirm_phy_offset": last.phy_offset,
+        "odd": "nothing",
+    }
+    assert expected.items() <= told.items()
+    assert done.stderr == ""
+
+
+def test_a_store_that_needs_recovery_says_so_and_is_shown_as_it_lies(
+    made: Made, tmp_path: Path
+) -> None:
+    with MessageStore.open(tmp_path / "s", CONFIG) as store:
+        assert store.put_message(message(0)).ok
+    (tmp_path / "s" / "abort").touch()
+    log = tmp_path / "s" / "commitlog" / f"{0:020d}"
+    data = log.read_bytes()
+    end = len(data.rstrip(b"\0"))
+    log.write_bytes(data[:end] + b"\0\0torn" + data[end + 6 :])
+    before = tree_digest(tmp_path)
+    done = call("info", tmp_path / "s", "--output", "json")
+    assert "this store needs recovery and is shown as it lies (cqstore recover)" in done.stderr
+    told = json.loads(done.stdout)
+    assert told["last exit"] == "not clean: recovery is needed"
+    count, why = told["odd"].split("; ")
+    assert count == "4 bytes lie behind the end of the log"
+    assert f"phy_offset {end}" in why
+    assert tree_digest(tmp_path) == before
+    report = json.loads(call("recover", tmp_path / "s", "--output", "json").stdout)
+    saved = report.pop("saved")
+    assert [Path(path).read_bytes() for path in saved] == [b"\0\0torn"]
+    assert report.pop("firstBad")
+    assert report == {
+        "lastExit": "not clean", "scanFrom": 0, "scannedRecords": 1, "scannedBytes": end,
+        "logEnd": end, "watermarks": {"file": 0}, "dispatchedUnits": 1, "leftBehindWrittenTo": {},
+        "queuesCut": 0, "droppedBytes": 4, "passedOver": [], "queuesMended": [],
+        "queuesDamaged": [], "indexFilesCut": 0, "indexDropped": None, "restartedQueues": [],
+    }  # fmt: skip
+
+
+def test_findings_are_told_with_their_place(tmp_path: Path) -> None:
+    root = tmp_path / "s"
+    with MessageStore.open(root, CONFIG, backend="file") as store:
+        for number in range(COUNT):
+            assert store.put_message(message(number)).ok
+    done = call("check", root, "--output", "jsonl")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr == "cqstore: 25 records, 25 units checked; 0 damaged\n"
+    path = root / "consumequeue" / "t" / "0" / f"{200:020d}"
+    data = bytearray(path.read_bytes())
+    data[45] ^= 1  # the phy offset of unit 12
+    path.write_bytes(data)
+    done = call("check", root, "--output", "jsonl")
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.exit_code == 1
+    assert f"25 units checked; {len(found)} damaged" in done.stderr
+    first = found[0]
+    assert (first["severity"], first["topic"], first["queueId"]) == ("damage", "t", 0)
+    assert first["queueOffset"] == 12
+    assert first["problem"]
+
+
+def test_options_of_a_repair_belong_to_it(made: Made) -> None:
+    for words in (
+        ["--copy-to", "x"], ["--in-place"], ["--cut-at", 0],
+        ["--repair", "--in-place", "--copy-to", "x"], ["--repair", "--commitlog", "x"],
+    ):  # fmt: skip
+        assert call("check", made.root, *words).exit_code != 0, words
+
+
+# ---- printing
+
+
+def printed(kind: str, given: Rows, capsys: pytest.CaptureFixture[str]) -> str:
+    assert output(OutputFormat(kind)).rows(given) == len(given)
+    return capsys.readouterr().out
+
+
+def test_rows_are_one_document_or_one_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    rows: Rows = [{"a": 1, "path": Path("p")}, {"a": None, "path": "[x]"}]
+    shown = [{"a": 1, "path": "p"}, {"a": None, "path": "[x]"}]
+    assert json.loads(printed("json", [], capsys)) == []
+    assert json.loads(printed("json", rows[:1], capsys)) == shown[:1]
+    assert json.loads(printed("json", rows, capsys)) == shown
+    assert printed("jsonl", [], capsys) == ""
+    assert [json.loads(line) for line in printed("jsonl", rows, capsys).splitlines()] == shown
+    for kind in ("json", "jsonl"):
+        output(OutputFormat(kind)).record(rows[0])
+        assert json.loads(capsys.readouterr().out) == shown[0]
+    assert to_json({"a": "é", "b": [1, 2]}) == '{"a":"é","b":[1,2]}'
+
+
+def test_a_table_has_a_head_a_page_and_keeps_brackets(capsys: pytest.CaptureFixture[str]) -> None:
+    rows: Rows = [{"number": number, "text": "[bold]"} for number in range(1001)]
+    text = printed("table", rows, capsys).splitlines()
+    assert text[0].split() == ["number", "text"]
+    assert [line.split() for line in text[1:1001]] == [[str(n), "[bold]"] for n in range(1000)]
+    assert [line.split() for line in text[1001:]] == [["number", "text"], ["1000", "[bold]"]]
+    assert printed("table", rows[:1000], capsys).count("number") == 1
+    assert printed("table", [], capsys) == ""
+    output(OutputFormat.TABLE).record({"a": {"b": 1}, "none": None})
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["a", '{"b":', "1}"], ["none"],
+    ]  # fmt: skip
+    wide = "x" * 500  # longer than a terminal's line, and still a line
+    assert printed("table", [{"a": wide}], capsys).splitlines()[1] == wide
+
+
+@pytest.mark.parametrize("kind", list(OutputFormat))
+def test_what_came_before_an_error_is_printed(
+    capsys: pytest.CaptureFixture[str], kind: OutputFormat
+) -> None:
+    def failing(count: int) -> Iterator[dict[str, int]]:
+        for number in range(count):
+            yield {"number": number}
+        raise IllegalMessageError("enough")
+
+    for count in range(3):
+        with pytest.raises(IllegalMessageError):
+            output(kind).rows(failing(count))
+        text = capsys.readouterr().out
+        if kind is OutputFormat.JSON:
+            assert json.loads(text) == [{"number": number} for number in range(count)]
+        elif kind is OutputFormat.JSONL:
+            assert len(text.splitlines()) == count
+        else:
+            assert [line.strip() for line in text.splitlines()[1:]] == [*map(str, range(count))]
+
+
+def test_progress_is_shown_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for terminal in (False, True):
+        screen = io.StringIO()
+        made = Console(file=screen, force_terminal=terminal, width=80)
+        monkeypatch.setattr(printing, "Console", lambda made=made, **_: made)
+        with printing.progress("looking") as tick:
+            tick(1234567)
+        assert ("looking: phy offset 1,234,567" in screen.getvalue()) is terminal
+
+
+def test_lines_are_put_by_256() -> None:
+    for count in (0, 1, 255, 256, 257, 512, 513):
+        lists = [*batches({"topic": str(number)} for number in range(count))]
+        assert [len(each) for each in lists if len(each) < 256] == [count % 256][: count % 256]
+        assert [line["topic"] for each in lists for line in each] == [*map(str, range(count))]
+
+
+def test_a_put_tells_each_message_s_place_or_why_it_has_none(tmp_path: Path) -> None:
+    root = tmp_path / "s"
+    done = call("put", root, feed='\n{"topic":"t","body":"\\ud800","flag":7}\n \n{"topic":""}\n')
+    assert done.exit_code == 1
+    stored, refused = (json.loads(line) for line in done.stdout.splitlines())
+    first = {"phy": 0, "queueOffset": 0, "msgId": "7F000001" + "0" * 24}
+    assert stored == {"status": "PUT_OK", **first, "reason": ""}
+    assert "topic is empty" in refused.pop("reason")
+    none = {"phy": -1, "queueOffset": -1, "msgId": ""}
+    assert refused == {"status": "MESSAGE_ILLEGAL", **none}
+    third = call("put", root, feed='\n\n{"topic":"t"}\n7')
+    assert "line 4 is no JSON object" in str(third.exception)
+    (found,) = rows("get", root, "--topic", "t")
+    assert (found["flag"], found["bodyBase64"]) == (7, "7aCA")
+
+
+def test_properties_are_given_one_by_one(tmp_path: Path) -> None:
+    put = ["put", tmp_path / "s", "--topic", "t", "--queue-id", 2]
+    for pair in ("=v", "nv"):
+        done = call(*put, "--property", pair)
+        assert (done.exit_code, "NAME=VALUE" in done.stderr) == (2, True)
+    both = ["--tags", "A", "--keys", "k l", "--property", "TAGS=B", "--property", "n=a=b"]
+    assert call(*put, *both).exit_code == 0
+    (found,) = rows("get", tmp_path / "s", "--topic", "t", "--queue-id", 2)
+    assert found["properties"] == {"TAGS": "A", "KEYS": "k l", "n": "a=b"}
+    assert found["body"] == ""
+
+
+def test_hosts_are_written_as_java_writes_them() -> None:
+    assert host_text(Host.of("2001:db8::a:0:1", 1)) == "2001:db8:0:0:0:a:0:1 1"
+    assert host_text(Host.of("127.0.0.1", 65535)) == "127.0.0.1 65535"
+
+
+def test_the_rows_of_a_table_follow_its_head() -> None:
+    made = table([{"a": 1, "b": "x"}, {"a": 2, "b": None}])
+    assert [column.header for column in made.columns] == ["a", "b"]
+    assert [[*column.cells] for column in made.columns] == [["1", "2"], ["x", ""]]
+
+
+@pytest.mark.parametrize("name", ["special-default", "special-defaultRocksDB"])
+def test_queues_begin_where_rocketmqs_do(golden_folder: Path, name: str) -> None:
+    """Expired units and batch queues among them; the stores are read, not written."""
+    root, queues = golden_folder / name, load_dump(name)["queues"]
+    ends = [(queue["topic"], queue["queueId"], queue["min"], queue["max"]) for queue in queues]
+    shown = [tuple(row.values()) for row in rows("topics", root)]
+    assert {(*row[:2], *row[3:5]) for row in shown} == {*ends}
+    assert [row[5] for row in shown] == [row[4] - row[3] for row in shown]
+    begun = [queue for queue in queues if queue["units"] and queue["min"]]
+    batch = [queue for queue in queues if queue["type"] == "BatchCQ" and queue["units"]]
+    for queue in [*begun[:1], *batch[-1:]]:
+        key = ["--topic", queue["topic"], "--queue-id", queue["queueId"]]
+        low = queue["min"]
+        unit = [*rows("dump", root, *key)[0].values()]
+        assert unit == queue["units"][0]
+        every = rows("dump", root, *key, "--offset", low, "--count", 10_000)
+        assert [[*row.values()] for row in every] == queue["units"]
+        (first, *_) = rows("get", root, *key, "--count", 1)
+        assert (first["queueOffset"], first["phy"]) == tuple(unit[:2])
+        (found,) = rows("offset", root, *key, "--time", 0)
+        assert (found["offset"], found["min"], found["max"]) == (low, low, queue["max"])
