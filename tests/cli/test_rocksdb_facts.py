@@ -1,0 +1,227 @@
+"""What ``cqstore rocksdb`` tells of a database: against what lies in its folder and was put in."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import typer
+
+from cq_rocksdb import commands
+from cq_rocksdb.compaction import CompactionRun
+from cq_rocksdb.engine import EngineBatch, Family, RocksEngine
+from cq_rocksdb.keys import max_key, queue_prefix, unit_key
+from store.cli.output import OutputFormat
+from store.errors import StoreError
+from store.record.message import Message
+from store.service.message_store import MessageStore
+from tests.kit.engines import ENGINES, engine_in_use, using
+from tests.kit.golden import load_dump
+from tests.kit.rocksdb_queues import RocksDBQueues, engine_of, put
+
+Told = tuple[list[dict[str, object]], str]
+Facts = dict[tuple[str, str], object]
+NAME = "basic-defaultRocksDB"
+
+
+@pytest.fixture
+def tell(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., Told]:
+    """Run a command here; return its rows and its notes."""
+
+    def run(command: Callable[..., None], root: Path, *words: object) -> Told:
+        config = tmp_path / "conf"
+        config.write_text(f"rocksdbEngine={engine_in_use().value}\n")
+        command(root, *words, config, OutputFormat.JSONL)
+        printed, notes = capsys.readouterr()
+        return [json.loads(line) for line in printed.splitlines()], notes
+
+    return run
+
+
+def facts(told: Told) -> Facts:
+    return {(str(row["part"]), str(row["fact"])): row["value"] for row in told[0]}
+
+
+def made(root: Path, change: Callable[[RocksEngine], None] | None = None) -> None:
+    """Make a store of two queues of six units, and change its database behind its back."""
+    with MessageStore.open(root, backend="rocksdb") as store:
+        for topic in ("t", "u"):
+            for _ in range(6):
+                assert store.put_message(Message(topic, b"x")).ok
+    if change is not None:
+        queues = RocksDBQueues(root).open()
+        change(engine_of(queues))
+        queues.close()
+
+
+def lost(engine: RocksEngine) -> None:
+    """Units 2 and 3 of ``t``, and the end of ``u``."""
+    bounds = unit_key(queue_prefix("t", 0), 2), unit_key(queue_prefix("t", 0), 4)
+    end = Family.OFFSET, max_key(queue_prefix("u", 0))
+    engine.write(EngineBatch(delete_ranges=[(Family.DEFAULT, *bounds)], deletes=[end]))
+
+
+def test_an_audit_lists_damage_row_by_row_and_ends_with_1(
+    tell: Callable[..., Told], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made(tmp_path / "store")
+    rows, notes = tell(commands.audit, tmp_path / "store")
+    assert rows == []
+    assert "2 queues, 12 units; 0 units below" in notes
+    assert "; 0 damaged" in notes
+    made(tmp_path / "damaged", lost)
+    with pytest.raises(typer.Exit) as ended:
+        tell(commands.audit, tmp_path / "damaged")
+    assert ended.value.exit_code == 1
+    printed, notes = capsys.readouterr()
+    assert [json.loads(line) for line in printed.splitlines()] == [
+        {"severity": "damage", "problem": "units 2 to 3 are missing", "topic": "t", "queueId": 0,
+         "queueOffset": 2},
+        {"severity": "damage", "problem": "the queue has units and no max entry", "topic": "u",
+         "queueId": 0, "queueOffset": None},
+    ]  # fmt: skip
+    assert "1 queues, 10 units; 0 units below" in notes
+    assert "; 2 damaged" in notes
+
+
+def test_topics_that_the_broker_does_not_know_are_notes(
+    tell: Callable[..., Told], tmp_path: Path
+) -> None:
+    root = tmp_path / "store"
+    with MessageStore.open(root, backend="rocksdb") as store:
+        for topic in ("known", "%LMQ%x", "odd", "rmq_sys_x", "SCHEDULE_TOPIC_XXXX", "odder"):
+            assert store.put_message(Message(topic, b"x")).ok
+    assert tell(commands.audit, root)[0] == []
+    table = root / "config" / "topics.json"
+    table.parent.mkdir(exist_ok=True)
+    table.write_text('{"topicConfigTable": {"known": {}, "nobodys": {}}}')
+    problem = f"the broker's table of topics does not have it ({table})"
+    assert tell(commands.audit, root)[0] == [
+        {"severity": "note", "problem": problem, "topic": topic, "queueId": None,
+         "queueOffset": None}
+        for topic in ("odd", "odder")
+    ]  # fmt: skip
+    for broken in ("[]", "{}", "{", '{"topicConfigTable": 5}', "\xff"):
+        table.write_text(broken, encoding="latin-1")
+        with pytest.raises(StoreError, match="not a table of topics") as caught:
+            tell(commands.audit, root)
+        assert caught.value.path == table
+    table.unlink()
+    table.mkdir()
+    with pytest.raises(StoreError) as refused:
+        tell(commands.audit, root)
+    assert refused.value.path == table
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_stats_sum_up_the_tables_of_each_level(
+    golden: Callable[[str], Path], tell: Callable[..., Told], engine: object
+) -> None:
+    root, dump = golden(NAME), load_dump(NAME)
+    (raw,) = [raw for path, raw in dump["rocksdbRaw"].items() if path.startswith("consume")]
+    own = [path.stat() for path in (root / "consumequeue").iterdir() if path.is_file()]
+    tables = [path.stat().st_size for path in (root / "consumequeue").glob("*.sst")]
+    with using(engine):  # type: ignore[arg-type] # of the kit's list
+        told = facts(tell(commands.stats, root, 0))
+        native = engine_in_use().value == "native"
+    levels = {key: value for key, value in told.items() if ", level " in key[0]}
+    families = {part.partition(",")[0] for part, _ in levels}
+    assert families == ({"default", "offset"} if native else {"both"})
+    sums = {
+        name: sum(int(str(value)) for (_, fact), value in levels.items() if fact == name)
+        for name in ("tables", "bytes", "entries", "tombstones")
+    }
+    assert len(levels) == 4 * len({part for part, _ in levels})
+    assert (sums["tables"], sums["bytes"]) == (len(tables), sum(tables))
+    assert sums["entries"] >= sum(map(len, raw.values()))
+    if native:
+        for family, rows in raw.items():
+            there = [value for (part, fact), value in levels.items()
+                     if part.startswith(family) and fact == "entries"]  # fmt: skip
+            assert sum(int(str(value)) for value in there) >= len(rows)
+    assert told["database", "on disk, bytes"] == sum(each.st_blocks for each in own) * 512
+    assert 0 < int(str(told["database", "block cache in use, bytes"])) < 16 << 20
+    assert told["default", "background errors"] == told["offset", "background errors"] == 0
+    assert told["default", "keys (estimate)"] == len(raw["default"])
+    assert not [part for part, _ in told if part.startswith("topic")]
+
+
+def test_tombstones_are_counted_apart(tell: Callable[..., Told], tmp_path: Path) -> None:
+    made(tmp_path / "store", lost)
+    told = facts(tell(commands.stats, tmp_path / "store", 0))
+    counted = {part: value for (part, fact), value in told.items() if fact == "tombstones"}
+    assert counted == {"default, level 0": 1, "offset, level 0": 1}
+
+
+def test_the_largest_of_many_topics_are_found(tell: Callable[..., Told], tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    made(root)
+    counts = {"a": 300, "b": 9_000, "c": 200, "d": 4_000, "e": 100, "f": 2_000, "g": 6_000}
+    queues = RocksDBQueues(root).open()
+    for topic, count in counts.items():
+        put(queues, topic, 0, range(count), 0, end=0)
+    queues.close()
+    for most, wanted in ((1, ["b"]), (2, ["b", "g"]), (3, ["b", "g", "d"])):
+        rows, _ = tell(commands.stats, root, most)
+        found = [row["part"] for row in rows if row["fact"] == "bytes in tables (estimate)"]
+        assert found == [f"topic {topic}" for topic in wanted]
+    with using(ENGINES[0]):
+        assert engine_in_use().value == "rocksdict"
+        rows, notes = tell(commands.stats, root, 2)
+    assert notes.count("cannot tell the size of a topic") == 1
+    assert not [row for row in rows if "topic" in str(row["part"])]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_compaction_tells_what_it_has_made_of_the_folder(
+    tell: Callable[..., Told], tmp_path: Path, engine: object
+) -> None:
+    root = tmp_path / "store"
+    made(root, lost)
+    folder = root / "consumequeue"
+    with using(engine):  # type: ignore[arg-type] # of the kit's list
+        ((told,), _) = tell(commands.compact, root)
+        native = engine_in_use().value == "native"
+    assert told["ended"] == "done"
+    assert told["droppedUnits"] == (0 if native else None)
+    assert int(str(told["bytesBefore"])) > 0
+    assert int(str(told["bytesAfter"])) > 0
+    assert sum(path.stat().st_size for path in folder.glob("*.sst")) > 0
+    after = facts(tell(commands.stats, root, 0))
+    assert not [part for part, _ in after if part.endswith(", level 0")]
+    assert sum(int(str(value)) for (_, fact), value in after.items() if fact == "tombstones") == 0
+
+
+def test_a_compaction_that_is_interrupted_is_cancelled_and_one_that_fails_says_so(
+    tell: Callable[..., Told],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    root = tmp_path / "store"
+    made(root)
+    waits: list[object] = []
+    real = CompactionRun.wait
+
+    def interrupted(run: CompactionRun, timeout: float | None = None) -> bool:
+        waits.append(timeout)
+        if len(waits) == 1:
+            raise KeyboardInterrupt
+        return real(run, timeout)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(CompactionRun, "wait", interrupted)
+        patched.setattr(CompactionRun, "running", True)
+        with using(ENGINES[0]), pytest.raises(typer.Exit) as ended:
+            tell(commands.compact, root)
+    assert ended.value.exit_code == 1
+    printed, notes = capsys.readouterr()
+    assert json.loads(printed)["ended"] == "cancelled"
+    assert "cannot interrupt a compaction" in notes
+    assert waits[:2] == [0.2, None]
+    for path in (root / "consumequeue").glob("*.sst"):
+        with path.open("r+b") as file:
+            file.seek(20)
+            file.write(b"\xa5" * 16)
+    with pytest.raises(StoreError, match="Corruption"):
+        tell(commands.compact, root)
