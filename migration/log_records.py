@@ -4,6 +4,7 @@ A file queue does not keep when its records were stored; the log does. Heads are
 from maps of the files, in the order in which they lie there.
 """
 
+import os
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.errors import CorruptionError, os_errors
+from store.files import reading
 from store.log.record_times import field_of_records
 from store.queue.bulk import UnitRows
 from store.record.message import SysFlag
@@ -109,8 +111,10 @@ class LogRecords:
         data = self._maps.get(start)
         if data is None:
             path = self._paths[start]
-            with os_errors("read the commit log", path):
-                data = np.asarray(np.memmap(path, np.uint8, "r"))
+            with os_errors("read the commit log", path), reading(path) as file:
+                size = os.fstat(file.fileno()).st_size  # an empty file cannot be mapped
+                held = np.memmap(file, np.uint8, "r") if size else np.empty(0, np.uint8)
+            data = np.asarray(held)
             while len(self._maps) >= _MAPS:
                 self._maps.popitem(last=False)
             self._maps[start] = data

@@ -19,8 +19,8 @@ from store.queue.bulk import UNIT_ROWS, UnitRows, UnitRun, key_order, row_table
 from store.queue.units import QueueKey
 
 LOG = "log"
-_MOST_NAMES = 1 << 30
 """``Plan.source`` of queues that are built from the commit log."""
+_MOST_NAMES = 1 << 30
 _Order = tuple[int, bytes, int]
 
 
@@ -47,7 +47,7 @@ class BlockUnitSource:
         if self._queues.dtype != QUEUE_ROWS or self._pieces.dtype != PIECE_ROWS:
             raise CorruptionError("this is no merged index of a scan", path=folder)
         self._next = 0
-        self._units: dict[int, UnitRows] = {}
+        self._units: dict[int, tuple[str, UnitRows]] = {}  # by task: attempt, rows
 
     def queues(self, after: QueueKey | None, up_to: QueueKey | None) -> Iterator[QueueKey]:
         """Yield from the merged index."""
@@ -146,15 +146,17 @@ class BlockUnitSource:
         return first, last
 
     def _rows(self, task: int, row: int, count: int) -> UnitRows:
-        units = self._units.get(task)
-        if units is None:
+        if task not in self._units:
             done = self._space.read_done(task)
             if done is None:
                 raise CorruptionError("scanned blocks have gone", path=self._space.done(task))
-            units = self._units[task] = map_units(self._space.attempt(task, done.attempt))
+            units = map_units(self._space.attempt(task, done.attempt))
+            self._units[task] = done.attempt, units
+        attempt, units = self._units[task]
         if row + count > len(units):
             raise CorruptionError(
                 "a piece of a queue lies behind the end of its block file",
-                path=self._space.attempt(task, "") / UNITS, expected=row + count, got=len(units),
+                path=self._space.attempt(task, attempt) / UNITS,
+                expected=row + count, got=len(units),
             )  # fmt: skip
         return units[row : row + count]
