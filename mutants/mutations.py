@@ -32,7 +32,7 @@ _COMPUTED: dict[type[ast.operator], type[ast.operator]] = {
 }
 _NAMED = {"min": "max", "max": "min", "any": "all", "all": "any"}
 _UNSEEN = {"__repr__", "__str__"}
-_LOGGERS = {"_log", "log", "logger"}
+_LOGGERS = {"_LOG", "_log", "log", "logger"}
 _OPTIONS = {"Option", "Argument"}
 _ASSERTING = {"strict", "daemon"}
 _SHOWN = 60

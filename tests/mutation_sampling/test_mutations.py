@@ -75,6 +75,7 @@ def test_a_handler_can_catch_nothing_and_calls_can_change_places() -> None:
         "def g(): assert a < b",
         'def g(): x = f"{a + b}"',
         'def g(): _log.warning("%s", a + 1)',
+        'def g(): _LOG.warning("%s", a + 1)',
         "def g(a=typer.Option(True)): x",
         "def g(): x = zip(a, strict=True)",
         "def g(): x = Thread(daemon=True)",
