@@ -2,9 +2,10 @@
 
 import io
 import json
+import os
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +16,7 @@ import typer
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
+from store.cli import info as informing
 from store.cli import output as printing
 from store.cli.app import app
 from store.cli.offset import milliseconds
@@ -22,10 +24,12 @@ from store.cli.output import OutputFormat, output, table, to_json
 from store.cli.put import batches
 from store.cli.rows import host_text
 from store.config import StoreConfig
-from store.errors import IllegalMessageError, StoreError
+from store.errors import IllegalMessageError, StoreError, UnsupportedFormatError
 from store.record.message import Host, Message
 from store.service.message_store import MessageStore
 from store.service.results import PutMessageResult
+from tests.double_write.test_verify import Database
+from tests.kit.double_write import Told, open_store
 from tests.kit.golden import load_dump
 from tests.kit.tree import tree_digest
 
@@ -281,6 +285,21 @@ def test_a_bare_index_file_has_an_entry_a_key(made: Made) -> None:
     assert {row["phy_offset"] for row in found} == {made.row(n)["phy"] for n in range(COUNT)}
 
 
+def test_a_bare_checkpoint_is_one_row(made: Made) -> None:
+    (row,) = rows("dump", made.root / "checkpoint")
+    data = (made.root / "checkpoint").read_bytes()
+    assert [*row.values()] == [*struct.unpack_from(">6q", data)]
+    assert row["confirm_phy_offset"] == made.put[-1][1].phy_offset
+
+
+@pytest.mark.parametrize("name", ["1" * 16, "1" * 18, "1" * 19, "1" * 21, "x" * 20, "checkpoin"])
+def test_a_file_with_another_name_is_none_of_a_store(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(bytes(5000))
+    done = call("dump", tmp_path / name)
+    assert isinstance(done.exception, UnsupportedFormatError)
+    assert done.exception.path == tmp_path / name
+
+
 def test_what_a_store_holds_is_told(made: Made) -> None:
     done = call("info", made.root, "--output", "json")
     told = json.loads(done.stdout)
@@ -308,6 +327,52 @@ def test_what_a_store_holds_is_told(made: Made) -> None:
     }
     assert expected.items() <= told.items()
     assert done.stderr == ""
+
+
+def test_topics_and_queues_are_counted_up_to_a_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with MessageStore.open(tmp_path / "s", CONFIG, backend="rocksdb") as store:
+        for topic, queue_id in (("a", 0), ("a", 7), ("b", 0)):
+            assert store.put_message(Message(topic, b"", queue_id)).ok
+    for most, told in ((4, ("2", "3")), (3, ("2+", "3+")), (2, ("1+", "2+"))):
+        monkeypatch.setattr(informing, "_COUNTED_QUEUES", most)
+        (facts,) = rows("info", tmp_path / "s")
+        assert (facts["topics"], facts["queues"]) == told
+
+
+def test_a_look_from_outside_tells_the_same(made: Made) -> None:
+    told = {(row["part"], row["fact"]): row["value"] for row in rows("top", made.root)}
+    last = made.put[-1][1]
+    assert last.appended is not None
+    end = last.phy_offset + last.appended.size
+    folders = {
+        (name, fact): value
+        for name in ("consumequeue", "index")
+        for paths in [[path for path in (made.root / name).rglob("*") if path.is_file()]]
+        for fact, value in (
+            ("files", len(paths)),
+            ("on disk, bytes", sum(512 * path.stat().st_blocks for path in paths)),
+        )
+    }
+    disk = os.statvfs(made.root)
+    used = disk.f_blocks - disk.f_bfree
+    percents = [told.pop(("disk", f"used by the {what}, percent")) for what in ("log's", "queues'")]
+    assert percents == pytest.approx([100 * used / (used + disk.f_bavail)] * 2, abs=0.5)
+    assert {key: told.pop(key) for key in folders} == folders
+    ages = [fact for part, fact in told if fact.endswith(", s ago")]
+    assert [told.pop(("checkpoint", fact)) is None for fact in ages] == [False, False, True]
+    assert told.pop(("store", "looked at"))
+    assert told == {
+        ("store", "state"): "closed",
+        ("log", "files"): 2,
+        ("log", "file size, bytes"): 2048,
+        ("log", "min phy offset"): 0,
+        ("log", "max phy offset"): end,
+        ("log", "records since the first look"): 0,
+        ("log", "behind the checkpoint's last record, bytes"): last.appended.size,
+        ("checkpoint", "confirm phy offset"): last.phy_offset,
+    }
 
 
 def test_a_store_that_needs_recovery_says_so_and_is_shown_as_it_lies(
@@ -361,6 +426,59 @@ def test_findings_are_told_with_their_place(tmp_path: Path) -> None:
     assert (first["severity"], first["topic"], first["queueId"]) == ("damage", "t", 0)
     assert first["queueOffset"] == 12
     assert first["problem"]
+
+
+def test_what_cannot_be_mended_is_said_and_no_copy_made(
+    golden: Callable[[str], Path], tmp_path: Path
+) -> None:
+    root = golden("special-default")
+    (path, *_) = sorted((root / "batchconsumequeue").rglob(f"{0:020d}"))
+    data = bytearray(path.read_bytes())
+    data[7] ^= 1  # the phy offset of its first unit
+    path.write_bytes(data)
+    done = call("check", root, "--repair")
+    assert done.exit_code == 1, done.output
+    assert "nothing can be done here about: " in done.stderr
+    assert "BatchCQ topic" in done.stderr
+    assert [child for child in tmp_path.iterdir() if child != root] == []
+
+
+def test_backends_are_compared_and_steps_are_told(tmp_path: Path) -> None:
+    root = tmp_path / "s"
+    with open_store(root) as store:
+        Told().put(store, 50)
+        end = store.commit_log.max_phy_offset()
+    told = "cqstore: 50 units of 5 queues compared, file with rocksdb: {} differ\n"
+    done = call("mode", root, "--verify", "--output", "jsonl")
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "", told.format(0))
+    with Database(root) as database:
+        database.lose(2, 3, 4)
+    done = call("mode", root, "--verify", "--output", "jsonl")
+    assert (done.exit_code, done.stderr) == (1, told.format(2))
+    assert json.loads(done.stdout) == {
+        "kind": "hole", "topic": "t", "queueId": 2, "from": 3, "to": 4, "lacking": "rocksdb",
+        "field": "", "values": None,
+    }  # fmt: skip
+    (now,) = rows("mode", root)
+    assert "the rocksdb queues lack 2 units" in now.pop("step to double-write-rocksdb")
+    assert now == {
+        "state": "double-write-file", "set": "by what lies here and the settings",
+        "queues in": "file, rocksdb", "kept, the one that is read first": "file, rocksdb",
+        "behind": {}, "step to file": "possible",
+    }  # fmt: skip
+    (done_so,) = rows("mode", root, "--to", "file")
+    assert done_so == {
+        "before": "double-write-file", "state": "file", "behind": {"rocksdb": end},
+        "setAside": {}, "dispatchedUnits": 0,
+    }  # fmt: skip
+    (now,) = rows("mode", root)
+    assert (now["set"], now["behind"]) == ("by cqstore mode", {"rocksdb": end})
+    (facts,) = rows("info", root)
+    assert facts["state"] == "file"
+    assert facts["odd"] == (
+        "two backends hold queues (only the file queues are kept);"
+        f" the rocksdb queues are left behind, whole up to phy offset {end}"
+    )
 
 
 def test_options_of_a_repair_belong_to_it(made: Made) -> None:

@@ -15,6 +15,7 @@ from store.errors import StoreClosedError, StoreFailedError, StoreIOError
 from store.queue.facts import QueueRestart
 from store.queue.units import UnitBatch
 from store.record.message import Message, MessageProperty
+from store.service.flush import _Rounds
 from store.service.message_store import MessageStore
 from store.service.results import PutMessageResult, PutMessageStatus
 from tests.kit.engines import engine_in_use
@@ -223,6 +224,42 @@ def test_the_thread_flushes_four_pages_and_leaves_less_to_the_thorough_round(
     with MessageStore.open(tmp_path / "store", thorough) as store:
         assert store.put_message(message()).ok
         until(lambda: store.commit_log.flushed_phy_offset() == store.commit_log.max_phy_offset())
+
+
+def test_four_pages_are_much_and_a_byte_less_is_not(tmp_path: Path, disk: Disk) -> None:
+    with MessageStore.open(tmp_path / "store", ASYNC) as store:
+        empty = store.put_message(Message("t", b"")).appended
+        assert empty is not None
+        rest = 4 * 4096 - 2 * empty.size
+        assert store.put_message(Message("t", b"x" * (rest - 1))).ok
+        disk.syncs = 0
+        store._flush._flush_much()
+        assert (store.commit_log.max_phy_offset(), disk.syncs) == (4 * 4096 - 1, 0)
+    with MessageStore.open(tmp_path / "other", ASYNC) as store:
+        assert store.put_message(Message("t", b"")).ok
+        assert store.put_message(Message("t", b"x" * rest)).ok
+        store._flush._flush_much()
+        assert store.commit_log.flushed_phy_offset() == 4 * 4096
+
+
+def test_each_thing_is_done_in_its_own_interval() -> None:
+    """By a clock that stalls once: what was due then is done once, and not made up for."""
+    rounds, done = _Rounds(100.0), list[tuple[str, float]]()
+    now = 100.0
+    rounds.add(500, lambda: done.append(("half", now)))
+    rounds.add(1000, lambda: done.append(("second", now)))
+    assert rounds.seconds_left(100.25) == 0.25
+    for now in (100.0, 100.5, 100.75, 101.0, 101.25, 110.0):
+        rounds.run(now)
+    assert rounds.seconds_left(110.25) == 0, "not less"
+    assert done == [
+        ("half", 100.5), ("half", 101.0), ("second", 101.0), ("half", 110.0), ("second", 110.0),
+    ]  # fmt: skip
+    done.clear()
+    for now in (110.25, 110.5, 110.75, 111.0, 111.25):
+        rounds.run(now)
+    assert [at for name, at in done if name == "half"] == [110.25, 110.5, 111.0]
+    assert [at for name, at in done if name == "second"] == [110.25, 111.0]
 
 
 def test_queue_files_with_much_that_is_new_are_written_ahead(tmp_path: Path) -> None:

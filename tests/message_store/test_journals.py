@@ -11,11 +11,13 @@ from crcmod.predefined import mkCrcFun
 
 from migration.workspace import Workspace
 from store.config import StoreConfig
-from store.errors import CorruptionError
+from store.errors import CorruptionError, IllegalMessageError
 from store.paths import StorePaths
 from store.queue.units import QueueKey
 from store.record.message import Message
+from store.service.journals import journal as journals
 from store.service.journals.expired_queues import ExpiredQueues
+from store.service.journals.journal import Journal
 from store.service.message_store import MessageStore
 from tests.kit.power_cut import SECTOR
 from tests.kit.tree import tree_digest
@@ -193,3 +195,46 @@ def test_an_endless_line_is_read_in_pieces(tmp_path: Path) -> None:
         file.truncate(2 << 30)
     with pytest.raises(CorruptionError, match="too long"):
         ExpiredQueues(path).ends()
+
+
+def test_no_line_is_written_that_is_too_long_to_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journals, "_MOST_LINE", 64)
+    stored: list[dict[str, object]] = []
+    for size in range(80):
+        entry: dict[str, object] = {"a": "x" * size}
+        journal = Journal(tmp_path / "j", lambda _: True)
+        if len(line(entry)) > 64:
+            with pytest.raises(IllegalMessageError, match="too long"):
+                journal.append([entry])
+        else:
+            journal.append([entry])
+            stored.append(entry)
+        assert [*Journal(tmp_path / "j", lambda _: True).read()] == stored
+    assert max(map(len, (tmp_path / "j").read_bytes().splitlines(keepends=True))) == 64
+
+
+def test_short_entries_share_a_line_as_long_as_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journals, "_LIST_BYTES", 30)
+    entries: list[dict[str, object]] = [{"a": size} for size in (1, 22, 3, 1234, 5)]
+    sizes = [len(json.dumps(entry)) for entry in entries]
+    assert sizes == [8, 9, 8, 11, 8]  # 8 + 9 + 8 fit, 11 no more
+    entries += [{"a": "x" * 40}, {"a": 12345}, {"a": 1}, {"a": 123}]  # 48; 12 + 8 + 10: exactly 30
+    Journal(tmp_path / "j", lambda _: True).append(entries)
+    assert [*Journal(tmp_path / "j", lambda _: True).read()] == entries
+    expected = [entries[:3], entries[3:5], entries[5], entries[6:]]
+    assert (tmp_path / "j").read_bytes() == b"".join(map(line, expected))
+
+
+def test_a_journal_is_read_up_to_its_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = written(tmp_path / "j")
+    size = journal.path.stat().st_size
+    monkeypatch.setattr(journals, "MOST_BYTES", size)
+    assert ExpiredQueues(journal.path).ends() == dict(QUEUES)
+    monkeypatch.setattr(journals, "MOST_BYTES", size - 1)
+    told = f"{journal.path}.*expected at most {size - 1} bytes, found {size} bytes"
+    with pytest.raises(CorruptionError, match=told):
+        ExpiredQueues(journal.path).ends()
