@@ -8,13 +8,17 @@ from cq_rocksdb.keys import (
     OFFSET_ENTRY,
     CheckpointEntry,
     OffsetEntry,
+    _heads,
     check_topic,
+    entry_prefix,
     max_key,
+    max_keys,
     min_key,
     parse_offset_key,
     parse_unit_key,
     prefix_end,
     queue_prefix,
+    topic_head,
     topic_range,
     unit_key,
 )
@@ -62,33 +66,51 @@ def test_the_range_of_a_topic_holds_all_its_queues_and_no_other_topic() -> None:
 
 
 def test_keys_of_any_topic_parse_back() -> None:
-    for topic in ("T", "主题", "%LMQ%a/b", "x" * 281):
+    for topic in ("", "T", "主题", "%LMQ%a/b", "x" * 281):
+        check_topic(topic)
         prefix = queue_prefix(topic, 65536)
+        assert entry_prefix(max_key(prefix)) == entry_prefix(min_key(prefix)) == prefix
+        assert max_keys([prefix, PREFIX]) == [max_key(prefix), max_key(PREFIX)]
         assert parse_unit_key(unit_key(prefix, 1 << 40)) == (QueueKey(topic, 65536), 1 << 40)
         assert parse_offset_key(min_key(prefix)) == (topic, b"min", 65536)
 
 
 @pytest.mark.parametrize(
-    "key",
+    ("key", "why"),
     [
-        "",
-        "00000009",
-        UNIT_KEY[:-2],
-        UNIT_KEY + "00",
-        "00" + UNIT_KEY,
-        UNIT_KEY.replace("0100000003", "0000000003"),
-        UNIT_KEY.replace("54657374", "ff657374"),
-        "7fffffff" + UNIT_KEY[8:],
+        ("", "is too short"),
+        ("00000009", "is too short"),
+        (UNIT_KEY[:-2], "has another length than its topic says"),
+        (UNIT_KEY + "00", "has another length than its topic says"),
+        ("00" + UNIT_KEY, "has another length than its topic says"),
+        (UNIT_KEY.replace("0901", "0902"), "has another length than its topic says"),
+        (UNIT_KEY.replace("0100000003", "0000000003"), "the separators of unit key"),
+        (UNIT_KEY.replace("0000000301", "0000000302"), "the separators of unit key"),
+        (UNIT_KEY.replace("54657374", "ff657374"), "is not UTF-8"),
+        ("7fffffff" + UNIT_KEY[8:], "has another length than its topic says"),
     ],
 )
-def test_a_key_that_is_no_units_is_a_corruption_error(key: str) -> None:
-    with pytest.raises(CorruptionError):
+def test_a_key_that_is_no_units_is_a_corruption_error(key: str, why: str) -> None:
+    with pytest.raises(CorruptionError, match=why) as caught:
         parse_unit_key(bytes.fromhex(key))
+    assert key in str(caught.value)
 
 
-def test_an_offset_key_of_another_kind_is_a_corruption_error() -> None:
-    with pytest.raises(CorruptionError, match="neither a max nor a min"):
-        parse_offset_key(bytes.fromhex(MAX_KEY).replace(b"max", b"mid"))
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [("016d6178", "016d6964"), ("016d6178", "026d6178"), ("6d617801", "6d617802")],
+)
+def test_an_offset_key_of_another_kind_is_a_corruption_error(right: str, wrong: str) -> None:
+    key = MAX_KEY.replace(right, wrong)
+    with pytest.raises(CorruptionError, match=f"{key} is neither a max nor a min"):
+        parse_offset_key(bytes.fromhex(key))
+
+
+def test_what_is_remembered_of_names_has_a_bound() -> None:
+    held = len(_heads)
+    for number in range(40):
+        topic_head(f"{number}" * 20_000)
+    assert len(_heads) == held, "a name as long as these is not remembered"
 
 
 @pytest.mark.parametrize(

@@ -110,3 +110,66 @@ def test_the_idle_queues_that_the_hand_meets_first_make_room() -> None:
     cache.put([queue_prefix("new", 3)], np.ones((1, 4), np.int64))
     gone = [number for number, prefix in enumerate(held) if cache.last_offset(prefix) is None]
     assert gone == [0, *idle[:2]], "the others had been used, 0 not since the hand passed it"
+
+
+@given(
+    st.integers(1, 5),
+    st.lists(
+        st.tuples(st.sampled_from(["put", "get", "last", "find"]), st.sampled_from(PREFIXES)),
+        max_size=60,
+    ),
+)
+def test_who_has_to_go_is_the_first_that_was_not_used_since_the_hand_came_by(
+    capacity: int, steps: list[tuple[str, bytes]]
+) -> None:
+    """Against the clock as the books have it: slots in a ring, a mark on each, and a hand."""
+    cache = StateCache(capacity)
+    ring: list[bytes] = []
+    marked: set[bytes] = set()
+    hand = 0
+    for count, (what, prefix) in enumerate(steps):
+        if what == "put":
+            if prefix not in ring:
+                if len(ring) < capacity:
+                    ring.insert(0, prefix)  # the last slot is taken first
+                else:
+                    while ring[hand] in marked:
+                        marked.discard(ring[hand])
+                        hand = (hand + 1) % capacity
+                    ring[hand] = prefix
+                    hand = (hand + 1) % capacity
+            row = [count, count + 1, count + 2, count + 3]
+            cache.put_one(prefix, row) if count % 2 else cache.put([prefix], np.array([row]))
+        else:
+            if what == "get":
+                found = cache.get(prefix) is not None
+            elif what == "last":
+                found = cache.last_offset(prefix) is not None
+            else:
+                found = not len(cache.find([prefix])[1])
+            assert found == (prefix in ring)
+            if found:
+                marked.add(prefix)
+    assert {prefix for prefix in PREFIXES if cache.get(prefix)} == set(ring)
+
+
+def test_there_is_room_for_as_many_as_was_said_however_they_come() -> None:
+    capacity = 3_000  # more than is taken at once
+    cache = StateCache(capacity)
+    held = [queue_prefix("t", number) for number in range(capacity)]
+    for number, prefix in enumerate(held[:1_500]):
+        cache.put_one(prefix, [number] * 4)
+    for first in (1_500, 1_501, 2_000, 2_999):
+        last = {1_500: 1_501, 1_501: 2_000, 2_000: 2_999, 2_999: 3_000}[first]
+        rows = np.repeat(np.arange(first, last), 4).reshape(-1, 4)
+        cache.put(held[first:last], rows)
+    rows, missing = cache.find(held)
+    assert not len(missing)
+    assert rows[:, 3].tolist() == list(range(capacity))
+    cache.clear()
+    assert len(cache) == 0
+    cache.put(held, rows)
+    assert [cache.last_offset(prefix) for prefix in held] == list(range(capacity))
+    cache.set_first(held[7], 70, 71)
+    cache.set_first(queue_prefix("nobody", 0), 1, 1)
+    assert cache.get(held[7]) == [7, 7, 70, 71]
