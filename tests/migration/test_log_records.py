@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from migration.log_records import LogRecords
-from store.errors import CorruptionError
+from store.errors import CorruptionError, StoreIOError
 from store.queue.bulk import UNIT_ROWS, UnitRows
 from tests.kit.plain_record import PlainRecord
 
@@ -127,3 +127,14 @@ def test_a_file_of_the_log_that_is_empty_or_none_is_told(log: Log) -> None:
     path.mkdir()
     with pytest.raises(CorruptionError, match="a folder"):
         LogRecords(log.folders).gather(row)
+
+
+def test_the_least_record_may_end_with_its_file(tmp_path: Path) -> None:
+    record = PlainRecord(b"", b"", b"", store_timestamp=77).encode()
+    (tmp_path / f"{0:020d}").write_bytes(record)
+    rows = np.array([(0, len(record), 0, -1)], UNIT_ROWS)
+    assert LogRecords([tmp_path]).gather(rows) == 0
+    assert rows["store_timestamp"].tolist() == [77]
+    with pytest.raises(StoreIOError, match="gone") as caught:
+        LogRecords([tmp_path / "gone"])
+    assert caught.value.path == tmp_path / "gone"
