@@ -13,12 +13,15 @@ from migration.workspace import Workspace
 from store.config import StoreConfig
 from store.errors import CorruptionError, IllegalMessageError
 from store.paths import StorePaths
-from store.queue.units import QueueKey
+from store.queue.units import MOST_UNITS, QueueKey
 from store.record.message import Message
 from store.service.journals import journal as journals
+from store.service.journals.deleted_topics import DeletedTopics
 from store.service.journals.expired_queues import ExpiredQueues
-from store.service.journals.journal import Journal
+from store.service.journals.journal import Journal, read_lines
+from store.service.journals.mode_record import BehindLines, Standing, read_standing
 from store.service.message_store import MessageStore
+from tests.kit.call_order import CallOrder
 from tests.kit.power_cut import SECTOR
 from tests.kit.tree import tree_digest
 
@@ -238,3 +241,172 @@ def test_a_journal_is_read_up_to_its_bound(tmp_path: Path, monkeypatch: pytest.M
     told = f"{journal.path}.*expected at most {size - 1} bytes, found {size} bytes"
     with pytest.raises(CorruptionError, match=told):
         ExpiredQueues(journal.path).ends()
+
+
+LONG = (1 << 63) - 1
+FIT: list[dict[str, object]] = [
+    {"queue": ["a", -(1 << 31)], "next": 0},
+    {"queue": ["a", (1 << 31) - 1], "next": MOST_UNITS},
+    {"gone": "a"},
+    {"deleting": "a", "below": LONG},
+    {"deleted": "a", "below": 0},
+]
+UNFIT: list[dict[str, object]] = [
+    {"queue": ["a", -(1 << 31) - 1], "next": 0},
+    {"queue": ["a", 1 << 31], "next": 0},
+    {"queue": ["a", 0, 0], "next": 0},
+    {"queue": ["a", 0], "next": MOST_UNITS + 1},
+    {"queue": ["a", 0], "next": True},
+    {"queue": ["a", 0]},
+    {"gone": 0},
+    {"deleted": "a", "below": LONG + 1},
+    {"deleted": "a", "below": -1},
+    {"deleting": "a", "below": "0"},
+    {"deleted": 0, "below": 0},
+    {"below": 0},
+]
+
+
+@pytest.mark.parametrize(
+    ("entry", "fits"),
+    [*((entry, True) for entry in FIT), *((entry, False) for entry in UNFIT)],
+    ids=json.dumps,
+)
+def test_entries_hold_what_java_s_numbers_can(
+    tmp_path: Path, entry: dict[str, object], *, fits: bool
+) -> None:
+    path = tmp_path / "j"
+    path.write_bytes(line(entry) * 2)
+    read = DeletedTopics(path).load if "below" in entry else ExpiredQueues(path).ends
+    if fits:
+        read()
+        return
+    with pytest.raises(CorruptionError, match="journal is damaged"):
+        read()
+
+
+@pytest.mark.parametrize("gap", range(1, 200, 3))
+def test_a_valid_line_is_found_wherever_it_begins_behind_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gap: int
+) -> None:
+    """Read in pieces that are hardly longer than a line: it may begin in one, end in the next."""
+    monkeypatch.setattr(journals, "_MOST_LINE", 64)
+    first, last = (line({"queue": ["a", 0], "next": number}) for number in (1, 2))
+    path = tmp_path / "j"
+    for filler in (b"\0", b"\n", b"0", b"a {"):
+        damage = (filler * gap)[:gap]
+        path.write_bytes(first + damage + last)
+        with pytest.raises(CorruptionError) as caught:
+            ExpiredQueues(path).ends()
+        assert len(first) <= (caught.value.position or 0) < len(first) + gap
+        path.write_bytes(first + damage + last[:-3])
+        assert ExpiredQueues(path).ends() == {QueueKey("a", 0): 1}
+
+
+@pytest.mark.parametrize("starts", [100, 101])
+def test_no_crash_leaves_more_than_a_hundred_starts_of_lines(tmp_path: Path, starts: int) -> None:
+    path = tmp_path / "j"
+    path.write_bytes(line({"gone": "a"}) + b"?" + b"01234567 {" * starts)
+    if starts == 100:
+        assert ExpiredQueues(path).ends() == {}
+        return
+    with pytest.raises(CorruptionError):
+        ExpiredQueues(path).ends()
+
+
+def test_a_torn_end_is_gone_for_good_before_a_line_follows(tmp_path: Path) -> None:
+    journal, order = written(tmp_path / "j"), CallOrder(tmp_path)
+    whole = journal.path.read_bytes()
+    journal.path.write_bytes(whole + b"0123")
+    descriptors = len([*Path("/proc/self/fd").iterdir()])
+    with order.watching():
+        ExpiredQueues(journal.path).cut_torn_end()
+    assert len([*Path("/proc/self/fd").iterdir()]) == descriptors
+    assert order.made == [("write", "j"), ("sync", "j")]
+    assert journal.path.read_bytes() == whole
+    again = CallOrder(tmp_path)
+    with again.watching():
+        ExpiredQueues(journal.path).cut_torn_end()
+    assert again.made == []
+
+
+def test_a_line_is_synced_and_its_file_s_name_before_it_is_told(tmp_path: Path) -> None:
+    told: list[int] = []
+    order = CallOrder(tmp_path)
+    journal = Journal(
+        tmp_path / "own" / "j", lambda _: True, lambda _: told.append(len(order.made))
+    )
+    with order.watching():
+        journal.append([{"a": 1}])
+        first = list(order.made)
+        journal.append([{"a": 2}])
+    assert first[-2:] == [("sync", "own/j"), ("sync", "own")]
+    assert told == [len(first)], "once, when the name is on disk"
+    assert order.made[len(first) :] == [("sync", "own/j")]
+    other = Journal(journal.path, lambda _: True, lambda _: told.append(-1))
+    other.append([{"a": 3}])
+    assert told[1:] == [-1], "who made the file may have been killed before"
+    third = Journal(journal.path, lambda _: True, lambda _: told.append(-3))
+    third.replace([{"a": 4}])
+    third.append([{"a": 5}])
+    third.replace([{"a": 6}])
+    assert told[2:] == [-3]
+    assert [*third.read()] == [{"a": 6}]
+    assert third.size() == len(line({"a": 6}))
+    assert Journal(tmp_path / "none", lambda _: True).size() == 0
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"0123", line({"kept": []}) * 2, line({"kept": []}) + b"0", line({"kept": "a"})]
+)
+def test_a_damaged_note_of_our_journals_is_said(tmp_path: Path, data: bytes) -> None:
+    MessageStore.open(tmp_path, CONFIG).close()
+    note = StorePaths(tmp_path).own / "kept"
+    note.parent.mkdir(exist_ok=True)
+    note.write_bytes(data)
+    with pytest.raises(CorruptionError) as caught:
+        MessageStore.open(tmp_path, CONFIG)
+    assert caught.value.path == note
+    assert note.read_bytes() == data
+
+
+def test_backends_are_alike_only_by_the_time_of_a_lock_that_is_there(tmp_path: Path) -> None:
+    paths = StorePaths(tmp_path)
+    lines = BehindLines(paths, read_only=False)
+    assert not lines.alike
+    lines.note_alike()
+    assert not BehindLines(paths, read_only=False).alike, "there is no lock"
+    paths.lock.touch()
+    lines.note_alike()
+    assert BehindLines(paths, read_only=True).alike
+    before = paths.mode.read_bytes()
+    reading = BehindLines(paths, read_only=True)
+    reading.note_behind("file", 7)
+    assert (reading.behind("file"), reading.behind("rocksdb")) == (7, None)
+    assert paths.mode.read_bytes() == before
+
+
+def test_lines_say_how_far_each_backend_is_whole(tmp_path: Path) -> None:
+    paths = StorePaths(tmp_path)
+    paths.own.mkdir()
+    paths.mode.touch()
+    with pytest.raises(CorruptionError, match="record of the backends is empty"):
+        read_standing(paths)
+    paths.mode.unlink()
+    lines = BehindLines(paths, read_only=False)
+    lines.note_behind("file", 70)
+    lines.note_behind("rocksdb", 50)
+    lines.note_covers("rocksdb", "a;b*")
+    lines.log_was_cut(60, ["rocksdb"])
+    assert read_standing(paths).behind == {"file": 60, "rocksdb": 50}
+    lines.log_was_cut(40, ["file"])
+    assert read_standing(paths).behind == {"file": 60, "rocksdb": 40}
+    lines.caught_up("file")
+    assert BehindLines(paths, read_only=True).standing == Standing(
+        None, {"rocksdb": 40}, {"rocksdb": "a;b*"}
+    )
+    lines.note_covers("rocksdb", None)
+    lines.caught_up("rocksdb")
+    assert read_standing(paths) == Standing()
+    kept = read_lines(paths.own / "kept", lambda _: True)
+    assert [*kept] == [{"kept": []}], "its loss says nothing"
