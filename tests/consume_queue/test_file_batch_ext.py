@@ -11,7 +11,7 @@ from store.errors import UnsupportedFormatError
 from store.queue.facts import QueueType
 from store.queue.time_search import BoundaryType
 from store.queue.units import CqUnit, QueueKey
-from tests.kit.file_queues import BATCH, SIZE, Disk, rows
+from tests.kit.file_queues import BATCH, EXT_UNIT, SIZE, Disk, rows
 from tests.kit.tree import tree_digest
 
 LOWER, UPPER = BoundaryType.LOWER, BoundaryType.UPPER
@@ -155,7 +155,6 @@ def test_leading_files_of_a_batch_queue_expire(tmp_path: Path) -> None:
     again.close()
 
 
-EXT_UNIT = bytes.fromhex("0018 0000000000000195 000001a1fb5715d9 0004 aabbccdd")
 LOWEST = -(1 << 63)
 
 

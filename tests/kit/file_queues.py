@@ -20,6 +20,10 @@ UNIT = Struct(">qiq")  # phy offset, record size, tags code
 BATCH = Struct(">qiqqqhii")
 PRE_BLANK = (0, 0x7FFFFFFF, 0)
 FILE_SIZE = 200  # ten units
+ADDRESS = -(1 << 63)
+"""Tags code that leads to the first extension unit."""
+EXT_UNIT = bytes.fromhex("0018 0000000000000195 000001a1fb5715d9 0004 aabbccdd")
+KINDS = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
 SIZE = 50  # of every record, so record i of a queue made by ``rows`` ends where i + 1 begins
 
 Row = tuple[int, int, int]
@@ -81,6 +85,17 @@ class Disk:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"".join(UNIT.pack(*row) for row in rows).ljust(FILE_SIZE, b"\0"))
         return path
+
+    def fill(self, topic: str, *kinds: str) -> None:
+        """Write files of one unit of each kind, a simple queue's with an extension address."""
+        batch = BATCH.pack(50 * SIZE, SIZE, 9, 100, 0, 2, -1, 0)
+        content = dict(zip(KINDS, (b"", batch + bytes(92), EXT_UNIT.ljust(64, b"\0")), strict=True))
+        for kind in kinds or KINDS:
+            folder = self.folder(topic, 0, kind)
+            folder.mkdir(parents=True)
+            (folder / f"{0:020d}").write_bytes(content[kind])
+        if self.folder(topic).exists():
+            self.write(0, [(3 * SIZE, SIZE, ADDRESS)], topic)
 
     def units(self, start: int = 0, topic: str = "T", queue_id: int = 0) -> list[Row]:
         """Return every row of one file as it is on disk."""

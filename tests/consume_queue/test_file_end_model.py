@@ -1,0 +1,130 @@
+"""Where a file queue ends, against a plain walk over its rows; read a few units at a time."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from cq_file.descriptor_cache import DescriptorCache
+from cq_file.file_sync import UnsyncedFiles
+from cq_file.queue_files import FileAccess, QueueFiles
+from cq_file.recovery import QueueEnd, find_end
+from tests.kit.file_queues import FILE_SIZE, PRE_BLANK, SIZE, Disk, Row
+
+ZERO = (0, 0, 0)
+PER_FILE = 10
+FAR = 1 << 40
+
+
+@pytest.fixture(autouse=True)
+def small_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cq_file.recovery._FIRST_UNITS", 2)
+    monkeypatch.setattr("cq_file.recovery._SCAN_UNITS", 3)
+
+
+def units(count: int, first: int = 0) -> list[Row]:
+    """Return the units of a log that has nothing else, from position 0 on; half have tags."""
+    return [(SIZE * at, SIZE, 7 * (at % 2)) for at in range(first, first + count)]
+
+
+def walk(table: list[Row], safe: int, limit: int, base: int = 0) -> QueueEnd:
+    """Return the end as the rules have it.
+
+    A queue goes on while each row is a unit that leads behind the one before, in the log; before
+    the first there may be pre-blanks. What was on disk, below ``safe``, stays.
+    """
+    last, end = -1, 0
+    for row in table:
+        is_next = row != PRE_BLANK and row[1] > 0 and last < row[0] < limit
+        if not is_next and (row != PRE_BLANK or last >= 0):
+            break
+        last, end = row[0] if is_next else last, end + 1
+    strict = end
+    for at, row in enumerate(table):
+        if at >= end and row != PRE_BLANK and row[1] > 0 and last < row[0] < min(safe, limit):
+            last, end = row[0], at + 1
+    first = next((at for at, row in enumerate(table[:end]) if row != PRE_BLANK), end)
+    end_phy = sum(table[end - 1][:2]) if last >= 0 else -1
+    dirty = any(any(row) for row in table[end:])
+    return QueueEnd(base + first, base + end, last, end_phy, dirty, has_hole=end > strict)
+
+
+def lay(root: Path, table: list[Row], base: int = 0, ahead: int = 0) -> Iterator[QueueFiles]:
+    """Write ``table`` as files, and ``ahead`` more of zeros; yield them once."""
+    disk, start = Disk(root), base * 20
+    pieces = [table[at : at + PER_FILE] for at in range(0, len(table), PER_FILE)]
+    for at, piece in enumerate([*pieces, *[[]] * ahead]):
+        disk.write(start + at * FILE_SIZE, piece)
+    cache = DescriptorCache(8, read_only=True)
+    starts = [start + at * FILE_SIZE for at in range(len(pieces) + ahead)]
+    yield QueueFiles(FileAccess(FILE_SIZE, cache, UnsyncedFiles()), str(disk.folder()), starts)
+    cache.close()
+
+
+def tails(count: int, blanks: int) -> list[list[Row]]:
+    """Return what a crash may leave behind ``count`` units."""
+    following, phy = units(4, count), SIZE * count
+    return [
+        [],
+        [ZERO, *following],
+        [ZERO, ZERO, ZERO, *following[1:]],
+        [(phy, 0, 7), *following[1:]],
+        [(-phy - 1, SIZE, 7), *following[1:]],
+        [PRE_BLANK, *following[: 0 if blanks else 4]],
+        [*following[:1], (phy, SIZE, 7), *following[1:]],
+        [*following[2:], *following[:2]],
+        [*units(3), *following[1:]],
+        [(phy, 0x7FFFFFFF, 0), (0, 0x7FFFFFFF, 7), *following[1:]],
+        [(FAR, SIZE, 7), *following],
+    ]
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 8, 10])
+@pytest.mark.parametrize("blanks", [0, 2])
+def test_after_a_crash_the_end_is_the_one_of_a_walk(
+    tmp_path: Path, count: int, blanks: int
+) -> None:
+    for number, tail in enumerate(tails(count, blanks)):
+        table = [PRE_BLANK] * blanks + units(count) + tail
+        for files in lay(tmp_path / str(number), table):
+            for safe, limit in product((0, SIZE * (count + 2), FAR), (SIZE * (count + 3), FAR)):
+                found = find_end(files, trusted=False, safe_phy_offset=safe, max_phy_offset=limit)
+                assert found == walk(table, safe, limit), (table, safe, limit)
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+@pytest.mark.parametrize(
+    ("base", "blanks", "ahead"), [(0, 0, 0), (0, 3, 1), (10, 0, 2), (10, 10, 4), (20, 9, 0)]
+)
+def test_wherever_a_queue_begins_and_however_far_its_files_reach_its_end_is_found(
+    tmp_path: Path, base: int, blanks: int, ahead: int, *, trusted: bool
+) -> None:
+    for count in (0, 1, 2, 3, 7, 10, 12, 17, 29, 30):
+        table = [PRE_BLANK] * blanks + units(count)
+        for files in lay(tmp_path / str(count), table, base, ahead if table else 0):
+            found = find_end(files, trusted=trusted, safe_phy_offset=FAR, max_phy_offset=FAR)
+            assert found == walk(table, 0, FAR, base if table else 0), count
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_a_unit_that_leads_to_the_logs_end_is_damaged_and_costs_no_other(
+    tmp_path: Path, *, trusted: bool
+) -> None:
+    for damaged in range(16):
+        table = units(16)
+        table[damaged] = (limit := SIZE * 20, SIZE, 7)
+        for files in lay(tmp_path / str(damaged), table):
+            found = find_end(files, trusted=trusted, safe_phy_offset=limit, max_phy_offset=limit)
+            seen = damaged < 15 and (damaged >= PER_FILE or not trusted)  # else nobody looked there
+            assert found == replace(walk(table, limit, limit), has_hole=seen), damaged
+
+
+def test_a_crash_can_have_spoilt_the_last_three_files_and_none_before(tmp_path: Path) -> None:
+    for hole, end in ((9, 34), (19, 19), (29, 29), (33, 33)):
+        table = units(34) + [ZERO] * 2
+        table[hole] = ZERO
+        for files in lay(tmp_path / str(hole), table):
+            found = find_end(files, trusted=False, safe_phy_offset=0, max_phy_offset=FAR)
+            assert found.max_offset == end
