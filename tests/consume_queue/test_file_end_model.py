@@ -69,6 +69,7 @@ def tails(count: int, blanks: int) -> list[list[Row]]:
     return [
         [],
         [ZERO, *following],
+        [ZERO, *following[:1]],
         [ZERO, ZERO, ZERO, *following[1:]],
         [(phy, 0, 7), *following[1:]],
         [(-phy - 1, SIZE, 7), *following[1:]],
@@ -119,6 +120,17 @@ def test_a_unit_that_leads_to_the_logs_end_is_damaged_and_costs_no_other(
             found = find_end(files, trusted=trusted, safe_phy_offset=limit, max_phy_offset=limit)
             seen = damaged < 15 and (damaged >= PER_FILE or not trusted)  # else nobody looked there
             assert found == replace(walk(table, limit, limit), has_hole=seen), damaged
+
+
+def test_stale_units_are_none_however_many_in_order_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cq_file.recovery._NEIGHBOURS", 2)
+    for count in range(1, 10):
+        table = units(count, 50) + units(10 - count, 20)
+        for files in lay(tmp_path / str(count), table):
+            found = find_end(files, trusted=True, safe_phy_offset=FAR, max_phy_offset=FAR)
+            assert found == walk(table, FAR, FAR), count
 
 
 def test_a_crash_can_have_spoilt_the_last_three_files_and_none_before(tmp_path: Path) -> None:

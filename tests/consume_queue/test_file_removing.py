@@ -1,6 +1,5 @@
 """What is removed is gone durably, and readers know before."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import pytest
 from cq_file.store import FileConsumeQueueStore
 from store.queue.units import QueueKey
 from tests.kit.call_order import Call, CallOrder
-from tests.kit.file_queues import ADDRESS, BATCH, KINDS, SIZE, Disk, put, read_all, rows
+from tests.kit.file_queues import ADDRESS, BATCH, KINDS, SIZE, Disk, open_below, put, read_all, rows
 
 
 @pytest.mark.parametrize("flushed", [False, True])
@@ -41,7 +40,7 @@ def test_what_is_removed_is_closed_forgotten_and_durably_gone_in_each_kind_of_fo
         removed = calls.places("remove", f"{kind}/T")
         assert removed
         assert ("sync", kind) in calls.made[max(removed) :]
-    assert open_and_deleted(tmp_path) == []
+    assert not [path for path in open_below(tmp_path) if "(deleted)" in path]
     left = {str(disk.file(0, "UU", 3)), str(disk.file(200, "UU", 3))}
     assert store._unsynced.files == (set() if flushed else left)
     assert not [folder for folder in store._unsynced.folders if "/T" in folder]
@@ -49,13 +48,6 @@ def test_what_is_removed_is_closed_forgotten_and_durably_gone_in_each_kind_of_fo
     assert store.resolve_tags_code("U", 0, ADDRESS) == 0x195
     assert list(store.queues()) == [QueueKey("U", 0), QueueKey("UU", 3)]
     store.close()
-
-
-def open_and_deleted(root: Path) -> list[str]:
-    """Return the files that this process holds open although they have no name any more."""
-    links = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]  # noqa: PTH208
-    found = [os.readlink(link) for link in links if os.path.islink(link)]  # noqa: PTH114, PTH115
-    return [path for path in found if path.startswith(str(root)) and "(deleted)" in path]
 
 
 def test_a_removed_queue_leaves_its_neighbours_and_begins_anew(tmp_path: Path) -> None:
@@ -70,7 +62,7 @@ def test_a_removed_queue_leaves_its_neighbours_and_begins_anew(tmp_path: Path) -
         store.delete_queue("T", 0)
     assert calls.made[-1] == ("sync", "consumequeue/T")
     assert not disk.folder().exists()
-    assert open_and_deleted(tmp_path) == []
+    assert not [path for path in open_below(tmp_path) if "(deleted)" in path]
     assert store._unsynced.files == {str(disk.file(start, queue_id=1)) for start in (0, 200)}
     assert str(disk.folder()) not in store._unsynced.folders
     assert [store.assign_queue_offset("T", queue_id) for queue_id in (0, 1)] == [0, 17]

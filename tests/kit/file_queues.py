@@ -147,3 +147,9 @@ def read_all(store: FileConsumeQueueStore, topic: str = "T", queue_id: int = 0) 
         offset += block.count
         if block.count < 7:
             return found
+
+
+def open_below(root: Path) -> list[str]:
+    """Return the files below ``root`` that this process holds open, "(deleted)" behind some."""
+    links = [path for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+    return sorted(path for link in links if (path := str(link.readlink())).startswith(f"{root}/"))
