@@ -229,3 +229,47 @@ def test_what_lies_behind_a_batch_queue_goes_when_it_is_opened_to_be_written(
         assert not read_only or tree_digest(tmp_path) == before
     assert second.read_bytes() == (units + last * (end == 16)).ljust(FILE, b"\0")
     assert not third.exists()
+
+
+@pytest.mark.parametrize("ahead", range(7))
+def test_however_many_files_were_made_ahead_a_batch_queue_ends_before_them(
+    tmp_path: Path, ahead: int
+) -> None:
+    disk = batch_disk(tmp_path)
+    folder = disk.folder("B", 0, "batchconsumequeue")
+    for number in range(2, 2 + ahead):
+        (folder / f"{number * FILE:020d}").write_bytes(bytes(FILE))
+    store = disk.open(crashed=True)
+    assert store.max_offset("B", 0) == 15
+    assert len(list(folder.iterdir())) == 2
+    store.close()
+
+
+def test_a_batch_queue_whose_files_are_all_of_zeros_is_empty(tmp_path: Path) -> None:
+    disk = batch_disk(tmp_path)
+    for path in disk.folder("B", 0, "batchconsumequeue").iterdir():
+        path.write_bytes(bytes(FILE))
+    store = disk.open()
+    assert (store.min_offset("B", 0), store.max_offset("B", 0)) == (0, 0)
+    assert store.dispatch_from_phy_offset() == 0
+    assert list(store.iterate("B", 0, 0)) == []
+    store.close()
+
+
+def test_a_batch_queue_without_a_file_in_the_middle_is_read_behind_it(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    folder = disk.folder("B", 0, "batchconsumequeue")
+    folder.mkdir(parents=True)
+    units = [BATCH.pack(at * SIZE, SIZE, 9, 100 + at, 2 * at, 2, -1, 0) for at in range(15)]
+    for start in (0, 2, 3, 4):
+        data = b"".join(units[3 * start :][:3])
+        (folder / f"{start * FILE:020d}").write_bytes(data)
+    store = disk.open(read_only=True)
+    assert store.max_offset("B", 0) == 30
+    assert [unit.queue_offset for unit in store.iterate("B", 0, 19)] == [18, 20, 22, 24, 26, 28]
+    disk.log.min_phy = 7 * SIZE
+    assert store.min_offset("B", 0) == 14
+    assert store.offset_by_time("B", 0, 107, LOWER) == 14
+    (found,) = store.check_files()
+    assert (found.path, found.queue_offset) == (str(folder / f"{2 * FILE:020d}"), None)
+    store.close()

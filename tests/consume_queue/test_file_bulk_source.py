@@ -167,8 +167,8 @@ def test_addresses_of_extension_units_become_tags_codes_where_there_are_such_uni
     disk.write(0, [(0, SIZE, 4), (50, SIZE, ADDRESS), (100, SIZE, -(1 << 31)),
                    (150, SIZE, ADDRESS + 24)])  # fmt: skip
     disk.settings["mapped_file_size_consume_queue_ext"] = 64
+    folder = disk.folder(kind="consumequeue_ext")
     if has_folder:
-        folder = disk.folder(kind="consumequeue_ext")
         folder.mkdir(parents=True)
         (folder / f"{0:020d}").write_bytes(EXT_UNIT.ljust(64, b"\0"))
     context = QueueStoreContext(

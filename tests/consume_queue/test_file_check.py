@@ -1,12 +1,16 @@
 """What ``check_files`` finds, and that it finds nothing in sound queues."""
 
+import os
 from pathlib import Path
 
+import pytest
+
+from cq_file.check import check_queue_files
 from cq_file.store import FileConsumeQueueStore
 from store.paths import StorePaths
 from store.queue.facts import QueueFinding
 from store.queue.units import QueueKey
-from tests.kit.file_queues import FILE_SIZE, PRE_BLANK, Disk, put, rows
+from tests.kit.file_queues import ADDRESS, BATCH, FILE_SIZE, PRE_BLANK, SIZE, Disk, Row, put, rows
 from tests.kit.tree import tree_digest
 
 KEY = QueueKey("T", 0)
@@ -107,3 +111,110 @@ def test_the_real_size_counts_blocks_not_lengths(tmp_path: Path) -> None:
     store.flush()
     assert 0 < store.total_size_bytes() < 200_000
     store.close()
+
+
+def test_every_finding_names_file_queue_and_place(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    stray = tmp_path / "consumequeue" / "0-stray"
+    stray.parent.mkdir()
+    stray.write_bytes(b"x")
+    disk.write(0, rows(50, 10))
+    disk.write(200, [*rows(60, 2), (0, 0, 0), *rows(2, 1)])
+    disk.write(0, rows(1, 10), "U", 7)
+    disk.write(400, rows(21, 3), "U", 7)
+    (disk.folder("U", 7).parent / "00").mkdir()
+    (disk.folder("U", 7) / "0").mkdir()
+    (disk.folder("U", 7) / f"{600:020d}").mkdir()
+    disk.fill("U", "batchconsumequeue")
+    (disk.folder("U", 0, "batchconsumequeue") / f"{138 * 2:020d}").write_bytes(bytes(138))
+    (disk.folder("U", 0, "batchconsumequeue") / f"{138 * 3:020d}").write_bytes(b"")
+    consume, batch = tmp_path / "consumequeue", disk.folder("U", 0, "batchconsumequeue")
+    (disk.folder("U", 7) / f"{600:020d}").rmdir()
+    assert [tuple(found) for found in findings_of(disk)] == [
+        ("a file between two others is missing", str(disk.file(400, "U", 7)), ("U", 7), None, None),
+        ("a file lies among the folders of topics", str(stray), None, None, None),
+        ("the name is not that of a queue", str(consume / "U" / "00"), None, None, None),
+        ("the name is not that of a queue file", str(consume / "U" / "7" / "0"), ("U", 7),
+         None, None),
+        ("the queue file has 0 bytes instead of 138", str(batch / f"{138 * 3:020d}"), ("U", 0),
+         None, None),
+        ("something lies behind the end of the queue", str(disk.file(200)), KEY, 13, 67),
+        ("the topic has simple and batch queues", str(consume / "U"), None, None, None),
+        ("files are missing between the one at 0 and this one", str(disk.file(400, "U", 7)),
+         ("U", 7), 20, None),
+        ("files are missing between the one at 0 and this one", str(batch / f"{138 * 2:020d}"),
+         ("U", 0), None, None),
+    ]  # fmt: skip
+
+
+def test_a_file_that_went_or_was_cut_since_the_opening_is_found_and_the_other_queues_are_looked_at(
+    tmp_path: Path,
+) -> None:
+    disk = Disk(tmp_path)
+    for queue_id in range(3):
+        for start in range(0, 600, 200):
+            disk.write(start, rows(start // 20, 10), queue_id=queue_id)
+    store = disk.open(read_only=True)
+    for queue_id in range(2):
+        store._cache.forget(str(disk.file(400, queue_id=queue_id)))
+    disk.file(400, queue_id=0).unlink()
+    os.truncate(disk.file(400, queue_id=1), 120)
+    disk.write(600, rows(1, 1), queue_id=2)  # nobody knows of it
+    store._topics["T"][2].max_offset = 29
+    found = [(each.problem, each.path, each.queue, each.position) for each in store.check_files()]
+    assert found == [
+        ("the queue file has 120 bytes instead of 200", str(disk.file(400, queue_id=1)),
+         ("T", 1), None),
+        ("a file of the queue is missing", str(disk.file(400, queue_id=0)), KEY, None),
+        ("the queue file ends too early", str(disk.file(400, queue_id=1)), ("T", 1), 0),
+        ("something lies behind the end of the queue", str(disk.file(400, queue_id=2)),
+         ("T", 2), 186),
+    ]  # fmt: skip
+    store.close()
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_a_file_that_the_writer_removed_meanwhile_is_no_finding(
+    tmp_path: Path, *, removed: bool
+) -> None:
+    disk = Disk(tmp_path)
+    disk.write(0, [(0, SIZE, ADDRESS)])
+    store = disk.open()
+
+    def resolve(topic: str, queue_id: int, _: int) -> None:
+        store._topics[topic][queue_id].generation += removed
+        raise FileNotFoundError(2, "No such file", "gone")
+
+    found = list(check_queue_files(StorePaths(tmp_path), store._topics, {}, FILE_SIZE, resolve))
+    gone = ("a file of the queue is missing", "gone", KEY, None, None)
+    assert [tuple(each) for each in found] == ([] if removed else [gone])
+    store.close()
+
+
+def test_lost_addresses_are_found_in_every_file_whatever_is_missing_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cq_file.check._SCAN_UNITS", 3)
+    disk = Disk(tmp_path)
+    lost = [4, 9, 10, 17, 31, 33]
+    table: list[Row] = [PRE_BLANK] * 2 + rows(2, 33)
+    for at in lost:
+        table[at] = (SIZE * at, SIZE, ADDRESS + at)
+    for start in (0, 10, 30):
+        disk.write(start * 20, table[start : start + 10])
+    store = disk.open(read_only=True)
+    found = [each for each in store.check_files() if "address" in each.problem]
+    assert [(each.queue_offset, each.position, each.path, each.queue) for each in found] == [
+        (at, at % 10 * 20, str(disk.file(at // 10 * 200)), KEY) for at in lost
+    ]
+    store.close()
+
+
+def test_files_of_batch_queues_are_compared_with_their_own_size(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    disk.fill("B", "batchconsumequeue")
+    disk.write(0, rows(1, 3))
+    assert findings_of(disk) == []
+    folder = disk.folder("B", 0, "batchconsumequeue")
+    (folder / f"{0:020d}").write_bytes(BATCH.pack(50, 50, 9, 100, 0, 2, -1, 0) * 10)
+    assert findings_of(disk) == []

@@ -94,7 +94,7 @@ class Disk:
             folder = self.folder(topic, 0, kind)
             folder.mkdir(parents=True)
             (folder / f"{0:020d}").write_bytes(content[kind])
-        if self.folder(topic).exists():
+        if not kinds or "consumequeue" in kinds:
             self.write(0, [(3 * SIZE, SIZE, ADDRESS)], topic)
 
     def units(self, start: int = 0, topic: str = "T", queue_id: int = 0) -> list[Row]:
