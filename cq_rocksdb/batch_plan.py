@@ -20,7 +20,7 @@ from cq_rocksdb.state_cache import FIELDS, UNKNOWN
 from cq_rocksdb.unit_table import UnitTable
 from store.errors import QueueGapError
 from store.queue.facts import QueueRestart
-from store.queue.units import QUEUE_UNIT, BlockStop, QueueKey, UnitRuns
+from store.queue.units import QUEUE_UNIT, QueueKey, UnitRuns
 
 MinPhyOffset = Callable[[], int]
 _PHY = slice(0, 8)
@@ -99,7 +99,7 @@ class BatchPlan:
             QueueGapError: a unit lies beyond the end of a queue that has live units.
         """
         order = sorted(range(len(self._runs)), key=self._prefixes.__getitem__)  # stable
-        if not self._plan_appends(order):
+        if order and not self._plan_appends(order):
             self._plan_runs(order)
         write = self.write
         write.prefix_index, write.queue_offset, rows = self._pieces.expand()
@@ -114,7 +114,7 @@ class BatchPlan:
     def _plan_appends(self, order: list[int]) -> bool:
         """Plan the batch without a step a queue, if every run simply follows in its queue."""
         runs, prefixes = self._runs, self._prefixes
-        if not order or len(set(prefixes)) < len(prefixes):
+        if len(set(prefixes)) < len(prefixes):
             return False
         starts, ends = np.array(runs.starts), np.array(runs.ends)
         first = np.array(runs.first_offsets, np.int64)
@@ -147,7 +147,7 @@ class BatchPlan:
                 first_runs.append(run)
             self._place(planned[-1], runs.first_offsets[run], runs.starts[run], runs.ends[run])
         after = self._rows[first_runs]
-        after[:, :2] = [queue.last for queue in planned] or np.empty((0, 2), np.int64)
+        after[:, :2] = [queue.last for queue in planned]
         renewed = [queue.renewed for queue in planned]
         after[renewed, 2:] = UNKNOWN
         self._renewed = any(renewed)
@@ -190,15 +190,13 @@ class BatchPlan:
         wanted = np.ones(max(count, 0), bool)
         at = 0
         while at < count:
-            block = self._units.block(
-                queue.prefix, first + at, first + count, min(_FILL_UNITS, count - at)
-            )
+            block = self._units.block(queue.prefix, first + at, first + count, _FILL_UNITS)
             if block.count:
                 there = np.frombuffer(block.data, np.uint8).reshape(-1, QUEUE_UNIT.size)
                 rows = slice(start + at, start + at + block.count)
                 wanted[at : at + block.count] = _phy_offsets(there) < self._phy[rows]
             at += block.count
-            if block.stop is BlockStop.HOLE and block.hole is not None:
+            if block.hole is not None:
                 at = block.hole.stop - first
         if wanted.any():
             self._renew(queue)
@@ -219,8 +217,7 @@ class BatchPlan:
 
     def _renew(self, queue: _Queue) -> None:
         """Let go of the ``min`` entry: without it the first live unit is sought in the units."""
-        if not queue.renewed:
-            self.write.deletes.append((Family.OFFSET, min_key(queue.prefix)))
+        self.write.deletes.append((Family.OFFSET, min_key(queue.prefix)))
         queue.renewed = True
 
     def _check_gap(self, queue: _Queue, first: int, start: int) -> None:
