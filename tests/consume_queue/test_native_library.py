@@ -1,11 +1,13 @@
 """Finding a RocksDB library: jars, the cache, and what is refused."""
 
+import errno
 import hashlib
 import os
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -18,6 +20,7 @@ from cq_rocksdb.native_library import (
     unpacked,
 )
 from store.config import RocksDBEngine
+from store.errors import StoreIOError
 
 LINUX = Platform("linux", "x86_64", "glibc")
 CONTENT = b"\x7fELF, as far as anybody looks" * 1000
@@ -188,6 +191,31 @@ def test_a_jar_compressed_in_an_unknown_way_is_refused(tmp_path: Path) -> None:
     archive.write_bytes(data)
     with pytest.raises(LibraryNotFoundError, match="the jar is damaged"):
         unpacked(archive, tmp_path / "cache", LINUX)
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "problem", "place"),
+    [
+        (zipfile, "ZipFile", "read the jar", "a.jar"),
+        (os, "replace", "unpack a RocksDB library", "cache"),
+    ],
+)
+def test_what_the_system_refuses_is_named_with_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: object, name: str, problem: str,
+    place: str,
+) -> None:  # fmt: skip
+    archive = jar(tmp_path / "a.jar")
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as broken:
+        broken.setattr(where, name, refuse)
+        with pytest.raises(StoreIOError, match=f"cannot {problem}") as caught:
+            unpacked(archive, tmp_path / "cache", LINUX)
+    assert caught.value.path == tmp_path / place
+    assert list((tmp_path / "cache").iterdir()) == []
+    assert unpacked(archive, tmp_path / "cache", LINUX).path.read_bytes() == CONTENT
 
 
 @pytest.mark.slow

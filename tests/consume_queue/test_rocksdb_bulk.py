@@ -4,6 +4,8 @@ import errno
 import os
 import shutil
 import tempfile
+from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -28,6 +30,7 @@ from tests.kit.rocksdb_queues import RocksDBQueues, engine_of, lose, phys, put
 pytestmark = pytest.mark.usefixtures("engine")
 
 BULK = RocksDBBulk()
+Step = Callable[[], object]
 A, B, C = QueueKey("A", 0), QueueKey("B", 1), QueueKey("C", 0)
 
 
@@ -159,6 +162,44 @@ def test_a_queue_that_no_key_can_hold_is_refused_by_name(tmp_path: Path) -> None
     with pytest.raises(RefusedStoreError, match="no RocksDB queues") as caught:
         BULK.source(store.context)
     assert caught.value.path == tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "problem", "place"),
+    [
+        ("link", "link a table", "first/units.sst"),
+        ("rmdir", "make the new database durable", "made"),
+        ("mkdir", "make the folder of the new database", "made"),
+        ("listdir", "remove an unfinished database", "made"),
+        ("fsync", "make the tables durable", "fourth"),
+        ("rename", "move the RocksDB queues away", "made/consumequeue"),
+    ],
+)
+def test_a_step_that_the_system_refuses_is_named_with_its_place(
+    parts: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    name: str, problem: str, place: str,
+) -> None:  # fmt: skip
+    if name in {"rename", "listdir"}:
+        assembled(parts, tmp_path / "made")
+    fourth = sink(tmp_path / "fourth")
+    steps: defaultdict[str, Step] = defaultdict(
+        lambda: lambda: assembled(parts, tmp_path / "made"),
+        fsync=fourth.finish,
+        rename=lambda: BULK.withdraw(StorePaths(tmp_path / "made"), tmp_path / "away"),
+    )
+    failing = {"listdir": (shutil, "rmtree")}.get(name, (os, name))
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as broken:
+        broken.setattr(*failing, refuse)
+        with pytest.raises(StoreIOError, match=f"cannot {problem}") as caught:
+            steps[name]()
+    assert caught.value.path == tmp_path / place
+    fourth.abandon()
+    shutil.rmtree(tmp_path / "made", ignore_errors=True)
+    assembled(parts, tmp_path / "made")  # nothing is held
 
 
 # ---- where its files go

@@ -1,5 +1,7 @@
 """RocksDB queues that are closed, read-only or failed; and what a store tells of its database."""
 
+import errno
+import os
 import shutil
 import tempfile
 import threading
@@ -9,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cq_rocksdb.compaction import CompactionRun
-from cq_rocksdb.engine import Family
+from cq_rocksdb.engine import EngineBatch, Family
 from cq_rocksdb.errors import RocksDBError, RocksDBStatus
 from cq_rocksdb.keys import queue_prefix, unit_key
 from cq_rocksdb.store import RocksDBConsumeQueueStore
@@ -19,6 +21,7 @@ from store.errors import (
     StoreClosedError,
     StoreError,
     StoreFailedError,
+    StoreIOError,
 )
 from store.paths import StorePaths
 from store.queue.facts import QueueType
@@ -117,6 +120,7 @@ def test_after_a_write_that_failed_there_is_no_other(
         broken.setattr(engine_of(store), call, fail)
         with pytest.raises(RocksDBError):
             put(store, "T", 0, range(1, 2), 100) if call == "write" else store.flush()
+    assert (store.max_offset("T", 0), store.dispatch_from_phy_offset()) == (1, 100)
     for again in WRITES:
         with pytest.raises(StoreFailedError):
             again(store)
@@ -348,4 +352,71 @@ def test_batches_name_every_topic_and_keep_the_checkpoint(tmp_path: Path) -> Non
     assert store.put_batch(batch) == []
     assert store.put_batch(batch) == []
     assert store.dispatch_from_phy_offset() == 200
+    store.close()
+
+
+CUTS: list[tuple[Call, int]] = [
+    (lambda store: store.truncate_dirty(500), 5),
+    (lambda store: store.restore_end("T", 0, 7), 7),
+    (lambda store: store.delete_topics(["T"]), 0),
+    (lambda store: store.delete_queue("T", 0), 0),
+]
+
+
+@pytest.mark.parametrize(("cut", "left"), CUTS)
+def test_who_reads_while_a_queue_is_cut_learns_nothing_that_stays_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: Call, left: int
+) -> None:
+    store = RocksDBQueues(tmp_path).open(last_exit_ok=False)
+    put(store, "T", 0, range(10), 0)
+    engine = engine_of(store)
+    write, flush = engine.write, engine.flush
+    at_flush: list[tuple[int, int]] = []
+
+    def write_under_a_reader(batch: EngineBatch) -> None:
+        assert store.max_offset("T", 0) in {10, left}
+        write(batch)
+
+    def flush_under_a_reader() -> None:
+        at_flush.append((store.max_offset("T", 0), store.dispatch_from_phy_offset()))
+        flush()
+
+    monkeypatch.setattr(engine, "write", write_under_a_reader)
+    monkeypatch.setattr(engine, "flush", flush_under_a_reader)
+    cut(store)
+    end = 500 if left == 5 else 1000
+    assert (store.max_offset("T", 0), store.dispatch_from_phy_offset()) == (left, end)
+    assert at_flush == ([] if left == 7 else [(left, end)])
+    store.close()
+
+
+def test_a_cut_that_fails_leaves_what_is_known_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = RocksDBQueues(tmp_path).open()
+    put(store, "T", 0, range(10), 0)
+
+    def fail(_: EngineBatch) -> None:
+        raise RocksDBError("RocksDB: IO error", status=RocksDBStatus.IO_ERROR)
+
+    monkeypatch.setattr(engine_of(store), "write", fail)
+    with pytest.raises(RocksDBError):
+        store.truncate_dirty(500)
+    assert (store.max_offset("T", 0), store.dispatch_from_phy_offset()) == (10, 1000)
+    store.close()
+
+
+def test_a_folder_that_cannot_be_measured_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = RocksDBQueues(tmp_path).open()
+
+    def fail(_: object) -> None:
+        raise OSError(errno.EIO, "of the test")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "listdir", fail)
+        with pytest.raises(StoreIOError, match="cannot measure") as caught:
+            store.total_size_bytes()
+    assert caught.value.path == store.folder
     store.close()
