@@ -1,4 +1,4 @@
-"""What one backend lacks of another is told from the ends of a queue alone: against sets."""
+"""What one backend lacks of another, and what is evened out after a replay: against sets."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -6,7 +6,9 @@ from itertools import combinations_with_replacement
 from types import SimpleNamespace
 from typing import Any
 
-from store.queue.evening import lacking
+import pytest
+
+from store.queue.evening import even, lacking, let_fill
 from store.queue.units import QueueKey
 
 KEY = QueueKey("t", 0)
@@ -71,3 +73,84 @@ def test_what_a_replay_brings_or_was_deleted_is_no_lack() -> None:
             gone = partial(is_before, whole)
             alive = list(lacking(part(late, 10**9), part(ahead, 0), gone))
             assert alive == [lack for lack in every if lack.offsets.start * 100 >= whole]
+
+
+class Queues:
+    """A backend with a queue for each letter; the record of unit n lies at phy offset 100 * n."""
+
+    fills_holes = False
+
+    def __init__(self, done: list[object], **ends: tuple[int, int]) -> None:
+        self.ends = {QueueKey(name, 0): range(*span) for name, span in ends.items()}
+        self.done = done
+
+    def queues(self, **_: object) -> list[QueueKey]:
+        return list(self.ends)
+
+    def min_offset(self, *key: Any) -> int:
+        return self.ends.get(QueueKey(*key), range(0)).start
+
+    def max_offset(self, *key: Any) -> int:
+        return self.ends.get(QueueKey(*key), range(0)).stop
+
+    def iterate(self, topic: str, queue_id: int, at: int) -> Iterator[SimpleNamespace]:
+        assert at in self.ends[QueueKey(topic, queue_id)]
+        yield SimpleNamespace(phy_offset=100 * at)
+
+    def read_units(self, _topic: str, _queue_id: int, at: int, _count: int) -> SimpleNamespace:
+        return SimpleNamespace(rows=lambda: iter([(100 * at,)]))
+
+    def restore_end(self, *given: object) -> None:
+        self.done.append(given)
+
+    def delete_queue(self, topic: str, _queue_id: int) -> None:
+        self.done.append(topic)
+
+
+def of(queues: Queues, *, but: str = "", **facts: object) -> Any:
+    live = lambda *key: queues.min_offset(*key) < queues.max_offset(*key)  # noqa: E731
+    told = {"was_behind": False, "began_empty": False, "own": None, "whole": 10**9, **facts}
+    takes = lambda topic: topic not in but  # noqa: E731
+    return SimpleNamespace(name="x", store=queues, has_live_units=live, takes=takes, **told)
+
+
+def evened(facts: dict[str, object]) -> tuple[list[object], list[object]]:
+    """Return what was restored, and which queues went."""
+    done: list[object] = []
+    ahead = Queues([], both=(0, 9), ended=(9, 9), alive=(0, 9), here=(9, 9), other=(9, 9), t=(4, 4))
+    late = Queues(
+        done, both=(0, 9), ended=(4, 4), alive=(4, 4), here=(2, 4), t=(4, 4),
+        expired=(5, 5), deleted=(0, 3), lives=(0, 4), foreign=(0, 3),
+    )  # fmt: skip
+    even(
+        of(late, but="other", **facts), of(ahead, but="foreign"),
+        lambda topic, phy_offset: topic == "deleted" and phy_offset == 200,
+    )  # fmt: skip
+    restored = [each for each in done if not isinstance(each, str)]
+    return restored, [each for each in done if isinstance(each, str)]
+
+
+def test_after_a_replay_ends_are_restored_and_what_was_deleted_goes() -> None:
+    own = {QueueKey(name, 0) for name in ("deleted", "lives")}
+    ended = [("ended", 0, 9)]
+    assert evened({}) == (ended, [])
+    assert evened({"was_behind": True}) == (ended, ["expired", "deleted"])
+    assert evened({"began_empty": True}) == (ended, ["expired", "deleted", "lives"])
+    assert evened({"own": own}) == (ended, ["expired", "deleted"])
+    assert evened({"own": set()}) == (ended, ["expired", "deleted", "lives"])
+
+
+@pytest.mark.parametrize("fills", [False, True])
+def test_what_begins_late_goes_once_it_is_noted_and_all_else_stays(*, fills: bool) -> None:
+    done: list[object] = []
+    late = Queues(done, head=(4, 9), tail=(0, 5), own=(0, 2), same=(0, 3))
+    late.fills_holes = fills
+    ahead = Queues([], head=(0, 9), tail=(0, 9), same=(0, 3))
+    part = of(late)
+    let_fill(part, of(ahead), lambda *_: False, lambda: done.append("noted!"))
+    assert done == (["noted!"] if fills else ["noted!", "head"])
+    assert (part.whole, part.own) == (0, {QueueKey("own", 0)})
+    part = of(late)
+    let_fill(part, of(late), lambda *_: False, lambda: done.append("noted again"))
+    assert (part.whole, part.own) == (10**9, None)
+    assert "noted again" not in done

@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from store.errors import ConsumeQueueError, StoreError, StoreFailedError, StoreIOError
+from store.errors import (
+    ConsumeQueueError,
+    QueueGapError,
+    StoreError,
+    StoreFailedError,
+    StoreIOError,
+)
+from store.queue.combined import CombinedConsumeQueueStore
 from store.queue.units import QueueKey
 from store.record.message import Message
 from store.service.message_store import MessageStore
@@ -284,3 +291,20 @@ def test_a_damaged_record_of_the_backends_is_named(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="record of the backends") as caught:
         open_store(root)
     assert caught.value.path == root / "cqstore" / "mode"
+
+
+def test_the_first_failure_of_a_part_is_kept(tmp_path: Path) -> None:
+    """Writer and flush thread may come to it at once; a gap then is of what it does not get."""
+    with open_store(tmp_path / "store", "file") as store:
+        Told().put(store, 10)
+        store.flush()
+        assert isinstance(store.queues, CombinedConsumeQueueStore)
+        (aside,) = [part for part in store.queues._parts if part.name == "rocksdb"]
+        first = ConsumeQueueError("first")
+        store.queues._set_aside(aside, "do it", first)
+        line = standing(tmp_path / "store").behind
+        assert line == {"rocksdb": aside.whole}
+        assert aside.whole > 0
+        store.queues._set_aside(aside, "do it", QueueGapError("second"))
+        assert store.backends_set_aside() == {"rocksdb": first}
+        assert standing(tmp_path / "store").behind == line

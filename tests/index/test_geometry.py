@@ -25,6 +25,7 @@ class Made:
         self.slots = slots
         self.data = bytearray(HEADER.size + SLOT.size * slots + ENTRY.size * entries)
         self.hashes = [draw.randrange(1, 1 << 31) for _ in range(keys)]
+        self.hashes[1:2] = [0][: keys - 1]  # a hash may be 0
         for number, key_hash in enumerate(self.hashes, 1):
             slot = key_hash % slots
             self.set_entry(number, key_hash, 1000 + 50 * number, 3 * number, self.slot(slot))
@@ -67,11 +68,13 @@ def test_every_used_file_tells(
 ) -> None:
     monkeypatch.setattr(geometry, "_SCAN_ROWS", rows_at_once)
     path = tmp_path / "i"
+    descriptors = len([*Path("/proc/self/fd").iterdir()])
     for keys in (1, 2, entries // 2, entries - 2, entries - 1):
         Made(slots, entries, keys).write(path)
         assert find_geometry([path], None, None) == (slots, entries), keys
     none = Made(slots, entries, 0)
     assert find_geometry([none.write(path)], None, None) is None
+    assert len([*Path("/proc/self/fd").iterdir()]) == descriptors
     HEADER.pack_into(none.data, 0, 0, 0, 0, 0, 0, 1)  # RocketMQ counts from one
     assert find_geometry([none.write(path)], None, None) is None
 
@@ -107,13 +110,16 @@ DAMAGES: dict[str, Callable[[Made], object]] = {
     ),
     "no slot at all": lambda made: [*map(made.set_slot, range(SLOTS), [0] * SLOTS)],
     "another first record": lambda made: header(made, 2, 1051),
-    "another last record": lambda made: header(made, 3, 1000 + 50 * 29),
     "more entries than there are": lambda made: header(made, 5, ENTRIES + 1),
 }
 
 
+@pytest.mark.parametrize("default", [IndexGeometry(SLOTS, ENTRIES), IndexGeometry(9, 99)])
 @pytest.mark.parametrize("what", DAMAGES)
-def test_a_damaged_file_tells_nothing_and_hides_nothing(tmp_path: Path, what: str) -> None:
+def test_a_damaged_file_tells_nothing_and_hides_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, default: IndexGeometry
+) -> None:
+    monkeypatch.setattr(geometry, "default_geometry", lambda: default)
     damaged = Made(SLOTS, ENTRIES, 30)
     DAMAGES[what](damaged)
     path = damaged.write(tmp_path / "1")
@@ -125,12 +131,28 @@ def test_a_damaged_file_tells_nothing_and_hides_nothing(tmp_path: Path, what: st
         assert find_geometry(paths, None, None) == (SLOTS, ENTRIES)
 
 
+def test_a_file_whose_last_record_differs_fits_only_what_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd, bad = Made(SLOTS, ENTRIES, 30), Made(SLOTS, ENTRIES, 30)
+    header(odd, 3, 1000 + 50 * 29)
+    DAMAGES["a negative hash"](bad)
+    paths = [bad.write(tmp_path / "1"), odd.write(tmp_path / "2")]
+    with pytest.raises(UnsupportedFormatError, match="no pair"):
+        find_geometry(paths, None, None)
+    default = IndexGeometry(SLOTS, ENTRIES)
+    monkeypatch.setattr(geometry, "default_geometry", lambda: default)
+    assert find_geometry(paths, None, None) == default, "one file that fits is enough"
+
+
 def test_what_a_killed_process_left_is_not_taken_for_damage(tmp_path: Path) -> None:
     """The newest entries lack their slots; the least offset and the largest slot are used."""
     made = Made(SLOTS, ENTRIES, 30)
     slot = made.hashes[29] % SLOTS
     made.set_slot(slot, made.entry(30)[3])
     made.change(2, 1, made.entry(1)[1])  # two keys of one record
+    assert find_geometry([made.write(tmp_path / "i")], None, None) == (SLOTS, ENTRIES)
+    made.set_slot(slot, 0)
     assert find_geometry([made.write(tmp_path / "i")], None, None) == (SLOTS, ENTRIES)
     made.set_slot(slot, ENTRIES - 1)  # written before the header counted it
     assert find_geometry([made.write(tmp_path / "i")], None, None) == (SLOTS, ENTRIES)

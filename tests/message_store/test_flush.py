@@ -12,6 +12,7 @@ import pytest
 
 from store.config import FlushDiskType, StoreConfig
 from store.errors import StoreClosedError, StoreFailedError, StoreIOError
+from store.log.checkpoint import StoreCheckpoint
 from store.queue.facts import QueueRestart
 from store.queue.units import UnitBatch
 from store.record.message import Message, MessageProperty
@@ -240,6 +241,18 @@ def test_four_pages_are_much_and_a_byte_less_is_not(tmp_path: Path, disk: Disk) 
         assert store.put_message(Message("t", b"x" * rest)).ok
         store._flush._flush_much()
         assert store.commit_log.flushed_phy_offset() == 4 * 4096
+
+
+def test_a_flush_vouches_for_the_index_files_that_are_full(tmp_path: Path) -> None:
+    config = ASYNC.model_copy(update={"max_hash_slot_num": 3, "max_index_num": 5})
+    with MessageStore.open(tmp_path / "store", config) as store:
+        put = [store.put_message(Message("t", b"", 0, {"KEYS": "k"})) for _ in range(6)]
+        store.flush()
+        last = put[3].appended  # a file has room for four
+        assert last is not None
+        assert store.checkpoint.fields.index_msg_timestamp == last.store_timestamp
+        written = StoreCheckpoint(store.paths.checkpoint).fields
+        assert written.index_msg_timestamp == last.store_timestamp
 
 
 def test_each_thing_is_done_in_its_own_interval() -> None:

@@ -379,6 +379,10 @@ def test_backends_are_alike_only_by_the_time_of_a_lock_that_is_there(tmp_path: P
     paths.lock.touch()
     lines.note_alike()
     assert BehindLines(paths, read_only=True).alike
+    order = CallOrder(tmp_path)
+    with order.watching():
+        lines.note_alike()
+    assert order.made == [], "it says so already"
     before = paths.mode.read_bytes()
     reading = BehindLines(paths, read_only=True)
     reading.note_behind("file", 7)
