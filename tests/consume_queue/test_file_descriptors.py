@@ -1,17 +1,19 @@
 """More queues than descriptors, and readers beside a writer that cuts under them."""
 
 import os
+import resource
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from cq_file.descriptor_cache import Descriptor, DescriptorCache
+from cq_file.descriptor_cache import Descriptor, DescriptorCache, descriptor_limit
 from cq_file.store import FileConsumeQueueStore
-from store.errors import StoreClosedError, StoreError
+from store.errors import CorruptionError, StoreClosedError, StoreError, StoreIOError
 from store.queue.units import UnitBatch
-from tests.kit.file_queues import SIZE, UNIT, Disk, Row, put, read_all, rows
+from tests.kit.faults import EACCES, EMFILE, ENOSPC, Faults
+from tests.kit.file_queues import SIZE, UNIT, Disk, Row, open_below, put, read_all, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -165,3 +167,93 @@ def test_a_read_that_a_cut_overtook_is_made_again(tmp_path: Path, change: str) -
 
     assert queue.stable(read) == left
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("soft", "wanted", "limit"),
+    [
+        (resource.RLIM_INFINITY, 100_000, 100_000), (resource.RLIM_INFINITY, 3, 8),
+        (1024, 100_000, 768), (1024, 768, 768), (1024, 767, 767), (1024, 3, 8),
+        (300, 100_000, 150), (301, 100_000, 151), (10, 100_000, 8),
+    ],
+)  # fmt: skip
+def test_of_the_descriptors_that_the_process_may_have_some_are_left_to_others(
+    monkeypatch: pytest.MonkeyPatch, soft: int, wanted: int, limit: int
+) -> None:
+    """256 of them, half where there are few; but eight are taken in any case."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, resource.RLIM_INFINITY))
+    assert descriptor_limit(wanted) == limit
+
+
+@pytest.mark.parametrize(("held", "left"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3)])
+def test_without_a_free_descriptor_half_of_what_is_open_is_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int, left: int
+) -> None:
+    cache = DescriptorCache(8, read_only=False)
+    for number in range(6):
+        (tmp_path / str(number)).touch()
+    for number in range(held):
+        cache.get(str(tmp_path / str(number)))
+    Faults(monkeypatch).fail("open", EMFILE, str(tmp_path), times=1)
+    cache.get(str(tmp_path / "5"))
+    assert open_below(tmp_path) == [str(tmp_path / str(at)) for at in [*range(held), 5][-left:]]
+    cache.close()
+    assert open_below(tmp_path) == []
+
+
+@pytest.mark.parametrize(("code", "held"), [(EMFILE, 0), (EACCES, 0), (EACCES, 3)])
+def test_a_file_that_cannot_be_opened_is_named_and_costs_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, held: int
+) -> None:
+    cache = DescriptorCache(8, read_only=False)
+    for number in range(4):
+        (tmp_path / str(number)).touch()
+    for number in range(held):
+        cache.get(str(tmp_path / str(number)))
+    Faults(monkeypatch).fail("open", code, "/3")
+    with pytest.raises(StoreIOError, match="cannot open a queue file: ") as caught:
+        cache.get(str(tmp_path / "3"))
+    assert caught.value.path == tmp_path / "3"
+    assert len(cache) == held
+    cache.close()
+
+
+def test_what_is_missing_or_no_file_is_no_queue_file(tmp_path: Path) -> None:
+    cache = DescriptorCache(8, read_only=False)
+    for call in (cache.get, lambda path: cache.create(path, 9)):
+        with pytest.raises(FileNotFoundError):
+            call(str(tmp_path / "gone" / "a"))
+    with pytest.raises(CorruptionError):
+        cache.get(str(tmp_path))
+    cache.forget(str(tmp_path / "gone"))
+    assert len(cache) == 0
+    cache.close()
+
+
+def test_a_file_is_opened_to_be_written_only_where_the_store_is(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"old")
+    reading = DescriptorCache(8, read_only=True)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.pwrite(reading.get(str(tmp_path / "a")).fd, b"x", 0)
+    reading.close()
+    writing = DescriptorCache(8, read_only=False)
+    assert os.pwrite(writing.get(str(tmp_path / "a")).fd, b"x", 0) == 1
+    made = writing.create(str(tmp_path / "b"), 5)
+    assert writing.get(str(tmp_path / "b")) is made
+    assert os.pwrite(made.fd, b"y", 4) == 1
+    writing.create(str(tmp_path / "a"), 2)
+    assert [(tmp_path / name).read_bytes() for name in "ab"] == [b"xl", b"\0\0\0\0y"]
+    writing.close()
+    with pytest.raises(StoreClosedError):
+        writing.get(str(tmp_path / "a"))
+
+
+def test_a_file_that_cannot_be_sized_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = DescriptorCache(8, read_only=False)
+    Faults(monkeypatch).fail("truncate", ENOSPC, "/a")
+    with pytest.raises(StoreIOError, match="cannot size a queue file: ") as caught:
+        cache.create(str(tmp_path / "a"), 5)
+    assert caught.value.path == tmp_path / "a"
+    cache.close()

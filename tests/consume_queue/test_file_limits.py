@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from cq_file.descriptor_cache import limit_warning, warn_from
+from cq_file.descriptor_cache import LimitWatch, limit_warning, warn_from
 from store.config import StoreConfig
 from store.record.message import Message
 from store.service.message_store import MessageStore
+from tests.kit.file_queues import Disk, put, rows
 
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=200, queue_files_max=16
@@ -96,3 +97,47 @@ def test_far_below_the_limit_there_is_no_warning() -> None:
     assert warn_from(16) == 14
     assert limit_warning(13, 16) is None
     assert limit_warning(14, 16) is not None
+
+
+@pytest.mark.parametrize(
+    ("maps", "least"),
+    [("50", 45), ("1000", 900), ("5000", 900), ("1", 1), ("no number", 900), (None, 900)],
+)
+def test_the_least_limit_of_those_that_are_known_decides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, maps: str | None, least: int
+) -> None:
+    path = tmp_path / "max_map_count"
+    if maps is not None:
+        path.write_text(maps)
+    monkeypatch.setattr("cq_file.descriptor_cache._MAX_MAPS", path)
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY, 1))
+    assert warn_from(1000) == least
+    assert limit_warning(least - 1, 1000) is None
+    warning = limit_warning(least, 1000)
+    assert warning is not None
+    assert "(it is unlimited)" in warning
+    known = maps if maps is not None and maps.isdigit() else "unknown"
+    assert f"(it is {known})" in warning
+
+
+def test_each_queue_counts_once_and_the_warning_comes_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    watch = LimitWatch(100)
+    with caplog.at_level(logging.WARNING):
+        for queues in (89, 90, 91, 90):
+            watch.look(queues)
+        assert [record.getMessage()[:14] for record in caplog.records] == ["90 file queues"]
+        caplog.clear()
+        disk = Disk(tmp_path).limited_to(16)
+        store = disk.open()
+        for queue_id in range(13):
+            put(store, 0, rows(queue_id, 1), queue_id=queue_id)
+        assert not caplog.records
+        put(store, 0, rows(13, 1), topic="U")
+        put(store, 0, rows(14, 1), topic="V")
+        assert [record.getMessage()[:14] for record in caplog.records] == ["14 file queues"]
+        store.close()
+        caplog.clear()
+        disk.open(read_only=True).close()
+        assert [record.getMessage()[:14] for record in caplog.records] == ["15 file queues"]

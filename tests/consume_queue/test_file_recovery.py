@@ -271,3 +271,32 @@ def test_a_hole_before_the_file_that_holds_the_last_unit_costs_none_behind_it(
     assert store.max_offset("T", 0) == 15
     store.close()
     assert disk.units(200)[:5] == rows(11, 5)
+
+
+def test_holes_end_before_the_next_row_that_is_a_unit(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    torn = (5 * SIZE, 0, 7)
+    disk.write(0, [*rows(0, 3), torn, torn, *rows(5, 2), (-1, SIZE, 7), *rows(8, 2)])
+    disk.write(200, [ZERO, *rows(11, 2), *[ZERO] * 7])
+    disk.write(600, [ZERO, ZERO, *rows(32, 2)])
+    store = disk.open(read_only=True)
+    assert store.max_offset("T", 0) == 34
+    for begin, count, hole in (
+        (0, 3, range(3, 5)), (2, 1, range(3, 5)), (3, 0, range(3, 5)), (5, 2, range(7, 8)),
+        (8, 2, range(10, 11)), (11, 2, range(13, 32)), (25, 0, range(25, 32)),
+    ):  # fmt: skip
+        block = store.read_units("T", 0, begin, 32)
+        assert (block.queue_offset, list(block.rows())) == (begin, rows(begin, count))
+        assert (block.stop, block.hole) == (BlockStop.HOLE, hole)
+        assert store.unit_timestamp("T", 0, hole.start) == -1
+    assert list(store.read_units("T", 0, 32, 32).rows()) == rows(32, 2)
+    assert store.unit_timestamp("T", 0, 0) == 0
+    store.close()
+
+
+def test_what_lies_behind_the_end_of_a_read_only_queue_is_no_unit(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    disk.write(0, rows(50, 4) + rows(20, 3))
+    store = disk.open(read_only=True)
+    assert [store.unit_timestamp("T", 0, at) for at in (-1, 3, 4, 5)] == [-1, 265, -1, -1]
+    store.close()
