@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -72,10 +72,9 @@ def run_plan(
         space.note("run", plan=plan.digest, segments=len(missing), master=master)
         rate = bytes_per_second / _parallel(master) if bytes_per_second else None
         items = [_item(space, number, rate, timestamps) for number in missing]
-        before = plan.units - sum(plan.segments[number].units for number in missing)
         with ready(master if items else NO_SPARK):
             started = time.monotonic()
-            tick = partial(_tell, space, before, plan.units, progress)
+            tick = partial(_tell, space, plan, missing, progress)
             run_tasks(move_segment, items, master, tick)
             seconds = time.monotonic() - started
         tidy(space, plan)  # of attempts that were killed and tried again, or came second
@@ -163,9 +162,16 @@ def _item(space: Workspace, number: int, rate: float | None, timestamps: bool) -
 
 
 def _tell(
-    space: Workspace, before: int, units: int, progress: Callable[[int, int], object]
+    space: Workspace, plan: Plan, missing: Sequence[int], progress: Callable[[int, int], object]
 ) -> None:
-    progress(before + sum(units_done(space).values()), units)
+    """Tell the units that have been moved, those of the ``missing`` segments too."""
+    told = units_done(space)  # a task that has ended tells nothing any more
+    left = sum(
+        plan.segments[number].units - told.get(number, 0)
+        for number in missing
+        if not space.done(number).exists()
+    )
+    progress(plan.units - left, plan.units)
 
 
 def _parallel(master: str) -> int:

@@ -86,7 +86,8 @@ def switch(
     space = own if workspace is None or own.switched.exists() else workspace
     with space.held():
         plan = read_plan(space)
-        layout, config = lay_out(root, config or StoreConfig(), None, read_only=True)
+        config = (config or StoreConfig()).without_replicas()  # nothing is acknowledged here
+        layout, config = lay_out(root, config, None, read_only=True)
         before = current_mode(layout, config)
         goal = to or ALONE[plan.target]
         if plan.target not in goal.backends:

@@ -57,7 +57,8 @@ def rollback(
     root = root.absolute()
     space = workspace or Workspace.of(root)
     with space.held():
-        layout, config = lay_out(root, config or StoreConfig(), None, read_only=True)
+        config = (config or StoreConfig()).without_replicas()  # nothing is acknowledged here
+        layout, config = lay_out(root, config, None, read_only=True)
         if space.switched.exists():
             return _walk_back(space, layout, config, returning, tell, dry_run=dry_run)
         if not space.plan.exists():

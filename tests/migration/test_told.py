@@ -1,0 +1,341 @@
+"""What the steps of a migration tell meanwhile, what they note, and how they refuse."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from bench.sample_store import make_store
+from migration import returning
+from migration.context import log_identity
+from migration.markers import make_marker, read_marker
+from migration.planner import make_plan
+from migration.returning import refuse_to_guess
+from migration.run import _parallel, run_plan, tidy
+from migration.segment import SegmentDone, read_done, units_done, write_segment
+from migration.status import status
+from migration.switch import read_switched, switch
+from migration.verify import verify_migration
+from migration.way_back import finish, rollback
+from migration.workspace import Workspace
+from store.config import BrokerRole, StoreConfig
+from store.errors import CorruptionError, RefusedStoreError, StoreConfigError
+from store.paths import StorePaths
+from store.queue.units import QueueKey
+from store.service.message_store import MessageStore
+from store.service.mode import StoreMode
+from tests.kit.migrations import NO_SPARK, stored
+from tests.migration.made import in_this_process
+
+if TYPE_CHECKING:
+    from store.queue.consume_queue_store import ConsumeQueueStore
+    from store.service.journals.deleted_topics import DeletedTopics
+
+UNITS, QUEUES = 400, 8
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store of 50 units in each of 8 queues; tasks run in this process."""
+    monkeypatch.setattr("migration.run.run_tasks", in_this_process)
+    monkeypatch.setattr("migration.verify.verification.run_tasks", in_this_process)
+    make_store(tmp_path / "store", UNITS, QUEUES)
+    return tmp_path / "store"
+
+
+def moved(root: Path) -> Workspace:
+    make_plan(root, segment_units=100)
+    run_plan(root, master=NO_SPARK)
+    assert verify_migration(root, master=NO_SPARK).equal
+    return Workspace.of(root)
+
+
+def steps(space: Workspace) -> list[tuple[str, object]]:
+    return [(one["step"], one.get("plan")) for one in space.history()]
+
+
+# ---- a run
+
+
+@pytest.mark.slow
+def test_progress_only_rises_and_ends_with_all(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = make_plan(root, segment_units=100)
+    write_segment(Workspace.of(root), plan, 2)
+    told: list[tuple[int, int]] = []
+    monkeypatch.setattr("migration.segment.CHUNK_UNITS", 60)
+
+    def tasks(
+        task: Callable[[str], str], items: Sequence[str], _: str, tick: Callable[[], object]
+    ) -> list[str]:
+        tick()
+        write = Path.write_text
+
+        def telling(path: Path, *words: Any, **more: Any) -> int:
+            count = write(path, *words, **more)
+            tick()
+            return count
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "write_text", telling)
+            done = [task(item) for item in items]
+        tick()
+        return done
+
+    monkeypatch.setattr("migration.run.run_tasks", tasks)
+    run_plan(root, master=NO_SPARK, progress=lambda *one: told.append(one))
+    assert told == [
+        (at, UNITS) for at in (100, 160, 200, 260, 300, 360, 400, 400, 400)
+    ]  # fmt: skip
+
+
+def test_what_tasks_have_told_is_read_whatever_lies_beside_it(tmp_path: Path) -> None:
+    space = Workspace(tmp_path)
+    assert units_done(space) == {}
+    for name, text in [("000001.a", "7"), ("000001.b", "9"), ("000001.c", "8"), ("nothing", "5"),
+                       ("000002.a", ""), ("000003.a", "0"), ("000004.a", "x"),
+                       ("000005.a", "5" * 30), ("000006.a", "12")]:  # fmt: skip
+        (space.segments / name).mkdir(parents=True)
+        (space.segments / name / "progress").write_text(text)
+    assert units_done(space) == {1: 9, 3: 0, 6: 12}
+
+
+def test_whatever_is_not_of_the_plan_is_removed(root: Path) -> None:
+    plan, space = make_plan(root, segment_units=100), Workspace.of(root)
+    tidy(space, plan)
+    kept = [write_segment(space, plan, number) for number in (1, 3)]
+    names = {path.name for path in space.segments.iterdir()}
+    for name in ("000000.done", "000001.done.left", "zzz", "000001.other"):
+        (space.segments / name).write_text("?")
+    for name in ("000001.dead", "000000.dead", "000003.dead.gone"):
+        (space.segments / name).mkdir()
+        (space.segments / name / "units").write_text("?")
+    tidy(space, plan)
+    assert {path.name for path in space.segments.iterdir()} == names
+    assert [read_done(space, number, plan) for number in (1, 3)] == kept
+    other = plan.model_copy(update={"digest": "another"})
+    assert read_done(space, 1, other) is None
+    tidy(space, other)
+    assert list(space.segments.iterdir()) == []
+
+
+def test_a_task_that_outlives_its_plan_leaves_nothing(root: Path) -> None:
+    plan, space = make_plan(root, segment_units=100), Workspace.of(root)
+    old = plan.model_copy(update={"digest": "old"})
+    with pytest.raises(RefusedStoreError, match="a new plan was made meanwhile") as caught:
+        write_segment(space, old, 0)
+    assert caught.value.path == space.plan
+    assert list(space.segments.iterdir()) == []
+
+
+def test_without_timestamps_there_are_none(root: Path) -> None:
+    plan = make_plan(root)
+    run_plan(root, master=NO_SPARK, timestamps=False)
+    made = stored(Workspace.of(root).made, "rocksdb", plan)
+    assert {unit[3] for units in made.values() for unit in units.values()} == {-1}
+
+
+@pytest.mark.parametrize(
+    ("master", "tasks"),
+    [
+        ("local[3]", 3), ("local[3,4]", 3), ("local[*]", os.cpu_count()), ("local", os.cpu_count()),
+        ("none", os.cpu_count()), ("local-cluster[2,3,1024]", 6),
+        ("spark://h2:7077", os.cpu_count()), ("local[1]", 1),
+    ],
+)  # fmt: skip
+def test_the_rate_is_shared_by_as_many_tasks_as_run_at_once(master: str, tasks: int) -> None:
+    assert _parallel(master) == tasks
+
+
+# ---- the switch and the ways from it
+
+
+@pytest.mark.slow
+def test_every_step_is_told_and_noted(root: Path) -> None:
+    space = moved(root)
+    plan = read_marker(space.plan)["digest"]
+    told: list[str] = []
+    report = switch(root, tell=told.append)
+    assert told == ["publishing", "going to double-write-file", "going to rocksdb"]
+    assert steps(space)[-2:] == [("published", plan), ("switched", plan)]
+    assert space.history()[-1]["state"] == "rocksdb"
+    assert (report.before, report.state, report.caught_up_units) == (
+        StoreMode.FILE, StoreMode.ROCKSDB, 0
+    )  # fmt: skip
+    assert not any(path.exists() for path in (space.made.root, space.segments))
+    noted = read_switched(space)
+    assert (noted.plan, noted.source, noted.target) == (plan, "file", "rocksdb")
+    assert noted.at.endswith("Z")
+    assert status(root)["stage"] == "switched"
+    told.clear()
+    again = switch(root, tell=told.append)
+    assert (told, again.before) == ([], StoreMode.ROCKSDB)
+    before = {path: path.read_bytes() for path in space.root.iterdir() if path.is_file()}
+    seen = rollback(root, dry_run=True, tell=told.append)
+    assert seen is not None
+    assert (told, seen.returning, seen.state) == (["looking for deleted topics"], [],
+                                                  StoreMode.ROCKSDB)  # fmt: skip
+    assert {path: path.read_bytes() for path in before} == before
+    told.clear()
+    back = rollback(root, tell=told.append)
+    assert back is not None
+    assert (told[0], told[-1]) == ("looking for deleted topics", "moving the rocksdb queues away")
+    assert "going to file" in told
+    assert (back.before, back.state, back.left_behind) == (StoreMode.ROCKSDB, StoreMode.FILE, {})
+    assert steps(space)[-1] == ("rolled back", None)
+    assert sorted(path.name for path in space.root.iterdir()) == ["journal", "lock"]
+    with pytest.raises(RefusedStoreError, match="no migration to roll back"):
+        rollback(root)
+
+
+@pytest.mark.slow
+def test_a_way_back_before_the_switch_says_what_it_would_do_by_nothing(root: Path) -> None:
+    space = moved(root)
+    names = {path.name for path in space.root.iterdir()}
+    assert rollback(root, dry_run=True) is None
+    assert {path.name for path in space.root.iterdir()} == names
+    assert rollback(root) is None
+    assert steps(space)[-1] == ("dropped", None)
+    assert sorted(path.name for path in space.root.iterdir()) == ["journal", "lock"]
+
+
+@pytest.mark.slow
+def test_a_workspace_elsewhere_is_used_by_every_step(root: Path, tmp_path: Path) -> None:
+    space = Workspace(tmp_path / "elsewhere")
+    plan = make_plan(root, workspace=space)
+    run_plan(root, workspace=space, master=NO_SPARK)
+    assert verify_migration(root, workspace=space, master=NO_SPARK).equal
+    assert not Workspace.of(root).root.exists()
+    switch(root, workspace=space)
+    assert read_switched(Workspace.of(root)).plan == plan.digest
+    left = finish(root)
+    assert list(left) == ["file"]
+    assert steps(Workspace.of(root))[-1] == ("finished", None)
+    with pytest.raises(RefusedStoreError, match="no switch to finish"):
+        finish(root, workspace=space)
+
+
+@pytest.mark.slow
+def test_a_note_of_the_switch_that_is_damaged_is_named(root: Path) -> None:
+    space = moved(root)
+    switch(root)
+    for text in ("", "{}", '{"at": 1}', "[]", "\0"):
+        space.switched.write_text(text)
+        for step in (rollback, finish):
+            with pytest.raises(CorruptionError, match="note of the switch is damaged") as caught:
+                step(root)
+            assert caught.value.path == space.switched
+
+
+@pytest.mark.slow
+def test_settings_that_promise_replicas_stop_no_step_halfway(root: Path) -> None:
+    """Nothing is acknowledged by it, though the store is opened to write."""
+    moved(root)
+    config = StoreConfig(broker_role=BrokerRole.SYNC_MASTER)
+    with pytest.raises(StoreConfigError, match="brokerRole=SYNC_MASTER"):
+        MessageStore.open(root, config)
+    assert switch(root, config).state is StoreMode.ROCKSDB
+    back = rollback(root, config)
+    assert back is not None
+    assert back.state is StoreMode.FILE
+
+
+# ---- topics that come back
+
+
+@pytest.mark.parametrize("count", [1, 5, 6, 7])
+def test_topics_that_would_come_back_are_named_up_to_five(count: int) -> None:
+    refuse_to_guess([], "file", Path("root"))
+    topics = [f"t{number}" for number in range(count)]
+    with pytest.raises(RefusedStoreError) as caught:
+        refuse_to_guess(topics, "file", Path("root"))
+    more = f" and {count - 5} more" if count > 5 else ""
+    said = f"{count} topics have queues among the file queues"
+    assert said in caught.value.reason
+    assert f"served: {', '.join(topics[:5])}{more}. If" in caught.value.reason
+    assert caught.value.path == Path("root")
+
+
+class _Queues:
+    """Queues with first and end offset; the unit at *n* leads to phy offset 10 *n*."""
+
+    def __init__(self, spans: dict[str, tuple[int, int]], end: int = 0) -> None:
+        self.spans = {QueueKey(topic, 0): span for topic, span in spans.items()}
+        self.end = end
+
+    def queues(self) -> Iterator[QueueKey]:
+        return iter(self.spans)
+
+    def min_offset(self, *key: Any) -> int:
+        return self.spans.get(QueueKey(*key), (0, 0))[0]
+
+    def max_offset(self, *key: Any) -> int:
+        return self.spans.get(QueueKey(*key), (0, 0))[1]
+
+    def dispatch_from_phy_offset(self) -> int:
+        return self.end
+
+    def iterate(self, topic: str, queue_id: int, offset: int) -> Iterator[Any]:
+        first, end = self.spans[QueueKey(topic, queue_id)]
+        return (SimpleNamespace(phy_offset=10 * at) for at in range(max(first, offset), end))
+
+
+def test_queues_come_back_that_were_there_before_what_is_served_ends() -> None:
+    left = _Queues({"expired": (5, 5), "served": (0, 9), "last": (0, 10), "behind": (0, 11),
+                    "gone": (3, 7), "deleted": (0, 4), "lately": (0, 12)})  # fmt: skip
+    served = _Queues({"served": (0, 9)}, end=100)
+
+    def has_record(topic: str, phy_offset: int) -> bool:
+        assert phy_offset == {"last": 90, "gone": 60, "deleted": 30}[topic]
+        return topic == "deleted"
+
+    deleted = cast("DeletedTopics", SimpleNamespace(has_record=has_record))
+    sides = cast("ConsumeQueueStore", left), cast("ConsumeQueueStore", served)
+    assert [key.topic for key in returning._queues(*sides, deleted)] == ["last", "gone"]
+    assert returning._topics(*sides, deleted) == ["gone", "last"]
+
+
+# ---- markers, and which store this is
+
+
+def test_of_two_markers_the_first_stands_unless_it_counts_for_nothing(tmp_path: Path) -> None:
+    marker = tmp_path / "000001.done"
+    one, two, three = (SegmentDone("plan", 1, name) for name in "abc")
+    assert make_marker(marker, "a", one, lambda: None) is None
+    assert make_marker(marker, "b", two, lambda: one) is one
+    assert read_marker(marker)["attempt"] == "a"
+    assert make_marker(marker, "c", three, lambda: None) is None
+    assert read_marker(marker)["attempt"] == "c"
+    assert [path.name for path in tmp_path.iterdir()] == ["000001.done"]
+
+
+def test_a_store_is_told_by_its_oldest_log_file(tmp_path: Path) -> None:
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for folder in folders:
+        folder.mkdir()
+    with pytest.raises(RefusedStoreError, match="no commit log") as caught:
+        log_identity(folders)
+    assert caught.value.path == folders[0]
+    newer, oldest = folders[0] / f"{4096:020d}", folders[1] / f"{0:020d}"
+    newer.write_bytes(b"n" * 5000)
+    (folders[0] / "notes").write_text("no file of the log")
+    only = log_identity(folders)
+    oldest.write_bytes(b"o" * 5000)
+    first = log_identity(folders)
+    assert first != only
+    newer.write_bytes(b"m" * 5000)
+    oldest.write_bytes(b"o" * 4096 + b"p" * 904)
+    assert log_identity(folders[::-1]) == first, "what lies behind its first bytes does not count"
+    oldest.write_bytes(b"o" * 4095 + b"p")
+    assert log_identity(folders) != first
+    oldest.write_bytes(b"o" * 5000)
+    shutil.move(oldest, folders[1] / f"{1024:020d}")
+    assert log_identity(folders) != first, "nor the name alone"
+
+
+def test_names_of_a_store_are_those_of_its_own_folder(tmp_path: Path) -> None:
+    assert Workspace.of(tmp_path).root == StorePaths(tmp_path).own / "migration"
+    assert Workspace.of(tmp_path, tmp_path / "x").root == tmp_path / "x"
