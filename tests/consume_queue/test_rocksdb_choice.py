@@ -1,11 +1,13 @@
 """Which engine is used, and how a database is let go while it is at work."""
 
+import sys
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
 from cq_rocksdb import engines
+from cq_rocksdb.native_library import find_library
 from store.config import RocksDBEngine, StoreConfig
 from store.errors import UnsupportedFormatError
 from tests.kit.rocksdb_queues import RocksDBQueues, phys, put
@@ -41,6 +43,32 @@ def test_what_was_asked_for_by_name_is_never_replaced(
     settings = StoreConfig.from_mapping({"rocksdb_engine": RocksDBEngine.AUTO, **changes})
     with pytest.raises(UnsupportedFormatError, match="there is no library"):
         engines.open_engine(tmp_path, settings, tmp_path / "log", read_only=False)
+
+
+def test_without_the_compiled_part_the_other_engine_is_taken_unless_it_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "cq_rocksdb.native_engine", None)
+    opened, reason = engines.open_engine(tmp_path, StoreConfig(), tmp_path / "l", read_only=False)
+    assert opened.name == "rocksdict"
+    assert "the compiled part of the native engine is not there" in reason
+    opened.close()
+    assert not engines.engine_works(RocksDBEngine.NATIVE)
+    assert engines.engine_works(RocksDBEngine.AUTO)
+    assert engines.engine_works(RocksDBEngine.ROCKSDICT)
+
+
+def test_a_library_that_was_named_is_what_was_configured(tmp_path: Path) -> None:
+    library = find_library(None).path
+    for settings, reason in (
+        ({"rocksdb_library": library}, "as configured"),
+        ({"rocksdb_engine": RocksDBEngine.NATIVE}, "native"),
+        ({}, "auto"),
+    ):
+        config = StoreConfig.from_mapping(settings)
+        opened, told = engines.open_engine(tmp_path, config, tmp_path / "log", read_only=False)
+        assert (opened.name, told) == ("native", reason)
+        opened.close()
 
 
 def test_the_engine_is_what_was_configured(tmp_path: Path) -> None:

@@ -301,7 +301,6 @@ def test_a_crash_between_the_two_flushes_loses_no_unit_that_an_entry_speaks_of(
 def test_cutting_many_queues_takes_several_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cut, "_QUEUES_A_WRITE", 3)
     queues = RocksDBQueues(tmp_path, NoLog())
     store = queues.open()
     batch = UnitBatch()
@@ -309,11 +308,98 @@ def test_cutting_many_queues_takes_several_writes(
         for queue_id in range(10):
             add(batch, "T", queue_id, offset, (offset * 10 + queue_id) * 100)
     store.put_batch(batch)
+    sizes: list[int] = []
+    real = engine_of(store).write
+
+    def noting(write: EngineBatch) -> None:
+        sizes.append(len(write.puts))
+        real(write)
+
+    monkeypatch.setattr(engine_of(store), "write", noting)
+    monkeypatch.setattr(cut, "_QUEUES_A_WRITE", 5)
     assert store.truncate_dirty(3000) == 10
+    assert sizes == [5, 5, 1]  # the last one is the checkpoint entry
+    sizes.clear()
+    monkeypatch.setattr(cut, "_QUEUES_A_WRITE", 3)
     queues.log.min_phy = 1000
     assert expire(store, 1000, {("T", queue_id): 1 for queue_id in range(10)}) == 10
+    assert sizes == [3, 3, 3, 1]
     for queue_id in range(10):
         assert phys(store, "T", queue_id) == [1000 + queue_id * 100, 2000 + queue_id * 100]
+    sizes.clear()
+    queues.log.min_phy = 2000
+    assert expire(store, 2000, {("T", queue_id): 2 for queue_id in range(9)}) == 9
+    assert sizes == [3, 3, 3]
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("lost", "end", "kept"),
+    [
+        (range(0), 600, (500, 5)),
+        (range(0), 501, (500, 5)),
+        (range(0), 900, (800, 8)),
+        (range(0), 100, (0, 0)),
+        (range(0), 0, (-1, -1)),
+        (range(3, 6), 600, (599, 5)),  # may be filled by a replay
+        (range(5, 6), 600, (599, 5)),
+        (range(8, 10), 600, (500, 5)),
+        (range(9, 10), 900, (800, 8)),
+        (range(3, 10), 600, (200, 2)),  # nothing behind it is left
+        (range(6), 600, (-1, 5)),  # as if expired
+        (range(10), 600, (-1, 8)),
+    ],
+)
+def test_a_cut_queue_ends_at_the_first_unit_that_went(
+    tmp_path: Path, lost: range, end: int, kept: tuple[int, int]
+) -> None:
+    store = RocksDBQueues(tmp_path).open(last_exit_ok=False)
+    put(store, "T", 0, range(10), 0)
+    lose(store, "T", 0, lost)
+    assert store.truncate_dirty(end) == 1
+    value = engine_of(store).get(Family.OFFSET, max_key(PREFIX))
+    assert value == OFFSET_ENTRY.pack(OffsetEntry(*kept))
+    assert engine_of(store).first_unit(PREFIX, kept[1] + 1) is None
+    there = [at for at in range(10) if at not in lost and at <= kept[1]]
+    last = engine_of(store).last_unit(PREFIX, 100)
+    assert (last and last[0]) == (there[-1] if there else None)
+    store.close()
+
+
+def test_queues_that_end_before_a_cut_are_passed(tmp_path: Path) -> None:
+    store = RocksDBQueues(tmp_path).open(last_exit_ok=False)
+    for place, topic in enumerate("ABCD"):
+        put(store, topic, 0, range(1), place * 100)
+    empty = max_key(queue_prefix("E", 0)), entry(9000, -1)
+    engine_of(store).write(EngineBatch(puts=[empty, (min_key(queue_prefix("D", 0)), entry(0, 0))]))
+    assert store.truncate_dirty(200) == 2
+    assert [store.max_offset(topic, 0) for topic in "ABCD"] == [1, 1, 0, 0]
+    assert engine_of(store).get(Family.OFFSET, empty[0]) == empty[1]
+    assert stored_min(store, queue_prefix("D", 0)) is None
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("minimum", "stored", "first"),
+    [
+        (1000, None, 0), (1001, (1100, 1), 1), (1100, (1100, 1), 1), (1900, (1900, 9), 9),
+        (1901, (1901, 10), None),
+    ],
+)  # fmt: skip
+def test_a_stored_minimum_is_the_first_unit_of_the_log(
+    tmp_path: Path, minimum: int, stored: tuple[int, int] | None, first: int | None
+) -> None:
+    queues = RocksDBQueues(tmp_path, NoLog(min_phy=minimum))
+    store = queues.open()
+    put(store, "A", 0, range(3), 5000)  # which has nothing to clean, and comes first
+    put(store, "T", 0, range(10), 1000)
+    cleaned = expire(store, minimum, {("A", 0): 0, ("Unknown", 0): 0, ("T", 0): 10})
+    assert cleaned == (stored is not None)
+    assert stored_min(store, PREFIX) == stored
+    assert stored_min(store, queue_prefix("A", 0)) is None
+    found = engine_of(store).first_unit(PREFIX, 0)
+    assert (found and found[0]) == first
+    assert store.min_offset("T", 0) == (10 if first is None else first)
     store.close()
 
 

@@ -1,8 +1,16 @@
 """The counters in RocksDB's log, on logs made by hand: a running database writes it in pieces."""
 
+import errno
+import os
 from pathlib import Path
 
+import pytest
+
+from cq_rocksdb import logged_counters as logged_counters_module
 from cq_rocksdb.logged_counters import LoggedCounters, logged_counters
+from cq_rocksdb.stats import logged_stats
+from store.errors import StoreIOError
+from store.queue.facts import QueueStat
 
 OPENED = b"2026/11/21-13:47:26.995100 1405 RocksDB version: 11.0.0\n"
 BETWEEN = b"2026/11/21-13:47:27.000868 1405 [/db_impl/db_impl.cc:1] Flushing memtable\n"
@@ -36,3 +44,39 @@ def test_a_log_whose_only_dump_is_not_whole_gives_way_to_the_log_before(tmp_path
     assert logged_counters(tmp_path) == LoggedCounters(
         "2026/11/21-13:47:27.000835", {MISS: 4, HIT: 3}
     )
+
+
+def test_of_a_long_log_the_end_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    older, newer = b"".join(dump(27, 1, 2)), b"".join(dump(28, 3, 4))
+    (tmp_path / "LOG").write_bytes(older + BETWEEN * 50 + newer)
+    for most in (len(newer), len(newer) + 100, 1 << 20):
+        monkeypatch.setattr(logged_counters_module, "_MOST_LOG", most)
+        logged = logged_counters(tmp_path)
+        assert logged == LoggedCounters("2026/11/21-13:47:28.000835", {MISS: 4, HIT: 3})
+    (tmp_path / "LOG").write_bytes(older)
+    logged = logged_counters(tmp_path)
+    assert logged == LoggedCounters("2026/11/21-13:47:27.000835", {MISS: 2, HIT: 1})
+    assert logged_counters(tmp_path / "missing") is None
+
+
+def test_counters_become_stats_as_far_as_they_are_told(tmp_path: Path) -> None:
+    assert list(logged_stats(tmp_path)) == []
+    (tmp_path / "LOG").write_bytes(b"".join(dump(27, 1, 2)))
+    part = "as RocksDB logged 2026/11/21-13:47:27.000835"
+    assert list(logged_stats(tmp_path)) == [
+        QueueStat("rocksdb_block_cache_hits", part, 1),
+        QueueStat("rocksdb_block_cache_misses", part, 2),
+    ]
+
+
+def test_a_log_that_cannot_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "LOG").write_bytes(OPENED)
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "of the test")
+
+    monkeypatch.setattr(os, "fstat", fail)
+    with pytest.raises(StoreIOError, match="cannot read RocksDB's log"):
+        logged_counters(tmp_path)

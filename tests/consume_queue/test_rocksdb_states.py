@@ -24,7 +24,7 @@ from store.errors import (
     StoreIOError,
 )
 from store.paths import StorePaths
-from store.queue.facts import QueueType
+from store.queue.facts import QueueStat, QueueType
 from store.queue.units import QUEUE_UNIT, QueueKey, QueueUnit, UnitBatch
 from tests.kit.engines import engine_in_use, hold_compactions, put_raw
 from tests.kit.file_queues import NoLog
@@ -325,22 +325,41 @@ def test_whatever_ends_a_compaction_is_its_fault(
     store.close()
 
 
+@pytest.mark.parametrize("told", ["2", "0", None])
 def test_what_rocksdb_noted_as_failed_in_the_background_is_a_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str | None
+) -> None:
+    store = RocksDBQueues(tmp_path).open()
+    made: list[object] = []
+
+    def tell(*asked: object) -> str | None:
+        made.append(asked)
+        return told
+
+    monkeypatch.setattr(engine_of(store), "property_value", tell)
+    monkeypatch.setattr(engine_of(store), "compact", made.append)
+    run = store.compact()
+    assert run.wait(30)
+    asked = (Family.DEFAULT, "rocksdb.background-errors")
+    if told == "2":
+        assert isinstance(run.fault, RocksDBError)
+        assert "2 background errors" in str(run.fault)
+        assert made == [Family.DEFAULT, asked]
+    else:
+        assert run.fault is None
+        assert made == [Family.DEFAULT, asked, Family.OFFSET, asked]
+    store.close()
+
+
+def test_what_an_engine_cannot_tell_is_no_stat(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = RocksDBQueues(tmp_path).open()
-    asked: list[tuple[Family, str]] = []
-
-    def told(family: Family, name: str) -> str:
-        asked.append((family, name))
-        return "2"
-
-    monkeypatch.setattr(engine_of(store), "property_value", told)
-    run = store.compact()
-    assert run.wait(30)
-    assert isinstance(run.fault, RocksDBError)
-    assert "2 background errors" in str(run.fault)
-    assert asked == [(Family.DEFAULT, "rocksdb.background-errors")]
+    with monkeypatch.context() as patched:
+        patched.setattr(engine_of(store), "property_value", lambda *_: None)
+        assert store.stats() == [QueueStat("rocksdb_dropped_units", "database", 0)]
+    names = [(stat.name, stat.part) for stat in store.stats()]
+    assert len(names) == len(set(names)) == 14
     store.close()
 
 

@@ -303,7 +303,11 @@ def test_a_compaction_can_be_watched_and_waited_for(opened: RocksEngine) -> None
     assert not run.running
     assert run.fault is None
     assert run.dropped_units == (1000 if opened.filters_expired else 0)
+    again = CompactionRun(opened, [Family.DEFAULT])
+    assert again.wait(30)
+    assert again.dropped_units == 0, "the others were dropped before"
     assert run.cancel()
+    assert not run.cancelled
     opened.close()
 
 
