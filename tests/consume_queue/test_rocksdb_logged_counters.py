@@ -1,7 +1,6 @@
 """The counters in RocksDB's log, on logs made by hand: a running database writes it in pieces."""
 
 import errno
-import os
 from pathlib import Path
 
 import pytest
@@ -74,9 +73,11 @@ def test_a_log_that_cannot_be_read_is_named(
 ) -> None:
     (tmp_path / "LOG").write_bytes(OPENED)
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise OSError(errno.EIO, "of the test")
 
-    monkeypatch.setattr(os, "fstat", fail)
-    with pytest.raises(StoreIOError, match="cannot read RocksDB's log"):
-        logged_counters(tmp_path)
+    with monkeypatch.context() as broken:
+        broken.setattr(Path, "stat", fail)
+        with pytest.raises(StoreIOError, match="cannot read RocksDB's log") as caught:
+            logged_counters(tmp_path)
+    assert caught.value.path == tmp_path

@@ -172,7 +172,17 @@ def test_the_checkpoint_entry_is_read_without_opening_for_writing(
     store.flush()
     assert RocksDBConsumeQueueStore.written_to(store.context) == 1000, "beside a writer, too"
     store.close()
-    assert RocksDBConsumeQueueStore.written_to(store.context) == 1000
+    closed: list[object] = []
+    real = RocksDBConsumeQueueStore.close
+
+    def note_close(opened: RocksDBConsumeQueueStore) -> None:
+        closed.append(opened)
+        real(opened)
+
+    with monkeypatch.context() as noting:
+        noting.setattr(RocksDBConsumeQueueStore, "close", note_close)
+        assert RocksDBConsumeQueueStore.written_to(store.context) == 1000
+    assert len(closed) == 1
     assert list(temporary.iterdir()) == []
     shutil.rmtree(store.folder)
     assert RocksDBConsumeQueueStore.written_to(store.context) == 0
