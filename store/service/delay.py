@@ -7,7 +7,6 @@ Source: RocketMQ ``CommitLog.checkMessageAndReturnSize``,
 from store.errors import StoreConfigError
 
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_UNKNOWN_LEVEL_MS = 1_000
 _SIGN = 1 << 63
 _MOST_DIGITS = 12
 """Of the number of a level: thirty thousand years in seconds."""
@@ -42,6 +41,5 @@ class DelayLevels:
             return tags_code
         if level <= 0:
             return tags_code
-        known = level <= len(self._delays_ms)
-        due = store_timestamp + (self._delays_ms[level - 1] if known else _UNKNOWN_LEVEL_MS)
+        due = store_timestamp + self._delays_ms[level - 1]
         return (due + _SIGN) % (2 * _SIGN) - _SIGN  # a damaged time may pass Java's long: it wraps
