@@ -147,10 +147,9 @@ class NativeEngine:
         """Apply ``batch`` around the WAL, its units in the order of their keys."""
         prefixes = batch.prefixes
         index, offsets, units = batch.prefix_index, batch.queue_offset, batch.units
-        if len(index):
-            order = _key_order(prefixes, index, offsets)
-            if order is not None:
-                index, offsets, units = index[order], offsets[order], units[order]
+        order = _key_order(prefixes, index, offsets)
+        if order is not None:
+            index, offsets, units = index[order], offsets[order], units[order]
         starts = np.fromiter(accumulate(map(len, prefixes), initial=0), np.int64, len(prefixes) + 1)
         with self._write_lock:
             self._writable()

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from cq_rocksdb import engines
 from cq_rocksdb.engine import EngineBatch, Family, RocksEngine
@@ -155,6 +157,9 @@ def test_a_unit_that_is_too_short_is_named_by_every_read(
         lambda: opened.first_unit(PREFIX, 1),
         lambda: opened.last_unit(PREFIX, 5),
     ]
+    if is_native():
+        with opened.snapshot() as held, pytest.raises(CorruptionError, match="unit 1 of queue"):
+            held.scan_into(PREFIX, 0, target)
     for read in reads:
         with pytest.raises(CorruptionError) as caught:
             read()
@@ -383,3 +388,23 @@ def test_what_is_no_rocksdb_is_refused_and_another_one_can_be_loaded(tmp_path: P
     assert foreign.startswith("True the RocksDB library ")
     assert " lacks rocksdb_" in foreign
     assert loaded == "loaded"
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3)), max_size=8))
+def test_units_are_given_to_the_library_in_the_order_of_their_keys(
+    units: list[tuple[int, int]],
+) -> None:
+    if not is_native():
+        return
+    from cq_rocksdb.native_engine import _key_order  # noqa: PLC0415
+
+    prefixes = [b"b", b"a", b"c"]
+    wanted = sorted(range(len(units)), key=lambda at: (prefixes[units[at][0]], units[at][1]))
+    index = np.array([prefix for prefix, _ in units], np.int64)
+    order = _key_order(prefixes, index, np.array([offset for _, offset in units], np.int64))
+    if wanted == list(range(len(units))):
+        assert order is None
+    else:
+        assert order is not None
+        assert order.tolist() == wanted

@@ -7,8 +7,9 @@ import pytest
 
 from cq_rocksdb import logged_counters as logged_counters_module
 from cq_rocksdb.logged_counters import LoggedCounters, logged_counters
-from cq_rocksdb.stats import logged_stats
+from cq_rocksdb.store import RocksDBConsumeQueueStore
 from store.errors import StoreIOError
+from store.paths import StorePaths
 from store.queue.facts import QueueStat
 
 OPENED = b"2026/11/21-13:47:26.995100 1405 RocksDB version: 11.0.0\n"
@@ -59,10 +60,12 @@ def test_of_a_long_log_the_end_is_read(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_counters_become_stats_as_far_as_they_are_told(tmp_path: Path) -> None:
-    assert list(logged_stats(tmp_path)) == []
-    (tmp_path / "LOG").write_bytes(b"".join(dump(27, 1, 2)))
+    paths = StorePaths(tmp_path)
+    assert RocksDBConsumeQueueStore.watch(paths) == []
+    paths.rocksdb_log.mkdir(parents=True)
+    (paths.rocksdb_log / "LOG").write_bytes(b"".join(dump(27, 1, 2)))
     part = "as RocksDB logged 2026/11/21-13:47:27.000835"
-    assert list(logged_stats(tmp_path)) == [
+    assert RocksDBConsumeQueueStore.watch(paths) == [
         QueueStat("rocksdb_block_cache_hits", part, 1),
         QueueStat("rocksdb_block_cache_misses", part, 2),
     ]
