@@ -36,8 +36,6 @@ from store.record.record_layout import (
     TAIL,
 )
 
-RECORD_ALLOWANCE = 65536
-"""Bytes that a whole record may have beyond ``max_message_size``."""
 MAX_V1_TOPIC_CHARS = 127
 MAX_TOPIC_BYTES = 255
 
@@ -78,7 +76,6 @@ class MessageEncoder:
 
     def __init__(self, config: StoreConfig, check_topic: Callable[[str], None]) -> None:
         self._max_body = config.max_message_size
-        self._max_record = config.max_message_size + RECORD_ALLOWANCE
         self._auto_version = config.auto_message_version_on_topic_len
         self._append_crc = config.enabled_append_prop_crc
         self._check_topic = check_topic
@@ -119,8 +116,6 @@ class MessageEncoder:
                     raise IllegalMessageError("a bit of sys_flag means that this is no message")
                 sys_flag = _host_bits(sys_flag, len(born), len(stored))
                 size += len(born) + len(stored) - _TWO_V4
-            if size > self._max_record:
-                raise IllegalMessageError(f"record of {size} bytes, at most {self._max_record}")
             prefix = _PREFIX.pack(zlib.crc32(body) & CRC_MASK, queue_id, message.flag)
             born_timestamp = message.born_timestamp or time.time_ns() // 1_000_000
             middle = _MIDDLE.pack(sys_flag, born_timestamp) + born
