@@ -1,6 +1,7 @@
 """What the steps of a migration tell meanwhile, what they note, and how they refuse."""
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -48,10 +49,16 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def moved(root: Path) -> Workspace:
-    make_plan(root, segment_units=100)
-    run_plan(root, master=NO_SPARK)
-    assert verify_migration(root, master=NO_SPARK).equal
-    return Workspace.of(root)
+    plan, space = make_plan(root, segment_units=100), Workspace.of(root)
+    run = run_plan(root, master=NO_SPARK)
+    report = verify_migration(root, master=NO_SPARK)
+    assert report.equal
+    segments = [read_done(space, number, plan) for number in range(len(plan.segments))]
+    seconds = [run.seconds, report.seconds, *(one.seconds for one in segments if one)]
+    assert all(0 <= one < 600 for one in seconds)
+    digests = [plan.digest, plan.identity, plan.tail, plan.segments[0].digest]
+    assert all(re.fullmatch("[0-9a-f]{32}", one) for one in digests)
+    return space
 
 
 def steps(space: Workspace) -> list[tuple[str, object]]:
