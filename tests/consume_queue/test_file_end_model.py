@@ -83,16 +83,17 @@ def tails(count: int, blanks: int) -> list[list[Row]]:
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 8, 10])
-@pytest.mark.parametrize("blanks", [0, 2])
+@pytest.mark.parametrize(("blanks", "base"), [(0, 0), (2, 0), (0, 10), (1, 20)])
 def test_after_a_crash_the_end_is_the_one_of_a_walk(
-    tmp_path: Path, count: int, blanks: int
+    tmp_path: Path, count: int, blanks: int, base: int
 ) -> None:
     for number, tail in enumerate(tails(count, blanks)):
         table = [PRE_BLANK] * blanks + units(count) + tail
-        for files in lay(tmp_path / str(number), table):
+        for files in lay(tmp_path / str(number), table, base if table else 0):
             for safe, limit in product((0, SIZE * (count + 2), FAR), (SIZE * (count + 3), FAR)):
                 found = find_end(files, trusted=False, safe_phy_offset=safe, max_phy_offset=limit)
-                assert found == walk(table, safe, limit), (table, safe, limit)
+                expected = walk(table, safe, limit, base if table else 0)
+                assert found == expected, (table, safe, limit)
 
 
 @pytest.mark.parametrize("trusted", [False, True])

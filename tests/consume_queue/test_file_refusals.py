@@ -20,7 +20,7 @@ from store.paths import StorePaths
 from store.queue.time_search import BoundaryType
 from tests.kit.call_order import CallOrder
 from tests.kit.faults import EACCES, EIO, Faults
-from tests.kit.file_queues import ADDRESS, SIZE, Disk, put, read_all, rows
+from tests.kit.file_queues import ADDRESS, SIZE, Disk, open_below, put, read_all, rows
 from tests.kit.tree import tree_digest
 
 WRITES: dict[str, Callable[[FileConsumeQueueStore], object]] = {
@@ -144,17 +144,21 @@ def test_ends_are_not_written_down_beside_batch_queues_or_extension_files(
     assert not ends_path(StorePaths(tmp_path)).exists()
 
 
+@pytest.mark.parametrize("batch", [False, True])
 def test_a_file_that_went_before_the_ends_were_found_is_an_error_that_names_the_queue(
-    tmp_path: Path,
+    tmp_path: Path, *, batch: bool
 ) -> None:
     disk = Disk(tmp_path)
+    disk.fill("B", "batchconsumequeue")
     disk.write(0, rows(1, 10))
     disk.write(200, rows(11, 3))
     loaded = FileConsumeQueueStore(disk.open(read_only=True).context).load()
-    disk.file(200).unlink()
-    with pytest.raises(StoreIOError, match="cannot recover a queue: No such file") as caught:
+    folder = disk.folder("B", 0, "batchconsumequeue") if batch else disk.folder()
+    max(folder.iterdir()).unlink()
+    kind = "a batch queue" if batch else "a queue"
+    with pytest.raises(StoreIOError, match=f"cannot recover {kind}: No such file") as caught:
         loaded.recover()
-    assert caught.value.path == disk.folder()
+    assert caught.value.path == folder
     loaded.close()
 
 
@@ -207,3 +211,39 @@ def test_a_gap_names_folder_offsets_and_record_and_is_one_while_the_last_record_
     put(store, 5, rows(6, 2))
     assert read_all(store) == rows(6, 2)
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "action"), [("truncate", "cut the queues"), ("clean", "clean the queues")]
+)
+def test_a_file_that_went_below_the_writer_is_an_error_that_says_what_it_did(
+    tmp_path: Path, name: str, action: str
+) -> None:
+    disk = Disk(tmp_path)
+    store = disk.open()
+    put(store, 0, rows(0, 25))
+    disk.file(0).unlink()
+    store._cache.forget(str(disk.file(0)))
+    with pytest.raises(StoreIOError, match=f"cannot {action}: No such file") as caught:
+        (WRITES | READS)[name](store)
+    assert caught.value.path == tmp_path / "consumequeue"
+    with pytest.raises(StoreFailedError):
+        put(store, 25, rows(30, 1))
+    store.close()
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_closed_store_has_no_file_open_and_keeps_no_offset(
+    tmp_path: Path, *, read_only: bool
+) -> None:
+    disk = Disk(tmp_path)
+    disk.write(0, rows(1, 3))
+    store = disk.open(read_only=read_only)
+    assert read_all(store) == rows(1, 3)
+    assert store.assign_queue_offset("T", 0) == 3
+    assert open_below(tmp_path) == [str(disk.file(0))]
+    store.close()
+    assert open_below(tmp_path) == []
+    assert store.assigned_queues == 0
+    with pytest.raises(StoreClosedError):
+        store._cache.get(str(disk.file(0)))
