@@ -83,9 +83,7 @@ class FileConsumeQueueStore(ConsumeQueueStore):
         self._unsynced = UnsyncedFiles()
         limit = descriptor_limit(context.config.queue_files_max)
         self._cache = DescriptorCache(limit, read_only=context.read_only)
-        self._access = FileAccess(
-            context.config.units_per_file * _UNIT, self._cache, self._unsynced
-        )
+        self._access: FileAccess  # from ``load`` on
         self._loaded = False
         self._opened: OpenedQueues | None = None  # until the ends are found
         self._damaged = DamagedQueues()

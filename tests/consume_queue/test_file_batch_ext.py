@@ -247,12 +247,14 @@ def test_however_many_files_were_made_ahead_a_batch_queue_ends_before_them(
 
 def test_a_batch_queue_whose_files_are_all_of_zeros_is_empty(tmp_path: Path) -> None:
     disk = batch_disk(tmp_path)
-    for path in disk.folder("B", 0, "batchconsumequeue").iterdir():
+    folder = disk.folder("B", 0, "batchconsumequeue")
+    for path in folder.iterdir():
         path.write_bytes(bytes(FILE))
     store = disk.open()
     assert (store.min_offset("B", 0), store.max_offset("B", 0)) == (0, 0)
     assert store.dispatch_from_phy_offset() == 0
     assert list(store.iterate("B", 0, 0)) == []
+    assert not list(folder.iterdir())
     store.close()
 
 

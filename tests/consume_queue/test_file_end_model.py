@@ -11,7 +11,7 @@ from cq_file.descriptor_cache import DescriptorCache
 from cq_file.file_sync import UnsyncedFiles
 from cq_file.queue_files import FileAccess, QueueFiles
 from cq_file.recovery import QueueEnd, find_end
-from tests.kit.file_queues import FILE_SIZE, PRE_BLANK, SIZE, Disk, Row
+from tests.kit.file_queues import FILE_SIZE, PRE_BLANK, SIZE, UNIT, Disk, Row
 
 ZERO = (0, 0, 0)
 PER_FILE = 10
@@ -132,6 +132,23 @@ def test_stale_units_are_none_however_many_in_order_there_are(
         for files in lay(tmp_path / str(count), table):
             found = find_end(files, trusted=True, safe_phy_offset=FAR, max_phy_offset=FAR)
             assert found == walk(table, FAR, FAR), count
+
+
+@pytest.mark.parametrize("per_file", [7, 15, 31])
+def test_the_end_is_found_in_steps_that_lead_exactly_to_the_end_of_a_file(
+    tmp_path: Path, per_file: int
+) -> None:
+    cache = DescriptorCache(8, read_only=True)
+    access = FileAccess(per_file * UNIT.size, cache, UnsyncedFiles())
+    for count in range(per_file + 1):
+        data = b"".join(UNIT.pack(*unit) for unit in units(count))
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        (folder / f"{0:020d}").write_bytes(data.ljust(per_file * UNIT.size, b"\0"))
+        files = QueueFiles(access, str(folder), [0])
+        found = find_end(files, trusted=True, safe_phy_offset=FAR, max_phy_offset=FAR)
+        assert found == walk(units(count), 0, FAR)
+    cache.close()
 
 
 def test_a_crash_can_have_spoilt_the_last_three_files_and_none_before(tmp_path: Path) -> None:
