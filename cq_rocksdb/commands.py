@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from heapq import nlargest
 from pathlib import Path
 from typing import Annotated
 
@@ -163,19 +164,17 @@ def _levels(engine: RocksEngine) -> Iterator[Row]:
 
 
 def _topics(queues: RocksDBConsumeQueueStore, count: int) -> Iterator[Row]:
-    if not count:
-        return
-    sizes: list[tuple[int, str]] = []
+    for size, topic in nlargest(count, _sizes(queues) if count else ()):
+        yield _row(f"topic {topic}", "bytes in tables (estimate)", size)
+
+
+def _sizes(queues: RocksDBConsumeQueueStore) -> Iterator[tuple[int, str]]:
     for topic in queues.topics():
         size = queues.engine.approximate_size(Family.DEFAULT, *topic_range(topic))
         if size is None:
             note("this engine cannot tell the size of a topic")
             return
-        sizes.append((size, topic))
-        if len(sizes) > 2 * count:  # bounded, however many topics there are
-            sizes = sorted(sizes, reverse=True)[:count]
-    for size, topic in sorted(sizes, reverse=True)[:count]:
-        yield _row(f"topic {topic}", "bytes in tables (estimate)", size)
+        yield size, topic
 
 
 def _findings(check: Audit, store: MessageStore, queues: RocksDBConsumeQueueStore) -> Iterator[Row]:

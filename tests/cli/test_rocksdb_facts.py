@@ -1,6 +1,7 @@
 """What ``cqstore rocksdb`` tells of a database: against what lies in its folder and was put in."""
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -151,6 +152,16 @@ def test_tombstones_are_counted_apart(tell: Callable[..., Told], tmp_path: Path)
     told = facts(tell(commands.stats, tmp_path / "store", 0))
     counted = {part: value for (part, fact), value in told.items() if fact == "tombstones"}
     assert counted == {"default, level 0": 1, "offset, level 0": 1}
+    wanted = Counter[tuple[str, str]]()
+    queues = RocksDBQueues(tmp_path / "store").open(read_only=True)
+    for file in engine_of(queues).live_files():
+        assert file.family is not None
+        part = f"{file.family.value}, level {file.level}"
+        sums = {"tables": 1, "bytes": file.size_bytes, "entries": file.entries}
+        for fact, value in (sums | {"tombstones": file.deletions}).items():
+            wanted[part, fact] += value
+    queues.close()
+    assert {key: value for key, value in told.items() if ", level " in key[0]} == wanted
 
 
 def test_the_largest_of_many_topics_are_found(tell: Callable[..., Told], tmp_path: Path) -> None:

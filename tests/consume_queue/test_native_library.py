@@ -6,11 +6,13 @@ import os
 import subprocess
 import sys
 import zipfile
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
+from cq_rocksdb import native_library
 from cq_rocksdb.engines import engine_works
 from cq_rocksdb.native_library import (
     LibraryNotFoundError,
@@ -20,7 +22,7 @@ from cq_rocksdb.native_library import (
     unpacked,
 )
 from store.config import RocksDBEngine
-from store.errors import StoreIOError
+from store.errors import StoreError, StoreIOError
 
 LINUX = Platform("linux", "x86_64", "glibc")
 CONTENT = b"\x7fELF, as far as anybody looks" * 1000
@@ -121,6 +123,51 @@ def test_without_a_setting_the_first_usable_place_is_taken(tmp_path: Path) -> No
     assert find_library(None, cache, [bad, library, good]).path == library
     with pytest.raises(LibraryNotFoundError, match="no such file"):
         find_library(tmp_path / "missing", cache)
+
+
+def test_without_pyspark_the_system_is_looked_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = tmp_path / "lib" / "librocksdb.so.9"
+    library.parent.mkdir()
+    library.write_bytes(CONTENT)
+    folders = [str(tmp_path / "missing"), str(library.parent)]
+    monkeypatch.setattr(native_library, "_SYSTEM_FOLDERS", folders)
+    monkeypatch.setattr(native_library, "HERE", Platform(machine="of-the-test"))
+    for spec in (None, ModuleSpec("pyspark", None)):  # the other one is a bare folder
+        monkeypatch.setattr(native_library, "find_spec", {"pyspark": spec}.get)
+        assert find_library(None, tmp_path / "cache").path == library
+    library.unlink()
+    with pytest.raises(LibraryNotFoundError, match="neither pyspark nor a librocksdb"):
+        find_library(None, tmp_path / "cache")
+    spark = tmp_path / "spark"
+    (spark / "jars").mkdir(parents=True)
+    inside = jar(spark / "jars" / "rocksdbjni-9.8.4.jar", Platform().member)
+    spec = ModuleSpec("pyspark", None, origin=str(spark / "__init__.py"))
+    monkeypatch.setattr(native_library, "find_spec", {"pyspark": spec}.get)
+    assert find_library(None, tmp_path / "cache").source.startswith(f"{inside}!")
+
+
+def test_jars_are_unpacked_below_the_home_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = jar(tmp_path / "a.jar", Platform().member)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    path = find_library(archive).path
+    assert path.parent == tmp_path / "home" / ".cache" / "cqstore"
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+
+    def homeless() -> NoReturn:
+        raise RuntimeError("of the test")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    with pytest.raises(LibraryNotFoundError, match="no home folder"):
+        find_library(archive)
+    path.unlink()
+    path.mkdir()  # in the way of what is to be read
+    with pytest.raises(StoreError) as caught:
+        find_library(archive, path.parent)
+    assert caught.value.path == path
 
 
 def test_a_cache_that_cannot_be_made_leaves_the_libraries_that_need_none(tmp_path: Path) -> None:

@@ -252,7 +252,10 @@ def test_what_was_made_is_published_with_current_last_and_durably(
         assert changes == [*made_folder, *wanted]
         assert not NOT_PUBLISHED & {path.name for path in folder.iterdir()}
     serve(paths.root, separate=separate)
-    BULK.publish(made, paths, settings)
+    again = CallOrder(paths.root)
+    with again.watching():
+        BULK.publish(made, paths, settings)
+    assert again.places("remove", "") == [], "what is there already stays"
     serve(paths.root, separate=separate)
 
 
