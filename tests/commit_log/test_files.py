@@ -209,3 +209,30 @@ def test_truncation_deletes_the_files_behind(tmp_path: Path, end: int, left: lis
     assert [file.file_from_offset for file in files] == left
     assert sorted(int(path.name) for path in tmp_path.iterdir()) == left
     files.close()
+
+
+def test_folders_and_files_of_other_names_are_told_apart(tmp_path: Path) -> None:
+    made = queue(tmp_path)
+    made.append_file()
+    made.close()
+    (tmp_path / "lost+found").mkdir()
+    assert len(queue(tmp_path, read_only=True).files()) == 1
+    other = tmp_path / "notes"
+    other.write_bytes(b"x")
+    with pytest.raises(CorruptionError, match="name is not an offset") as raised:
+        queue(tmp_path)
+    assert raised.value.path == other
+
+
+def test_one_thread_makes_the_files_ahead(tmp_path: Path) -> None:
+    made = queue(tmp_path)
+    made.append_file()
+    made.make_ahead()
+    ahead = made._ahead
+    assert ahead is not None
+    ahead._join()
+    assert (tmp_path / f"{SIZE:020d}").stat().st_size == SIZE
+    assert made.append_file().file_from_offset == SIZE
+    made.make_ahead()
+    assert made._ahead is ahead
+    made.close()

@@ -10,7 +10,9 @@ from store.config import RocksDBEngine, StoreConfig
 from store.errors import ReadOnlyStoreError
 from store.queue.backends import backend_names
 from store.queue.units import QueueKey, UnitBlock
-from store.record.message import Message
+from store.record.message import Message, SysFlag
+from store.service.cleaning.clean_service import expired_offsets
+from store.service.journals.expired_queues import ExpiredQueues
 from store.service.message_store import MessageStore
 from store.service.results import GetMessageStatus
 from tests.kit.engines import ENGINES
@@ -215,3 +217,27 @@ def test_a_wholly_expired_queue_keeps_its_next_offset_through_a_rebuild(opened: 
     opened.store = MessageStore.open(opened.root, opened.config, backend=opened.backend)
     assert opened.store.max_offset("ends", 1) == opened.store.max_offset("ends", 2) == 0
     assert (opened.store.min_offset("early", 3), opened.store.max_offset("early", 3)) == (5, 6)
+
+
+def test_queues_that_have_expired_are_noted_with_their_next_offset(tmp_path: Path) -> None:
+    """Records in no queue lie among them; of those that live on the log tells."""
+    light = {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b"}
+    store = MessageStore.open(tmp_path / "s", CONFIG, backend="file")
+    puts = [
+        Message("t", b"x", 0),
+        Message("t", b"x", 0, sys_flag=int(SysFlag.TRANSACTION_PREPARED)),
+    ]
+    puts += [Message("t", b"x", 1), Message("t", b"x", 0), Message("u", b"x", 2, light)]
+    assert all(result.ok for result in store.put_messages(puts))
+    first = {("t", 0): 2, ("t", 1): 1, ("u", 2): 1, ("%LMQ%a", 0): 1, ("%LMQ%b", 0): 1}
+    end = store.commit_log.max_phy_offset()
+    assert expired_offsets(store.commit_log, end) == first
+    assert store.put_message(Message("u", b"", 2)).ok
+    while store.commit_log.max_phy_offset() < FILE:
+        assert store.put_message(Message("busy", b"x" * 1000)).ok
+    assert store.put_message(Message("t", b"x", 1)).ok
+    report = store.delete_expired_files(FILE)
+    assert (report.log_files, report.log_bytes, report.min_phy_offset) == (1, FILE, FILE)
+    ends = {key: end for key, end in first.items() if key != ("t", 1)} | {("u", 2): 2}
+    assert ExpiredQueues(store.paths.expired_queues).ends() == ends
+    store.close()

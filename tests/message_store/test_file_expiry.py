@@ -100,6 +100,18 @@ def test_old_files_go_at_their_hour_and_what_points_into_them_follows(
         assert [finding for finding in store.check() if finding.damage] == []
 
 
+def test_a_file_is_old_at_the_very_second(tmp_path: Path, machine: Machine) -> None:
+    """RocketMQ: ``currentTimeMillis() >= lastModified + reserved``."""
+    with opened(tmp_path / "s", machine, fileReservedTime=2) as store:
+        fill(store, 3)
+        for at, written in enumerate((1000, 1001)):
+            os.utime(store.commit_log.files.files()[at].path, (written, written))
+        machine.now = lambda: 1000.0 + 2 * HOUR  # type: ignore[method-assign]
+        _, files = store.expiring_files()
+        assert [file.goes for file in files] == [True, False, False]
+        assert [file.written for file in files[:2]] == [1000, 1001]
+
+
 def test_the_last_file_never_goes_and_a_young_one_keeps_those_behind_it(
     tmp_path: Path, machine: Machine
 ) -> None:
