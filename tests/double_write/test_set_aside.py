@@ -13,7 +13,7 @@ from store.errors import (
     StoreIOError,
 )
 from store.queue.combined import CombinedConsumeQueueStore
-from store.queue.units import QueueKey
+from store.queue.units import QueueKey, UnitBatch
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.kit.double_write import OTHER, Told, crash_image, open_store, refuse, standing
@@ -308,3 +308,47 @@ def test_the_first_failure_of_a_part_is_kept(tmp_path: Path) -> None:
         store.queues._set_aside(aside, "do it", QueueGapError("second"))
         assert store.backends_set_aside() == {"rocksdb": first}
         assert standing(tmp_path / "store").behind == line
+
+
+def test_a_gap_shows_that_a_part_never_had_what_it_claimed(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store", "file") as store:
+        Told().put(store, 10)
+        store.flush()
+        assert isinstance(store.queues, CombinedConsumeQueueStore)
+        (aside,) = [part for part in store.queues._parts if part.name == "rocksdb"]
+        store.queues._set_aside(aside, "do it", QueueGapError("a gap"))
+        assert standing(tmp_path / "store").behind == {"rocksdb": 0}
+
+
+@pytest.mark.parametrize("method", ["delete_queue", "restore_end", "delete_topics", "put_batch"])
+def test_whatever_a_part_fails_at_sets_it_aside_or_fails_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    given: dict[str, tuple[object, ...]] = {
+        "delete_queue": ("t", 0), "restore_end": ("new", 0, 5), "delete_topics": (["t"],),
+        "put_batch": (UnitBatch(),),
+    }  # fmt: skip
+    for name, is_needed in (("rocksdb", False), ("file", True)):
+        with open_store(tmp_path / name, "file") as store, monkeypatch.context() as patched:
+            Told().put(store, 10)
+            refuse(patched, name, method)
+            if is_needed:
+                with pytest.raises(ConsumeQueueError, match=method):
+                    getattr(store.queues, method)(*given[method])
+            else:
+                getattr(store.queues, method)(*given[method])
+                (told,) = store.backends_set_aside().items()
+                assert (told[0], method in str(told[1])) == (name, True)
+
+
+def test_a_part_is_whole_as_far_as_it_was_flushed_as_a_whole(tmp_path: Path) -> None:
+    with open_store(tmp_path / "store") as store:
+        Told().put(store, 50)
+        assert isinstance(store.queues, CombinedConsumeQueueStore)
+        parts = store.queues._parts
+        before = [part.whole for part in parts]
+        store.queues.flush(1)  # what fills a page: none, or some of it
+        assert [part.whole for part in parts] == before
+        store.queues.flush()
+        assert [part.whole for part in parts] == [store.commit_log.max_phy_offset()] * 2
+        assert not any("behind" in part.describe() for part in parts)

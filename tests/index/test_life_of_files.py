@@ -4,7 +4,7 @@ import resource
 import struct
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from store.errors import (
     UnsupportedFormatError,
 )
 from store.index.index_service import IndexService, open_index_file
+from tests.kit.faults import EIO, Faults
 from tests.kit.index_records import index_record
 from tests.kit.tree import tree_digest
 
@@ -278,3 +279,24 @@ def test_a_reader_finds_every_key_once_while_keys_come_and_files_go(tmp_path: Pa
     reader.join()
     index.close()
     assert faults == []
+
+
+@pytest.mark.parametrize("how", ["put", "flush", "close"])
+def test_a_full_file_that_did_not_reach_the_disk_is_told_by_whatever_comes_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    index, faults = opened(tmp_path), Faults(monkeypatch)
+    put(index, range(4))
+    faults.fail("fsync", EIO, str(index.files[0].path))
+    put(index, range(4, 6))  # a thread of its own syncs the first file
+    calls = {"put": lambda: put(index, range(6, 10)), "flush": index.flush, "close": index.close}
+    with pytest.raises(StoreFailedError, match="an index file could not be flushed") as raised:
+        calls[how]()
+    assert raised.value.path == index.files[0].path
+    assert index.index_timestamp == 0
+    faults.heal()
+    with suppress(StoreFailedError):
+        index.close()
+    index.close()  # once is enough
+    with pytest.raises(StoreClosedError):
+        index.query("t", "k", 1, *ALL)
