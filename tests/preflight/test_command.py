@@ -3,12 +3,17 @@
 import json
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
+from bench.sample_store import make_store
 from migration.preflight import PreflightReport, preflight
+from migration.preflight.command import preflight_command
+from store.cli.output import OutputFormat
 from tests.kit.golden import NAMES
 from tests.kit.tree import tree_digest
 from tests.preflight.kit import FakeMachine
@@ -130,3 +135,25 @@ def test_a_folder_that_is_none_is_a_refusal(tmp_path: Path) -> None:
     done = run(tmp_path / "missing", code=1)
     assert "No store lies here" in done.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_the_store_is_looked_at_by_its_own_settings_or_the_brokers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_store(tmp_path / "store", 40, 4)
+    odd, fine = tmp_path / "odd.conf", tmp_path / "fine.conf"
+    odd.write_text("mappedFileSizeConsumeQueue=4000\n")
+    fine.write_text("brokerId=0\n")
+
+    def codes_of(**words: Any) -> list[str]:
+        with suppress(typer.Exit):
+            preflight_command(tmp_path / "store", kind=OutputFormat.JSON, **words)
+        value = json.loads(capsys.readouterr().out)
+        return [finding["code"] for finding in value["findings"]]
+
+    opened = "cannot-be-opened"
+    assert opened not in codes_of()
+    assert opened in codes_of(config=odd)
+    assert opened in codes_of(broker_conf=odd)
+    assert opened not in codes_of(config=fine, broker_conf=odd)
