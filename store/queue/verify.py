@@ -151,7 +151,6 @@ class Verify:
             values = {reference.name: high, copy.name: copy_high}
             self._note(Difference(Kind.DIFFERENT, key, range(0), "", "next_offset", values), 1)
         if copy_low == copy_high:
-            copy_low = copy_high = high  # it has none: all of them are its tail
             self._note_range(Kind.MISSING_TAIL, key, range(low, high), copy.name)
             return
         if low == high:

@@ -1,0 +1,119 @@
+"""Batches of units against plain lists: filtered, grouped, packed."""
+
+import random
+import struct
+from collections.abc import Callable
+
+import pytest
+
+from store.errors import CorruptionError
+from store.queue.units import BlockStop, CqUnit, QueueKey, UnitBatch, UnitBlock
+
+KEYS = [QueueKey("a", 0), QueueKey("a", 1), QueueKey("b", 0)]
+Row = tuple[QueueKey, int, tuple[int, int, int, int]]
+Choice = tuple[Callable[[UnitBatch], UnitBatch], Callable[[Row], bool]]
+MOST = 1 << 58
+
+
+def drawn(seed: int, count: int) -> list[Row]:
+    """Units of three queues as the log has them; now and then a queue goes on elsewhere."""
+    draw = random.Random(seed)
+    following = dict.fromkeys(KEYS, 0)
+    rows: list[Row] = []
+    for number in range(count):
+        key = draw.choice(KEYS)
+        if draw.random() < 0.15:
+            following[key] = draw.randrange(5)
+        rows.append((key, following[key], (100 * number, 90, -number, 1_000_000 + number)))
+        following[key] += 1
+    return rows
+
+
+def batch_of(rows: list[Row], *, at_once: bool) -> UnitBatch:
+    batch = UnitBatch()
+    if at_once and rows:
+        keys, offsets, units = zip(*rows, strict=True)
+        batch.add_list(keys, offsets, *zip(*units, strict=True))
+    else:
+        for key, queue_offset, unit in rows:
+            batch.add(key, queue_offset, *unit)
+    batch.end_phy_offset = 100 * len(rows)
+    return batch
+
+
+def rows_of(batch: UnitBatch) -> list[Row]:
+    units = [*struct.iter_unpack(">qiqq", bytes(batch.units))]
+    keys = [batch.queues[index] for index in batch.queue_index]
+    return [*zip(keys, batch.queue_offset, units, strict=True)]
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize(("seed", "count"), [(1, 0), (2, 1), (3, 2), (4, 40), (5, 200)])
+def test_a_batch_holds_what_was_added_in_order(seed: int, count: int, *, at_once: bool) -> None:
+    rows = drawn(seed, count)
+    batch = batch_of(rows, at_once=at_once)
+    assert (len(batch), rows_of(batch)) == (count, rows)
+    wanted: list[Choice] = [
+        (lambda batch: batch.of_topics("a".__eq__), lambda row: row[0].topic == "a"),
+        (lambda batch: batch.of_topics("b".__eq__), lambda row: row[0].topic == "b"),
+        (lambda batch: batch.of_topics(lambda _: False), lambda _: False),
+        (lambda batch: batch.since(100), lambda row: row[2][0] >= 100),
+        (lambda batch: batch.since(101), lambda row: row[2][0] >= 101),
+        (lambda batch: batch.since(1 << 40), lambda _: False),
+    ]
+    for choose, is_chosen in wanted:
+        chosen = choose(batch)
+        left = [row for row in rows if is_chosen(row)]
+        assert rows_of(chosen) == left
+        assert chosen.end_phy_offset == 100 * count
+        assert set(chosen.queues) == {row[0] for row in left}
+        chosen = choose(batch_of(rows, at_once=at_once))
+        chosen.add(KEYS[0], 7, 1, 2, 3, 4)
+        chosen.add_list([KEYS[2]], [8], [5], [6], [7], [8])
+        assert rows_of(chosen)[-2:] == [(KEYS[0], 7, (1, 2, 3, 4)), (KEYS[2], 8, (5, 6, 7, 8))]
+        assert len(chosen.queues) == len(set(chosen.queues))
+    assert batch.of_topics(lambda _: True) is batch
+
+
+@pytest.mark.parametrize(("seed", "count"), [(1, 0), (2, 1), (3, 2), (4, 40), (5, 200)])
+def test_runs_are_units_of_one_queue_without_a_gap(seed: int, count: int) -> None:
+    rows = drawn(seed, count)
+    expected: list[list[Row]] = []
+    for key in dict.fromkeys(row[0] for row in rows):
+        before = None
+        for row in rows:
+            if row[0] != key:
+                continue
+            if before is None or row[1] != before + 1:
+                expected.append([])
+            expected[-1].append(row)
+            before = row[1]
+    runs = batch_of(rows, at_once=True).runs()
+    assert len(runs) == len(expected)
+    assert runs.queues == [run[0][0] for run in expected]
+    assert runs.first_offsets == [run[0][1] for run in expected]
+    for number, run in enumerate(expected):
+        packed = runs.units[runs.starts[number] : runs.ends[number]].tobytes()
+        assert [*struct.iter_unpack(">qiqq", packed)] == [row[2] for row in run]
+
+
+@pytest.mark.parametrize("odd", [-1, MOST])
+def test_an_offset_that_no_queue_has_is_named(odd: int) -> None:
+    rows = [(KEYS[0], 0, (0, 9, 0, 0)), (KEYS[2], MOST - 1, (5, 9, 0, 0))]
+    assert len(batch_of(rows, at_once=False).runs()) == 2
+    bad = batch_of(
+        [*rows, (KEYS[1], odd, (77, 9, 0, 0)), (KEYS[0], -5, (88, 9, 0, 0))], at_once=True
+    )
+    with pytest.raises(CorruptionError, match="queue 1 of topic 'a' has an impossible") as raised:
+        bad.runs()
+    assert raised.value.phy_offset == 77
+    assert (raised.value.expected, raised.value.got) == (f"0 to {MOST - 1}", odd)
+
+
+@pytest.mark.parametrize("stride", [20, 28])
+def test_a_block_is_walked_by_rows_or_units(stride: int) -> None:
+    rows = [(100, 91, -3), (191, 92, 4)]
+    data = b"".join(struct.pack(">qiq", *row) + b"?" * (stride - 20) for row in rows)
+    block = UnitBlock(7, data, stride, BlockStop.END)
+    assert (block.count, [*block.rows()]) == (2, rows)
+    assert [*block.units()] == [CqUnit(7, *rows[0]), CqUnit(8, *rows[1])]
