@@ -112,6 +112,18 @@ def test_what_lies_behind_is_told_to_the_byte_from_wherever_one_looks(
         assert found == [at for at in there if at >= begin], begin
 
 
+def test_behind_the_first_megabytes_of_a_file_nothing_is_passed_over(
+    tmp_path: Path, cache: DescriptorCache
+) -> None:
+    size, at = 20 << 20, (18 << 20) + 5
+    with (tmp_path / f"{0:020d}").open("wb") as file:
+        file.truncate(size)
+        file.seek(at)
+        file.write(b"\1")
+    ((offset, chunk),) = files_of(tmp_path, cache, size, [0]).data_behind(at - 3)
+    assert offset + chunk.index(1) == at
+
+
 def test_a_cut_leaves_zeros_and_of_the_files_behind_none(
     tmp_path: Path, cache: DescriptorCache
 ) -> None:

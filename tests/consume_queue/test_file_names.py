@@ -234,6 +234,11 @@ def test_a_file_that_cannot_be_read_is_named(
     assert caught.value.path == path
 
 
+def test_a_file_below_the_root_is_in_no_folder_of_queues() -> None:
+    with pytest.raises(StoreIOError, match="No such file"):
+        rows_of_file(Path("/gone", f"{20:020d}"))
+
+
 # ---- extension units
 
 

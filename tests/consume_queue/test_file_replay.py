@@ -118,6 +118,19 @@ def test_once_the_replay_is_over_missing_units_are_an_error_again(tmp_path: Path
     store.close()
 
 
+def test_a_queue_of_the_logs_very_first_record_may_have_expired_too(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    disk.write(0, rows(0, 1))
+    disk.log.min_phy = 20 * SIZE
+    disk.checkpoint.logics_phy_offset = 30 * SIZE
+    store = disk.open(crashed=True)
+    store.dispatch_from_phy_offset()
+    put(store, 6, rows(40, 1))
+    assert store.damaged_queues() == []
+    assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (6, 7)
+    store.close()
+
+
 @pytest.mark.parametrize(
     ("least", "began", "offset", "phy", "lost"),
     [
