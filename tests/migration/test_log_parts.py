@@ -9,7 +9,8 @@ from migration.sources.filters import RowFilter
 from migration.sources.log_table import LogPart, plan_log, read_log
 from migration.sources.options import SourceOptions
 from store.errors import ChecksumError, CorruptionError, RefusedStoreError, StoreConfigError
-from tests.migration.made_log import Made, make_store
+from store.service.message_store import MessageStore
+from tests.migration.made_log import Made, make_log, make_store
 
 HOUR = 3_600_000
 FILE = 1024
@@ -17,12 +18,12 @@ FILE = 1024
 
 def stamps(options: SourceOptions, rows: RowFilter) -> list[int]:
     columns = [one for one in log_columns(options) if one.name == "store_timestamp"]
-    return [
-        row["store_timestamp"]
-        for part in plan_log(options, rows)
+    batches = [
+        batch for part in plan_log(options, rows)
         for batch in read_log(options, columns, rows, part)
-        for row in batch.to_pylist()
-    ]
+    ]  # fmt: skip
+    assert all(len(batch) for batch in batches), "where nothing is found there is no batch"
+    return [row["store_timestamp"] for batch in batches for row in batch.to_pylist()]
 
 
 def asked(kind: str, value: int) -> RowFilter:
@@ -69,6 +70,42 @@ def test_neighbouring_files_share_a_task_up_to_the_bytes_asked_for(tmp_path: Pat
     assert pairs[0] == LogPart(0, 2 * FILE)
     assert pairs[-1].end == single[-1].end
     assert len(pairs) == (len(single) + 1) // 2
+
+
+def test_files_are_left_out_by_the_places_that_are_asked_for(tmp_path: Path) -> None:
+    options = hourly(tmp_path, list(range(14)))
+    parts = plan_log(options, RowFilter())
+    for number, part in enumerate(parts):
+        for kind, place, left in [
+            ("GreaterThanOrEqual", part.start, parts[number:]),
+            ("GreaterThan", part.end - 1, parts[number + 1 :]),
+            ("LessThan", part.start, parts[:number]),
+            ("LessThanOrEqual", part.start, parts[: number + 1]),
+            ("EqualTo", part.start, parts),  # an equality is no span: rows are chosen one by one
+        ]:
+            rows = RowFilter().taking(kind, "phy_offset", place)
+            assert rows is not None
+            if kind == "EqualTo":
+                assert len(stamps(options, rows)) == 1
+            else:
+                assert plan_log(options, rows) == left
+    both = RowFilter().taking("GreaterThan", "phy_offset", parts[2].start)
+    assert both is not None
+    both = both.taking("LessThan", "phy_offset", parts[2].end)
+    assert both is not None
+    assert plan_log(options, both) == [parts[2]]
+
+
+def test_a_file_that_was_made_ahead_is_no_task(tmp_path: Path) -> None:
+    offsets = make_log(tmp_path, [Made("t", 0, HOUR, b"x" * 200) for _ in range(9)], FILE)
+    last = max((tmp_path / "commitlog").iterdir())
+    last.write_bytes(bytes(FILE))
+    MessageStore.open(tmp_path, housekeeping=False).close()
+    parts = plan_log(SourceOptions(path=tmp_path, partition_bytes=1), RowFilter())
+    assert [part.start for part in parts] == list(range(0, int(last.name), FILE))
+    assert parts[-1].end == int(last.name)
+    kept = sum(offset < int(last.name) for offset in offsets)
+    assert len(stamps(SourceOptions(path=tmp_path), RowFilter())) == kept
 
 
 def test_damage_in_the_log_is_named_with_its_place(tmp_path: Path) -> None:
