@@ -22,6 +22,7 @@ from store.errors import (
     StoreIOError,
     StoreLockedError,
 )
+from store.paths import StorePaths
 from store.queue.backends import backend as backend_class
 from store.queue.backends import backend_names
 from store.queue.consume_queue_store import ConsumeQueueStore
@@ -31,8 +32,10 @@ from store.record.message import Message
 from store.service import dispatch
 from store.service.message_store import MessageStore
 from store.service.results import GetMessageStatus
+from tests.kit.call_order import CallOrder
 from tests.kit.golden import load_dump
 from tests.kit.tree import tree_digest
+from tests.message_store.test_journals import line
 
 Golden = Callable[[str], Path]
 CONFIG = StoreConfig(mapped_file_size_commit_log=16384)
@@ -454,3 +457,51 @@ def test_a_rebuild_that_is_cut_short_is_begun_again(
     with MessageStore.open(root, backend=backend) as store:
         assert [store.max_offset("t", queue_id) for queue_id in (0, 1)] == [100, 100]
         assert [finding for finding in store.check() if finding.damage] == []
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_an_opening_that_fails_lets_everything_go(root: Path, *, read_only: bool) -> None:
+    """Halfway, with log, queues and index open: it holds no descriptor, and changed nothing."""
+    damaged = b"?\n" + line({"deleted": "a", "below": 0})
+    (root / "cqstore" / "deleted-topics").write_bytes(damaged)
+    (root / "abort").touch()
+    with pytest.raises(CorruptionError):
+        MessageStore.open(root, CONFIG, read_only=read_only)
+    before = tree_digest(root)
+    descriptors = len([*Path("/proc/self/fd").iterdir()])
+    with pytest.raises(CorruptionError) as held:  # and with it all that its frames hold
+        MessageStore.open(root, CONFIG, read_only=read_only)
+    assert len([*Path("/proc/self/fd").iterdir()]) == descriptors, held
+    if backend_class("file").present(StorePaths(root)):
+        assert tree_digest(root) == before
+    (root / "cqstore" / "deleted-topics").unlink()
+    with MessageStore.open(root, CONFIG) as store:
+        assert bodies(store) == 100
+
+
+def test_the_marker_is_written_before_anything_else(root: Path) -> None:
+    order = CallOrder(root)
+    with order.watching():
+        store = MessageStore.open(root, CONFIG, housekeeping=False)
+    changes = [path for what, path in order.made if what in {"write", "rename", "remove"}]
+    before = {path.partition(".")[0] for path in changes[: changes.index("abort")]}
+    assert before <= {"lock", "abort", "cqstore/file-queue-ends"}, "those would soon be wrong"
+    order.made.clear()
+    with order.watching():
+        store.close()
+    removed = order.places("remove", "abort")
+    assert removed == [max(at for at, (what, _) in enumerate(order.made) if what != "sync")]
+    assert not (root / "abort").exists()
+
+
+def test_the_report_tells_clean_from_not_clean_and_read_only(root: Path) -> None:
+    for clean in (True, False):
+        for read_only in (True, False):
+            if not clean:
+                (root / "abort").touch()
+            with MessageStore.open(root, CONFIG, read_only=read_only) as store:
+                report = store.report
+                assert (report.last_exit_ok, report.read_only) == (clean, read_only)
+                assert store.last_exit_ok is clean
+                assert report.needed is not clean
+                assert (root / "abort").exists() is not (clean and read_only)
