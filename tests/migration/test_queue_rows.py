@@ -59,7 +59,7 @@ class Lists:
         assert topic != "aa", "a batch queue has no such units"
         assert 0 < count <= BATCH
         held = self.held[QueueKey(topic, queue_id)]
-        some = []
+        some: list[bytes] = []
         while len(some) < count and offset + len(some) in held:
             unit = held[offset + len(some)]
             some.append(QUEUE_UNIT.pack(QUEUE_UNIT.record(*unit))[: self.stride])
