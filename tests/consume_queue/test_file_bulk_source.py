@@ -218,3 +218,12 @@ def test_behind_the_end_lies_what_rocketmq_would_take_for_units(
         assert run is not None
         assert run.queue_offset == 5
         assert run.rows.tolist() == [(*row, -1) for row in behind[:count]]
+
+
+def test_a_read_goes_on_from_file_to_file(disk: Disk, source: FileUnitSource) -> None:
+    for start in range(0, 50, 10):
+        disk.write(start * 20, rows(start, 10), queue_id=2)
+    for first, count in ((0, 50), (3, 31), (9, 22), (10, 30)):
+        target = np.zeros(count, UNIT_ROWS)
+        assert source.fill(QueueKey("T", 2), first, target) == count
+        assert target.tolist() == [(*row, -1) for row in rows(first, count)]

@@ -66,6 +66,17 @@ def test_a_queue_that_was_changed_is_looked_at_and_no_other(disk: Disk) -> None:
     store.close()
 
 
+def test_a_file_of_another_size_is_a_change_even_if_it_has_kept_its_time(disk: Disk) -> None:
+    path = disk.file(0, "a")
+    times = path.stat()
+    os.truncate(path, 180)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    store = disk.open(read_only=True)
+    (damage,) = store.damaged_queues()
+    assert damage[:3] == (("a", 0), WRONG, str(path))
+    store.close()
+
+
 @pytest.mark.parametrize(("cut", "queues"), [(0, set()), (1, {"a/0", "a/1", "b/0"})])
 def test_what_leads_behind_the_logs_end_is_looked_at(
     disk: Disk, cut: int, queues: set[str]

@@ -34,6 +34,7 @@ WRITES: dict[str, Callable[[FileConsumeQueueStore], object]] = {
 READS: dict[str, Callable[[FileConsumeQueueStore], object]] = {
     "recover": lambda store: store.recover(),
     "dispatch": lambda store: store.dispatch_from_phy_offset(),
+    "truncate nothing": lambda store: store.truncate_dirty(1 << 50),
     "truncate": lambda store: store.truncate_dirty(0),
     "flush": lambda store: store.flush(),
     "queues": lambda store: store.queues("T"),
