@@ -207,3 +207,14 @@ def test_files_that_are_kept_anew_get_them(tmp_path: Path, *, left_behind: bool)
     assert change_mode(root, StoreMode.FILE, plain, passing=True).after is StoreMode.FILE
     with MessageStore.open(root, plain) as store:
         assert put(store, 1, LIGHT[0]) == [6]
+
+
+def test_a_name_that_is_no_folder_s_is_one_where_files_get_none(tmp_path: Path) -> None:
+    with open_store(tmp_path / "s", **APART) as store:
+        for size, fits in ((281, True), (282, False)):  # RocksDB's bound
+            light = {"INNER_MULTI_DISPATCH": "%LMQ%".ljust(size, "x")}
+            assert store.put_message(Message("t", b"x", 0, light)).ok is fits
+    with open_store(tmp_path / "both", **ENABLED) as store:
+        for size, fits in ((255, True), (256, False)):  # of a folder
+            light = {"INNER_MULTI_DISPATCH": "%LMQ%".ljust(size, "x")}
+            assert store.put_message(Message("t", b"x", 0, light)).ok is fits

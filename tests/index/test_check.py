@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from store.index.index_check import IndexFinding
-from store.index.index_service import IndexService
+from store.index.index_service import IndexService, open_index_file
 from tests.index.test_geometry import ENTRIES, ENTRY, HEADER, SLOT, SLOTS, Made, header, second
 
 FIRST = HEADER.size + SLOT.size * SLOTS
@@ -106,3 +106,18 @@ def test_a_file_begins_where_the_one_before_ends(tmp_path: Path) -> None:
     header(later, 2, 1600)
     header(later, 3, 2150)
     assert findings(tmp_path, later) == [], "a record may be in both"
+
+
+def test_rows_have_the_times_of_their_records_to_the_second(tmp_path: Path) -> None:
+    made = Made(SLOTS, ENTRIES, 30)
+    file = open_index_file(made.write(tmp_path / "20260101000000000"), SLOTS, ENTRIES)
+    rows = [*file.rows()]
+    file.close()
+    assert [row.number for row in rows] == [*range(1, 31)]
+    assert [row.key_hash for row in rows] == made.hashes
+    assert [row.slot for row in rows] == [key_hash % SLOTS for key_hash in made.hashes]
+    for row in rows:
+        stored = 10_000 if row.number == 1 else 10_000 + 3000 * row.number
+        expected = [row.key_hash, row.phy_offset, row.time_diff, row.previous_index]
+        assert made.entry(row.number) == expected
+        assert row.store_timestamp == stored

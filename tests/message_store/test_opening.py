@@ -479,6 +479,21 @@ def test_an_opening_that_fails_lets_everything_go(root: Path, *, read_only: bool
         assert bodies(store) == 100
 
 
+def test_an_opening_that_is_refused_lets_the_log_go(root: Path) -> None:
+    log = root / "commitlog" / f"{0:020d}"
+    data = bytearray(log.read_bytes())
+    data[4] ^= 1  # the first record is none, and valid ones lie behind
+    log.write_bytes(data)
+    (root / "abort").touch()
+    descriptors = len([*Path("/proc/self/fd").iterdir()])
+    maps = Path("/proc/self/maps").read_text().count(str(root))
+    with pytest.raises(RefusedStoreError, match="the log is damaged") as held:
+        MessageStore.open(root, CONFIG)
+    assert len([*Path("/proc/self/fd").iterdir()]) == descriptors, held
+    assert Path("/proc/self/maps").read_text().count(str(root)) == maps
+    assert (root / "abort").exists()
+
+
 def test_the_marker_is_written_before_anything_else(root: Path) -> None:
     order = CallOrder(root)
     with order.watching():
