@@ -227,3 +227,11 @@ def test_a_read_goes_on_from_file_to_file(disk: Disk, source: FileUnitSource) ->
         target = np.zeros(count, UNIT_ROWS)
         assert source.fill(QueueKey("T", 2), first, target) == count
         assert target.tolist() == [(*row, -1) for row in rows(first, count)]
+
+
+def test_a_queue_that_begins_with_a_hole_has_no_empty_run(
+    disk: Disk, source: FileUnitSource
+) -> None:
+    disk.write(0, [ZERO, *rows(1, 3)], queue_id=6)
+    runs = [(run.queue_offset, len(run.rows)) for run in source.runs(QueueKey("T", 6), 9)]
+    assert runs == [(1, 3)]

@@ -152,6 +152,15 @@ def test_a_folder_that_cannot_be_listed_is_named(
         assert caught.value.path == disk.folder()
 
 
+def test_a_folder_named_like_a_file_is_no_queue_file(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    disk.write(0, rows(1, 1))
+    disk.file(200).mkdir()
+    with pytest.raises(CorruptionError) as caught:
+        list_queues(tmp_path / "consumequeue")
+    assert caught.value.path == disk.file(200)
+
+
 # ---- bare files
 
 
