@@ -22,6 +22,7 @@ from store.errors import (
     StoreIOError,
     StoreLockedError,
 )
+from store.log.checkpoint import StoreCheckpoint
 from store.paths import StorePaths
 from store.queue.backends import backend as backend_class
 from store.queue.backends import backend_names
@@ -492,6 +493,33 @@ def test_an_opening_that_is_refused_lets_the_log_go(root: Path) -> None:
     assert len([*Path("/proc/self/fd").iterdir()]) == descriptors, held
     assert Path("/proc/self/maps").read_text().count(str(root)) == maps
     assert (root / "abort").exists()
+
+
+def test_the_checkpoint_vouches_for_no_queue_that_is_being_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cut short, what was built would pass for what was there when it was written."""
+    root = tmp_path / "s"
+    with MessageStore.open(root, CONFIG, backend="file") as store:
+        assert all(store.put_message(Message("t", b"x", number % 2)).ok for number in range(9))
+    assert StoreCheckpoint(root / "checkpoint").fields.logics_phy_offset > 0
+    shutil.rmtree(root / "consumequeue")
+    (root / "abort").touch()
+    told: list[int] = []
+
+    def fail(*_: object) -> None:
+        told.append(StoreCheckpoint(root / "checkpoint").fields.logics_phy_offset)
+        raise StoreIOError("no")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(backend_class("file"), "put_batch", fail)
+        with pytest.raises(StoreIOError):
+            MessageStore.open(root, CONFIG, backend="file")
+    assert told == [0]
+    fields = StoreCheckpoint(root / "checkpoint").fields
+    assert (fields.logics_phy_offset, fields.logics_msg_timestamp) == (0, 0)
+    with MessageStore.open(root, CONFIG) as store:
+        assert bodies(store) == 5
 
 
 def test_the_marker_is_written_before_anything_else(root: Path) -> None:
