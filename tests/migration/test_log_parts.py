@@ -41,6 +41,9 @@ def test_files_outside_the_times_are_left_out_and_no_row_is(tmp_path: Path) -> N
     options = hourly(tmp_path, list(range(30)))
     every = stamps(options, RowFilter())
     assert every == [(1 + hour) * HOUR for hour in range(30)]
+    together = options.model_copy(update={"partition_bytes": 100 * FILE})
+    assert len(plan_log(together, RowFilter())) == 1
+    assert stamps(together, RowFilter()) == every
     whole = len(plan_log(options, RowFilter()))
     for kind in ("LessThan", "GreaterThan", "EqualTo"):
         rows = asked(kind, 12 * HOUR)
