@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from migration.rebuild.block_source import BlockUnitSource
@@ -98,6 +98,8 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     cuts=st.lists(st.integers(0, 25), max_size=3).map(sorted),
     ends=st.dictionaries(st.sampled_from([*KEYS, UNKNOWN[1]]), st.integers(0, 5)),
 )
+@example(block_units=1, events=[(0, 1), (0, 0)], cuts=[], ends={})
+@example(block_units=3, events=[(1, 2), (1, 3), (0, 0), (1, 0)], cuts=[3], ends={})
 def test_what_is_read_is_what_the_log_says_last(
     tmp_path_factory: pytest.TempPathFactory,
     block_units: int,
