@@ -245,6 +245,19 @@ def test_however_many_files_were_made_ahead_a_batch_queue_ends_before_them(
     store.close()
 
 
+@pytest.mark.parametrize("ahead", range(1, 6))
+def test_a_batch_queue_of_one_file_ends_in_it_however_many_were_made_ahead(
+    tmp_path: Path, ahead: int
+) -> None:
+    disk = batch_disk(tmp_path)
+    folder = disk.folder("B", 0, "batchconsumequeue")
+    for number in range(1, 1 + ahead):
+        (folder / f"{number * FILE:020d}").write_bytes(bytes(FILE))
+    store = disk.open(crashed=True)
+    assert store.max_offset("B", 0) == 8
+    store.close()
+
+
 def test_a_batch_queue_whose_files_are_all_of_zeros_is_empty(tmp_path: Path) -> None:
     disk = batch_disk(tmp_path)
     folder = disk.folder("B", 0, "batchconsumequeue")
