@@ -9,6 +9,7 @@ Source: RocketMQ ``BatchConsumeQueue``.
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 
@@ -40,11 +41,14 @@ class BatchConsumeQueue(QueueFiles):
     def recover(self, *, read_only: bool) -> None:
         """Scan the last files up to the first row that is no unit; read-write: cut the rest.
 
+        What lies behind a file that is missing is not cut: ``check`` tells of the gap.
+
         Raises:
             StoreIOError: the disk refused.
         """
+        least = self._behind_gaps()
         with os_errors("recover a batch queue", self.folder):
-            for index in range(max(len(self.starts) - SCANNED_FILES, 0), -1, -1):
+            for index in range(max(len(self.starts) - SCANNED_FILES, least), -1, -1):
                 if not self.starts:
                     break
                 begin = self.starts[index] // _UNIT
@@ -55,6 +59,12 @@ class BatchConsumeQueue(QueueFiles):
             extra = self.end >= self._end * _UNIT + self.access.mapped_file_size
             if not read_only and (extra or next(self.data_behind(self._end * _UNIT), None)):
                 self.cut(self._end * _UNIT)
+
+    def _behind_gaps(self) -> int:
+        """Return the place among the files of the first one behind which none is missing."""
+        size = self.access.mapped_file_size
+        pairs = enumerate(pairwise(self.starts), 1)
+        return max((at for at, (start, following) in pairs if following != start + size), default=0)
 
     def _scan(self, index: int) -> int:
         previous = NO_PHY

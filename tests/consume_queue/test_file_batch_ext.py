@@ -52,6 +52,32 @@ def test_a_batch_queue_is_known_and_counts_messages(tmp_path: Path) -> None:
     store.close()
 
 
+@pytest.mark.parametrize("crashed", [False, True])
+def test_nothing_is_cut_behind_a_file_that_is_missing(tmp_path: Path, *, crashed: bool) -> None:
+    """The units behind it were taken for a torn end, and cut."""
+    disk = batch_disk(tmp_path)
+    folder = disk.folder("B", 0, "batchconsumequeue")
+    last = folder / f"{2 * FILE:020d}"
+    unit = BATCH.pack(8 * SIZE, SIZE, 9, 140, 15, 2, -1, 0)
+    last.write_bytes(unit.ljust(FILE, b"\0"))
+    (folder / f"{FILE:020d}").unlink()
+    store = disk.open(crashed=crashed)
+    assert store.max_offset("B", 0) == 17
+    assert list(store.iterate("B", 0, 16)) == [CqUnit(15, 8 * SIZE, SIZE, 9, 2)]
+    store.close()
+    assert last.read_bytes().startswith(unit)
+
+
+def test_an_empty_file_behind_one_that_is_missing_is_no_end(tmp_path: Path) -> None:
+    disk = batch_disk(tmp_path)
+    folder = disk.folder("B", 0, "batchconsumequeue")
+    (folder / f"{2 * FILE:020d}").write_bytes(bytes(FILE))
+    (folder / f"{FILE:020d}").unlink()
+    store = disk.open(crashed=True)
+    assert store.max_offset("B", 0) == 8, "behind the third unit"
+    store.close()
+
+
 def test_iteration_begins_with_the_unit_that_holds_the_offset(tmp_path: Path) -> None:
     store = batch_disk(tmp_path).open()
     for offset, first in ((0, 0), (1, 0), (2, 1), (6, 1), (7, 2), (11, 3), (14, 4)):
