@@ -1,0 +1,123 @@
+"""How rows are printed, and what the words of a put mean."""
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from store.cli import output as printing
+from store.cli.output import OutputFormat, output, to_json
+from store.cli.put import batches
+from store.cli.rows import host_text
+from store.errors import IllegalMessageError
+from store.record.message import Host
+from tests.kit.verbs import Rows, call, rows
+
+
+def printed(kind: str, given: Rows, capsys: pytest.CaptureFixture[str]) -> str:
+    assert output(OutputFormat(kind)).rows(given) == len(given)
+    return capsys.readouterr().out
+
+
+def test_rows_are_one_document_or_one_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    rows: Rows = [{"a": 1, "path": Path("p")}, {"a": None, "path": "[x]"}]
+    shown = [{"a": 1, "path": "p"}, {"a": None, "path": "[x]"}]
+    assert json.loads(printed("json", [], capsys)) == []
+    assert json.loads(printed("json", rows[:1], capsys)) == shown[:1]
+    assert json.loads(printed("json", rows, capsys)) == shown
+    assert printed("jsonl", [], capsys) == ""
+    assert [json.loads(line) for line in printed("jsonl", rows, capsys).splitlines()] == shown
+    for kind in ("json", "jsonl"):
+        output(OutputFormat(kind)).record(rows[0])
+        assert json.loads(capsys.readouterr().out) == shown[0]
+    assert to_json({"a": "é", "b": [1, 2]}) == '{"a":"é","b":[1,2]}'
+
+
+def test_a_table_has_a_head_a_page_and_keeps_brackets(capsys: pytest.CaptureFixture[str]) -> None:
+    rows: Rows = [{"number": number, "text": "[bold]"} for number in range(1001)]
+    text = printed("table", rows, capsys).splitlines()
+    assert text[0].split() == ["number", "text"]
+    assert [line.split() for line in text[1:1001]] == [[str(n), "[bold]"] for n in range(1000)]
+    assert [line.split() for line in text[1001:]] == [["number", "text"], ["1000", "[bold]"]]
+    assert printed("table", rows[:1000], capsys).count("number") == 1
+    assert printed("table", [], capsys) == ""
+    output(OutputFormat.TABLE).record({"a": {"b": 1}, "none": None})
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["a", '{"b":', "1}"], ["none"],
+    ]  # fmt: skip
+    wide = "x" * 500  # longer than a terminal's line, and still a line
+    assert printed("table", [{"a": wide}], capsys).splitlines()[1] == wide
+
+
+@pytest.mark.parametrize("kind", list(OutputFormat))
+def test_what_came_before_an_error_is_printed(
+    capsys: pytest.CaptureFixture[str], kind: OutputFormat
+) -> None:
+    def failing(count: int) -> Iterator[dict[str, int]]:
+        for number in range(count):
+            yield {"number": number}
+        raise IllegalMessageError("enough")
+
+    for count in range(3):
+        with pytest.raises(IllegalMessageError):
+            output(kind).rows(failing(count))
+        text = capsys.readouterr().out
+        if kind is OutputFormat.JSON:
+            assert json.loads(text) == [{"number": number} for number in range(count)]
+        elif kind is OutputFormat.JSONL:
+            assert len(text.splitlines()) == count
+        else:
+            assert [line.strip() for line in text.splitlines()[1:]] == [*map(str, range(count))]
+
+
+def test_progress_is_shown_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for terminal in (False, True):
+        screen = io.StringIO()
+        made = Console(file=screen, force_terminal=terminal, width=80)
+        monkeypatch.setattr(printing, "Console", lambda made=made, **_: made)
+        with printing.progress("looking") as tick:
+            tick(1234567)
+        assert ("looking: phy offset 1,234,567" in screen.getvalue()) is terminal
+
+
+def test_lines_are_put_by_256() -> None:
+    for count in (0, 1, 255, 256, 257, 512, 513):
+        lists = [*batches({"topic": str(number)} for number in range(count))]
+        assert [len(each) for each in lists if len(each) < 256] == [count % 256][: count % 256]
+        assert [line["topic"] for each in lists for line in each] == [*map(str, range(count))]
+
+
+def test_a_put_tells_each_message_s_place_or_why_it_has_none(tmp_path: Path) -> None:
+    root = tmp_path / "s"
+    done = call("put", root, feed='\n{"topic":"t","body":"\\ud800","flag":7}\n \n{"topic":""}\n')
+    assert done.exit_code == 1
+    stored, refused = (json.loads(line) for line in done.stdout.splitlines())
+    first = {"phy": 0, "queueOffset": 0, "msgId": "7F000001" + "0" * 24}
+    assert stored == {"status": "PUT_OK", **first, "reason": ""}
+    assert "topic is empty" in refused.pop("reason")
+    none = {"phy": -1, "queueOffset": -1, "msgId": ""}
+    assert refused == {"status": "MESSAGE_ILLEGAL", **none}
+    third = call("put", root, feed='\n\n{"topic":"t"}\n7')
+    assert "line 4 is no JSON object" in str(third.exception)
+    (found,) = rows("get", root, "--topic", "t")
+    assert (found["flag"], found["bodyBase64"]) == (7, "7aCA")
+
+
+def test_properties_are_given_one_by_one(tmp_path: Path) -> None:
+    put = ["put", tmp_path / "s", "--topic", "t", "--queue-id", 2]
+    for pair in ("=v", "nv"):
+        done = call(*put, "--property", pair)
+        assert (done.exit_code, "NAME=VALUE" in done.stderr) == (2, True)
+    both = ["--tags", "A", "--keys", "k l", "--property", "TAGS=B", "--property", "n=a=b"]
+    assert call(*put, *both).exit_code == 0
+    (found,) = rows("get", tmp_path / "s", "--topic", "t", "--queue-id", 2)
+    assert found["properties"] == {"TAGS": "A", "KEYS": "k l", "n": "a=b"}
+    assert found["body"] == ""
+
+
+def test_hosts_are_written_as_java_writes_them() -> None:
+    assert host_text(Host.of("2001:db8::a:0:1", 1)) == "2001:db8:0:0:0:a:0:1 1"
+    assert host_text(Host.of("127.0.0.1", 65535)) == "127.0.0.1 65535"
