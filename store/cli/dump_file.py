@@ -61,7 +61,6 @@ def _log_rows(path: Path) -> Iterator[Row]:
         size = os.fstat(file.fileno()).st_size
         at, base = 0, int(path.name)
         while at + BLANK_SIZE <= size:
-            file.seek(at)
             head = file.read(BLANK_SIZE)
             if not any(head):
                 return

@@ -8,6 +8,7 @@ import pytest
 
 from store.config import StoreConfig
 from store.files import replace_file
+from store.log.checkpoint import StoreCheckpoint
 from store.log.mapped_file_queue import MappedFileQueue
 from store.queue.backends import backend_names
 from store.record.message import Message
@@ -141,9 +142,17 @@ def test_a_cut_saves_what_goes_then_takes_back_what_was_said_of_it_then_removes_
     data = bytearray(first_log.read_bytes())
     data[bad + 100] ^= 1
     first_log.write_bytes(data)
-    calls = CallOrder(root)
+    calls, vouched = CallOrder(root), list[int]()
+
+    def look(call: Call) -> None:
+        if call[0] in {"remove", "write"} and call[1].startswith(("commitlog/", "consumequeue/")):
+            vouched.append(StoreCheckpoint(root / "checkpoint").fields.confirm_phy_offset)
+
+    assert StoreCheckpoint(root / "checkpoint").fields.confirm_phy_offset > bad
+    calls.at_each = look
     with calls.watching(), MessageStore.open(root, CONFIG, cut_at=bad):
         opened = len(calls.made)
+        assert set(vouched) == {0}
     saved = calls.places("sync", "cqstore/cut")
     assert len(saved) == 4  # two files and their names
     said = [*calls.places("rename", "checkpoint"), *calls.places("rename", "cqstore/synced")]

@@ -25,6 +25,7 @@ from store.service.mode import (
     write_mode,
 )
 from tests.double_write.test_verify import Database
+from tests.kit.call_order import CallOrder
 from tests.kit.double_write import OTHER, Told, config, crash_image, open_store, refuse, standing
 from tests.kit.golden import load_dump
 from tests.kit.tree import tree_digest
@@ -50,6 +51,23 @@ def reasons(root: Path, to: StoreMode) -> str:
     assert all(reason in str(caught.value) for reason in step.reasons)
     assert not step.possible
     return "; ".join(step.reasons)
+
+
+@pytest.mark.parametrize("kept", ["file", "rocksdb"])
+def test_a_backend_that_comes_in_is_behind_until_it_has_caught_up(
+    tmp_path: Path, kept: str
+) -> None:
+    """What a crash on the way would find."""
+    root = plain_store(tmp_path / "store", Told(), kept)
+    calls, seen = CallOrder(root), list[ModeRecord | None]()
+    calls.at_each = lambda _: seen.append(read_mode(StorePaths(root)))
+    both = {"file": StoreMode.DOUBLE_WRITE_FILE, "rocksdb": StoreMode.DOUBLE_WRITE_ROCKSDB}[kept]
+    with calls.watching():
+        change_mode(root, both)
+    (comes,) = {"file", "rocksdb"} - {kept}
+    records = [record for record in seen if record is not None and record.state is both]
+    assert records[0] == ModeRecord(both, {comes: 0})
+    assert seen[-1] == read_mode(StorePaths(root)) == ModeRecord(both, {})
 
 
 def test_a_store_goes_all_the_way_and_back_with_puts_in_every_state(tmp_path: Path) -> None:

@@ -206,6 +206,11 @@ def test_another_backend_than_the_one_on_disk_is_refused(root: Path, backend: st
         MessageStore.open(root, backend=other)
 
 
+def test_a_backend_that_nobody_offers_is_none(root: Path) -> None:
+    with pytest.raises(StoreConfigError, match="nonsense"):
+        MessageStore.open(root, backend="nonsense")
+
+
 def test_a_file_of_another_size_is_named(root: Path) -> None:
     path = last_log_file(root)
     path.write_bytes(path.read_bytes()[:-1])
