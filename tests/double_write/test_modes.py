@@ -70,6 +70,26 @@ def test_a_backend_that_comes_in_is_behind_until_it_has_caught_up(
     assert seen[-1] == read_mode(StorePaths(root)) == ModeRecord(both, {})
 
 
+def test_a_cut_before_the_line_of_a_backend_lowers_it(tmp_path: Path) -> None:
+    root = plain_store(tmp_path / "store", Told())
+    change_mode(root, StoreMode.DOUBLE_WRITE_FILE)
+    with MessageStore.open(root, PLAIN) as store:
+        places = [record.phy_offset for record in store.commit_log.scan(0)]
+    bad, line = places[10], places[20]
+    write_mode(StorePaths(root), ModeRecord(StoreMode.DOUBLE_WRITE_FILE, {"rocksdb": line}))
+    log = next(path for path in (root / "commitlog").iterdir() if int(path.name) <= bad)
+    data = bytearray(log.read_bytes())
+    data[bad + 4] ^= 1  # the magic code
+    log.write_bytes(data)
+    calls, seen = CallOrder(root), list[ModeRecord | None]()
+    calls.at_each = lambda _: seen.append(read_mode(StorePaths(root)))
+    with calls.watching(), MessageStore.open(root, PLAIN, cut_at=bad) as store:
+        assert store.verify().clean
+    lines = [record.behind.get("rocksdb") for record in seen if record is not None]
+    assert set(lines) == {line, bad, None}
+    assert lines.index(bad) < lines.index(None)
+
+
 def test_a_store_goes_all_the_way_and_back_with_puts_in_every_state(tmp_path: Path) -> None:
     told = Told()
     root = plain_store(tmp_path / "store", told)
