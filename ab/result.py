@@ -1,0 +1,197 @@
+"""The result of a comparison: all that was measured, and nothing that follows from it.
+
+Ratios, intervals and sentences are computed from this by ``ab.judging``: so a report can be made
+again, elsewhere and later. Its JSON schema lies beside this module, ``result.schema.json``.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt
+
+FORMAT = 1
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Machine(_Model):
+    """What the figures were taken on."""
+
+    name: str = Field(description="Host name.")
+    processor: str
+    cores: NonNegativeInt = Field(description="That the process may use.")
+    memory_bytes: NonNegativeInt
+    kernel: str
+    file_system: str = Field(description="Of the folder the sides lay in.")
+    mount_options: str
+    disk: str
+    versions: dict[str, str] = Field(description="Python, cqstore, and what the sides load.")
+
+
+class Shape(_Model):
+    """What the data is like."""
+
+    root: str
+    topics: NonNegativeInt
+    queues: NonNegativeInt
+    units: NonNegativeInt
+    log_bytes: NonNegativeInt
+    log_files: NonNegativeInt
+    units_of_queue: dict[str, NonNegativeInt] = Field(
+        description="Units of a queue: min, p50, p90, p99, max."
+    )
+    share_of_hottest: dict[str, NonNegativeFloat] = Field(
+        description="Share of all units that the fullest 1 and 10 percent of queues hold."
+    )
+
+
+class Footprint(_Model):
+    """What a side's queues take at rest and while open, before anything is timed."""
+
+    disk_bytes: NonNegativeInt = Field(description="Allocated, of the queues alone.")
+    files: NonNegativeInt
+    maps: NonNegativeInt = Field(description="Memory maps of the open process.")
+    descriptors: NonNegativeInt
+    pss_bytes: NonNegativeInt = Field(description="Proportional set size of the open process.")
+    open_seconds: NonNegativeFloat
+
+
+class Side(_Model):
+    """One thing that is compared; the first of them is the reference."""
+
+    name: str = Field(description="As told apart in the report; names are unique.")
+    given: str = Field(description="As the operator gave it, such as rocksdb,engine=rocksdict.")
+    backend: str
+    options: dict[str, str] = Field(description="Settings that differ from the defaults.")
+    twin_of: str | None = Field(
+        default=None, description="The side that this one repeats, to measure the noise."
+    )
+    log_shared_by: str = Field(description="hard links, reflinks or copies.")
+    build_seconds: NonNegativeFloat = Field(description="Making its queues from the log.")
+    footprint: Footprint | None = None
+
+
+class Cache(StrEnum):
+    """How the page cache was treated before a round."""
+
+    WARM = "warm"
+    DROPPED = "dropped"
+
+
+class Method(_Model):
+    """How it was measured."""
+
+    seed: int
+    rounds: NonNegativeInt = Field(description="Per side and workload, those of warm-up included.")
+    warm_up: str = Field(description="The rule by which rounds were dropped, a sentence.")
+    cache: Cache
+    confidence: Annotated[float, Field(gt=0, lt=1)]
+    least_compared: NonNegativeInt = Field(
+        description="Operations below which there is no verdict on answers."
+    )
+    widest: Annotated[float, Field(gt=1)] = Field(
+        description="Upper end of an interval by its lower end: above it is too noisy to tell."
+    )
+    least_ratio: Annotated[float, Field(gt=1)] = Field(
+        description="A smaller difference is not called one."
+    )
+
+
+class Trace(_Model):
+    """Which operations were run."""
+
+    origin: Literal["derived", "given", "recorded"]
+    operations: NonNegativeInt
+    digest: str = Field(description="SHA-256 of the operations, as they were run.")
+    loop: Literal["closed", "open"]
+    rate: NonNegativeFloat | None = Field(
+        default=None, description="Open loop: operations a second that were offered."
+    )
+
+
+class Round(_Model):
+    """One side's turn in one round of one workload."""
+
+    number: NonNegativeInt
+    turn: NonNegativeInt = Field(description="Its place among all turns of the workload.")
+    side: str
+    warm_up: bool
+    operations: NonNegativeInt
+    items: NonNegativeInt = Field(description="What the operations gave: messages, units, queues.")
+    seconds: NonNegativeFloat
+    cpu_seconds: NonNegativeFloat
+    written_bytes: NonNegativeInt = Field(description="That reached the block layer.")
+    read_bytes: NonNegativeInt
+    pss_bytes: NonNegativeInt
+    steal: NonNegativeFloat = Field(description="Share of CPU time that other guests took.")
+    others: NonNegativeFloat = Field(description="CPU seconds a second of other processes.")
+    disturbed: str = Field(default="", description="Why it counts as disturbed, if it does.")
+    answers: str = Field(description="Digest of all answers, or of the state afterwards.")
+
+
+class Difference(_Model):
+    """One operation that two sides answered differently."""
+
+    workload: str
+    operation: dict[str, int | str | float | bool | None]
+    answers: dict[str, str] = Field(description="Side → its answer.")
+
+
+class Answers(_Model):
+    """Were they the same?"""
+
+    compared: NonNegativeInt = 0
+    different: NonNegativeInt = 0
+    first: list[Difference] = []
+
+
+class Workload(_Model):
+    """One workload's figures."""
+
+    name: str
+    what: str = Field(description="What one operation is, a sentence.")
+    item: str = Field(description="What items are: messages, units, queues.")
+    mode: Literal["closed", "open"] = "closed"
+    offered: NonNegativeFloat | None = Field(
+        default=None, description="Open loop: operations a second that were due."
+    )
+    rounds: list[Round] = []
+    service: dict[str, str] = Field(
+        default={},
+        description="Side → HdrHistogram V2 of nanoseconds from an operation's begin to its end.",
+    )
+    intended: dict[str, str] = Field(
+        default={}, description="The same, from when it was due; open loop only."
+    )
+    answers: Answers = Answers()
+    not_measured: str = Field(default="", description="Why there are no figures, if there are none.")
+
+
+class Point(_Model):
+    """What a side costs at one number of queues; two and more of them carry a projection."""
+
+    side: str
+    queues: NonNegativeInt
+    units: NonNegativeInt
+    footprint: Footprint
+
+
+class Result(_Model):
+    """One comparison, whole."""
+
+    format: Literal[1] = FORMAT
+    kind: Literal["run", "live"]
+    made: str = Field(description="When it began, ISO 8601 in UTC.")
+    command: list[str] = Field(description="What repeats it.")
+    machine: Machine
+    store: Shape
+    sides: list[Side]
+    method: Method
+    trace: Trace | None = None
+    workloads: list[Workload]
+    points: list[Point] = Field(default=[], description="For projections, see --project.")
+    project_to: NonNegativeInt | None = None
+    not_measured: list[str] = Field(default=[], description="What this cannot tell, sentences.")
+    seconds: NonNegativeFloat = Field(description="The whole run.")
