@@ -112,9 +112,13 @@ class Trace(_Model):
 
 
 class Round(_Model):
-    """One side's turn in one round of one workload."""
+    """One side's turn in one round of one workload.
 
-    number: NonNegativeInt
+    A round may give every side several turns, all the same number of them (ABBA: two): a side's
+    figures of a round are the sums over its turns, its disturbance that of any of them.
+    """
+
+    number: NonNegativeInt = Field(description="Of the round; a round is what is replicated.")
     turn: NonNegativeInt = Field(description="Its place among all turns of the workload.")
     side: str
     warm_up: bool
