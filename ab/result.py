@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt
 
-FORMAT = 1
+FORMAT: Literal[1] = 1
 
 
 class _Model(BaseModel):
@@ -170,7 +170,9 @@ class Workload(_Model):
         default={}, description="The same, from when it was due; open loop only."
     )
     answers: Answers = Answers()
-    not_measured: str = Field(default="", description="Why there are no figures, if there are none.")
+    not_measured: str = Field(
+        default="", description="Why there are no figures, if there are none."
+    )
 
 
 class Point(_Model):

@@ -12,6 +12,7 @@ from pathlib import Path
 from cq_rocksdb.engine import RocksEngine
 from cq_rocksdb.options import database_options
 from cq_rocksdb.rocksdict_engine import RocksdictEngine
+from cq_rocksdb.tuning import tuned
 from store.config import RocksDBEngine, StoreConfig
 from store.errors import StoreError, UnsupportedFormatError, os_errors
 from store.files import check_folder
@@ -34,8 +35,19 @@ def open_engine(
         with os_errors("look at the files of the database", folder):
             check_folder(folder)
     make, reason = _choose(config)
-    options = database_options(config.rocksdb_memory_bytes)
+    options = tuned(database_options(config.rocksdb_memory_bytes), config.rocksdb_options)
     return make(folder, options, log_folder, read_only=read_only), reason
+
+
+def check_settings(config: StoreConfig) -> None:
+    """Refuse settings that no database could be opened with; opens none.
+
+    Raises:
+        StoreConfigError: an option of ``rocksdb_options`` makes no sense.
+        UnsupportedFormatError: the engine that the settings ask for does not work here.
+    """
+    tuned(database_options(config.rocksdb_memory_bytes), config.rocksdb_options)
+    _choose(config)
 
 
 def _choose(config: StoreConfig) -> tuple[OpenEngine, str]:

@@ -20,7 +20,7 @@ from cq_rocksdb.check import Audit
 from cq_rocksdb.compaction import CompactionRun
 from cq_rocksdb.cut import clean_expired, truncate_dirty
 from cq_rocksdb.engine import EngineBatch, Family, RocksEngine
-from cq_rocksdb.engines import open_engine
+from cq_rocksdb.engines import check_settings, open_engine
 from cq_rocksdb.errors import RocksDBError, RocksDBStatus
 from cq_rocksdb.keys import (
     CHECKPOINT_ENTRY,
@@ -41,6 +41,7 @@ from cq_rocksdb.private_folder import DATABASE_FILE
 from cq_rocksdb.spans import queue_spans
 from cq_rocksdb.stats import engine_stats, logged_stats
 from cq_rocksdb.unit_table import UnitTable
+from store.config import StoreConfig
 from store.errors import (
     ReadOnlyStoreError,
     RefusedStoreError,
@@ -119,6 +120,11 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
                     f"the RocksDB queues have lost their file CURRENT; {_ADVICE}", path=folder
                 )
         return False
+
+    @classmethod
+    def check_settings(cls, config: StoreConfig) -> None:
+        """Refuse an engine that does not work here, and options that make no sense."""
+        check_settings(config)
 
     @classmethod
     def own_files(cls, paths: StorePaths) -> list[Path]:

@@ -250,6 +250,9 @@ class StoreConfig(BaseModel):
     """Budget of RocksDB, bytes: a quarter for memtables, the rest for the block cache."""
     rocksdb_hot_queues: int = Field(100_000, ge=1)
     """Queues whose first and last unit are kept in memory, about 200 bytes each."""
+    rocksdb_options: OptionalText = None
+    """Options of the database that differ from RocketMQ's, by RocksDB's names, with semicolons:
+    ``block_size=4096;compression=lz4``; not a key of RocketMQ's."""
     rocksdb_engine: RocksDBEngine = RocksDBEngine.AUTO
     """Which engine opens a database; not a key of RocketMQ's."""
     rocksdb_library: Path | None = None

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Self
 
+from store.config import StoreConfig
 from store.paths import StorePaths
 from store.queue.context import QueueStoreContext
 from store.queue.estimate import MessageFilter, estimate
@@ -56,6 +57,15 @@ class ConsumeQueueStore(ABC):
         Raises:
             RefusedStoreError: it does, twice or in a way that leaves two readings.
         """
+
+    @classmethod
+    def check_settings(cls, config: StoreConfig) -> None:
+        """Refuse settings that queues could not be opened with. Touches no file.
+
+        Raises:
+            StoreConfigError, UnsupportedFormatError: the sentence names the setting.
+        """
+        _ = config
 
     @classmethod
     def own_files(cls, paths: StorePaths) -> list[Path]:
