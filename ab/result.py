@@ -5,15 +5,17 @@ again, elsewhere and later. Its JSON schema lies beside this module, ``result.sc
 """
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, model_validator
 
 FORMAT: Literal[1] = 1
+PERCENTILES = {"p50": 50.0, "p99": 99.0, "p99.9": 99.9, "max": 100.0}
+"""Of a turn's latencies that are kept; merged histograms tell all others."""
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 class Machine(_Model):
@@ -131,6 +133,12 @@ class Round(_Model):
     pss_bytes: NonNegativeInt
     steal: NonNegativeFloat = Field(description="Share of CPU time that other guests took.")
     others: NonNegativeFloat = Field(description="CPU seconds a second of other processes.")
+    service_ns: dict[str, NonNegativeInt] = Field(
+        default={}, description="Of this turn's operations: p50, p99, p99.9, max, in nanoseconds."
+    )
+    intended_ns: dict[str, NonNegativeInt] = Field(
+        default={}, description="The same, from when an operation was due; open loop only."
+    )
     disturbed: str = Field(default="", description="Why it counts as disturbed, if it does.")
     answers: str = Field(description="Digest of all answers, or of the state afterwards.")
 
@@ -193,7 +201,7 @@ class Result(_Model):
     command: list[str] = Field(description="What repeats it.")
     machine: Machine
     store: Shape
-    sides: list[Side]
+    sides: Annotated[list[Side], Field(min_length=1)]
     method: Method
     trace: Trace | None = None
     workloads: list[Workload]
@@ -201,3 +209,17 @@ class Result(_Model):
     project_to: NonNegativeInt | None = None
     not_measured: list[str] = Field(default=[], description="What this cannot tell, sentences.")
     seconds: NonNegativeFloat = Field(description="The whole run.")
+
+    @model_validator(mode="after")
+    def _names_are_known(self) -> Self:
+        names = [side.name for side in self.sides]
+        works = [workload.name for workload in self.workloads]
+        for kind, given in (("sides", names), ("workloads", works)):
+            if len(set(given)) < len(given):
+                raise ValueError(f"two {kind} have one name")
+        told = {side.twin_of for side in self.sides if side.twin_of is not None}
+        told |= {turn.side for workload in self.workloads for turn in workload.rounds}
+        told |= {name for work in self.workloads for name in (*work.service, *work.intended)}
+        if unknown := sorted((told | {point.side for point in self.points}) - set(names)):
+            raise ValueError(f"no such side: {unknown[0]}")
+        return self

@@ -1,0 +1,61 @@
+"""A result as a file: written whole, read with distrust."""
+
+import json
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from ab.result import FORMAT, Result
+from store.errors import StoreConfigError, UnsupportedFormatError, os_errors
+from store.files import read_file, replace_file
+
+_MOST_BYTES = 1 << 28
+"""Some hundred bytes a turn, some thousand a histogram."""
+
+
+def result_schema() -> str:
+    """Return the JSON schema of a result, as ``result.schema.json`` has it."""
+    return json.dumps(Result.model_json_schema(), indent=1) + "\n"
+
+
+def write_result(path: Path, result: Result) -> None:
+    """Write the result, durably; whatever stood there is replaced.
+
+    Raises:
+        StoreIOError: it cannot be written.
+    """
+    with os_errors("write the result", path):
+        replace_file(path, (result.model_dump_json(indent=1) + "\n").encode())
+
+
+def read_result(path: Path) -> Result:
+    """Return the result in a file.
+
+    Raises:
+        StoreConfigError: it is none; says what is wrong with it first.
+        UnsupportedFormatError: it is of another version.
+        CorruptionError: it is no regular file, or too long to be a result.
+        StoreIOError: it cannot be read.
+    """
+    with os_errors("read the result", path):
+        text = read_file(path, _MOST_BYTES)
+    try:
+        found = json.loads(text)
+        said = found.get("format") if isinstance(found, dict) else None
+        if isinstance(said, int) and said != FORMAT:
+            raise UnsupportedFormatError(
+                f"the result has format {said}, this release reads {FORMAT}", path=path
+            )
+        return Result.model_validate_json(text)
+    except ValidationError as exc:
+        raise StoreConfigError(
+            f"this is no result of cqstore ab: {_first(exc)}", path=path
+        ) from exc
+    except (ValueError, RecursionError) as exc:
+        raise StoreConfigError("this is no result of cqstore ab: no JSON", path=path) from exc
+
+
+def _first(exc: ValidationError) -> str:
+    error = exc.errors(include_url=False, include_input=False)[0]
+    place = ".".join(map(str, error["loc"]))
+    return f"{place}: {error['msg']}" if place else error["msg"]
