@@ -216,18 +216,22 @@ class MessageStore(StoreCare):
         elif config.is_transient:
             self._dispatcher.before_store = log.commit
         self._puller = Puller(config, log, self.queues)
+        self._tracing, self._trace = threading.Lock(), None
+        self._mirror = self._tap = None
+        self._stops.append(self._stop_trace)
         quota = LightQuota(self.queues, config.max_lmq_consume_queue_num)
         self._append = Appender(log, self.queues, self._dispatcher, self._state, quota)
-        self._putter = Putter(
+        putter = Putter(
             config, log, self.queues, self._dispatcher, self._commit, self._flush, self._append,
             self._state.fail,
         )  # fmt: skip
+        self._putter = putter
         self._clean = CleanService(
             log, self.queues, self.index, self._dispatcher, self._commit, self.deleted_topics,
             ExpiredQueues(self.paths.expired_queues), quota, self._state.check_writable,
         )  # fmt: skip
         self.metrics = StoreMetrics(
-            self.paths, log, self.queues, self._dispatcher, self._commit, self._putter,
+            self.paths, log, self.queues, self._dispatcher, self._commit, putter,
             self._puller, self._state,
         )  # fmt: skip
         """Counters and figures of the store, see ``StoreMetrics.snapshot``."""

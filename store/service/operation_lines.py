@@ -46,5 +46,5 @@ def operation_line(op: StoreOp, values: Sequence[object], at: float) -> bytes:
     return _JSON.encode(line).encode() + b"\n"
 
 
-_JSON = json.JSONEncoder(separators=(",", ":"))
+_JSON = json.JSONEncoder(separators=(",", ":"), default=str)
 """Made once: ``json.dumps`` would make one a line. ASCII: a name may hold half a pair."""

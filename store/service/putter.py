@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from typing import Protocol
 
 from store.config import FlushDiskType, StoreConfig
 from store.errors import (
@@ -57,6 +58,22 @@ _new = tuple.__new__
 SAMPLED_PUTS = 61
 """One in so many asynchronous puts of one message is timed: a clock costs what a put must not. A
 prime, so that no rhythm of the batches behind it is always met or always missed."""
+
+
+class Puts(Protocol):
+    """Who puts, see ``Putter``; or who stands in front of it."""
+
+    def put(self, message: Message, *, wait: bool = True) -> PutMessageResult:
+        """Put one message."""
+
+    def put_async(self, message: Message) -> Future[PutMessageResult]:
+        """Put one message without waiting."""
+
+    def put_list(self, messages: Sequence[Message]) -> list[PutMessageResult]:
+        """Put a list under one lock."""
+
+    def put_client_batch(self, batch: Message) -> list[PutMessageResult]:
+        """Put a client batch, all of it or nothing."""
 
 
 class Putter:

@@ -3,11 +3,13 @@
 Source: RocketMQ ``DefaultMessageStore``.
 """
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from store.config import FlushDiskType, StoreConfig
-from store.errors import CorruptionError, RefusedStoreError
+from store.errors import CorruptionError, RefusedStoreError, StoreConfigError
 from store.index.index_service import IndexService
 from store.log.commit_log import CommitLog
 from store.paths import StorePaths
@@ -26,8 +28,13 @@ from store.service.cleaning.disk_levels import DiskDemand
 from store.service.cleaning.file_expiry import FileExpiry, FileOutlook
 from store.service.dispatch import Dispatcher
 from store.service.journals.deleted_topics import DeletedTopics
+from store.service.operation_lines import StoreOp
 from store.service.puller import MAX_PULL_BYTES, Puller, TagFilter
+from store.service.putter import Puts
+from store.service.recorder import RecordedPutter, Recorder
 from store.service.results import GetMessageResult
+from store.service.tap import NoTap, Tap
+from store.service.trace import MOST_TRACE_BYTES, Trace
 
 _ALL_TIME = (0, (1 << 63) - 1)
 
@@ -42,6 +49,13 @@ class StoreReads(ABC):
     deleted_topics: DeletedTopics
     paths: StorePaths
     _puller: Puller
+    _putter: Puts
+    _mirror: Tap | None
+    _tap: Tap | None
+    """Looks over the shoulder of reads: the mirror, or a recorder in front of it."""
+    _trace: Trace | None
+    _tracing: threading.Lock
+    """Guards what begins and ends a trace."""
     _dispatcher: Dispatcher
     _clean: CleanService
     _expiry: FileExpiry
@@ -68,6 +82,8 @@ class StoreReads(ABC):
         """
         _ = group
         self._ready()
+        if (tap := self._tap) is not None and tap.is_due():
+            return tap.pull(topic, queue_id, offset, max_msgs, tags, max_total_bytes)
         return self._puller.get(topic, queue_id, offset, max_msgs, tags, max_total_bytes)
 
     def message_by_offset(self, phy_offset: int) -> StoredMessage:
@@ -99,6 +115,8 @@ class StoreReads(ABC):
         are compared, so a collision is not returned (RocketMQ returns it).
         """
         self._ready()
+        if (trace := self._trace) is not None:
+            trace.note(StoreOp.QUERY, topic, key, max_num, begin, end)
         if self.index is None:
             return []
         most = min(max_num, self.config.max_msgs_num_batch)
@@ -139,16 +157,22 @@ class StoreReads(ABC):
     ) -> int:
         """Return the queue offset that ``timestamp`` (ms) leads to, within [min, max]."""
         self._ready()
+        if (tap := self._tap) is not None and tap.is_due():
+            return tap.offset_by_time(topic, queue_id, timestamp, boundary)
         return self.queues.offset_by_time(topic, queue_id, timestamp, boundary)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """Return the first offset of the queue whose record is in the log."""
         self._ready()
+        if (tap := self._tap) is not None and tap.is_due():
+            return tap.min_offset(topic, queue_id)
         return self.queues.min_offset(topic, queue_id)
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Return the next offset of the queue; 0 if there is no such queue."""
         self._ready()
+        if (tap := self._tap) is not None and tap.is_due():
+            return tap.max_offset(topic, queue_id)
         return self.queues.max_offset(topic, queue_id)
 
     def confirm_phy_offset(self) -> int:
@@ -165,6 +189,8 @@ class StoreReads(ABC):
     ) -> int:
         """Estimate how many messages of the range a filter lets through, by their tag hashes."""
         self._ready()
+        if (tap := self._tap) is not None and tap.is_due():
+            return tap.estimate(topic, queue_id, from_offset, to_offset, tags)
         return self.queues.estimate_message_count(
             topic, queue_id, from_offset, to_offset, tags.may_match
         )
@@ -186,6 +212,8 @@ class StoreReads(ABC):
     def topics(self, prefix: str = "") -> Iterator[str]:
         """Yield each topic that has a queue and begins with ``prefix``, in no promised order."""
         self._ready()
+        if (trace := self._trace) is not None:
+            trace.note(StoreOp.LIST_TOPICS, prefix)
         return self.queues.topics(prefix)
 
     def checker(self, progress: Callable[[int], None] | None = None) -> StoreCheck:
@@ -237,6 +265,39 @@ class StoreReads(ABC):
             most_examples=most_examples, progress=progress,
         )  # fmt: skip
         return comparison.run(topic, queue_id)
+
+    def record_trace(self, path: Path | str, most_bytes: int = MOST_TRACE_BYTES) -> Trace:
+        """Write down what is asked of the store from now on, see ``operation_lines``.
+
+        Until the trace that is returned is stopped, or left as a context, or the store is closed;
+        at most ``most_bytes``, then it ends by itself. It holds names of topics and keys, and no
+        body. The file must not be there yet.
+
+        Raises:
+            StoreConfigError: there is such a file, or another trace is being recorded.
+            StoreIOError: it cannot be made.
+        """
+        self._ready()
+        with self._tracing:
+            if self._trace is not None:
+                raise StoreConfigError("a trace is being recorded already", path=self._trace.path)
+            trace = Trace(Path(path), most_bytes, self._forget_trace)
+            trace.start()
+            self._trace = trace
+            self._tap = Recorder(trace, NoTap(self._puller, self.queues), self._mirror)
+            self._putter = RecordedPutter(trace, self._putter)
+        return trace
+
+    def _forget_trace(self, trace: Trace) -> None:
+        """Note nothing in ``trace`` any more; called by whichever thread ends it."""
+        if self._trace is trace:
+            self._trace, self._tap = None, self._mirror
+            if isinstance(self._putter, RecordedPutter):
+                self._putter = self._putter.putter
+
+    def _stop_trace(self) -> None:
+        if (trace := self._trace) is not None:
+            trace.stop()
 
     def backends_set_aside(self) -> dict[str, Exception]:
         """Return the backends that failed and are not kept until the next open, and why."""

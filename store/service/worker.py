@@ -8,12 +8,20 @@ _LOG = logging.getLogger(__name__)
 
 
 class Worker:
-    """Runs ``work`` in a thread; ``gave_up`` is told of whatever it raises, in that thread."""
+    """Runs ``work`` in a thread; ``gave_up`` is told of whatever it raises, in that thread.
+
+    ``means`` is what that means, for the log.
+    """
 
     def __init__(
-        self, name: str, work: Callable[[], object], gave_up: Callable[[BaseException], object]
+        self,
+        name: str,
+        work: Callable[[], object],
+        gave_up: Callable[[BaseException], object],
+        means: str = "the store takes no more writes",
     ) -> None:
         self._name = name
+        self._means = means
         self._work = work
         self._gave_up = gave_up
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -30,6 +38,6 @@ class Worker:
     def _run(self) -> None:
         try:
             self._work()
-        except BaseException as exc:  # noqa: BLE001 - whatever it is, the store must not go on
-            _LOG.exception("the thread %s ended, the store takes no more writes", self._name)
+        except BaseException as exc:  # noqa: BLE001 - whatever it is, who started it must know
+            _LOG.exception("the thread %s ended: %s", self._name, self._means)
             self._gave_up(exc)

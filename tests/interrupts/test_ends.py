@@ -16,6 +16,7 @@ from store.errors import StoreClosedError, StoreError, StoreFailedError, StoreIO
 from store.record.encoder import EncodedRecord
 from store.record.message import Message
 from store.service.message_store import MessageStore
+from store.service.putter import Putter
 from store.service.recovering.replacement import Rebuild
 from store.service.running_state import RunningState
 from store.service.surroundings import Surroundings
@@ -202,6 +203,7 @@ def test_a_put_that_comes_to_the_lock_behind_a_close_is_refused(
     """Else its record would lie behind the last flush, and the store would pass for whole."""
     store = MessageStore.open(tmp_path, StoreConfig())
     encoded, closed = threading.Event(), threading.Event()
+    assert isinstance(store._putter, Putter)
     encoder = store._putter._encoder
     real, outcome = encoder.encode, list[object]()
 
