@@ -1,0 +1,115 @@
+"""The figures of a comparison: what each is called, counts, and how it is got from turns."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ab.judging.words import Unit
+from ab.result import PERCENTILES, Footprint, Round, Shape
+
+THROUGHPUT = "throughput"
+
+
+class Figure(NamedTuple):
+    """A figure of a workload; ``of`` makes it from a side's turns of one round."""
+
+    key: str
+    label: str
+    unit: Unit
+    of: Callable[[Sequence[Round]], float | None]
+    more_is_better: bool = False
+
+
+class SideFigure(NamedTuple):
+    """A figure of a side's queues at rest, measured once."""
+
+    key: str
+    label: str
+    unit: Unit
+    of: Callable[[Footprint, Shape], float | None]
+
+
+def _throughput(turns: Sequence[Round]) -> float | None:
+    return _by(sum(turn.operations for turn in turns), sum(turn.seconds for turn in turns))
+
+
+def _cpu(turns: Sequence[Round]) -> float | None:
+    return _by(sum(turn.cpu_seconds for turn in turns), sum(turn.operations for turn in turns))
+
+
+def _written(turns: Sequence[Round]) -> float | None:
+    return _by(sum(turn.written_bytes for turn in turns), sum(turn.items for turn in turns))
+
+
+def _memory(turns: Sequence[Round]) -> float | None:
+    return float(max(turn.pss_bytes for turn in turns)) or None
+
+
+def _by(amount: float, count: float) -> float | None:
+    return amount / count if count else None
+
+
+def _latency(field: str, key: str) -> Callable[[Sequence[Round]], float | None]:
+    fewest = _fewest(PERCENTILES[key])
+
+    def of(turns: Sequence[Round]) -> float | None:
+        found = [getattr(turn, field).get(key) for turn in turns]
+        if None in found or 0 in found or min(turn.operations for turn in turns) < fewest:
+            return None
+        logs = [math.log(nanoseconds) for nanoseconds in found]
+        return math.exp(sum(logs) / len(logs)) / 1e9
+
+    return of
+
+
+def _fewest(percentile: float) -> int:
+    """Return of how many operations a percentile is one: one at least must lie above it."""
+    above = 1 - percentile / 100
+    return round(1 / above) if above else 1
+
+
+def _latencies(field: str, label: str) -> list[Figure]:
+    return [
+        Figure(f"{field}_{key}", f"{key}{label}", Unit.SECONDS, _latency(f"{field}_ns", key))
+        for key in PERCENTILES
+    ]
+
+
+FIGURES: dict[str, Figure] = {
+    figure.key: figure
+    for figure in (
+        Figure(THROUGHPUT, "throughput", Unit.A_SECOND, _throughput, more_is_better=True),
+        *_latencies("service", ""),
+        *_latencies("intended", " from the due time"),
+        Figure("cpu", "CPU time an operation", Unit.SECONDS, _cpu),
+        Figure("written", "written an item", Unit.BYTES, _written),
+        Figure("memory", "memory", Unit.BYTES, _memory),
+    )
+}
+"""By key, in the order they are told."""
+NEVER_JUDGED = {
+    "service_max": "one operation decides it",
+    "intended_max": "one operation decides it",
+}
+"""Figures that are shown alone, and why."""
+
+SIDE_FIGURES: tuple[SideFigure, ...] = (
+    SideFigure("disk", "on disk", Unit.BYTES, lambda foot, _: foot.disk_bytes),
+    SideFigure(
+        "disk_a_unit",
+        "on disk a unit",
+        Unit.BYTES,
+        lambda foot, shape: _by(foot.disk_bytes, shape.units),
+    ),
+    SideFigure(
+        "disk_a_queue",
+        "on disk a queue",
+        Unit.BYTES,
+        lambda foot, shape: _by(foot.disk_bytes, shape.queues),
+    ),
+    SideFigure("files", "files", Unit.COUNT, lambda foot, _: foot.files),
+    SideFigure("maps", "memory maps", Unit.COUNT, lambda foot, _: foot.maps),
+    SideFigure("descriptors", "descriptors", Unit.COUNT, lambda foot, _: foot.descriptors),
+    SideFigure("pss", "memory once open", Unit.BYTES, lambda foot, _: foot.pss_bytes),
+    SideFigure("open", "time to open", Unit.SECONDS, lambda foot, _: foot.open_seconds),
+)

@@ -1,0 +1,125 @@
+"""The judgement of a result: what a report prints, as a table, JSON or a page."""
+
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
+
+from ab.judging.words import Unit
+from ab.result import Difference
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Outcome(StrEnum):
+    """What is said of one figure of a side, measured by the reference."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    SAME = "no difference shown"
+    NOISY = "too noisy to tell"
+    FEW = "too few rounds"
+    SHOWN = "shown, not judged"
+    FLOOR = "noise floor"
+    """Of a twin: it is what the others are measured by."""
+    WITHHELD = "withheld"
+    NO_VERDICT = "no verdict"
+    ABSENT = "not measured"
+
+
+DECIDED = frozenset({Outcome.BETTER, Outcome.WORSE})
+
+
+class AnswersJudgement(_Model):
+    """Did the sides answer the same? This stands above every figure."""
+
+    status: Literal["same", "different", "too few", "none"]
+    sentence: str
+    compared: NonNegativeInt
+    different: NonNegativeInt
+    least: NonNegativeInt = Field(description="Below it there is no verdict.")
+    digests: list[str] = Field(description="Rounds whose digests differ, sentences.")
+    first: list[Difference]
+
+
+class Comparison(_Model):
+    """One figure of one side beside the reference's."""
+
+    side: str
+    figure: str
+    label: str
+    unit: Unit
+    value: float | None
+    reference: float | None
+    ratio: float | None = Field(default=None, description="Side by reference.")
+    low: float | None = None
+    high: float | None = None
+    floor: float | None = Field(
+        default=None, description="Ratio that the reference and its twin may reach, above 1."
+    )
+    rounds: NonNegativeInt = Field(default=0, description="That the interval rests on.")
+    left_out: NonNegativeInt = Field(default=0, description="Rounds that were disturbed.")
+    outcome: Outcome
+    why: str = ""
+
+
+class Sentence(_Model):
+    """What is said of a side at a workload, for people."""
+
+    side: str
+    outcome: Outcome
+    text: str
+    also: list[str] = Field(description="Further figures that differ.")
+
+
+class WorkloadJudgement(_Model):
+    """One workload: a sentence a side, and all its figures."""
+
+    name: str
+    headline: str = Field(description="Key of the figure that the sentences are about.")
+    sentences: list[Sentence]
+    comparisons: list[Comparison]
+    withheld: dict[str, str] = Field(
+        description="Side → why its percentiles from the due time are not told."
+    )
+
+    def of(self, side: str, figure: str) -> Comparison | None:
+        """Return the comparison of a side by a figure."""
+        return next(
+            (each for each in self.comparisons if (each.side, each.figure) == (side, figure)), None
+        )
+
+
+class Projection(_Model):
+    """A figure of a side at another number of queues, by a line through measured points."""
+
+    side: str
+    figure: str
+    label: str
+    unit: Unit
+    points: list[tuple[int, float]] = Field(description="Queues and value, as measured.")
+    base: float = Field(description="Of the line, at no queue.")
+    a_queue: float
+    queues: NonNegativeInt
+    value: float
+    misses_by: float | None = Field(
+        description="Farthest point from the line, as a share of it; none of two points."
+    )
+    beyond: float = Field(description="Times the most queues that were measured.")
+
+
+class Judgement(_Model):
+    """All that is said of a result."""
+
+    reference: str
+    sides: list[str] = Field(description="Those compared with it; no twins.")
+    answers: AnswersJudgement
+    confidence: float = Field(description="That all intervals hold at once.")
+    headline_confidence: float = Field(description="Of a headline's interval by itself.")
+    further_confidence: float = Field(description="Of any other interval by itself.")
+    workloads: list[WorkloadJudgement]
+    footprint: list[Comparison]
+    projections: list[Projection]
+    notes: list[str] = Field(description="What weakens the judgement, sentences.")

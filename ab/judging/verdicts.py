@@ -1,0 +1,185 @@
+"""What is said of each figure of each side, and when a difference is called one.
+
+Three things must come together: the interval excludes 1; the ratio exceeds what is worth a word
+(``least_ratio``); and it exceeds the noise floor, what a repeat of the reference may show against
+the reference itself. The intervals are so wide that all of a run hold at once with the confidence
+asked for: half of what may go wrong is shared by the headlines, half by all further figures.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ab.judging.figures import FIGURES, NEVER_JUDGED, THROUGHPUT, Figure
+from ab.judging.intervals import LEAST_ROUNDS, Interval, centre, interval
+from ab.judging.judgement import Comparison, Outcome
+from ab.judging.latencies import merged, withheld
+from ab.judging.rounds import Pairs, pairs
+from ab.result import Method, Result, Side, Workload
+
+
+class Levels(NamedTuple):
+    """The confidence of single intervals."""
+
+    headline: float
+    further: float
+
+
+def compared_sides(result: Result) -> list[str]:
+    """Return the sides that are compared with the reference: neither it nor its twins."""
+    return [side.name for side in result.sides[1:] if side.twin_of is None]
+
+
+def twin(result: Result) -> Side | None:
+    """Return the repeat of the reference."""
+    name = result.sides[0].name
+    return next((side for side in result.sides if side.twin_of == name), None)
+
+
+def headline(result: Result, workload: Workload) -> str:
+    """Return the key of the figure that is told first.
+
+    The throughput of a closed loop. Where the rate is not the side's doing, p99: of an open loop
+    from the due time, of a running store's reads of their service.
+    """
+    names = [result.sides[0].name, *compared_sides(result)]
+    return next(
+        (
+            key
+            for key in _first_choices(result, workload, names)
+            if _by_rounds(workload, key, names)
+        ),
+        THROUGHPUT,
+    )
+
+
+def _first_choices(result: Result, workload: Workload, names: list[str]) -> tuple[str, ...]:
+    if result.kind == "live":
+        return "service_p99", "service_p50"
+    if workload.mode == "open" and not any(withheld(workload, name) for name in names):
+        return ("intended_p99",)
+    return ()
+
+
+def _by_rounds(workload: Workload, key: str, names: list[str]) -> bool:
+    return all(pairs(workload, FIGURES[key], side, names[0]).ratios for side in names[1:])
+
+
+def levels(result: Result) -> Levels:
+    """Return the confidence that each interval must have for all of them to hold at once."""
+    counts = {True: 0, False: 0}
+    for workload in result.workloads:
+        first = headline(result, workload)
+        for key, figure in FIGURES.items():
+            for side in compared_sides(result):
+                found = pairs(workload, figure, side, result.sides[0].name)
+                counts[key == first] += key not in NEVER_JUDGED and bool(found.ratios)
+    wrong = (1 - result.method.confidence) / 2
+    return Levels(*(1 - wrong / max(1, counts[kind]) for kind in (True, False)))
+
+
+def compare(result: Result, workload: Workload, given: Levels) -> Iterator[Comparison]:
+    """Yield every figure of every side but the reference, that of the twin first."""
+    reference = result.sides[0].name
+    first = headline(result, workload)
+    repeat = twin(result)
+    for key, figure in FIGURES.items():
+        floor = None
+        if repeat is not None:
+            found = pairs(workload, figure, repeat.name, reference)
+            floor = _interval(found, result.method.confidence)
+            if floor is not None:
+                yield _told(workload, figure, repeat.name, reference, found).model_copy(
+                    update=_ends(floor) | {"outcome": Outcome.FLOOR, "floor": floor.farthest}
+                )
+        confidence = given.headline if key == first else given.further
+        for side in compared_sides(result):
+            found = pairs(workload, figure, side, reference)
+            told = _told(workload, figure, side, reference, found)
+            if told.value or told.reference or told.why:
+                yield _judged(workload, told, found, floor, confidence, result.method)
+
+
+def decide(found: Interval, floor: Interval | None, method: Method) -> Outcome | None:
+    """Return ``SAME`` or ``NOISY``, or ``None`` where it is a difference.
+
+    A difference may have an interval that is wider than the method's bound, if even the end that
+    is nearer to 1 lies beyond all that noise could do.
+    """
+    least = max(method.least_ratio, floor.farthest if floor is not None else 1.0)
+    near = max(found.low, 1 / found.high)
+    beyond = max(found.ratio, 1 / found.ratio) > least
+    if near > 1 and beyond and (found.width <= method.widest or near > least):
+        return None
+    widths = [each.width for each in (found, floor) if each is not None]
+    return Outcome.NOISY if max(widths) > method.widest else Outcome.SAME
+
+
+def _judged(
+    workload: Workload, told: Comparison, found: Pairs, floor: Interval | None,
+    confidence: float, method: Method,
+) -> Comparison:  # fmt: skip
+    if told.outcome is Outcome.WITHHELD:
+        return told
+    if told.figure in NEVER_JUDGED:
+        return told.model_copy(update={"why": NEVER_JUDGED[told.figure]})
+    made = _interval(found, confidence)
+    if made is None:
+        return told.model_copy(update=_why_not(workload, found))
+    outcome = decide(made, floor, method)
+    if outcome is None:
+        more = FIGURES[told.figure].more_is_better
+        outcome = Outcome.BETTER if (made.ratio > 1) is more else Outcome.WORSE
+    more_floor = {"floor": floor.farthest} if floor is not None else {}
+    return told.model_copy(update=_ends(made) | more_floor | {"outcome": outcome})
+
+
+def _why_not(workload: Workload, found: Pairs) -> dict[str, object]:
+    """Say why there is no interval."""
+    if not found.mine:
+        few = "too few operations in a round" if workload.rounds else "not measured by rounds"
+        return {"why": few}
+    if not found.ratios:
+        return {"why": "one of them is zero: there is no ratio"}
+    return {
+        "outcome": Outcome.FEW,
+        "why": f"{len(found.mine)} rounds, an interval needs {LEAST_ROUNDS}",
+    }
+
+
+def _interval(found: Pairs, confidence: float) -> Interval | None:
+    ratios = found.ratios
+    return interval(ratios, confidence) if len(ratios) >= LEAST_ROUNDS else None
+
+
+def _ends(found: Interval) -> dict[str, object]:
+    return {"ratio": found.ratio, "low": found.low, "high": found.high}
+
+
+def _told(
+    workload: Workload, figure: Figure, side: str, reference: str, found: Pairs
+) -> Comparison:
+    """Return the values of both sides, without any judgement."""
+    late = figure.key.startswith("intended")
+    values = [
+        None if late and withheld(workload, each) else _value(workload, figure, each, by_round)
+        for each, by_round in ((side, found.mine), (reference, found.theirs))
+    ]
+    why = "; ".join(filter(None, (withheld(workload, each) for each in (side, reference))))
+    return Comparison(
+        side=side, figure=figure.key, label=figure.label, unit=figure.unit,
+        value=values[0], reference=values[1],
+        rounds=len(found.mine), left_out=found.left_out,
+        outcome=Outcome.WITHHELD if late and why else Outcome.SHOWN,
+        why=why if late else "",
+    )  # fmt: skip
+
+
+def _value(workload: Workload, figure: Figure, side: str, by_round: list[float]) -> float | None:
+    """Return a side's value: of latencies over all operations, of all else the centre of rounds."""
+    if figure.key.startswith(("service", "intended")):
+        over_all = merged(workload, side, figure.key)
+        if over_all is not None:
+            return over_all
+    if not by_round:
+        return None
+    return centre(by_round) if all(by_round) else sum(by_round) / len(by_round)

@@ -1,0 +1,66 @@
+"""Numbers as people read them; the same in the terminal, the page and the sentences."""
+
+from enum import StrEnum
+
+_TIMES = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
+_SIZES = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+_TEN, _HUNDRED = 10, 100
+
+
+class Unit(StrEnum):
+    """What a figure counts; values are in it, unscaled."""
+
+    A_SECOND = "a second"
+    SECONDS = "seconds"
+    BYTES = "bytes"
+    COUNT = "count"
+
+
+def value_text(value: float | None, unit: Unit) -> str:
+    """Return a figure with its unit, three digits of it; nothing for ``None``."""
+    if value is None:
+        return ""
+    if unit is Unit.SECONDS:
+        return _scaled(value, _TIMES)
+    if unit is Unit.BYTES:
+        return _scaled(value, _SIZES) if value >= 1 << 10 else f"{digits_text(value)} B"
+    return f"{digits_text(value)}{'/s' if unit is Unit.A_SECOND else ''}"
+
+
+def ratio_text(ratio: float) -> str:
+    """Return a ratio, so precise that 1 and 1.04 are told apart."""
+    if ratio >= _HUNDRED:
+        return f"{ratio:,.0f}"
+    if ratio >= _TEN:
+        return f"{ratio:.1f}"
+    return f"{ratio:.2f}" if ratio >= 1 / _TEN else f"{ratio:.2g}"
+
+
+def span_text(low: float, high: float) -> str:
+    """Return an interval of ratios."""
+    return f"{ratio_text(low)} to {ratio_text(high)}"
+
+
+def percent_text(share: float) -> str:
+    """Return a share as percent."""
+    return f"{_HUNDRED * share:.4g} %"
+
+
+def count_text(count: int, one: str) -> str:
+    """Return a count and what is counted, which takes an ``s`` unless it is one."""
+    return f"{count:,} {one}{'' if count == 1 else 's'}"
+
+
+def digits_text(value: float) -> str:
+    """Return a number, of three digits where it is small."""
+    if value >= _HUNDRED or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def _scaled(value: float, scale: tuple[tuple[str, float], ...]) -> str:
+    for unit, size in scale:
+        if value >= size:
+            return f"{digits_text(value / size)} {unit}"
+    unit, size = scale[-1]
+    return f"{digits_text(value / size)} {unit}"
