@@ -2,6 +2,8 @@
 
 import typer
 
+from ab.run_command import run_command
+
 app = typer.Typer(
     help="Compare backends on the data of a store: answers first, then figures.",
     no_args_is_help=True,
@@ -11,3 +13,6 @@ app = typer.Typer(
 @app.callback()
 def ab() -> None:
     """Compare backends on the data of a store: answers first, then figures."""
+
+
+app.command("run")(run_command)

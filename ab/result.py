@@ -183,6 +183,14 @@ class Workload(_Model):
     )
 
 
+class Proof(_Model):
+    """That the sides' queues were alike before anything was timed."""
+
+    queues: NonNegativeInt
+    units: NonNegativeInt
+    digest: str = Field(description="Over offsets and units of all queues, the same on every side.")
+
+
 class Point(_Model):
     """What a side costs at one number of queues; two and more of them carry a projection."""
 
@@ -205,6 +213,9 @@ class Result(_Model):
     method: Method
     trace: Trace | None = None
     workloads: list[Workload]
+    proof: Proof | None = Field(
+        default=None, description="None if the queues were not alike; then nothing was timed."
+    )
     points: list[Point] = Field(default=[], description="For projections, see --project.")
     project_to: NonNegativeInt | None = None
     not_measured: list[str] = Field(default=[], description="What this cannot tell, sentences.")

@@ -1,0 +1,179 @@
+"""The sides' logs: the bytes of the original's, shared where that is safe, and room for them.
+
+A file that nobody will write to again, one that ends at or before the end of the log, is shared by
+reflink, else by hard link; any other is copied. So nothing that a side does reaches the original.
+"""
+
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from ab.survey import Survey
+from store.errors import DiskFullError, os_errors
+from store.files import make_folder, open_regular, write_all
+from store.paths import StorePaths
+from store.service.journals.expired_queues import ExpiredQueues
+from store.service.journals.kept import keep
+
+_FICLONE = 0x40049409
+"""``FICLONE`` of Linux: a file whose blocks are another's until one of them is written."""
+_NO_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP}
+_CHUNK = 4 << 20
+_UNIT_BYTES = 100
+"""Of the disk that a unit may take for a while: a backend rewrites what it has written."""
+_QUEUE_BYTES = 16 << 10
+"""Of a queue beside its units: folders, blocks that are not full."""
+REFLINKS, HARD_LINKS, COPIES = "reflinks", "hard links", "copies"
+
+
+def share_log(folders: Sequence[Path], target: Path, end: int, file_size: int) -> str:
+    """Give ``target`` a log of the same bytes up to ``end``; return how whole files were shared.
+
+    Files that begin at or behind ``end`` are left out; of the one that holds it what lies before is
+    copied, zeros follow.
+
+    ``end`` must not lie behind the log's own: what ends before is never written again.
+
+    Raises:
+        StoreIOError: something cannot be read, linked or written.
+    """
+    ways = set()
+    with os_errors("share the commit log", target):
+        make_folder(target)
+        for path in _log_files(folders):
+            start = int(path.name)
+            if start + file_size <= end:
+                ways.add(_share(path, target / path.name))
+            elif start < end:
+                _copy(path, target / path.name, end - start, file_size)
+    return next((way for way in (COPIES, HARD_LINKS, REFLINKS) if way in ways), COPIES)
+
+
+def _log_files(folders: Sequence[Path]) -> list[Path]:
+    """Return the files of a log, in order."""
+    paths = (path for folder in folders for path in folder.iterdir() if path.name.isdecimal())
+    return sorted(paths, key=lambda path: path.name)
+
+
+def copy_tree(source: Path, target: Path, settled: int, file_size: int) -> None:
+    """Copy a side's store that nobody has open; log files that end by ``settled`` are shared.
+
+    Raises:
+        StoreIOError: something cannot be read, linked or written.
+    """
+    log = StorePaths(source).commit_log
+
+    def place(old: str, new: str) -> str:
+        path = Path(old)
+        if path.parent == log and path.name.isdecimal() and int(path.name) + file_size <= settled:
+            _share(path, Path(new))
+        else:
+            size = path.stat().st_size
+            _copy(path, Path(new), size, size)
+        return new
+
+    with os_errors("copy a side's store", target):
+        make_folder(target.parent)
+        shutil.copytree(source, target, copy_function=place)
+
+
+def bring_journals(root: Path, target: Path, found: Survey) -> None:
+    """Bring what the log does not say: topics deleted for good, and ends of expired queues.
+
+    Raises:
+        StoreIOError: they cannot be read or written.
+    """
+    old, new = StorePaths(root), StorePaths(target)
+    with os_errors("copy the journals of the store", new.own):
+        make_folder(new.own)
+        for name in (old.deleted_topics.name, old.expired_queues.name):
+            if (old.own / name).exists():
+                shutil.copy(old.own / name, new.own / name)
+                keep(new.own / name)
+    ExpiredQueues(new.expired_queues).add(found.expired)
+
+
+def check_room(found: Survey, work: Path, sides: int) -> int:
+    """Return what the comparison takes of the disk for a while, bytes.
+
+    Raises:
+        DiskFullError: there is less; nothing was made.
+        StoreIOError: the disk cannot be asked.
+    """
+    shape, place = found.shape, work
+    while not place.exists():
+        place = place.parent
+    shared = 0 if _may_share(found.log_folders, place) else shape.log_bytes
+    queues = shape.units * _UNIT_BYTES + shape.queues * _QUEUE_BYTES
+    # Each side its log's last file and its queues, and a throw-away store with two copies of them.
+    wanted = sides * (found.log_file_size + queues + shared)
+    wanted += 2 * (2 * found.log_file_size + queues + shared)
+    with os_errors("ask for the room on the disk", place):
+        free = shutil.disk_usage(place).free
+    if wanted > free:
+        raise DiskFullError(
+            f"the comparison takes up to {wanted:,} bytes for a while, {free:,} are free", path=work
+        )
+    return wanted
+
+
+def _may_share(folders: Sequence[Path], place: Path) -> bool:
+    device = place.stat().st_dev
+    return all(folder.stat().st_dev == device for folder in folders if folder.exists())
+
+
+def _share(source: Path, target: Path) -> str:
+    if _reflink(source, target):
+        return REFLINKS
+    try:
+        target.hardlink_to(source)
+    except OSError as exc:
+        if exc.errno not in _NO_LINK:
+            raise
+    else:
+        return HARD_LINKS
+    size = source.stat().st_size
+    _copy(source, target, size, size)
+    return COPIES
+
+
+def _reflink(source: Path, target: Path) -> bool:
+    old = open_regular(source)
+    try:
+        new = open_regular(target, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        try:
+            fcntl.ioctl(new, _FICLONE, old)
+        except OSError:  # another file system, or one without
+            target.unlink()
+            return False
+        finally:
+            os.close(new)
+    finally:
+        os.close(old)
+    return True
+
+
+def _copy(source: Path, target: Path, length: int, file_size: int) -> None:
+    """Copy the first ``length`` bytes, holes as holes; the file is ``file_size`` bytes long."""
+    old = open_regular(source)
+    try:
+        new = open_regular(target, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        try:
+            os.ftruncate(new, file_size)
+            at = 0
+            while at < length:
+                try:
+                    at = os.lseek(old, at, os.SEEK_DATA)
+                except OSError:  # ENXIO: only a hole is left
+                    break
+                end = min(os.lseek(old, at, os.SEEK_HOLE), length)
+                while at < end and (data := os.pread(old, min(_CHUNK, end - at), at)):
+                    write_all(new, data, at)
+                    at += len(data)
+        finally:
+            os.close(new)
+    finally:
+        os.close(old)

@@ -1,0 +1,91 @@
+"""Are the queues of the sides equal, before anything is timed? Digests first, then the place.
+
+A side's process makes digests of its queues; the parent compares them, and where they differ looks
+closer: at the queues, then at the units of the first that differs.
+"""
+
+from collections.abc import Iterator
+from hashlib import blake2b
+from itertools import zip_longest
+from typing import NamedTuple
+
+import numpy as np
+
+from store.queue.units import PACKED_PREFIX, BlockStop, QueueKey
+from store.service.message_store import MessageStore
+
+_BLOCK = 8192
+
+
+class QueueDigest(NamedTuple):
+    """What one queue holds."""
+
+    topic: str
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    units: int
+    digest: str
+
+
+def queue_digests(store: MessageStore) -> Iterator[QueueDigest]:
+    """Yield every queue, sorted; its digest is over phy offset, size and tags code of its units."""
+    for key in sorted(store.queue_keys()):
+        low, high = store.min_offset(*key), store.max_offset(*key)
+        digest, units = blake2b(digest_size=16), 0
+        at = low
+        while at < high:
+            block = store.queues.read_units(*key, at, min(_BLOCK, high - at))
+            rows = np.frombuffer(block.data, np.uint8).reshape(-1, block.stride)
+            digest.update(rows[:, :PACKED_PREFIX].tobytes())
+            units += block.count
+            at += block.count
+            if block.count == 0 or (block.stop is BlockStop.HOLE and at < high):
+                hole = block.hole
+                at = hole.stop if hole is not None else high
+                digest.update(f"hole to {at}".encode())
+        yield QueueDigest(*key, low, high, units, digest.hexdigest())
+
+
+def whole_digest(store: MessageStore) -> tuple[str, int, int]:
+    """Return a digest over all queues, how many there are, and how many units."""
+    digest, queues, units = blake2b(digest_size=16), 0, 0
+    for each in queue_digests(store):
+        digest.update(f"{each}\n".encode("utf-8", "surrogatepass"))
+        queues += 1
+        units += each.units
+    return digest.hexdigest(), queues, units
+
+
+def unit_rows(store: MessageStore, key: QueueKey) -> Iterator[str]:
+    """Yield each unit of a queue as text, its offset first; a missing one says so."""
+    at, high = store.min_offset(*key), store.max_offset(*key)
+    while at < high:
+        block = store.queues.read_units(*key, at, min(_BLOCK, high - at))
+        for offset, (phy_offset, size, code) in enumerate(block.rows(), at):
+            yield f"{offset}: phy offset {phy_offset}, size {size}, tags code {code}"
+        at += block.count
+        if block.count == 0:
+            hole = block.hole
+            for offset in range(at, hole.stop if hole is not None else high):
+                yield f"{offset}: missing"
+            at = hole.stop if hole is not None else high
+
+
+def first_difference(
+    mine: Iterator[QueueDigest], other: Iterator[QueueDigest]
+) -> tuple[QueueKey, str, str] | None:
+    """Return the first queue that two sides do not hold alike, and what each of them holds."""
+    for one, two in zip_longest(mine, other):
+        if one == two:
+            continue
+        known = [QueueKey(each.topic, each.queue_id) for each in (one, two) if each is not None]
+        key = min(known)
+        return key, _told(one, key), _told(two, key)
+    return None
+
+
+def _told(found: QueueDigest | None, key: QueueKey) -> str:
+    if found is None or (found.topic, found.queue_id) != key:
+        return "no such queue"
+    return f"offsets {found.min_offset} to {found.max_offset - 1}, {found.units} units"

@@ -1,0 +1,270 @@
+"""Operations: what is asked of every side; how each is read from a trace, run and told.
+
+The lines are those of ``store.service.operation_lines``, and ``listQueues`` beside them. ``at`` is
+the moment at which an operation was due, in seconds from the trace's begin.
+"""
+
+import zlib
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.alias_generators import to_camel
+
+from store.errors import StoreConfigError, os_errors
+from store.files import reading
+from store.queue.facts import QueueSpan
+from store.queue.time_search import BoundaryType
+from store.record.message import Message
+from store.service.message_store import MessageStore
+from store.service.puller import TagFilter
+from store.service.results import GetMessageResult, PutMessageResult
+
+MOST_OPERATIONS = 200_000
+"""Of a trace that are run; what follows them is passed over."""
+_LONGEST_LINE = 1 << 16
+_GROUP = "cqstore-ab"
+Told = tuple[str, int]
+"""An answer as text, and how many items it gave."""
+
+
+class _Asked(BaseModel):
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
+    )
+
+    at: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+
+    @abstractmethod
+    def bind(self, store: MessageStore) -> Callable[[], object]:
+        """Return what runs the operation, with nothing left to be looked up."""
+
+    def tell(self, answer: object) -> Told:
+        """Return ``answer`` as text: equal answers give the same, all others another one."""
+        return str(answer), 1
+
+
+class _OfQueue(_Asked):
+    topic: str = Field(min_length=1)
+    queue_id: int = 0
+
+
+class Pull(_OfQueue):
+    """Pull messages from a queue."""
+
+    op: Literal["pull"] = "pull"
+    offset: int
+    count: int = Field(default=32, ge=1)
+    tags: str | None = None
+
+    def bind(self, store: MessageStore) -> Callable[[], object]:
+        """Pull without or with a filter."""
+        tags = None if self.tags is None else TagFilter(self.tags)
+        return partial(
+            store.get_message, _GROUP, self.topic, self.queue_id, self.offset, self.count, tags
+        )
+
+    def tell(self, answer: object) -> Told:
+        """Tell status, offsets, and a checksum over the bytes of all records."""
+        if not isinstance(answer, GetMessageResult):
+            return str(answer), 0
+        checksum = 0
+        for record in answer.records:
+            checksum = zlib.crc32(record, checksum)
+        text = (
+            f"{answer.status.name}, next {answer.next_begin_offset}, min {answer.min_offset},"
+            f" max {answer.max_offset}, messages {_offsets(answer.queue_offsets)},"
+            f" {answer.total_bytes} bytes, checksum {checksum:08x}"
+        )
+        if answer.hole is not None:
+            text += f", hole {answer.hole.start} to {answer.hole.stop - 1}"
+        if answer.damaged:
+            text += f", damaged {[row.queue_offset for row in answer.damaged]}"
+        return text, len(answer.records)
+
+
+class TimeSearch(_OfQueue):
+    """Look for the offset that a time leads to."""
+
+    op: Literal["timeSearch"] = "timeSearch"
+    timestamp: int = Field(ge=0, description="Store time, ms.")
+    boundary: Literal["lower", "upper"] = "lower"
+
+    def bind(self, store: MessageStore) -> Callable[[], object]:
+        """Search."""
+        boundary = BoundaryType.LOWER if self.boundary == "lower" else BoundaryType.UPPER
+        return partial(store.offset_by_time, self.topic, self.queue_id, self.timestamp, boundary)
+
+
+class MinOffset(_OfQueue):
+    """Ask where a queue begins."""
+
+    op: Literal["minOffset"] = "minOffset"
+
+    def bind(self, store: MessageStore) -> Callable[[], object]:
+        """Ask."""
+        return partial(store.min_offset, self.topic, self.queue_id)
+
+
+class MaxOffset(_OfQueue):
+    """Ask where a queue goes on."""
+
+    op: Literal["maxOffset"] = "maxOffset"
+
+    def bind(self, store: MessageStore) -> Callable[[], object]:
+        """Ask."""
+        return partial(store.max_offset, self.topic, self.queue_id)
+
+
+class Estimate(_OfQueue):
+    """Estimate how many messages of a range a filter lets through."""
+
+    op: Literal["estimate"] = "estimate"
+    offset: int = Field(alias="from")
+    to: int
+    tags: str | None = None
+
+    def bind(self, store: MessageStore) -> Callable[[], object]:
+        """Estimate."""
+        tags = TagFilter(self.tags or "*")
+        return partial(
+            store.estimate_message_count, self.topic, self.queue_id, self.offset, self.to, tags
+        )
+
+
+class ListTopics(_Asked):
+    """List the topics that begin with a prefix."""
+
+    op: Literal["listTopics"] = "listTopics"
+    prefix: str = ""
+
+    def bind(self, store: MessageStore) -> Callable[[], object]:
+        """List them all."""
+        return lambda: list(store.topics(self.prefix))
+
+    def tell(self, answer: object) -> Told:
+        """Tell how many, and a checksum: the order is a backend's own."""
+        return _told_list(answer, "topics")
+
+
+class ListQueues(_Asked):
+    """List the queues of a topic, or all of them, each with its minimum and maximum."""
+
+    op: Literal["listQueues"] = "listQueues"
+    topic: str | None = None
+
+    def bind(self, store: MessageStore) -> Callable[[], object]:
+        """List them all."""
+        return lambda: list(store.queue_spans(self.topic))
+
+    def tell(self, answer: object) -> Told:
+        """Tell how many, and a checksum: the order is a backend's own."""
+        return _told_list(answer, "queues")
+
+
+class Put(_OfQueue):
+    """Put a message with a body of so many bytes."""
+
+    op: Literal["put"] = "put"
+    size: int = Field(default=0, ge=0, le=1 << 22)
+    tags: str | None = None
+
+    def bind(self, store: MessageStore) -> Callable[[], object]:
+        """Put."""
+        properties = {} if self.tags is None else {"TAGS": self.tags}
+        body = bytes(max(self.size, 1))
+        message = Message(self.topic, body, self.queue_id, properties, born_timestamp=1)
+        return partial(store.put_message, message)
+
+    def tell(self, answer: object) -> Told:
+        """Tell what does not hang on the moment."""
+        if not isinstance(answer, PutMessageResult):
+            return str(answer), 0
+        return f"{answer.status.name}, offset {answer.queue_offset}", int(answer.ok)
+
+
+class Query(_Asked):
+    """Query by key. The index answers it, alike on every side: it is not run."""
+
+    op: Literal["query"] = "query"
+    topic: str
+    key: str
+    count: int | None = None
+    begin: int | None = None
+    end: int | None = None
+
+    def bind(self, store: MessageStore) -> Callable[[], object]:
+        """Refuse: the caller leaves queries out."""
+        raise StoreConfigError("queries by key are not run")
+
+
+Operation = Pull | TimeSearch | MinOffset | MaxOffset | Estimate | ListTopics | ListQueues | Put
+_ANY: TypeAdapter[Operation | Query] = TypeAdapter(
+    Annotated[Operation | Query, Field(discriminator="op")]
+)
+
+
+def read_trace(path: Path, most: int = MOST_OPERATIONS) -> tuple[list[Operation], int]:
+    """Return at most ``most`` operations of a trace, and how many queries by key were left out.
+
+    Raises:
+        StoreIOError: it cannot be read.
+        StoreConfigError: a line is no operation, which is named, or there is none.
+    """
+    found: list[Operation] = []
+    queries = 0
+    with os_errors("read the trace", path), reading(path) as file:
+        lines = iter(lambda: file.readline(_LONGEST_LINE), b"")
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            operation = _parsed(line, number, path)
+            if isinstance(operation, Query):
+                queries += 1
+            else:
+                found.append(operation)
+            if len(found) == most:
+                break
+    if not found:
+        raise StoreConfigError("the trace has no operation that is run", path=path)
+    return found, queries
+
+
+def _parsed(line: bytes, number: int, path: Path) -> Operation | Query:
+    try:
+        return _ANY.validate_json(line)
+    except ValidationError as exc:
+        first = exc.errors()[0]
+        where = ".".join(str(part) for part in first["loc"][1:])
+        reason = f"{where}: {first['msg']}" if where else first["msg"]
+        raise StoreConfigError(f"line {number} is no operation: {reason}", path=path) from exc
+
+
+def trace_lines(operations: Iterable[Operation]) -> Iterator[bytes]:
+    """Yield a line for each operation, as ``read_trace`` takes it."""
+    for operation in operations:
+        text = operation.model_dump_json(by_alias=True, exclude_none=True, exclude_defaults=False)
+        yield text.encode() + b"\n"
+
+
+def _offsets(offsets: list[int]) -> str:
+    if not offsets:
+        return "none"
+    if offsets[-1] - offsets[0] == len(offsets) - 1:
+        return f"{offsets[0]} to {offsets[-1]}"
+    shown = ", ".join(map(str, islice(offsets, 64)))
+    return f"{shown}, in all {len(offsets)}" if len(offsets) > 64 else shown  # noqa: PLR2004
+
+
+def _told_list(answer: object, what: str) -> Told:
+    if not isinstance(answer, list):
+        return str(answer), 0
+    checksum = 0
+    rows = sorted(f"{row.queue} {row[1:]}" if isinstance(row, QueueSpan) else row for row in answer)
+    for row in rows:
+        checksum = zlib.crc32(row.encode(), checksum)
+    return f"{len(answer)} {what}, checksum {checksum:08x}", len(answer)

@@ -1,0 +1,171 @@
+"""``cqstore ab run``."""
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+from ab.plan import Plan
+from ab.result import Cache, Result
+from ab.result_file import write_result
+from ab.rounds import Effort
+from ab.run import Run, RunOptions
+from ab.workloads import parse_mix, workloads
+from store.cli.options import ConfigFile, Dir, note, read_config
+from store.errors import RefusedStoreError, StoreConfigError
+
+EXIT_DIFFERENT = 1
+EXIT_STOPPED = 130
+_MINUTE = 60
+
+
+def run_command(
+    root: Dir,
+    side: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--side",
+            metavar="BACKEND[,SETTING=VALUE…]",
+            help="A side; twice or more often, the reference first. [all backends]",
+        ),
+    ] = None,
+    workload: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--workload",
+            metavar="NAME",
+            help=f"Only these, with * and ?; of {', '.join(workloads())}.",
+        ),
+    ] = None,
+    trace: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Run these operations, a JSON line each.")
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(metavar="N", min=0.1, help="Operations a second that are due (open loop)."),
+    ] = None,
+    speed: Annotated[
+        float | None,
+        typer.Option(metavar="X", min=0.001, help="Replay the trace's times, X times as fast."),
+    ] = None,
+    mix: Annotated[
+        str | None,
+        typer.Option(metavar="KIND=PARTS,…", help="What the mixed workload is made of."),
+    ] = None,
+    readers: Annotated[int, typer.Option(min=1, max=64, help="Threads of it that read.")] = 3,
+    rounds: Annotated[int, typer.Option(min=3, max=1000, help="Of each workload, at most.")] = 12,
+    turn_seconds: Annotated[
+        float, typer.Option(metavar="S", min=0.001, max=600, help="About, of a side in a round.")
+    ] = 0.15,
+    cache: Annotated[
+        Cache, typer.Option(help="Of the system: kept warm, or dropped before each turn.")
+    ] = Cache.WARM,
+    project: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Measure what is needed to tell of N queues."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of orders and derived traces.")] = 1,
+    work: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="Folder for the sides' stores, on the disk to measure."),
+    ] = None,
+    result: Annotated[Path, typer.Option(metavar="FILE", help="Where the result goes.")] = Path(
+        "result.json"
+    ),
+    config: ConfigFile = None,
+) -> None:
+    """Compare backends on copies of the store in DIR: the same log, the same operations.
+
+    Nothing of DIR is changed. Exit code 1 if an answer differs: the report then tells both.
+    """
+    if not root.is_dir():
+        raise RefusedStoreError("no such folder", path=root)
+    if speed is not None and (trace is None or rate is not None):
+        raise StoreConfigError("--speed replays the times of a --trace, and excludes --rate")
+    if result.is_dir() or not result.absolute().parent.is_dir():
+        raise RefusedStoreError("the result cannot go there (--result)", path=result)
+    options = RunOptions(
+        root, read_config(config), sides=side or (), workloads=workload or (), trace=trace,
+        rate=rate, speed=speed, effort=Effort(rounds, turn_seconds), cache=cache, seed=seed,
+        work=work, project=project, mix=parse_mix(mix), readers=readers,
+        command=["cqstore", *sys.argv[1:]],
+    )  # fmt: skip
+    with _interruptible():
+        run = Run(options)
+        _announce(run.prepare())
+        with _bar() as say:
+            found = run.measure(say)
+    write_result(result, found)
+    compared = sum(each.answers.compared for each in found.workloads)
+    different = any(each.answers.different for each in found.workloads)
+    _summary(found)
+    note(f"the result: {result}")
+    if not compared:
+        raise StoreConfigError("nothing was compared: no workload fits this store")
+    if different:
+        raise typer.Exit(EXIT_DIFFERENT)
+
+
+def _announce(plan: Plan) -> None:
+    """Say what will be done, and how long that takes."""
+    for name, reason in plan.left_out.items():
+        note(f"{name} is left out: {reason}")
+    minutes, seconds = divmod(round(plan.seconds), _MINUTE)
+    note(
+        f"{len(plan.sides)} sides ({'; '.join(plan.sides)}), {len(plan.workloads)} workloads,"
+        f" {plan.rounds} rounds: about {minutes} min {seconds} s, and up to"
+        f" {plan.room_bytes / 1e9:.1f} GB of the disk for a while"
+    )
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[str, float], object]]:
+    """Show progress on stderr, on a terminal alone."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(),
+               TimeElapsedColumn())  # fmt: skip
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task("looking", total=1.0)
+        yield lambda text, share: bar.update(task, description=text, completed=share)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let SIGTERM end the block as Ctrl-C does: what was made is taken away."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        _ = number, frame
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    except KeyboardInterrupt:
+        note("stopped; nothing is left behind")
+        raise typer.Exit(EXIT_STOPPED) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _summary(found: Result) -> None:
+    for workload in found.workloads:
+        typer.echo(f"{workload.name}: {workload.not_measured or workload.what}")
+        for difference in workload.answers.first:
+            typer.echo(f"  DIFFERENT {difference.operation}")
+            for name, answer in difference.answers.items():
+                typer.echo(f"    {name}: {answer}")
+        for each in found.sides:
+            turns = [t for t in workload.rounds if t.side == each.name and not t.warm_up]
+            seconds = sum(turn.seconds for turn in turns)
+            if seconds:
+                rate = sum(turn.operations for turn in turns) / seconds
+                typer.echo(f"  {each.name}: {rate:,.0f} a second")

@@ -1,0 +1,93 @@
+"""SideStore: one side's store in its own process: building it, opening it, what it takes."""
+
+import shutil
+import time
+from pathlib import Path
+
+from ab import measures
+from ab.result import Footprint
+from store.config import StoreConfig
+from store.errors import StoreError
+from store.queue.backends import backend as backend_class
+from store.service.message_store import MessageStore
+
+
+class SideStore:
+    """The store of one side in ``root``; one thread.
+
+    ``scratch`` is a place for throw-away stores; whoever makes one removes it.
+    """
+
+    def __init__(self, root: Path, backend: str, config: StoreConfig) -> None:
+        self.root = root
+        self.backend = backend
+        self.config = config
+        self.scratch = root.with_name(f"{root.name}.scratch")
+        self._store: MessageStore | None = None
+
+    @property
+    def store(self) -> MessageStore:
+        """Return the open store."""
+        if self._store is None:
+            raise StoreError("the side's store is not open", path=self.root)
+        return self._store
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether it is."""
+        return self._store is not None
+
+    def open_at(self, root: Path) -> MessageStore:
+        """Open a store of this side's kind in ``root``; the caller closes it."""
+        return MessageStore.open(root, self.config, backend=self.backend, housekeeping=False)
+
+    def open(self) -> float:
+        """Open the side's own store, unless it is; return the seconds that it took."""
+        if self._store is not None:
+            return 0.0
+        began = time.perf_counter()
+        self._store = self.open_at(self.root)
+        return time.perf_counter() - began
+
+    def close(self) -> None:
+        """Close it, unless it is."""
+        store, self._store = self._store, None
+        if store is not None:
+            store.close()
+
+    def build(self) -> tuple[float, int]:
+        """Make the queues from the log; return seconds, and the units that were dispatched."""
+        began = time.perf_counter()
+        with self.open_at(self.root) as store:
+            store.flush()
+            seconds = time.perf_counter() - began
+            return seconds, store.report.dispatched_units
+
+    def drop_cache(self, root: Path | None = None) -> None:
+        """Drop the pages of the side's store from the cache, closing and opening it for that."""
+        opened = root is None and self.is_open
+        if opened:
+            self.close()
+        measures.drop_from_cache(root or self.root)
+        if opened:
+            self.open()
+
+    def own_files(self, root: Path | None = None) -> list[Path]:
+        """Return the files and folders of the queues."""
+        paths = self.store.paths if root is None else type(self.store.paths)(root)
+        return backend_class(self.backend).own_files(paths)
+
+    def footprint(self) -> Footprint:
+        """Open the store and return what its queues take."""
+        self.close()
+        seconds = self.open()
+        disk, files = measures.disk_use(self.own_files())
+        return Footprint(
+            disk_bytes=disk, files=files, maps=measures.maps(),
+            descriptors=measures.descriptors(), pss_bytes=measures.pss_bytes(),
+            open_seconds=seconds,
+        )  # fmt: skip
+
+    def remove_scratch(self) -> None:
+        """Remove what throw-away stores have left."""
+        shutil.rmtree(self.scratch, ignore_errors=True)

@@ -1,0 +1,1 @@
+"""Traces: the operations of each workload, derived from the store that is compared."""

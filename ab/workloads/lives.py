@@ -1,0 +1,174 @@
+"""Workloads of a store's life: replay, expiry, restart after a stop and after a kill.
+
+All but the restart after a stop work on throw-away stores below the side's ``scratch``.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import ClassVar
+from zlib import crc32
+
+from ab import copies
+from ab.equality import whole_digest
+from ab.side_store import SideStore
+from ab.survey import Survey
+from ab.workloads.base import Done, Setting, Turn, Workload
+from store.errors import StoreError
+from store.paths import StorePaths
+from store.service.message_store import MessageStore
+
+_ASKED = 1000
+"""Queues whose offsets are the answer of a store that was opened."""
+
+
+class _Life(Workload):
+    needs_open: ClassVar[bool] = False
+    scales: ClassVar[bool] = False
+    most_rounds: ClassVar[int] = 6
+    passes: ClassVar[int] = 1
+
+    def _one(self, turn: Turn, work: Callable[[Done], tuple[str, int]]) -> Done:
+        """Return a turn of one operation; ``work`` times it and returns its answer and items."""
+        done = Done(operations=1, asked=[{"op": self.name, "turn": turn.number}])
+        answer, done.items = work(done)
+        done.answers = [answer]
+        done.service = [int(done.spent.seconds * 1e9)]
+        return done
+
+
+class Dispatch(_Life):
+    """The log's first records, replayed into queues that are not there yet."""
+
+    name = "dispatch"
+    what = "Replay one of the log's first records into queues that begin empty, until durable."
+    item = "messages"
+
+    def begin(self, side: SideStore, setting: Setting) -> None:
+        """Make a store that is nothing but a part of the log."""
+        side.remove_scratch()
+        log = StorePaths(side.root).commit_log
+        target = StorePaths(side.scratch).commit_log
+        copies.share_log([log], target, setting.replay_end, setting.file_size)
+
+    def turn(self, side: SideStore, setting: Setting, turn: Turn) -> Done:
+        """Open it without queues."""
+        paths = StorePaths(side.scratch)
+        for entry in paths.root.iterdir():
+            if entry != paths.commit_log:
+                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        done = Done(asked=[{"op": self.name, "turn": turn.number}])
+        with done.spent.timed():
+            store = side.open_at(paths.root)
+            store.flush()
+        with store:
+            digest, queues, units = whole_digest(store)
+            done.operations = done.items = store.report.scanned_records
+        done.answers = [f"{units} units in {queues} queues, digest {digest}"]
+        return done
+
+
+class Restart(_Life):
+    """Opening the side's own store after it was closed."""
+
+    name = "restart"
+    what = "Open the store after a clean stop."
+    item = "openings"
+    count: ClassVar[int] = 3
+    most_rounds: ClassVar[int] = 12
+
+    def turn(self, side: SideStore, setting: Setting, turn: Turn) -> Done:
+        """Open and close it a few times."""
+        done = Done(operations=turn.count, items=turn.count)
+        done.asked = [{"op": self.name, "opening": at} for at in range(turn.count)]
+        for _ in range(turn.count):
+            before = done.spent.seconds
+            with done.spent.timed():
+                side.open()
+            done.service.append(int((done.spent.seconds - before) * 1e9))
+            done.answers.append(_offsets(side.store, setting))
+            side.close()
+        return done
+
+
+class RestartAfterKill(_Life):
+    """Opening a store whose process was killed while it put messages."""
+
+    name = "restart-after-kill"
+    what = "Open the store after its process was killed while it put messages."
+    item = "openings"
+
+    def lacks(self, found: Survey) -> str:
+        """It puts to queues that are there."""
+        return "" if found.keys else "no queue of the store has a message in the log"
+
+    def begin(self, side: SideStore, setting: Setting) -> None:
+        """Let a process put messages to a copy of the side's store, and be killed."""
+        side.remove_scratch()
+        image = side.scratch / "killed"
+        copies.copy_tree(side.root, image, setting.max_phy_offset, setting.file_size)
+        told = {
+            "root": str(image), "backend": side.backend, "keys": setting.keys[:64],
+            "config": side.config.model_dump(mode="json", exclude_unset=True),
+            "body_bytes": setting.body_bytes,
+        }  # fmt: skip
+        ended = subprocess.run(
+            [sys.executable, "-m", "ab.killed_writer"], input=json.dumps(told), text=True,
+            check=False, capture_output=True,
+        )  # fmt: skip
+        if ended.returncode >= 0:
+            raise StoreError(f"the process that was to be killed ended: {ended.stderr[-500:]}")
+
+    def turn(self, side: SideStore, setting: Setting, turn: Turn) -> Done:
+        """Open a copy of what the killed process has left."""
+        return self._one(turn, lambda done: self._open(side, setting, done))
+
+    def _open(self, side: SideStore, setting: Setting, done: Done) -> tuple[str, int]:
+        image, again = side.scratch / "killed", side.scratch / "again"
+        copies.copy_tree(image, again, setting.max_phy_offset, setting.file_size)
+        try:
+            with done.spent.timed():
+                store = side.open_at(again)
+            with store:
+                return _offsets(store, setting), 1
+        finally:
+            shutil.rmtree(again)
+
+
+class Expiry(_Life):
+    """The log's oldest file, let go with what the queues hold of it."""
+
+    name = "expiry"
+    what = "Let the oldest log file go, and the units of its records."
+    item = "files"
+    most_rounds: ClassVar[int] = 5
+
+    def lacks(self, found: Survey) -> str:
+        """The newest file never goes."""
+        if found.min_phy_offset + found.log_file_size >= found.max_phy_offset:
+            return "the log has one file, and the newest is never let go"
+        return ""
+
+    def turn(self, side: SideStore, setting: Setting, turn: Turn) -> Done:
+        """Do it on a copy."""
+        return self._one(turn, lambda done: self._expire(side, setting, done))
+
+    def _expire(self, side: SideStore, setting: Setting, done: Done) -> tuple[str, int]:
+        side.remove_scratch()
+        copies.copy_tree(side.root, side.scratch, setting.max_phy_offset, setting.file_size)
+        with side.open_at(side.scratch) as store:
+            with done.spent.timed():
+                report = store.delete_expired_files(setting.min_phy_offset + setting.file_size)
+                store.flush()
+            gone = f"{report.log_files} files, {report.log_bytes} bytes gone"
+            return f"{gone}; {_offsets(store, setting)}", report.log_files
+
+
+def _offsets(store: MessageStore, setting: Setting) -> str:
+    """Return how the store answers for some queues, in short."""
+    ends = [(store.min_offset(*key), store.max_offset(*key)) for key in setting.keys[:_ASKED]]
+    lows, highs = (sum(each) for each in zip(*ends, strict=True)) if ends else (0, 0)
+    digest = crc32(repr(ends).encode())
+    return f"of {len(ends)} queues sums of min {lows} and max {highs}, digest {digest:08x}"

@@ -1,0 +1,77 @@
+"""Mixed: several threads read while one writes, each operation of the trace once."""
+
+import threading
+from collections.abc import Mapping
+from typing import ClassVar
+
+from ab.operations import Operation, Put
+from ab.side_store import SideStore
+from ab.survey import Survey
+from ab.timing import Call, run_calls
+from ab.traces import derived
+from ab.workloads.base import Done, Setting, Turn
+from ab.workloads.reads import Reads
+
+
+class Mixed(Reads):
+    """Shares of operations; a turn ends when all threads have run what is theirs.
+
+    What is put goes to a topic of its own, so that the answers to the readers do not hang on who
+    was first; it is deleted after each turn.
+    """
+
+    paced: ClassVar[bool] = False
+
+    def __init__(self, mix: Mapping[str, int]) -> None:
+        """``mix`` says how many parts of the operations each kind is."""
+        shares = ", ".join(f"{kind} {part}" for kind, part in mix.items())
+        super().__init__(
+            "mixed", f"Run the next operation of a mixture by several threads: {shares}.", "items",
+            derived.mixed(dict(mix)),
+        )  # fmt: skip
+
+    def lacks(self, found: Survey) -> str:
+        """It needs messages to read."""
+        return "" if found.keys else "no queue of the store has a message in the log"
+
+    def turn(self, side: SideStore, setting: Setting, turn: Turn) -> Done:
+        """Run the readers beside the writer."""
+        operations = self.slice(turn)
+        done = Done(asked=operations, operations=len(operations))
+        store = side.store
+        writes = [at for at, each in enumerate(operations) if isinstance(each, Put)]
+        reads = [at for at, each in enumerate(operations) if not isinstance(each, Put)]
+        shares = [writes, *(reads[number :: setting.readers] for number in range(setting.readers))]
+        parts = [_Part([operations[at].bind(store) for at in share]) for share in shares]
+        threads = [threading.Thread(target=part.run) for part in parts]
+        with done.spent.timed():
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        answers: dict[int, object] = {}
+        for share, part in zip(shares, parts, strict=True):
+            answers |= zip(share, part.answers, strict=True)
+            done.service += part.service
+        for at, operation in enumerate(operations):
+            done.tell(operation, answers[at])
+        _delete_topic(side, operations)
+        return done
+
+
+class _Part:
+    """What one thread runs."""
+
+    def __init__(self, calls: list[Call]) -> None:
+        self._calls = calls
+        self.answers: list[object] = []
+        self.service: list[int] = []
+
+    def run(self) -> None:
+        run_calls(self._calls, self.answers, self.service)
+
+
+def _delete_topic(side: SideStore, operations: list[Operation]) -> None:
+    topics = {each.topic for each in operations if isinstance(each, Put)}
+    if topics:
+        side.store.delete_topics(topics)

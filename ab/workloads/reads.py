@@ -1,0 +1,113 @@
+"""Workloads that only read, or that run a trace as it was given."""
+
+from itertools import cycle, islice
+from typing import ClassVar
+
+from numpy.random import Generator
+
+from ab.operations import Operation, read_trace
+from ab.side_store import SideStore
+from ab.survey import Survey
+from ab.timing import run_closed, run_open
+from ab.traces import derived
+from ab.workloads.base import Done, Setting, Turn, Workload
+
+
+class Reads(Workload):
+    """Operations of one kind, each answer compared."""
+
+    paced: ClassVar[bool] = True
+
+    def __init__(self, name: str, what: str, item: str, derive: derived.Derive) -> None:
+        """``derive`` makes the operations from the store."""
+        self.name = name
+        self.what = what
+        self.item = item
+        self._derive = derive
+        self._operations: list[Operation] = []
+
+    def lacks(self, found: Survey) -> str:
+        """Filters need tags that let about 1 % through."""
+        if not found.keys:
+            return "no queue of the store has a message in the log"
+        if self._derive is derived.filtered_pulls and not found.tags:
+            return (
+                "no tags of the store's messages let about 1 % of them through"
+                f" (the nearest: {found.tags_share:.1%})"
+            )
+        return ""
+
+    def derive(self, found: Survey, draw: Generator, count: int) -> list[Operation]:
+        """Derive them."""
+        return self._derive(found, draw, count)
+
+    def begin(self, side: SideStore, setting: Setting) -> None:
+        """Read the operations."""
+        assert setting.trace is not None
+        self._operations, _ = read_trace(setting.trace)
+
+    def turn(self, side: SideStore, setting: Setting, turn: Turn) -> Done:
+        """Run the next operations, from the beginning again when all have been run."""
+        operations = self.slice(turn)
+        if setting.offered is not None:
+            moments = due(operations, setting)
+            done = Done.of(run_open(operations, moments, side.store), operations)
+            done.due_seconds = moments[-1] * len(moments) / max(len(moments) - 1, 1)
+            return done
+        return Done.of(run_closed(operations, side.store), operations)
+
+    def slice(self, turn: Turn) -> list[Operation]:
+        """Return the operations of a turn."""
+        first = turn.number * turn.count % len(self._operations)
+        return list(islice(cycle(self._operations), first, first + turn.count))
+
+    def end(self, side: SideStore, setting: Setting) -> None:
+        """Forget the operations."""
+        self._operations = []
+
+
+class GivenTrace(Reads):
+    """The operations of a trace that the operator gave or a store recorded, in order."""
+
+    def __init__(self) -> None:
+        super().__init__("trace", "Run the next operation of the trace.", "items", lambda *_: [])
+
+    def lacks(self, found: Survey) -> str:
+        """It asks nothing of the store."""
+        _ = found
+        return ""
+
+
+def due(operations: list[Operation], setting: Setting) -> list[float]:
+    """Return when each operation is due, in seconds from the first."""
+    if setting.rate is not None:
+        return [number / setting.rate for number in range(len(operations))]
+    speed, last = setting.speed or 1.0, 0.0
+    moments = []
+    start = next((each.at for each in operations if each.at is not None), 0.0)
+    for operation in operations:  # one without a time is due with the one before
+        at = operation.at if operation.at is not None else start + last * speed
+        last = max(last, (at - start) / speed)
+        moments.append(last)
+    return moments
+
+
+READS = (
+    Reads("tail-pull", "Pull up to 32 of the newest messages of a hot queue.", "messages",
+          derived.tail_pulls),
+    Reads("catch-up-pull", "Pull the next 32 messages of a queue that is read from its beginning.",
+          "messages", derived.catch_up_pulls),
+    Reads("random-pull", "Pull 32 messages from anywhere in the store.", "messages",
+          derived.random_pulls),
+    Reads("filtered-pull", "Pull through a filter by tags that lets about 1 % through.",
+          "messages", derived.filtered_pulls),
+    Reads("time-search", "Look for the offset that a time leads to.", "offsets",
+          derived.time_searches),
+    Reads("lag-estimate", "Estimate how many messages a group has yet to get.", "estimates",
+          derived.lag_estimates),
+    Reads("offsets", "Ask for a queue's minimum or maximum.", "offsets", derived.offset_questions),
+    Reads("list-topic", "List the queues of one topic with their offsets.", "queues",
+          derived.topic_listings),
+    Reads("list-all", "List all queues with their offsets, or all topics.", "queues and topics",
+          derived.full_listings),
+)  # fmt: skip

@@ -1,0 +1,91 @@
+"""Topics that are created and deleted; a turn leaves none of them behind."""
+
+from typing import ClassVar
+
+from ab.side_store import SideStore
+from ab.timing import Call, run_calls
+from ab.workloads.base import Done, Setting, Turn, Workload
+from store.record.message import Message
+from store.service.message_store import MessageStore
+
+_TOPIC = "cqstore-ab-{}-{}"
+_QUEUES = 8
+
+
+def _message(topic: str, queue_id: int, setting: Setting) -> Message:
+    body = bytes(max(setting.body_bytes, 1))
+    return Message(topic, body, queue_id, {"TAGS": "a"}, born_timestamp=1)
+
+
+class TopicCreate(Workload):
+    """The first message of a topic, until it is in its queue."""
+
+    name = "topic-create"
+    what = "Put the first message of a new topic and see it in its queue."
+    item = "topics"
+    scales: ClassVar[bool] = False
+    count: ClassVar[int] = 100
+    most_rounds: ClassVar[int] = 8
+    passes: ClassVar[int] = 1
+
+    def turn(self, side: SideStore, setting: Setting, turn: Turn) -> Done:
+        """Create topics, and delete them all when the clock has stopped."""
+        store = side.store
+        topics = [_TOPIC.format(turn.number, at) for at in range(turn.count)]
+        calls = [_creation(store, _message(topic, 0, setting)) for topic in topics]
+        done = Done(operations=len(topics), items=len(topics))
+        done.asked = [{"op": "createTopic", "topic": topic} for topic in topics]
+        answers: list[object] = []
+        with done.spent.timed():
+            run_calls(calls, answers, done.service)
+        done.answers = [str(answer) for answer in answers]
+        store.delete_topics(topics)
+        return done
+
+
+def _creation(store: MessageStore, message: Message) -> Call:
+    def create() -> str:
+        result = store.put_message(message)
+        end = store.max_offset(message.topic, message.queue_id)
+        return f"{result.status.name}, offset {result.queue_offset}, then max {end}"
+
+    return create
+
+
+class TopicDelete(Workload):
+    """One topic with several queues, until it is gone for good."""
+
+    name = "topic-delete"
+    what = f"Delete a topic of {_QUEUES} queues, durably."
+    item = "topics"
+    scales: ClassVar[bool] = False
+    count: ClassVar[int] = 12
+    most_rounds: ClassVar[int] = 8
+    passes: ClassVar[int] = 1
+
+    def turn(self, side: SideStore, setting: Setting, turn: Turn) -> Done:
+        """Put to topics, durably, then delete one after the other."""
+        store = side.store
+        topics = [_TOPIC.format(turn.number, at) for at in range(turn.count)]
+        for topic in topics:
+            store.put_messages([_message(topic, at % _QUEUES, setting) for at in range(32)])
+        store.flush()
+        calls = [_deletion(store, topic) for topic in topics]
+        done = Done(operations=len(topics), items=len(topics))
+        done.asked = [{"op": "deleteTopic", "topic": topic} for topic in topics]
+        answers: list[object] = []
+        with done.spent.timed():
+            run_calls(calls, answers, done.service)
+        done.answers = [
+            f"{answer}, then max {[store.max_offset(topic, at) for at in range(_QUEUES)]}"
+            for topic, answer in zip(topics, answers, strict=True)
+        ]
+        return done
+
+
+def _deletion(store: MessageStore, topic: str) -> Call:
+    def delete() -> str:
+        store.delete_topic(topic)
+        return "deleted"
+
+    return delete
