@@ -2,6 +2,8 @@
 
 import typer
 
+from ab.report.command import report_command
+from ab.report.compare import compare_command
 from ab.run_command import run_command
 
 app = typer.Typer(
@@ -16,3 +18,5 @@ def ab() -> None:
 
 
 app.command("run")(run_command)
+app.command("report")(report_command)
+app.command("compare")(compare_command)

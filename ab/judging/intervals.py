@@ -54,25 +54,38 @@ def interval(ratios: Sequence[float], confidence: float) -> Interval:
 
     Needs scipy, see ``need_extras``.
     """
-    logs = np.log(np.asarray(ratios, dtype=float))
-    found = float(_trimmed_mean(logs))
-    if np.ptp(logs) == 0:
-        low = high = found
-    else:
-        low, high = _bootstrap(logs, _expanded(confidence, len(logs)))
-    # A centre outside of its interval: BCa may move it so far when nearly all rounds agree.
+    return _interval([np.log(np.asarray(ratios, dtype=float))], confidence)
+
+
+def unpaired(mine: Sequence[float], theirs: Sequence[float], confidence: float) -> Interval:
+    """Return ``mine`` by ``theirs``, values of rounds that have nothing to do with each other."""
+    samples = [np.log(np.asarray(values, dtype=float)) for values in (mine, theirs)]
+    return _interval(samples, confidence)
+
+
+def _interval(samples: "list[NDArray[np.float64]]", confidence: float) -> Interval:
+    found = float(_difference(*samples))
+    if all(np.ptp(logs) == 0 for logs in samples):
+        return Interval(*[math.exp(found)] * 3)
+    rounds = min(len(logs) for logs in samples)
+    low, high = _bootstrap(samples, _expanded(confidence, rounds))
+    # BCa may move an interval so far when nearly all rounds agree that its centre lies outside.
     low, high = min(low, found), max(high, found)
     return Interval(math.exp(found), math.exp(low), math.exp(high))
 
 
+def _difference(*samples: "NDArray[np.float64]", axis: int = -1) -> "NDArray[np.float64]":
+    """Return the trimmed mean of the first sample, less that of the second if there is one."""
+    first, *others = (_trimmed_mean(logs, axis) for logs in samples)
+    return first - others[0] if others else first
+
+
 def _trimmed_mean(logs: "NDArray[np.float64]", axis: int = -1) -> "NDArray[np.float64]":
-    ordered = np.sort(logs, axis=axis)
     length = logs.shape[axis]
     cut = int(length * _TRIMMED)
-    kept: NDArray[np.float64] = np.take(ordered, range(cut, length - cut), axis=axis).mean(
-        axis=axis
-    )
-    return kept
+    kept = np.take(np.sort(logs, axis=axis), range(cut, length - cut), axis=axis)
+    mean: NDArray[np.float64] = kept.mean(axis=axis)
+    return mean
 
 
 def _expanded(confidence: float, rounds: int) -> float:
@@ -82,12 +95,12 @@ def _expanded(confidence: float, rounds: int) -> float:
     return float(2 * stats.norm.cdf(reach) - 1)
 
 
-def _bootstrap(logs: "NDArray[np.float64]", confidence: float) -> tuple[float, float]:
+def _bootstrap(samples: "list[NDArray[np.float64]]", confidence: float) -> tuple[float, float]:
     from scipy import stats  # noqa: PLC0415 - an extra
 
     def of(method: str) -> tuple[float, float]:
         found = stats.bootstrap(
-            (logs,), _trimmed_mean, confidence_level=confidence, method=method,
+            samples, _difference, confidence_level=confidence, method=method,
             n_resamples=_RESAMPLES, vectorized=True, rng=np.random.default_rng(0),
         ).confidence_interval  # fmt: skip
         return float(found.low), float(found.high)

@@ -11,8 +11,7 @@ from ab.judging.projection import project
 from ab.judging.rounds import pairs
 from ab.judging.sentences import sentence
 from ab.judging.verdicts import compare, compared_sides, headline, levels, twin
-from ab.judging.words import count_text
-from ab.result import Result, Workload
+from ab.result import Result
 
 
 def judge(result: Result) -> Judgement:
@@ -77,21 +76,19 @@ def _notes(result: Result) -> Iterator[str]:
     """Yield what weakens the judgement."""
     if twin(result) is None:
         yield ("No noise floor was measured: the reference was not run against a repeat of itself.")
-    for workload in result.workloads:
-        yield from _disturbed(result, workload)
-
-
-def _disturbed(result: Result, workload: Workload) -> Iterator[str]:
-    reference = result.sides[0].name
-    for side in compared_sides(result):
-        found = pairs(workload, FIGURES[headline(result, workload)], side, reference)
-        if found.disturbed:
-            yield (
-                f"{workload.name}: {count_text(found.disturbed, 'round')} of {len(found.mine)} with"
-                f" {side} were disturbed and count all the same, for too few would remain."
-            )
-        elif found.left_out:
-            yield (
-                f"{workload.name}: {count_text(found.left_out, 'round')} with {side} left out, for"
-                " they were disturbed."
-            )
+    found = {
+        (workload.name, side): pairs(
+            workload, FIGURES[headline(result, workload)], side, result.sides[0].name
+        )
+        for workload in result.workloads
+        for side in compared_sides(result)
+    }
+    for told, field in (
+        ("Disturbed rounds that do not count", "left_out"),
+        ("Disturbed rounds that count, for too few would remain", "disturbed"),
+    ):
+        counts = dict[str, int]()
+        for (name, _), pair in found.items():
+            counts[name] = max(counts.get(name, 0), getattr(pair, field))
+        if any(counts.values()):
+            yield f"{told}: {', '.join(f'{n} at {name}' for name, n in counts.items() if n)}."

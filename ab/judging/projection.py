@@ -9,8 +9,10 @@ from ab.judging.figures import SIDE_FIGURES, SideFigure
 from ab.judging.judgement import Projection
 from ab.result import Point, Result
 
-_A_QUEUE = "disk_a_queue", "disk_a_unit"
+_A_SHARE = "disk_a_queue", "disk_a_unit"
 _LEAST_POINTS = 2
+_EXACT = 1e-9
+"""Below this share a number is what rounding left."""
 
 
 def project(result: Result) -> Iterator[Projection]:
@@ -24,7 +26,7 @@ def project(result: Result) -> Iterator[Projection]:
         if result.project_to is None or len({point.queues for point in points}) < _LEAST_POINTS:
             continue
         for figure in SIDE_FIGURES:
-            if figure.key not in _A_QUEUE:
+            if figure.key not in _A_SHARE:
                 yield _projection(result, figure, points, result.project_to)
 
 
@@ -35,10 +37,11 @@ def _projection(result: Result, figure: SideFigure, points: list[Point], queues:
     )
     counts, values = (np.array(column, dtype=float) for column in zip(*measured, strict=True))
     a_queue, base = (float(each) for each in np.polyfit(counts, values, 1))
-    if a_queue < 0:
+    if a_queue * counts.max() < _EXACT * values.max():
         a_queue, base = 0.0, float(values.mean())
     line = base + a_queue * counts
     misses = float(np.max(np.abs(values - line) / np.maximum(line, values).clip(min=1e-9)))
+    misses = misses if misses > _EXACT else 0.0
     return Projection(
         side=points[0].side, figure=figure.key, label=figure.label, unit=figure.unit,
         points=measured, base=base, a_queue=a_queue,

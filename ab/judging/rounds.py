@@ -53,6 +53,11 @@ def pairs(workload: Workload, figure: Figure, side: str, reference: str) -> Pair
     return Pairs(ours, others, len(numbers) - len(used), len(used) - len(calm))
 
 
+def values(workload: Workload, figure: Figure, side: str) -> list[float]:
+    """Return a figure of one side in its rounds that count; of none, if a round lacks it."""
+    return pairs(workload, figure, side, side).mine
+
+
 def _disturbed(number: int, *sides: Mapping[int, Sequence[Round]]) -> bool:
     return any(turn.disturbed for turns in sides for turn in turns[number])
 
@@ -61,5 +66,5 @@ def _values(
     figure: Figure, turns: Mapping[int, Sequence[Round]], numbers: Sequence[int]
 ) -> list[float]:
     found = [figure.of(turns[number]) for number in numbers]
-    values = [value for value in found if value is not None]
-    return values if len(values) == len(found) else []
+    there = [value for value in found if value is not None]
+    return there if len(there) == len(found) else []

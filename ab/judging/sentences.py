@@ -1,9 +1,39 @@
 """One plain sentence a side and workload: which, by how much, how sure."""
 
+from typing import NamedTuple
+
 from ab.judging.figures import FIGURES
+from ab.judging.intervals import Interval
 from ab.judging.judgement import DECIDED, AnswersJudgement, Comparison, Outcome, Sentence
 from ab.judging.words import percent_text, ratio_text, span_text
 from ab.result import Result, Workload
+
+
+class Claim(NamedTuple):
+    """The ways to say a ratio; each has one place for it."""
+
+    fast: str
+    long: str
+    """Of a throughput that is less: turned round, so that the number is above 1."""
+    figure: str
+    """Of anything but a throughput."""
+
+    def told(
+        self, outcome: Outcome, found: Interval, figure: str, workload: str, confidence: float,
+        nothing: str = "difference",
+    ) -> str:  # fmt: skip
+        """Return the sentence of an outcome that has an interval."""
+        ratio, low, high = found
+        sure, place = percent_text(confidence), f"at {workload}"
+        throughput = FIGURES[figure].more_is_better
+        way = self.fast if throughput else self.figure
+        if outcome is Outcome.NOISY:
+            return f"Too noisy to tell {place}: {way.format(span_text(low, high))} ({sure})."
+        if outcome is Outcome.SAME:
+            return f"No {nothing} shown {place}: {way.format(span_text(low, high))} ({sure})."
+        if throughput and ratio < 1:
+            way, ratio, low, high = self.long, 1 / ratio, 1 / high, 1 / low
+        return f"{way.format(ratio_text(ratio))} {place} ({sure}: {span_text(low, high)})."
 
 
 def sentence(
@@ -24,44 +54,34 @@ def _told(
     first: Comparison | None, side: str,
 ) -> tuple[Outcome, str]:  # fmt: skip
     if workload.not_measured:
-        return Outcome.ABSENT, f"not measured: {workload.name}: {workload.not_measured}."
+        return Outcome.ABSENT, f"Not measured: {workload.name}: {workload.not_measured}."
     if answers.status != "same":
         why = {
             "different": "the answers differ",
             "too few": "too few answers were compared",
             "none": "no answer was compared",
         }[answers.status]
-        return Outcome.NO_VERDICT, f"no verdict at {workload.name}: {why}."
+        return Outcome.NO_VERDICT, f"No verdict at {workload.name}: {why}."
     if first is None or first.ratio is None:
         why = first.why if first is not None and first.why else "nothing was measured by rounds"
         outcome = first.outcome if first is not None else Outcome.ABSENT
-        return outcome, f"too little to tell about {side} at {workload.name}: {why}."
+        return outcome, f"Too little to tell about {side} at {workload.name}: {why}."
     return first.outcome, _judged(result, workload, first)
 
 
 def _judged(result: Result, workload: Workload, first: Comparison) -> str:
     """Return the sentence of a comparison that has an interval."""
-    reference, place = result.sides[0].name, f"at {workload.name}"
-    sure = percent_text(result.method.confidence)
-    ratio, low, high = first.ratio or 1.0, first.low or 1.0, first.high or 1.0
-    if first.outcome is Outcome.NOISY:
-        told = _phrase(first, reference, span_text(low, high))
-        return f"too noisy to tell {place}: {told} ({sure})."
+    reference, side = result.sides[0].name, first.side
+    claim = Claim(
+        f"{side} is {{}} times as fast as {reference}",
+        f"{side} takes {{}} times as long as {reference}",
+        f"the {first.label} of {side} is {{}} times that of {reference}",
+    )
+    found = Interval(first.ratio or 1.0, first.low or 1.0, first.high or 1.0)
+    told = claim.told(first.outcome, found, first.figure, workload.name, result.method.confidence)
     if first.outcome is Outcome.SAME:
-        told = _phrase(first, reference, span_text(low, high))
-        return f"no difference shown {place}: {told} ({sure}){_in_spite(result, first)}."
-    if FIGURES[first.figure].more_is_better and ratio < 1:
-        told = f"{first.side} takes {ratio_text(1 / ratio)} times as long as {reference}"
-        low, high = 1 / high, 1 / low
-    else:
-        told = _phrase(first, reference, ratio_text(ratio))
-    return f"{told} {place} ({sure}: {span_text(low, high)})."
-
-
-def _phrase(first: Comparison, reference: str, times: str) -> str:
-    if FIGURES[first.figure].more_is_better:
-        return f"{first.side} is {times} times as fast as {reference}"
-    return f"the {first.label} of {first.side} is {times} times that of {reference}"
+        told = told.removesuffix(".") + f"{_in_spite(result, first)}."
+    return told
 
 
 def _in_spite(result: Result, first: Comparison) -> str:

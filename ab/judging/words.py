@@ -16,15 +16,15 @@ class Unit(StrEnum):
     COUNT = "count"
 
 
-def value_text(value: float | None, unit: Unit) -> str:
+def value_text(value: float | None, unit: Unit | str) -> str:
     """Return a figure with its unit, three digits of it; nothing for ``None``."""
     if value is None:
         return ""
-    if unit is Unit.SECONDS:
+    if unit == Unit.SECONDS:
         return _scaled(value, _TIMES)
-    if unit is Unit.BYTES:
+    if unit == Unit.BYTES:
         return _scaled(value, _SIZES) if value >= 1 << 10 else f"{digits_text(value)} B"
-    return f"{digits_text(value)}{'/s' if unit is Unit.A_SECOND else ''}"
+    return f"{digits_text(value)}{'/s' if unit == Unit.A_SECOND else ''}"
 
 
 def ratio_text(ratio: float) -> str:
@@ -56,6 +56,14 @@ def digits_text(value: float) -> str:
     if value >= _HUNDRED or value == int(value):
         return f"{value:,.0f}"
     return f"{value:.3g}"
+
+
+def short_text(count: float) -> str:
+    """Return a round count for the mark of an axis: 10 k, 1 M."""
+    for unit, size in (("M", 1e6), ("k", 1e3)):
+        if count >= size:
+            return f"{digits_text(count / size)} {unit}"
+    return digits_text(count)
 
 
 def _scaled(value: float, scale: tuple[tuple[str, float], ...]) -> str:

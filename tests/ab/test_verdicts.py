@@ -45,7 +45,7 @@ def test_equal_sides_show_no_difference() -> None:
     assert decided(judgement) == []
     told = [each for workload in judgement.workloads for each in workload.sentences]
     assert {each.outcome for each in told} == {Outcome.SAME}
-    assert all(each.text.startswith("no difference shown at ") for each in told)
+    assert all(each.text.startswith("No difference shown at ") for each in told)
 
 
 # ---- a side that is slower
@@ -123,7 +123,7 @@ def test_what_is_too_noisy_is_said_to_be() -> None:
     judgement = judge(made_result(5, Truth(noise=0.5), workloads=["listing"], histograms=False))
     (said,) = judgement.workloads[0].sentences
     assert said.outcome is Outcome.NOISY
-    assert said.text.startswith("too noisy to tell at listing: rocksdb is ")
+    assert said.text.startswith("Too noisy to tell at listing: rocksdb is ")
 
 
 @pytest.mark.parametrize(
@@ -159,9 +159,7 @@ def test_disturbed_rounds_are_left_out_and_told(side: str) -> None:
     judgement = judge(made_result(6, truth, workloads=["tail-pull"], histograms=False))
     found = throughput(judgement, "tail-pull")
     assert (found.outcome, found.rounds, found.left_out) == (Outcome.SAME, 7, 3)
-    assert judgement.notes == [
-        "tail-pull: 3 rounds with rocksdb left out, for they were disturbed."
-    ]
+    assert judgement.notes == ["Disturbed rounds that do not count: 3 at tail-pull."]
 
 
 def test_where_most_rounds_were_disturbed_all_count_and_it_is_told() -> None:
@@ -170,7 +168,7 @@ def test_where_most_rounds_were_disturbed_all_count_and_it_is_told() -> None:
     found = throughput(judgement, "tail-pull")
     assert (found.rounds, found.left_out) == (10, 0)
     (note,) = judgement.notes
-    assert note.startswith("tail-pull: 7 rounds of 10 with rocksdb were disturbed and count")
+    assert note == "Disturbed rounds that count, for too few would remain: 7 at tail-pull."
 
 
 @pytest.mark.parametrize("times", [6.0, 1 / 6])
@@ -243,7 +241,7 @@ def test_a_workload_that_was_not_measured_says_why() -> None:
     rest = made_result(1, workloads=["tail-pull"]).workloads
     (said, _) = judge(result.model_copy(update={"workloads": [none, *rest]})).workloads
     assert said.sentences[0].outcome is Outcome.ABSENT
-    assert said.sentences[0].text == "not measured: restart: the store has no clean stop."
+    assert said.sentences[0].text == "Not measured: restart: the store has no clean stop."
     assert said.comparisons == []
 
 

@@ -1,0 +1,88 @@
+"""Logarithmic axes of plots. Places are percent of an axis, so that a plot fits any width."""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+_RATIOS: Sequence[Sequence[float]] = (
+    (10, 100, 1000),
+    (2, 5, 20, 50),
+    (1.5, 3),
+    (1.2,),
+    (1.1,),
+    (1.05,),
+)
+"""Marks of a ratio's axis, those that matter most first; their inverses come with them."""
+_EDGE = 8
+_FEW = 2
+_TEN = 10
+
+
+class Tick(NamedTuple):
+    """A mark of an axis."""
+
+    at: float
+    value: float
+    anchor: str
+    """Where its label hangs, so that none leaves the plot: start, middle, end."""
+
+
+class Axis(NamedTuple):
+    """From ``low`` to ``high``, both positive."""
+
+    low: float
+    high: float
+
+    def at(self, value: float) -> float:
+        """Return the place of a value, 0 to 100; what lies outside is put on the edge."""
+        share = math.log(value / self.low) / math.log(self.high / self.low)
+        return round(100 * min(1.0, max(0.0, share)), 2)
+
+    def holds(self, value: float) -> bool:
+        """Return whether a value lies on it."""
+        return self.low <= value <= self.high
+
+    def tick(self, value: float) -> Tick:
+        """Return the mark of a value."""
+        at = self.at(value)
+        anchor = "start" if at < _EDGE else "end" if at > 100 - _EDGE else "middle"
+        return Tick(at, value, anchor)
+
+
+def axis_of(values: Iterable[float], least: float, room: float = 1.08) -> Axis:
+    """Return an axis that holds the positive ``values``, at least ``least`` from end to end."""
+    found = [value for value in values if value > 0] or [1.0]
+    low, high = min(found) / room, max(found) * room
+    if high / low < least:
+        middle = math.sqrt(low * high)
+        low, high = middle / math.sqrt(least), middle * math.sqrt(least)
+    return Axis(low, high)
+
+
+def ratio_axis(values: Iterable[float], farthest: float = 100.0) -> Axis:
+    """Return an axis of ratios that holds 1; nothing goes beyond ``farthest`` either way."""
+    kept = [min(farthest, max(1 / farthest, value)) for value in values]
+    return axis_of([*kept, 1 / 1.15, 1.15], 1.0)
+
+
+def ratio_ticks(axis: Axis, apart: float = 13) -> list[Tick]:
+    """Return marks of an axis of ratios that lie ``apart`` percent or more from each other."""
+    made = [axis.tick(1.0)]
+    for row in _RATIOS:
+        for value in (each for times in row for each in (times, 1 / times)):
+            tick = axis.tick(value)
+            if axis.holds(value) and all(abs(tick.at - other.at) >= apart for other in made):
+                made.append(tick)
+    return sorted(made)
+
+
+def decade_ticks(axis: Axis, most: int = 6, base: int = 10) -> list[Tick]:
+    """Return marks at powers of ``base``, or also between them where there are few."""
+    first, last = math.floor(math.log(axis.low, base)), math.ceil(math.log(axis.high, base))
+    steps = range(first, last + 1)
+    powers = [float(base) ** step for step in steps if axis.holds(float(base) ** step)]
+    if len(powers) > _FEW:
+        return [axis.tick(value) for value in powers[:: math.ceil(len(powers) / most)]]
+    leads = (1, 2, 5) if base == _TEN else (1, 4)
+    finer = [lead * float(base) ** step for step in steps for lead in leads]
+    return [axis.tick(value) for value in finer if axis.holds(value)]

@@ -1,0 +1,63 @@
+"""``cqstore ab report``: the report of a result, made again."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ab.extras import need_extras
+from ab.judging.judge import judge
+from ab.judging.judgement import Judgement
+from ab.report.page import write_page
+from ab.report.printing import print_report
+from ab.result import Result
+from ab.result_file import read_result, result_schema
+from store.cli.options import Format, note
+from store.cli.output import OutputFormat
+
+EXIT_DIFFERENT = 1
+Page = Annotated[
+    Path | None, typer.Option("--html", metavar="PATH", help="Write the page there too.")
+]
+
+
+def report_command(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="A result.json of cqstore ab.")
+    ] = None,
+    html: Page = None,
+    kind: Format = OutputFormat.TABLE,
+    *,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON schema of a result, and no more.")
+    ] = False,
+) -> None:
+    """Print what follows from a result. Exit code 1 if answers differ, or none was compared."""
+    if schema:
+        typer.echo(result_schema(), nl=False)
+        return
+    if file is None:
+        raise typer.BadParameter("name a result", param_hint="FILE")
+    need_extras()
+    end_with(report(read_result(file), html, kind))
+
+
+def report(result: Result, html: Path | None, kind: OutputFormat) -> Judgement:
+    """Print the report of a result, and write its page if asked; return the judgement.
+
+    Raises:
+        StoreConfigError: a histogram cannot be read.
+        StoreIOError: the page cannot be written.
+    """
+    judgement = judge(result)
+    print_report(judgement, kind)
+    if html is not None:
+        write_page(html, result, judgement)
+        note(f"the page: {html}")
+    return judgement
+
+
+def end_with(judgement: Judgement) -> None:
+    """End a command as the answers ask: with 1 if they differ, or if none was compared."""
+    if judgement.answers.status in {"different", "none"}:
+        raise typer.Exit(EXIT_DIFFERENT)

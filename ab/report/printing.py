@@ -1,0 +1,167 @@
+"""The report in the terminal, or for a program."""
+
+from collections.abc import Iterator
+
+import typer
+
+from ab.judging.changes import Change, Changes
+from ab.judging.judgement import Comparison, Judgement, Outcome
+from ab.judging.tally import tally
+from ab.judging.words import ratio_text, span_text, value_text
+from store.cli.output import OutputFormat, Row, output, to_json
+
+_SHORT = {Outcome.SAME: "no difference", Outcome.NOISY: "too noisy"}
+
+
+def print_report(judgement: Judgement, kind: OutputFormat) -> None:
+    """Print a judgement: for people sentences and tables, as JSON all of it, or a line a figure."""
+    if kind is OutputFormat.JSON:
+        output(kind).record(judgement.model_dump(mode="json"))
+    elif kind is OutputFormat.JSONL:
+        output(kind).rows(_lines(judgement))
+    else:
+        _tell(judgement)
+
+
+def _tell(judgement: Judgement) -> None:
+    _tell_answers(judgement)
+    for told in tally(judgement):
+        typer.echo(told)
+    typer.echo("")
+    for said in (said for workload in judgement.workloads for said in workload.sentences):
+        typer.echo(f"  {said.text}")
+        if said.also:
+            typer.echo(f"    also: {'; '.join(said.also)}")
+    for rows in (_headlines(judgement), _footprint(judgement), _projections(judgement)):
+        if rows:
+            typer.echo("")
+            output(OutputFormat.TABLE).rows(rows)
+    if judgement.notes:
+        typer.echo("")
+    for note in judgement.notes:
+        typer.echo(note)
+
+
+def _tell_answers(judgement: Judgement) -> None:
+    typer.echo(judgement.answers.sentence)
+    for told in judgement.answers.digests:
+        typer.echo(f"  {told}")
+    for each in judgement.answers.first:
+        typer.echo(f"  {each.workload}: {to_json(each.operation)}")
+        for side, answer in each.answers.items():
+            typer.echo(f"    {side}: {answer}")
+
+
+def _headlines(judgement: Judgement) -> list[Row]:
+    """Return a row a workload and side: what the sentences rest on."""
+    found = [
+        (workload.name, told)
+        for workload in judgement.workloads
+        for side in judgement.sides
+        if (told := workload.of(side, workload.headline)) is not None
+    ]
+    return [
+        {
+            "workload": name,
+            "figure": told.label,
+            judgement.reference: value_text(told.reference, told.unit),
+            "side": told.side,
+            "its figure": value_text(told.value, told.unit),
+            "times": _times(told),
+            "interval": span_text(told.low, told.high) if told.low and told.high else "",
+            "noise": ratio_text(told.floor) if told.floor else "",
+            "rounds": told.rounds,
+            "verdict": _SHORT.get(told.outcome, told.outcome.value),
+        }
+        for name, told in found
+    ]
+
+
+def _footprint(judgement: Judgement) -> list[Row]:
+    return [
+        {
+            "queues": told.label,
+            judgement.reference: value_text(told.reference, told.unit),
+            "side": told.side,
+            "its figure": value_text(told.value, told.unit),
+            "times": _times(told),
+        }
+        for told in judgement.footprint
+        if told.outcome is not Outcome.FLOOR
+    ]
+
+
+def _projections(judgement: Judgement) -> list[Row]:
+    return [
+        {
+            "side": each.side,
+            f"at {each.queues:,} queues": each.label,
+            "projected": value_text(each.value, each.unit),
+            "a queue": value_text(each.a_queue, each.unit),
+            "measured at queues": ", ".join(
+                f"{queues:,}: {value_text(value, each.unit)}" for queues, value in each.points
+            ),
+            "times beyond": ratio_text(each.beyond),
+        }
+        for each in judgement.projections
+    ]
+
+
+def _times(told: Comparison) -> str:
+    return ratio_text(told.ratio) if told.ratio else ""
+
+
+def _lines(judgement: Judgement) -> Iterator[Row]:
+    """Yield the answers, then every figure; each line says what it is."""
+    yield {"kind": "answers", **judgement.answers.model_dump(mode="json")}
+    for workload in judgement.workloads:
+        for said in workload.sentences:
+            yield {"kind": "sentence", "workload": workload.name, **said.model_dump(mode="json")}
+        for told in workload.comparisons:
+            yield {"kind": "figure", "workload": workload.name, **told.model_dump(mode="json")}
+    for told in judgement.footprint:
+        yield {"kind": "footprint", **told.model_dump(mode="json")}
+    for each in judgement.projections:
+        yield {"kind": "projection", **each.model_dump(mode="json")}
+
+
+def print_changes(changes: Changes, kind: OutputFormat) -> None:
+    """Print what changed between two results."""
+    if kind is OutputFormat.JSON:
+        output(kind).record(changes.model_dump(mode="json"))
+        return
+    if kind is OutputFormat.JSONL:
+        output(kind).rows(change.model_dump(mode="json") for change in changes.changes)
+        return
+    for title, told in (
+        ("Nothing can be compared:", changes.cannot),
+        ("Left out:", changes.left_out),
+        ("What else differs, and may be the cause:", changes.circumstances),
+        ("What changed:", _changed_texts(changes)),
+    ):
+        if told:
+            typer.echo("\n  ".join([title, *told]))
+    output(kind).rows(map(_changed, changes.changes))
+
+
+def _changed_texts(changes: Changes) -> list[str]:
+    """Return the sentences that say something; that of the others is how many they are."""
+    told = [each.text for each in changes.changes if each.outcome is not Outcome.SAME]
+    if same := len(changes.changes) - len(told):
+        told.append(f"No change shown in {same} of {len(changes.changes)} figures.")
+    return told
+
+
+def _changed(change: Change) -> Row:
+    return {
+        "workload": change.workload,
+        "side": change.side,
+        "figure": change.label,
+        "A": value_text(change.a, change.unit),
+        "B": value_text(change.b, change.unit),
+        "B by A": ratio_text(change.ratio) if change.ratio else "",
+        "interval": span_text(change.low, change.high) if change.low and change.high else "",
+        "beside the reference in A": change.beside_a,
+        "in B": change.beside_b,
+        "change": _SHORT.get(change.outcome, change.outcome.value),
+    }
