@@ -23,14 +23,18 @@ def histogram(workload: Workload, side: str, *, intended: bool = False) -> "HdrH
     Raises:
         StoreConfigError: it cannot be read.
     """
-    from hdrh.histogram import HdrHistogram  # noqa: PLC0415 - an extra
+    from hdrh import codec  # noqa: PLC0415 - an extra
+    from hdrh.histogram import HdrHistogram  # noqa: PLC0415
 
     text = (workload.intended if intended else workload.service).get(side)
     if not text:
         return None
     try:
         found = HdrHistogram.decode(text)
-    except (ValueError, TypeError, IndexError, zlib.error, OSError) as exc:
+    except (
+        codec.HdrCookieException, codec.HdrHistogramSettingsException, codec.HdrLengthException,
+        ValueError, TypeError, IndexError, OverflowError, zlib.error,
+    ) as exc:  # fmt: skip
         raise StoreConfigError(
             f"the histogram of {side} at {workload.name} is none of HdrHistogram V2"
         ) from exc
