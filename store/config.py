@@ -109,6 +109,11 @@ class StoreConfig(BaseModel):
     double_write_topics: OptionalText = None
     """Names of topics with semicolons, ``*`` at the end for all that begin so; not RocketMQ's key:
     there these are the topics of type LITE."""
+    ab_share: float = Field(0.0, ge=0, le=1)
+    """Under double write: share of reads that the other backend is asked again, 0 to 1; ours."""
+    ab_shares: OptionalText = None
+    """Shares of classes of topics, ``topics=share`` with semicolons, as ``%RETRY%*=0.1;orders=1``;
+    the first that fits counts, ``ab_share`` for all others; ours."""
     use_separate_store_path_for_rocksdb_cq: bool = Field(
         default=False, alias="useSeparateStorePathForRocksdbCQ"
     )
@@ -328,6 +333,15 @@ class StoreConfig(BaseModel):
             raise ValueError(f"{value:.6g} is more than Java's int, {_INT_MAX}")
         return value
 
+    @field_validator("ab_shares")
+    @classmethod
+    def _check_shares(cls, value: str | None) -> str | None:
+        for each in (value or "").split(";"):
+            topics, _, share = each.rpartition("=")
+            if each.strip() and not (topics.strip() and _is_share(share)):
+                raise ValueError(f"{each.strip()!r} is no topics=share with a share from 0 to 1")
+        return value
+
     @field_validator("delete_when")
     @classmethod
     def _check_hours(cls, value: str) -> str:
@@ -359,6 +373,12 @@ class StoreConfig(BaseModel):
             return None
         names = {name.strip() for name in (self.double_write_topics or "").split(";")}
         return ";".join(sorted(names - {""}))
+
+    @property
+    def ab_share_classes(self) -> list[tuple[str, float]]:
+        """Return the classes of ``ab_shares`` with their shares, in order."""
+        given = [each.rpartition("=") for each in (self.ab_shares or "").split(";") if each.strip()]
+        return [(topics.strip(), float(share)) for topics, _, share in given]
 
     @property
     def replica_promises(self) -> list[str]:
@@ -407,6 +427,13 @@ class StoreConfig(BaseModel):
         trusted unless the setting was explicitly given as off.
         """
         return self.enable_lmq or "enable_lmq" not in self.model_fields_set
+
+
+def _is_share(text: str) -> bool:
+    try:
+        return 0 <= float(text) <= 1
+    except ValueError:
+        return False
 
 
 def read_broker_conf(path: Path) -> tuple[StoreConfig, dict[str, str]]:

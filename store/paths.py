@@ -111,6 +111,16 @@ class StorePaths:
         return self.own / "passing-over"
 
     @property
+    def ab_figures(self) -> Path:
+        """Return what mirrored reads have come to."""
+        return self.own / "ab" / "figures"
+
+    @property
+    def ab_differences(self) -> Path:
+        """Return the journal of mirrored reads that were answered differently."""
+        return self.own / "ab" / "differences"
+
+    @property
     def cut(self) -> Path:
         """Return the folder of bytes that were cut off the log, or given up."""
         return self.own / "cut"

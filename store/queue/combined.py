@@ -24,6 +24,8 @@ from store.errors import (
     StoreLockedError,
 )
 from store.paths import StorePaths
+from store.queue.changes import changing
+from store.queue.combined_reads import CombinedReads
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.context import QueueStoreContext
 from store.queue.evening import IsDeleted, even, let_fill, refuse_lack
@@ -31,21 +33,18 @@ from store.queue.facts import (
     QueueDamage,
     QueueFinding,
     QueueRestart,
-    QueueSpan,
     QueueStat,
-    QueueType,
 )
 from store.queue.light_home import gone_apart, is_light, light_home
 from store.queue.part import NO_LIGHT, Lines, Part, Roles, selects
-from store.queue.units import CqUnit, QueueKey, UnitBatch, UnitBlock
+from store.queue.units import QueueKey, UnitBatch
 from store.queue.verify import NO_LOCKS, Locks, Verify
-from store.record.message import LMQ_PREFIX
 
 _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 
-class CombinedConsumeQueueStore(ConsumeQueueStore):
+class CombinedConsumeQueueStore(CombinedReads):
     """All of ``kinds`` as one.
 
     ``flush`` may run beside the one writing thread: what it and the writer change of a part is
@@ -244,6 +243,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
 
     # ---- writing
 
+    @changing
     def put_batch(self, batch: UnitBatch) -> list[QueueRestart]:
         """Put into all; the restarts are those of the store that is read."""
         restarts: list[QueueRestart] = []
@@ -258,6 +258,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         self._put_end = max(self._put_end, batch.end_phy_offset)
         return restarts
 
+    @changing
     def truncate_dirty(self, phy_offset: int) -> int:
         """Truncate all; return the largest number of queues cut."""
         most = 0
@@ -294,6 +295,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
                     self._lines.caught_up(part.name)
                     part.behind = None
 
+    @changing
     def clean_expired(
         self, min_phy_offset: int, expired: Mapping[QueueKey, int] | None = None
     ) -> int:
@@ -306,6 +308,7 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
         ]
         return sum(count or 0 for count in done)
 
+    @changing
     def restore_end(self, topic: str, queue_id: int, queue_offset: int) -> None:
         """Restore in all that have no such queue."""
         for part in self._live():
@@ -313,11 +316,13 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
                 restore = partial(part.store.restore_end, topic, queue_id, queue_offset)
                 self._attempt(part, "restore the end of a queue", restore)
 
+    @changing
     def delete_topics(self, topics: Sequence[str]) -> None:
         """Delete from all; from one that was set aside when it catches up."""
         for part in self._live():
             self._attempt(part, "delete topics", partial(part.store.delete_topics, topics))
 
+    @changing
     def delete_queue(self, topic: str, queue_id: int) -> None:
         """Delete from all."""
         for part in self._live():
@@ -333,69 +338,6 @@ class CombinedConsumeQueueStore(ConsumeQueueStore):
                 with self._lock:
                     if part.failure is None:
                         part.whole = max(part.whole, end)
-
-    # ---- reading
-
-    def _reader(self, topic: str) -> ConsumeQueueStore:
-        return self._light if self._light and is_light(topic) else self._read
-
-    def queues(
-        self, topic: str | None = None, after: QueueKey | None = None, prefix: str = ""
-    ) -> Iterator[QueueKey]:
-        """Yield the queues of the store that is read; light queues, if they lie apart, last."""
-        if topic is not None:
-            yield from self._reader(topic).queues(topic, after)
-            return
-        if self._light is None or self._light is self._read:
-            yield from self._read.queues(None, after, prefix)
-            return
-        if after is None or not is_light(after.topic):
-            for key in self._read.queues(None, after, prefix):
-                if not is_light(key.topic):
-                    yield key
-            after = None
-        if LMQ_PREFIX.startswith(prefix) or is_light(prefix):
-            yield from self._light.queues(None, after, max(prefix, LMQ_PREFIX, key=len))
-
-    def spans(self, topic: str | None = None, after: QueueKey | None = None) -> Iterator[QueueSpan]:
-        """Yield those of the store that is read; light queues may be another one's."""
-        return super().spans(topic, after) if self._light else self._read.spans(topic, after)
-
-    def max_offset(self, topic: str, queue_id: int) -> int:
-        """Ask the store that is read."""
-        return self._reader(topic).max_offset(topic, queue_id)
-
-    def min_offset(self, topic: str, queue_id: int) -> int:
-        """Ask the store that is read."""
-        return self._reader(topic).min_offset(topic, queue_id)
-
-    def read_units(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> UnitBlock:
-        """Ask the store that is read."""
-        return self._reader(topic).read_units(topic, queue_id, queue_offset, max_count)
-
-    def unit_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Ask the store that is read."""
-        return self._reader(topic).unit_timestamp(topic, queue_id, queue_offset)
-
-    def iterate(self, topic: str, queue_id: int, queue_offset: int) -> Iterator[CqUnit]:
-        """Ask the store that is read."""
-        return self._reader(topic).iterate(topic, queue_id, queue_offset)
-
-    @property
-    def units_per_file(self) -> int:
-        """Ask the store that is read."""
-        return self._read.units_per_file
-
-    def queue_type(self, topic: str) -> QueueType:
-        """Return ``BATCH`` if any part says so, else ask the store that is read."""
-        kinds = {part.store.queue_type(topic) for part in self._live()}
-        return (
-            QueueType.BATCH if QueueType.BATCH in kinds else self._reader(topic).queue_type(topic)
-        )
-
-    def resolve_tags_code(self, topic: str, queue_id: int, tags_code: int) -> int | None:
-        """Ask the store that is read."""
-        return self._reader(topic).resolve_tags_code(topic, queue_id, tags_code)
 
     # ---- offsets for the writer
 

@@ -45,6 +45,7 @@ from store.service.journals.mode_record import BehindLines
 from store.service.left_behind import written_since
 from store.service.light_quota import LightQuota
 from store.service.metrics import StoreMetrics
+from store.service.mirroring.mirror import Mirror
 from store.service.opening import OpenOptions, lay_out, open_index, refuse_queues_without_log
 from store.service.puller import Puller
 from store.service.putter import Putter
@@ -217,7 +218,9 @@ class MessageStore(StoreCare):
             self._dispatcher.before_store = log.commit
         self._puller = Puller(config, log, self.queues)
         self._tracing, self._trace = threading.Lock(), None
-        self._mirror = self._tap = None
+        self._mirror = self._tap = Mirror.of(
+            config, self.paths, log, self.queues, self._puller, self.deleted_topics
+        )
         self._stops.append(self._stop_trace)
         quota = LightQuota(self.queues, config.max_lmq_consume_queue_num)
         self._append = Appender(log, self.queues, self._dispatcher, self._state, quota)
@@ -232,7 +235,7 @@ class MessageStore(StoreCare):
         )  # fmt: skip
         self.metrics = StoreMetrics(
             self.paths, log, self.queues, self._dispatcher, self._commit, putter,
-            self._puller, self._state,
+            self._puller, self._state, self._mirror,
         )  # fmt: skip
         """Counters and figures of the store, see ``StoreMetrics.snapshot``."""
         surroundings = options.surroundings
@@ -249,6 +252,9 @@ class MessageStore(StoreCare):
         if housekeeping:
             self._stops.append(self._expiry.stop)
             self._expiry.start()
+        if self._mirror is not None:
+            self._stops.append(self._mirror.stop)
+            self._mirror.start()
 
     def _stop(self) -> None:
         for stop in reversed(self._stops):

@@ -8,7 +8,7 @@ a lock of its own, for a few hundred nanoseconds, and is kept off the path of a 
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,7 +27,8 @@ class HistogramSnapshot:
     """What a histogram held at one moment."""
 
     counts: tuple[int, ...]
-    """How many were at most ``BOUNDS[i]`` and more than the bound before; the last: longer."""
+    """How many were at most the bound *i* (of ``BOUNDS``, unless the histogram has its own) and
+    more than the bound before; the last: longer."""
     total_seconds: float
 
     @property
@@ -39,17 +40,26 @@ class HistogramSnapshot:
 class Histogram:
     """Durations in buckets. Any thread may call any method."""
 
-    def __init__(self) -> None:
+    def __init__(self, bounds: Sequence[float] = BOUNDS) -> None:
+        self._bounds = bounds
         self._lock = threading.Lock()  # guards both
-        self._counts = [0] * (len(BOUNDS) + 1)
+        self._counts = [0] * (len(bounds) + 1)
         self._total = 0.0
 
     def observe(self, seconds: float) -> None:
         """Count one duration."""
-        bucket = bisect_left(BOUNDS, seconds)
+        bucket = bisect_left(self._bounds, seconds)
         with self._lock:
             self._counts[bucket] += 1
             self._total += seconds
+
+    def restore(self, before: HistogramSnapshot) -> None:
+        """Add what another histogram of the same bounds held."""
+        with self._lock:
+            self._counts = [
+                mine + other for mine, other in zip(self._counts, before.counts, strict=True)
+            ]
+            self._total += before.total_seconds
 
     def snapshot(self) -> HistogramSnapshot:
         """Return what was observed until now."""

@@ -18,6 +18,7 @@ from store.queue.facts import QueueStat
 from store.service.dispatch import Dispatcher
 from store.service.group_commit import GroupCommit
 from store.service.meters import GetCounts, HistogramSnapshot
+from store.service.mirroring.mirror import Mirror, MirrorSnapshot
 from store.service.puller import Puller
 from store.service.putter import Putter
 from store.service.results import PutMessageStatus
@@ -63,6 +64,8 @@ class MetricsSnapshot:
     """What the backends tell, see ``ConsumeQueueStore.stats``."""
     failed: bool
     """A write or a flush failed: the store takes no more writes."""
+    mirror: MirrorSnapshot | None = None
+    """What mirrored reads have come to, since the first one; ``None``: none are."""
 
     @property
     def page_cache_busy(self) -> bool:
@@ -86,6 +89,7 @@ class StoreMetrics:
         putter: Putter,
         puller: Puller,
         state: RunningState,
+        mirror: Mirror | None,
     ) -> None:
         """Keep the parts; recovery is over, what is appended from here on was put."""
         self._paths = paths
@@ -96,6 +100,7 @@ class StoreMetrics:
         self._putter = putter
         self._puller = puller
         self._state = state
+        self._mirror = mirror
         self._opened_end = log.max_phy_offset()
 
     def snapshot(self) -> MetricsSnapshot:
@@ -128,6 +133,7 @@ class StoreMetrics:
             queue_disk_used_ratio=disk_used_ratio(self._paths.consume_queue),
             queue_stats=tuple(self._queues.stats()),
             failed=self._state.failure is not None,
+            mirror=self._mirror.snapshot() if self._mirror is not None else None,
         )
 
     def _lag(self) -> tuple[int, int]:

@@ -18,6 +18,7 @@ from store.errors import StoreConfigError, StoreError
 from store.service.message_store import MessageStore
 from store.service.meters import BOUNDS, HistogramSnapshot
 from store.service.metrics import MetricsSnapshot
+from store.service.mirroring.mirror import MirrorSnapshot
 
 _HISTOGRAMS: dict[str, tuple[str, tuple[str, ...]]] = {
     "cqstore_put_seconds": (
@@ -26,6 +27,10 @@ _HISTOGRAMS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "cqstore_get_seconds": ("Pulls", ()),
     "cqstore_flush_seconds": ("Flushes of the commit log", ()),
+    "cqstore_ab_seconds": (
+        "Reads of a backend: served, or mirrored to both of them",
+        ("op", "backend", "way"),
+    ),
 }
 _COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "cqstore_put_messages": ("Messages stored", ()),
@@ -34,6 +39,8 @@ _COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "cqstore_gets": ("Pulls by status", ("status",)),
     "cqstore_get_messages": ("Messages that pulls returned", ()),
     "cqstore_get_bytes": ("Bytes of the records that pulls returned", ()),
+    "cqstore_ab_reads": ("Mirrored reads by what became of them", ("op", "outcome")),
+    "cqstore_ab_dropped": ("Reads that came faster than they could be mirrored", ()),
 }
 _GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "cqstore_up": ("1: the store is open and answers", ()),
@@ -45,6 +52,8 @@ _GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "cqstore_log_min_phy_offset_bytes": ("Start of the commit log", ()),
     "cqstore_log_max_phy_offset_bytes": ("End of the commit log", ()),
     "cqstore_log_flushed_phy_offset_bytes": ("Up to where the log is surely on disk", ()),
+    "cqstore_ab_failed": ("1: the mirror ended by a failure, reads are not mirrored", ()),
+    "cqstore_ab_waiting": ("Reads that wait to be mirrored", ()),
     "cqstore_disk_used_ratio": ("How full the file system of a folder is, 0 to 1", ("folder",)),
 }
 
@@ -135,12 +144,28 @@ class _Families:
             self._histograms[name].add_metric(
                 (root, *labels), list(_buckets(histogram)), histogram.total_seconds
             )
+        if of.mirror is not None:
+            self._add_mirror(root, of.mirror)
         for name, part, value in of.queue_stats:
             known_as = f"cqstore_{name}"
             if known_as not in self._gauges:
                 text = "What a queue backend tells of itself"
                 self._gauges[known_as] = GaugeMetricFamily(known_as, text, labels=("store", "part"))
             self.gauge(known_as, root, value, part)
+
+    def _add_mirror(self, root: str, of: MirrorSnapshot) -> None:
+        self.gauge("cqstore_ab_failed", root, bool(of.failure))
+        self.gauge("cqstore_ab_waiting", root, of.waiting)
+        self._counters["cqstore_ab_dropped"].add_metric((root,), of.figures.dropped)
+        for each in of.figures.reads:
+            labels = (root, each.op, each.outcome.value)
+            self._counters["cqstore_ab_reads"].add_metric(labels, each.reads)
+        for taken in of.figures.seconds:
+            self._histograms["cqstore_ab_seconds"].add_metric(
+                (root, taken.op, taken.backend, taken.way.value),
+                list(_buckets(taken.coarse)),
+                taken.total_seconds,
+            )
 
 
 def _gauge_samples(of: MetricsSnapshot) -> Iterator[tuple[str, tuple[str, ...], float]]:

@@ -28,6 +28,7 @@ from store.service.cleaning.disk_levels import DiskDemand
 from store.service.cleaning.file_expiry import FileExpiry, FileOutlook
 from store.service.dispatch import Dispatcher
 from store.service.journals.deleted_topics import DeletedTopics
+from store.service.mirroring.mirror import Mirror
 from store.service.operation_lines import StoreOp
 from store.service.puller import MAX_PULL_BYTES, Puller, TagFilter
 from store.service.putter import Puts
@@ -50,7 +51,7 @@ class StoreReads(ABC):
     paths: StorePaths
     _puller: Puller
     _putter: Puts
-    _mirror: Tap | None
+    _mirror: Mirror | None
     _tap: Tap | None
     """Looks over the shoulder of reads: the mirror, or a recorder in front of it."""
     _trace: Trace | None

@@ -1,0 +1,58 @@
+"""Changes: whether several parts that are written one after the other stand still, and alike."""
+
+import threading
+from collections.abc import Callable
+from functools import wraps
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+class Changes:
+    """Counts the writes that have begun and ended. Any thread.
+
+    Who finds ``moment`` the same before and after a look, and not ``None``, has seen all parts as
+    one write left them and before another began. Nobody waits for anybody.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards both counts
+        self._begun = self._ended = 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._begun += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._ended += 1
+
+    @property
+    def moment(self) -> int | None:
+        """Return a number for the present moment; ``None`` while a write is under way.
+
+        After a write that was thrown out between its begin and its end: for ever.
+        """
+        ended = self._ended  # first: a write that begins and ends in between is seen
+        return ended if self._begun == ended else None
+
+
+class _Changing(Protocol):
+    changes: Changes
+
+
+_S = TypeVar("_S", bound=_Changing)
+
+
+def changing(
+    write: Callable[Concatenate[_S, _P], _R],
+) -> Callable[Concatenate[_S, _P], _R]:
+    """Count the calls of a method that writes to all parts in ``self.changes``."""
+
+    @wraps(write)
+    def counted(self: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        with self.changes:
+            return write(self, *args, **kwargs)
+
+    return counted

@@ -1,0 +1,102 @@
+"""CombinedReads: the reading half of the combined store. One part answers, light queues apart."""
+
+from abc import abstractmethod
+from collections.abc import Iterator
+
+from store.queue.changes import Changes
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.context import QueueStoreContext
+from store.queue.facts import QueueSpan, QueueType
+from store.queue.light_home import is_light
+from store.queue.part import Part
+from store.queue.units import CqUnit, QueueKey, UnitBlock
+from store.record.message import LMQ_PREFIX
+
+
+class CombinedReads(ConsumeQueueStore):
+    """Asks ``_read``, of light queues ``_light`` if those lie apart."""
+
+    _read: ConsumeQueueStore
+    _light: ConsumeQueueStore | None
+
+    def __init__(self, context: QueueStoreContext) -> None:
+        """Keep ``context``; touches no file."""
+        super().__init__(context)
+        self.changes = Changes()
+        """The writes to all parts: between two of them the parts are alike."""
+
+    @abstractmethod
+    def _live(self) -> list[Part]:
+        """Return the parts that have not failed."""
+
+    def _reader(self, topic: str) -> ConsumeQueueStore:
+        return self._light if self._light and is_light(topic) else self._read
+
+    def alike(self, topic: str) -> tuple[ConsumeQueueStore, ConsumeQueueStore] | None:
+        """Return who answers for ``topic``, and a part that ought to answer alike.
+
+        ``None``: no other part is whole and gets its units.
+        """
+        answers = self._reader(topic)
+        for part in self._live():
+            if part.store is not answers and part.behind is None and part.takes(topic):
+                return answers, part.store
+        return None
+
+    def queues(
+        self, topic: str | None = None, after: QueueKey | None = None, prefix: str = ""
+    ) -> Iterator[QueueKey]:
+        """Yield the queues of the store that is read; light queues, if they lie apart, last."""
+        if topic is not None:
+            yield from self._reader(topic).queues(topic, after)
+            return
+        if self._light is None or self._light is self._read:
+            yield from self._read.queues(None, after, prefix)
+            return
+        if after is None or not is_light(after.topic):
+            for key in self._read.queues(None, after, prefix):
+                if not is_light(key.topic):
+                    yield key
+            after = None
+        if LMQ_PREFIX.startswith(prefix) or is_light(prefix):
+            yield from self._light.queues(None, after, max(prefix, LMQ_PREFIX, key=len))
+
+    def spans(self, topic: str | None = None, after: QueueKey | None = None) -> Iterator[QueueSpan]:
+        """Yield those of the store that is read; light queues may be another one's."""
+        return super().spans(topic, after) if self._light else self._read.spans(topic, after)
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """Ask the store that is read."""
+        return self._reader(topic).max_offset(topic, queue_id)
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """Ask the store that is read."""
+        return self._reader(topic).min_offset(topic, queue_id)
+
+    def read_units(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> UnitBlock:
+        """Ask the store that is read."""
+        return self._reader(topic).read_units(topic, queue_id, queue_offset, max_count)
+
+    def unit_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """Ask the store that is read."""
+        return self._reader(topic).unit_timestamp(topic, queue_id, queue_offset)
+
+    def iterate(self, topic: str, queue_id: int, queue_offset: int) -> Iterator[CqUnit]:
+        """Ask the store that is read."""
+        return self._reader(topic).iterate(topic, queue_id, queue_offset)
+
+    @property
+    def units_per_file(self) -> int:
+        """Ask the store that is read."""
+        return self._read.units_per_file
+
+    def queue_type(self, topic: str) -> QueueType:
+        """Return ``BATCH`` if any part says so, else ask the store that is read."""
+        kinds = {part.store.queue_type(topic) for part in self._live()}
+        return (
+            QueueType.BATCH if QueueType.BATCH in kinds else self._reader(topic).queue_type(topic)
+        )
+
+    def resolve_tags_code(self, topic: str, queue_id: int, tags_code: int) -> int | None:
+        """Ask the store that is read."""
+        return self._reader(topic).resolve_tags_code(topic, queue_id, tags_code)

@@ -1,0 +1,170 @@
+"""Differences: answers that were not the same, kept in the journal ``cqstore/ab/differences``.
+
+The first of each place is kept, and of these a bounded number; the others are counted. No other
+part of the store reads the journal: its loss, or a torn end, costs what it told.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from store.errors import CorruptionError
+from store.log.commit_log import CommitLog
+from store.queue.units import QueueKey
+from store.record.message import LMQ_PREFIX
+from store.service.journals.journal import Entry, Journal
+from store.service.mirroring.reads import Answer, Failed, MirroredRead, Row, Units
+
+MOST_KEPT = 1000
+MOST_BYTES = 4 << 20
+_FIELDS = {
+    "time": float, "op": str, "topic": str, "queueId": int, "asked": dict, "queueOffset": int,
+    "phyOffset": int, "answers": dict, "wrong": str,
+}  # fmt: skip
+_NONE = -1
+
+
+class Difference(NamedTuple):
+    """Two answers that were not the same."""
+
+    time: float
+    """Seconds since the epoch."""
+    op: str
+    queue: QueueKey
+    asked: Mapping[str, Any]
+    """What was asked of the queue, by the names of operation lines."""
+    queue_offset: int
+    """The first unit that is not the same; -1: no unit is, but an end or a number."""
+    phy_offset: int
+    """Where one of them says its record lies; -1 without."""
+    answers: Mapping[str, str]
+    """Backend → its answer, as far as it is another one."""
+    wrong: str
+    """The backend that the log contradicts; empty where the log cannot tell."""
+
+
+class Differences:
+    """The journal of one store. One thread."""
+
+    def __init__(self, path: Path) -> None:
+        """Describe the journal; touches no file."""
+        self._journal = Journal(path, _is_entry)
+        self._known: set[tuple[object, ...]] = set()
+        self.kept = 0
+        """How many the journal has."""
+
+    def load(self) -> None:
+        """Read what is there.
+
+        Raises:
+            CorruptionError: it is damaged before its end.
+            StoreIOError: it cannot be read.
+        """
+        for each in map(_difference, self._journal.read()):
+            self._known.add(_place(each))
+            self.kept += 1
+
+    def add(self, found: Difference) -> bool:
+        """Keep a difference, durably; False: one of its place is kept, or there is no room.
+
+        Raises:
+            StoreIOError: it cannot be written.
+        """
+        if _place(found) in self._known or self.kept >= MOST_KEPT:
+            return False
+        if self._journal.size() >= MOST_BYTES:
+            return False
+        line = found._asdict()
+        topic, queue_id = line.pop("queue")
+        line |= {"topic": topic, "queueId": queue_id, "asked": dict(found.asked)}
+        line |= {"queueOffset": line.pop("queue_offset"), "phyOffset": line.pop("phy_offset")}
+        self._journal.append([line])
+        self._known.add(_place(found))
+        self.kept += 1
+        return True
+
+
+def read_differences(path: Path) -> list[Difference]:
+    """Return what the journal holds, oldest first. Changes nothing.
+
+    Raises:
+        CorruptionError: it is damaged before its end.
+        StoreIOError: it cannot be read.
+    """
+    return [_difference(entry) for entry in Journal(path, _is_entry).read()]
+
+
+def difference(
+    read: MirroredRead, reference: Answer, other: Answer, log: CommitLog, now: float
+) -> Difference:
+    """Return what is not the same in two answers to one read."""
+    names = [queues.name for queues in read.sides]
+    offset, phy_offset, wrong = _NONE, _NONE, ""
+    texts = [_text(reference), _text(other)]
+    if isinstance(reference, Units) and isinstance(other, Units):
+        at = _first_odd(reference, other)
+        if at is not None:
+            offset = at
+            rows = reference.at(at), other.at(at)
+            texts = [_unit_text(at, row) for row in rows]
+            phy_offset = next((row[0] for row in rows if row is not None), _NONE)
+            wrong = _blame(log, read.key, at, dict(zip(names, rows, strict=True)))
+    return Difference(
+        now, read.op.value, read.key, read.asked, offset, phy_offset,
+        dict(zip(names, texts, strict=True)), wrong,
+    )  # fmt: skip
+
+
+def _first_odd(mine: Units, other: Units) -> int | None:
+    """Return the first offset at which the units are not the same, of those that were read."""
+    start = min(mine.first, other.first)
+    end = max(mine.first + len(mine.rows), other.first + len(other.rows))
+    return next((at for at in range(start, end) if mine.at(at) != other.at(at)), None)
+
+
+def _text(answer: Answer) -> str:
+    if isinstance(answer, Failed):
+        return f"cannot be read: {answer.error}"
+    if isinstance(answer, Units):
+        return f"the queue goes from {answer.low} to {answer.high}"
+    return str(answer)
+
+
+def _unit_text(at: int, row: Row | None) -> str:
+    if row is None:
+        return f"no unit {at}"
+    return f"unit {at} is {row[1]} bytes at {row[0]}, tags code {row[2]}"
+
+
+def _blame(log: CommitLog, key: QueueKey, at: int, rows: Mapping[str, Row | None]) -> str:
+    """Return which backend is wrong, by the record itself; empty if that does not tell."""
+    if key.topic.startswith(LMQ_PREFIX):  # a record bears the place in its own queue alone
+        return ""
+    right = [name for name, row in rows.items() if row is not None and _is_there(log, key, at, row)]
+    return next(name for name in rows if name not in right) if len(right) == 1 else ""
+
+
+def _is_there(log: CommitLog, key: QueueKey, at: int, row: Row) -> bool:
+    try:
+        message = log.message(row[0])
+    except CorruptionError:
+        return False
+    head = message.head
+    return (message.topic, head.queue_id, head.queue_offset, head.total_size) == (*key, at, row[1])
+
+
+def _place(found: Difference) -> tuple[object, ...]:
+    return found.op, found.queue, found.queue_offset, tuple(found.answers)
+
+
+def _difference(entry: Entry) -> Difference:
+    return Difference(
+        entry["time"], entry["op"], QueueKey(entry["topic"], entry["queueId"]), entry["asked"],
+        entry["queueOffset"], entry["phyOffset"], entry["answers"], entry["wrong"],
+    )  # fmt: skip
+
+
+def _is_entry(entry: Entry) -> bool:
+    return entry.keys() == _FIELDS.keys() and all(
+        isinstance(entry[name], kind) for name, kind in _FIELDS.items()
+    )

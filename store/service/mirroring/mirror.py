@@ -1,0 +1,272 @@
+"""Mirror: asks the other backend of double write again what a share of reads has asked.
+
+Who reads pays for the drawing of lots, and one in so many for writing down what was answered; what
+follows is one thread's work, behind a bounded queue. No read ever waits for it, nor fails by it: a
+mirror that fails ends, and says so in the metrics. The other backend alone is read; nothing is
+written but the mirror's own two files.
+"""
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from store.config import StoreConfig
+from store.errors import StoreError
+from store.log.commit_log import CommitLog
+from store.paths import StorePaths
+from store.queue.combined_reads import CombinedReads
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.time_search import BoundaryType
+from store.queue.units import QueueKey
+from store.service.journals.deleted_topics import DeletedTopics
+from store.service.mirroring.differences import Differences, difference
+from store.service.mirroring.figures import Figures, FiguresSnapshot, Way
+from store.service.mirroring.moments import Moments
+from store.service.mirroring.reads import (
+    Answer,
+    MirroredRead,
+    NumberRead,
+    PullRead,
+    Sides,
+    Units,
+)
+from store.service.mirroring.shares import Shares
+from store.service.mirroring.verdict import Outcome, judge
+from store.service.operation_lines import StoreOp
+from store.service.puller import Puller, TagFilter
+from store.service.results import GetMessageResult
+from store.service.waiting import Waiting
+from store.service.worker import Worker
+
+_LOG = logging.getLogger(__name__)
+MOST_WAITING = 1024
+"""Reads; each holds the units that it read."""
+LOOK_SECONDS = 0.2
+"""Between two looks at what waits: nobody is woken, for that would cost the reader."""
+SAVE_SECONDS = 60.0
+PAIRED = 4
+"""One in so many reads is asked of the reference again too: seconds of like with like."""
+_NS = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorSnapshot:
+    """A mirror at one moment."""
+
+    figures: FiguresSnapshot
+    waiting: int
+    failure: str
+    """Why it ended; empty: it has not."""
+
+
+class Mirror:
+    """The mirror of one open store, a ``Tap``. Any thread reads through it."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        paths: StorePaths,
+        log: CommitLog,
+        queues: CombinedReads,
+        puller: Puller,
+        deleted: DeletedTopics,
+    ) -> None:
+        self._queues = queues
+        self._puller = puller
+        self._log = log
+        self._resolves = config.enable_consume_queue_ext
+        self._moments = Moments(queues.changes, log, deleted)
+        self._shares = Shares(config.ab_share, config.ab_share_classes)
+        self._left = self._shares.gap()  # reads until the next candidate
+        self._waiting: Waiting[MirroredRead] = Waiting(MOST_WAITING)
+        self._figures = Figures(paths.ab_figures)
+        self._differences = Differences(paths.ab_differences)
+        self._random = random.Random()
+        self._stop = threading.Event()
+        self._failure = ""
+        self._worker = Worker("cqstore-mirror", self._run, self._give_up, "reads are not mirrored")
+
+    @classmethod
+    def of(
+        cls,
+        config: StoreConfig,
+        paths: StorePaths,
+        log: CommitLog,
+        queues: ConsumeQueueStore,
+        puller: Puller,
+        deleted: DeletedTopics,
+    ) -> "Mirror | None":
+        """Return the mirror of a store, ``None`` where there is nothing to mirror or to ask."""
+        if not isinstance(queues, CombinedReads) or queues.context.read_only:
+            return None
+        mirror = cls(config, paths, log, queues, puller, deleted)
+        return mirror if mirror._shares.most > 0 else None
+
+    # ---- the tap
+
+    def is_due(self) -> bool:
+        """Count down to the next candidate; return whether this is it."""
+        self._left -= 1
+        return self._left <= 0
+
+    def pull(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_msgs: int,
+        tags: TagFilter | None,
+        max_total_bytes: int,
+    ) -> GetMessageResult:
+        """Pull, and leave what was read to be mirrored."""
+        sides = self._draw(topic)
+        if sides is None:
+            return self._puller.get(topic, queue_id, offset, max_msgs, tags, max_total_bytes)
+        moment = self._moments.now(topic)
+        read = PullRead(QueueKey(topic, queue_id), sides, moment, self._resolves)
+        puller = self._puller.over(read)
+        try:
+            result = puller.get(topic, queue_id, offset, max_msgs, tags, max_total_bytes)
+        except StoreError as exc:
+            read.fail(exc)
+            self._waiting.put(read)
+            raise
+        self._waiting.put(read)
+        return result
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """Ask, and leave the answer to be mirrored."""
+        return self._number(
+            StoreOp.MIN_OFFSET, topic, queue_id, {}, lambda q: q.min_offset(topic, queue_id)
+        )
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """Ask, and leave the answer to be mirrored."""
+        return self._number(
+            StoreOp.MAX_OFFSET, topic, queue_id, {}, lambda q: q.max_offset(topic, queue_id)
+        )
+
+    def offset_by_time(
+        self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType
+    ) -> int:
+        """Ask, and leave the answer to be mirrored."""
+        return self._number(
+            StoreOp.TIME_SEARCH, topic, queue_id,
+            {"timestamp": timestamp, "boundary": boundary.value},
+            lambda q: q.offset_by_time(topic, queue_id, timestamp, boundary),
+        )  # fmt: skip
+
+    def estimate(
+        self, topic: str, queue_id: int, from_offset: int, to_offset: int, tags: TagFilter
+    ) -> int:
+        """Ask, and leave the answer to be mirrored."""
+        return self._number(
+            StoreOp.ESTIMATE, topic, queue_id,
+            {"from": from_offset, "to": to_offset, "tags": " || ".join(sorted(tags.tags))},
+            lambda q: q.estimate_message_count(
+                topic, queue_id, from_offset, to_offset, tags.may_match
+            ),
+        )  # fmt: skip
+
+    def _number(
+        self,
+        op: StoreOp,
+        topic: str,
+        queue_id: int,
+        asked: Mapping[str, object],
+        question: Callable[[ConsumeQueueStore], int],
+    ) -> int:
+        sides = self._draw(topic)
+        if sides is None:
+            return question(self._queues)
+        key, moment = QueueKey(topic, queue_id), self._moments.now(topic)
+        read = NumberRead(op, key, sides, moment, asked, question)
+        try:
+            number = read.first()
+        except StoreError:
+            self._waiting.put(read)
+            raise
+        self._waiting.put(read)
+        return number
+
+    def _draw(self, topic: str) -> Sides | None:
+        """Return who is to answer a candidate, ``None`` if it is not mirrored."""
+        self._left = self._shares.gap()
+        try:
+            if self._failure or not self._shares.takes(topic):
+                return None
+            sides = self._queues.alike(topic)
+        except Exception:  # noqa: BLE001 - no topic at all: the read itself says what it says
+            return None
+        return None if sides is None or self._waiting.is_full() else sides
+
+    # ---- about itself
+
+    def snapshot(self) -> MirrorSnapshot:
+        """Return what it has come to."""
+        figures = self._figures.snapshot(self._waiting.dropped)
+        return MirrorSnapshot(figures, len(self._waiting), self._failure)
+
+    # ---- the thread
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._worker.start()
+
+    def stop(self) -> None:
+        """End the thread, behind the read that it is at; what waits is not mirrored any more."""
+        self._stop.set()
+        self._worker.end()
+
+    def _run(self) -> None:
+        self._figures.load()
+        self._differences.load()
+        saved = time.monotonic()
+        while not self._stop.wait(LOOK_SECONDS):
+            while not self._stop.is_set() and (read := self._waiting.take()) is not None:
+                self._mirror(read)
+            if time.monotonic() - saved >= SAVE_SECONDS:
+                self._figures.save(self._waiting.dropped)
+                saved = time.monotonic()
+        self._figures.save(self._waiting.dropped)
+
+    def _give_up(self, exc: BaseException) -> None:
+        self._failure = str(exc) or repr(exc)
+
+    def _mirror(self, read: MirroredRead) -> None:
+        """Ask again, compare, count."""
+        figures, op = self._figures, read.op.value
+        if self._queues.alike(read.key.topic) != read.sides:
+            figures.count(op, Outcome.GONE)
+            return
+        reference, other = read.sides
+        paired, taken = int(self._random.random() * 2 * PAIRED), dict[str, float]()
+        if paired == 0:
+            taken[reference.name] = read.ask(reference)[1] * _NS
+        later, nanoseconds = read.ask(other)
+        after = self._moments.now(read.key.topic)
+        if paired == 1:
+            taken[reference.name] = read.ask(reference)[1] * _NS
+        figures.observe(op, reference.name, Way.SERVED, read.nanoseconds * _NS)
+        if taken:
+            taken[other.name] = nanoseconds * _NS
+            figures.add_pair(op, taken, _items(later))
+        verdict = judge(read, later, after, self._moments, self._stop.wait)
+        if verdict.answers is not None:
+            self._keep(read, *verdict.answers)
+        figures.count(op, verdict.outcome)
+
+    def _keep(self, read: MirroredRead, reference: Answer, other: Answer) -> None:
+        found = difference(read, reference, other, self._log, time.time())
+        if self._differences.add(found):
+            _LOG.warning(
+                "%s of queue %d of %r is answered differently: %s",
+                found.op, found.queue.queue_id, found.queue.topic, dict(found.answers),
+            )  # fmt: skip
+
+
+def _items(answer: Answer) -> int:
+    return len(answer.rows) if isinstance(answer, Units) else 1

@@ -1,0 +1,38 @@
+"""Moments: whether time can explain that two answers are not the same."""
+
+from typing import NamedTuple
+
+from store.log.commit_log import CommitLog
+from store.queue.changes import Changes
+from store.service.journals.deleted_topics import DeletedTopics
+
+
+class Moment(NamedTuple):
+    """What an answer depends on; nothing has changed between two that are equal and still."""
+
+    writes: int | None
+    """Number of the writes to the queues until then; ``None``: one was under way."""
+    low: int
+    """The log's minimum: what lies below has expired."""
+    life: int
+    """Where the topic's present life began: it changes with every deletion."""
+
+    @property
+    def is_still(self) -> bool:
+        """Return whether all backends had what any of them had."""
+        return self.writes is not None
+
+
+class Moments:
+    """Tells the moment. Any thread; nobody waits for it."""
+
+    def __init__(self, changes: Changes, log: CommitLog, deleted: DeletedTopics) -> None:
+        self._changes = changes
+        self._log = log
+        self._deleted = deleted
+
+    def now(self, topic: str) -> Moment:
+        """Return the moment, for queues of ``topic``."""
+        return Moment(
+            self._changes.moment, self._log.min_phy_offset(), self._deleted.life_of(topic)
+        )

@@ -1,0 +1,233 @@
+"""Mirrored reads: what was asked and answered, and how to ask the same again.
+
+An answer is a plain value, compared as it is: what a pull was told of its queue, or a number. A
+backend that could not answer has answered with the kind of its error.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from time import perf_counter_ns
+from typing import NamedTuple
+
+from store.errors import StoreClosedError, StoreError
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.facts import QueueType
+from store.queue.units import BlockStop, CqUnit, QueueKey, UnitBlock
+from store.service.mirroring.moments import Moment
+from store.service.operation_lines import StoreOp
+
+Sides = tuple[ConsumeQueueStore, ConsumeQueueStore]
+"""Who answers, the *reference*, and who ought to answer alike, the *other*."""
+Row = tuple[int, int, int | None]
+"""Phy offset, size and tags code of one unit."""
+
+_Asked = tuple[int, int, UnitBlock]
+"""Queue offset and number of units that were asked for, and what came."""
+
+
+class Failed(NamedTuple):
+    """A backend could not answer."""
+
+    error: str
+    """The kind of error: what it says of places differs from backend to backend."""
+
+
+class Units(NamedTuple):
+    """What a pull was told of its queue."""
+
+    low: int
+    high: int
+    """Minimum and maximum of the queue."""
+    first: int
+    """Queue offset of the first row; the others follow without a gap."""
+    rows: tuple[Row, ...]
+
+    def at(self, queue_offset: int) -> Row | None:
+        """Return the unit at an offset, ``None`` if it was not read."""
+        index = queue_offset - self.first
+        return self.rows[index] if 0 <= index < len(self.rows) else None
+
+    @property
+    def living(self) -> "Units":
+        """Return it without units whose records have expired: those may be there or not."""
+        gone = max(self.low - self.first, 0)
+        return Units(self.low, self.high, self.first + gone, self.rows[gone:])
+
+
+Answer = Units | int | Failed
+
+
+class MirroredRead(ABC):
+    """One read. Made where it is answered, asked again by one thread."""
+
+    def __init__(self, op: StoreOp, key: QueueKey, sides: Sides, moment: Moment) -> None:
+        """``moment`` is of before the answer."""
+        self.op, self.key, self.sides, self.moment = op, key, sides, moment
+        self.nanoseconds = 0
+        """How long the reference took, in the thread of who asked."""
+
+    @property
+    @abstractmethod
+    def answer(self) -> Answer:
+        """Return what the reference answered."""
+
+    @property
+    @abstractmethod
+    def asked(self) -> Mapping[str, object]:
+        """Return what was asked of the queue, by the names of operation lines."""
+
+    @abstractmethod
+    def _ask(self, queues: ConsumeQueueStore) -> Callable[[], Answer]:
+        """Ask; what is returned makes a plain value of the answer, which is not timed."""
+
+    def ask(self, queues: ConsumeQueueStore) -> tuple[Answer, int]:
+        """Ask a backend the same; return its answer and how long it took, ns.
+
+        Raises:
+            StoreClosedError: the store is being closed.
+        """
+        began = perf_counter_ns()
+        try:
+            plain = self._ask(queues)
+            spent = perf_counter_ns() - began
+            return plain(), spent
+        except StoreClosedError:
+            raise
+        except StoreError as exc:
+            return Failed(type(exc).__name__), perf_counter_ns() - began
+
+
+class NumberRead(MirroredRead):
+    """A read that is answered with a number: an end of a queue, a time search, an estimate."""
+
+    def __init__(
+        self,
+        op: StoreOp,
+        key: QueueKey,
+        sides: Sides,
+        moment: Moment,
+        asked: Mapping[str, object],
+        question: Callable[[ConsumeQueueStore], int],
+    ) -> None:
+        super().__init__(op, key, sides, moment)
+        self._asked = asked
+        self._question = question
+        self._answer: int | Failed = 0
+
+    def first(self) -> int:
+        """Ask the reference, for who wants to know."""
+        began = perf_counter_ns()
+        try:
+            self._answer = answer = self._question(self.sides[0])
+        except StoreError as exc:
+            self._answer = Failed(type(exc).__name__)
+            raise
+        self.nanoseconds = perf_counter_ns() - began
+        return answer
+
+    @property
+    def answer(self) -> Answer:
+        """Return the number."""
+        return self._answer
+
+    @property
+    def asked(self) -> Mapping[str, object]:
+        """Return what was given."""
+        return self._asked
+
+    def _ask(self, queues: ConsumeQueueStore) -> Callable[[], Answer]:
+        number = self._question(queues)
+        return lambda: number
+
+
+class PullRead(MirroredRead):
+    """What a pull asks of its queue. A ``Puller`` reads through it, as if it were the queues."""
+
+    def __init__(self, key: QueueKey, sides: Sides, moment: Moment, resolves: bool) -> None:  # noqa: FBT001
+        """``resolves``: tags codes may be addresses, which differ where their codes do not."""
+        super().__init__(StoreOp.PULL, key, sides, moment)
+        self._queues = sides[0]
+        self._resolves = resolves
+        self._low = self._high = -1
+        self._blocks: list[_Asked] = []
+        self._failed: Failed | None = None
+
+    # ---- being the queues of a puller
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """Ask, and keep the first answer."""
+        began = perf_counter_ns()
+        high = self._queues.max_offset(topic, queue_id)
+        self.nanoseconds += perf_counter_ns() - began
+        if self._high < 0:
+            self._high = high
+        return high
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """Ask, and keep the first answer."""
+        began = perf_counter_ns()
+        low = self._queues.min_offset(topic, queue_id)
+        self.nanoseconds += perf_counter_ns() - began
+        if self._low < 0:
+            self._low = low
+        return low
+
+    def read_units(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> UnitBlock:
+        """Ask, and keep the block."""
+        began = perf_counter_ns()
+        block = self._queues.read_units(topic, queue_id, queue_offset, max_count)
+        self.nanoseconds += perf_counter_ns() - began
+        self._blocks.append((queue_offset, max_count, block))
+        return block
+
+    def queue_type(self, topic: str) -> QueueType:
+        """Ask the queues."""
+        return self._queues.queue_type(topic)
+
+    def iterate(self, topic: str, queue_id: int, queue_offset: int) -> Iterator[CqUnit]:
+        """Ask the queues; queues of batches have no other side."""
+        return self._queues.iterate(topic, queue_id, queue_offset)
+
+    def resolve_tags_code(self, topic: str, queue_id: int, tags_code: int) -> int | None:
+        """Ask the queues."""
+        return self._queues.resolve_tags_code(topic, queue_id, tags_code)
+
+    def fail(self, exc: StoreError) -> None:
+        """Take note that the pull failed."""
+        self._failed = Failed(type(exc).__name__)
+
+    # ---- being mirrored
+
+    @property
+    def answer(self) -> Answer:
+        """Return what was read."""
+        if self._failed is not None:
+            return self._failed
+        return self._plain(self.sides[0], self._low, self._high, self._blocks)
+
+    @property
+    def asked(self) -> Mapping[str, object]:
+        """Return from where on, and how many units."""
+        if not self._blocks:
+            return {}
+        return {"offset": self._blocks[0][0], "count": sum(most for _, most, _ in self._blocks)}
+
+    def _ask(self, queues: ConsumeQueueStore) -> Callable[[], Answer]:
+        high, low = queues.max_offset(*self.key), queues.min_offset(*self.key)
+        blocks = [
+            (at, most, queues.read_units(*self.key, at, most)) for at, most, _ in self._blocks
+        ]
+        return lambda: self._plain(queues, low, high, blocks)
+
+    def _plain(self, queues: ConsumeQueueStore, low: int, high: int, blocks: list[_Asked]) -> Units:
+        rows: list[Row] = []
+        for _, _, block in blocks:
+            rows += block.rows()
+            if block.stop is BlockStop.HOLE:
+                break  # what follows would not stand at its offset
+        if self._resolves:
+            rows = [
+                (at, size, queues.resolve_tags_code(*self.key, code or 0))
+                for at, size, code in rows
+            ]
+        return Units(low, high, blocks[0][0] if blocks else 0, tuple(rows))

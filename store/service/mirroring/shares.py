@@ -1,0 +1,47 @@
+"""Shares: which reads are mirrored. A share of all, or of topics of a class."""
+
+import math
+import random
+
+from store.queue.part import selects
+
+_MOST_KNOWN = 10_000
+
+
+class Shares:
+    """Draws reads by their topic's share. Any thread; two at once may both draw, or neither."""
+
+    def __init__(self, share: float, classes: list[tuple[str, float]]) -> None:
+        """``classes``: topics as ``selects`` takes them, and their share; the first counts."""
+        self._share = share
+        self._classes = classes
+        self.most = max(share, *(each for _, each in classes), 0.0)
+        """The largest of them, 0 to 1; 0: nothing is ever drawn."""
+        self._known: dict[str, float] = {}
+        self._random = random.Random()
+
+    def of(self, topic: str) -> float:
+        """Return the share of ``topic``, 0 to 1."""
+        if not self._classes:
+            return self._share
+        share = self._known.get(topic)
+        if share is None:
+            fitting = (each for names, each in self._classes if selects(names, topic))
+            share = next(fitting, self._share)
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[topic] = share
+        return share
+
+    def gap(self) -> int:
+        """Return how many reads further the next candidate is, 1 or more: drawn by ``most``."""
+        if self.most >= 1:
+            return 1
+        if self.most <= 0:
+            return 1 << 62
+        return 1 + int(math.log(1 - self._random.random()) / math.log1p(-self.most))
+
+    def takes(self, topic: str) -> bool:
+        """Return whether a candidate is mirrored: those of smaller shares are thinned out."""
+        share = self.of(topic)
+        return share >= self.most or self._random.random() * self.most < share

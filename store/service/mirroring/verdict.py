@@ -1,0 +1,101 @@
+"""Verdict: are two answers the same, and if not, does time explain it?
+
+The other backend is asked later than the reference was, and gets its units a moment later too. So
+what differs is asked again of both, in a moment in which nobody writes. That forgives what time
+explains and nothing else: neither an answer that differs though nothing has changed in between, nor
+a value that the other one never had.
+"""
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import NamedTuple
+
+from store.service.mirroring.moments import Moment, Moments
+from store.service.mirroring.reads import Answer, Failed, MirroredRead, Units
+from store.service.operation_lines import StoreOp
+
+_TRIES = 100
+_PAUSE_SECONDS = 0.002
+
+
+class Outcome(StrEnum):
+    """What became of a mirrored read."""
+
+    SAME = "same"
+    EXPLAINED = "explained"
+    """It differed since one of them was asked later; asked in one moment they are the same."""
+    DIFFERENT = "different"
+    UNSETTLED = "unsettled"
+    """It differed, and there was no moment without a write to ask both again."""
+    GONE = "gone"
+    """The other backend was set aside before it could be asked."""
+
+
+class Verdict(NamedTuple):
+    """The outcome, and of those that differ what both said."""
+
+    outcome: Outcome
+    answers: tuple[Answer, Answer] | None = None
+    """The reference's, the other one's."""
+
+
+def judge(
+    read: MirroredRead,
+    later: Answer,
+    after: Moment,
+    moments: Moments,
+    pause: Callable[[float], object],
+) -> Verdict:
+    """Compare the reference's answer with what the other one said ``later``, before ``after``.
+
+    ``pause`` waits seconds between two tries to find a moment without a write.
+    """
+    first = read.answer
+    if later == first:
+        return Verdict(Outcome.SAME)
+    if after.is_still and after == read.moment:
+        return Verdict(Outcome.DIFFERENT, (first, later))
+    for _ in range(_TRIES):
+        before = moments.now(read.key.topic)
+        if before.is_still:
+            (reference, _), (other, _) = read.ask(read.sides[0]), read.ask(read.sides[1])
+            if moments.now(read.key.topic) == before:
+                break
+        pause(_PAUSE_SECONDS)
+    else:
+        return Verdict(Outcome.UNSETTLED)
+    if _living(reference) != _living(other):
+        return Verdict(Outcome.DIFFERENT, (_living(reference), _living(other)))
+    if read.moment.life == before.life and (
+        _never_was(read.op, later, first, reference) or _never_was(read.op, first, first, reference)
+    ):
+        return Verdict(Outcome.DIFFERENT, (first, later))
+    return Verdict(Outcome.EXPLAINED)
+
+
+def _living(answer: Answer) -> Answer:
+    return answer.living if isinstance(answer, Units) else answer
+
+
+def _never_was(op: StoreOp, said: Answer, first: Answer, now: Answer) -> bool:
+    """Return whether ``said`` was right at no time between two answers of the reference.
+
+    Units come and go, but the one at an offset stays what it is, and no end of a queue is ever
+    further than it is going to be. What is lacking is not held against anybody: it may have come
+    since.
+    """
+    if isinstance(said, Failed):
+        return True
+    if isinstance(said, Units):
+        if not isinstance(now, Units):
+            return True
+        if said.high > max(now.high, first.high if isinstance(first, Units) else 0):
+            return True
+        return any(
+            (right := now.at(offset)) is not None and right != row and offset >= now.low
+            for offset, row in enumerate(said.rows, said.first)
+        )
+    if op is StoreOp.ESTIMATE:  # it extrapolates: by other units when some have gone
+        return False
+    known = [each for each in (first, now) if isinstance(each, int)]
+    return said > max(known, default=0)
