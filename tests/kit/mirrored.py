@@ -19,7 +19,9 @@ LIMIT_SECONDS = 60
 
 def open_mirrored(root: Path, read: str = "file", **changes: object) -> MessageStore:
     """Open a store with double write that mirrors every read, unless ``changes`` say otherwise."""
-    return open_store(root, read, **{"ab_share": 1.0, **changes})
+    store = open_store(root, read, **{"ab_share": 1.0, **changes})
+    until(lambda: mirror_of(store)._goes_on or bool(mirror_of(store)._failure))
+    return store
 
 
 def by_hand(patched: pytest.MonkeyPatch) -> None:

@@ -87,6 +87,7 @@ class Mirror:
         self._random = random.Random()
         self._stop = threading.Event()
         self._failure = ""
+        self._goes_on = False  # the figures of before have been read
         self._worker = Worker("cqstore-mirror", self._run, self._give_up, "reads are not mirrored")
 
     @classmethod
@@ -224,6 +225,7 @@ class Mirror:
     def _run(self) -> None:
         self._figures.load()
         self._differences.load()
+        self._goes_on = True
         saved = time.monotonic()
         while not self._stop.wait(LOOK_SECONDS):
             while not self._stop.is_set() and (read := self._waiting.take()) is not None:
