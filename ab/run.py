@@ -114,7 +114,7 @@ class Run:
             self._not_measured.append(f"What follows the trace's first {MOST_OPERATIONS} lines.")
         if self._options.speed is not None and not _trace_rate(operations):
             raise StoreConfigError("the trace has no times to replay it by (--rate)", path=path)
-        return operations
+        return _in_order(operations) if self._options.speed is not None else operations
 
     def measure(self, say: Say = lambda *_: None) -> Result:
         """Do it.
@@ -221,6 +221,15 @@ def _with_defaults(spec: SideSpec, size: dict[str, int]) -> SideSpec:
     if spec.config.model_fields_set >= size.keys():
         return spec
     return replace(spec, config=spec.config.model_copy(update=size))
+
+
+def _in_order(operations: list[Operation]) -> list[Operation]:
+    """Return operations by their times; one without a time stays behind the one before."""
+    moment, moments = 0.0, []
+    for operation in operations:
+        moment = operation.at if operation.at is not None else moment
+        moments.append(moment)
+    return [operations[at] for at in sorted(range(len(operations)), key=moments.__getitem__)]
 
 
 def _trace_rate(operations: Sequence[Operation]) -> float:

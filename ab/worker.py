@@ -21,6 +21,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from ab import equality, measures
+from ab.operations import Operation
 from ab.parent import die_with_parent
 from ab.projection import fill
 from ab.side_store import SideStore
@@ -150,17 +151,28 @@ class Worker:
 
     def answers(self, block: int) -> list[tuple[dict[str, Any], str]]:
         """Return the operations and answers of one block of the last turn."""
-        pairs = zip(self._done.asked, self._done.answers, strict=False)
+        pairs = zip(self._done.asked, self._done.answers, strict=True)
         return [
-            (asked if isinstance(asked, dict) else asked.model_dump(mode="json", by_alias=True,
-             exclude_none=True), answer)
+            (_plain(asked), _printable(answer))
             for asked, answer in islice(pairs, block * BLOCK, (block + 1) * BLOCK)
-        ]  # fmt: skip
+        ]
 
     def end_workload(self) -> None:
         """Leave nothing of it behind."""
         self._done = Done()
         self._workload.end(self._side, self._setting)
+
+
+def _plain(asked: Operation | dict[str, int | str]) -> dict[str, Any]:
+    if not isinstance(asked, dict):
+        asked = asked.model_dump(by_alias=True, exclude_none=True)
+    return {name: _printable(value) if isinstance(value, str) else value
+            for name, value in asked.items()}  # fmt: skip
+
+
+def _printable(text: str) -> str:
+    """Return text that a result can hold, of a name that is none."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def encoded(nanoseconds: list[int]) -> str:

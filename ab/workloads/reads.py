@@ -79,16 +79,21 @@ class GivenTrace(Reads):
 
 
 def due(operations: list[Operation], setting: Setting) -> list[float]:
-    """Return when each operation is due, in seconds from the first."""
+    """Return when each operation is due, in seconds from the first.
+
+    By the times of a trace one without a time is due with the one before; so is one that begins
+    the trace anew.
+    """
     if setting.rate is not None:
         return [number / setting.rate for number in range(len(operations))]
-    speed, last = setting.speed or 1.0, 0.0
-    moments = []
-    start = next((each.at for each in operations if each.at is not None), 0.0)
-    for operation in operations:  # one without a time is due with the one before
-        at = operation.at if operation.at is not None else start + last * speed
-        last = max(last, (at - start) / speed)
-        moments.append(last)
+    moments: list[float] = []
+    moment, before = 0.0, None
+    for operation in operations:
+        if operation.at is not None:
+            if before is not None:
+                moment += max(operation.at - before, 0.0) / (setting.speed or 1.0)
+            before = operation.at
+        moments.append(moment)
     return moments
 
 

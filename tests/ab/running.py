@@ -1,0 +1,50 @@
+"""Comparisons run by tests: in this process, or as the command."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from ab.result import Result, Workload
+from ab.result_file import read_result
+from ab.rounds import Effort
+from ab.run import Run, RunOptions
+from store.config import StoreConfig
+
+COMMAND = [str(Path(sys.executable).parent / "cqstore"), "ab", "run"]
+SHORT = Effort(3, 0.004)
+
+
+def options(root: Path, *workloads: str, **given: object) -> RunOptions:
+    """What is asked for, with short turns and two sides of files unless said otherwise."""
+    asked: dict[str, object] = {
+        "config": StoreConfig(), "sides": ["file", "file"], "effort": SHORT, "workloads": workloads,
+    }  # fmt: skip
+    return RunOptions(root, **(asked | given))  # type: ignore[arg-type]
+
+
+def compare(root: Path, *workloads: str, **given: object) -> Result:
+    """Return the result of a comparison; nothing of it is left."""
+    run = Run(options(root, *workloads, **given))
+    run.prepare()
+    found = run.measure()
+    assert not root.with_name(f"{root.name}.ab").exists()
+    return found
+
+
+def workload(found: Result, name: str) -> Workload:
+    (one,) = [each for each in found.workloads if each.name == name]
+    return one
+
+
+def command(root: Path, *words: str, code: int = 0) -> "subprocess.CompletedProcess[str]":
+    """Run ``cqstore ab run``, which must end with ``code``."""
+    done = subprocess.run(
+        [*COMMAND, str(root), "--result", str(root.with_name("result.json")), *words],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == code, done.stderr
+    return done
+
+
+def result_of(root: Path) -> Result:
+    return read_result(root.with_name("result.json"))

@@ -1,0 +1,119 @@
+"""Operations: lines of a trace that were recorded or written by hand, and how answers are told."""
+
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from ab.operations import Operation, Pull, Put, Query, TimeSearch, read_trace, trace_lines
+from ab.timing import run_closed
+from store.errors import StoreConfigError, StoreIOError
+from store.record.message import Message
+from store.service.message_store import MessageStore
+from store.service.operation_lines import FIELDS, StoreOp, operation_line
+from store.service.puller import TagFilter
+from tests.ab.made_store import CONFIG, make_varied_store
+
+
+def test_the_fields_of_a_recorded_line_are_those_of_the_operation() -> None:
+    kinds = {kind.model_fields["op"].default: kind for kind in (*get_args(Operation), Query)}
+    for op in StoreOp:
+        fields = {field.alias or name for name, field in kinds[op].model_fields.items()}
+        assert fields - {"op", "at"} == set(FIELDS[op]), op
+    assert kinds.keys() - set(StoreOp) == {"listQueues"}
+
+
+def test_what_a_store_has_recorded_is_read_and_written_back_alike(tmp_path: Path) -> None:
+    make_varied_store(tmp_path / "s", 200)
+    path = tmp_path / "trace"
+    with MessageStore.open(tmp_path / "s", CONFIG) as store, store.record_trace(path):
+        store.get_message("g", "hot", 1, 3, 5, TagFilter("rare || often"))
+        store.get_message("g", "half \ud800", 0, -1, 0)
+        store.min_offset("hot", 1)
+        store.estimate_message_count("hot", 1, 0, 9, TagFilter("often"))
+        list(store.topics("h"))
+        store.query_message("hot", "k")
+        store.put_message(Message("hot", b"12345", 1, {"TAGS": "t"}))
+    operations, queries = read_trace(path)
+    assert queries == 1
+    assert [each.op for each in operations] == [
+        "pull", "pull", "minOffset", "estimate", "listTopics", "put",
+    ]  # fmt: skip
+    assert operations[1].model_dump()["topic"] == "half \ud800"
+    again = tmp_path / "again"
+    again.write_bytes(b"".join(trace_lines(operations)))
+    assert read_trace(again) == (operations, 0)
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        (b"{", "line 2 is no JSON"),
+        (b"\xff\xfe", "line 2 is no JSON"),
+        (b'{"op":"pul"}', "line 2 is no operation"),
+        (
+            b'{"op":"pull","topic":"t","queueId":0}',
+            "line 2 is no operation: offset: Field required",
+        ),
+        (b'{"op":"pull","topic":"t","queueId":"x","offset":1}', "queueId: Input should be a valid"),
+        (b'{"op":"pull","topic":5,"queueId":0,"offset":1}', "topic: Value error, Input should be"),
+        (b'{"op":"minOffset","topic":"t","queueId":0,"more":1}', "more: Extra inputs"),
+        (b'{"op":"minOffset","topic":"t","at":-1}', "at: Input should be greater"),
+        (b"[]", "line 2 is no operation"),
+    ],
+)
+def test_a_bad_line_is_named_with_its_number(tmp_path: Path, line: bytes, sentence: str) -> None:
+    path = tmp_path / "trace"
+    path.write_bytes(operation_line(StoreOp.MIN_OFFSET, ("t", 0), 0.5) + line + b"\n")
+    with pytest.raises(StoreConfigError) as told:
+        read_trace(path)
+    assert sentence in str(told.value)
+    assert str(path) in str(told.value)
+
+
+def test_a_trace_without_an_operation_or_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty").write_bytes(b"\n\n")
+    with pytest.raises(StoreConfigError, match="no operation"):
+        read_trace(tmp_path / "empty")
+    with pytest.raises(StoreIOError, match="read the trace"):
+        read_trace(tmp_path / "nowhere")
+
+
+def test_no_more_lines_are_read_than_asked_for(tmp_path: Path) -> None:
+    line = operation_line(StoreOp.MAX_OFFSET, ("t", 0), 0)
+    (tmp_path / "trace").write_bytes(line * 9)
+    assert len(read_trace(tmp_path / "trace", most=4)[0]) == 4
+
+
+def test_an_answer_is_told_by_all_that_a_reader_sees_of_it(tmp_path: Path) -> None:
+    make_varied_store(tmp_path / "s", 400)
+    pull = Pull(topic="hot", queue_id=1, offset=20, count=4)
+    operations: list[Operation] = [
+        pull, pull.model_copy(update={"tags": "often"}), pull.model_copy(update={"offset": 10**6}),
+        TimeSearch(topic="hot", queue_id=1, timestamp=0), Put(topic="", size=3), Put(topic="new"),
+    ]  # fmt: skip
+    with MessageStore.open(tmp_path / "s", CONFIG) as store:
+        expected = store.get_message("g", "hot", 1, 20, 4)
+        told = run_closed(operations, store)
+        low, high = store.min_offset("hot", 1), store.max_offset("hot", 1)
+    first, filtered, beyond, time, illegal, put = told.answers
+    assert first.startswith(f"FOUND, next 24, min {low}, max {high}, messages 20 to 23")
+    assert f"{sum(map(len, expected.records))} bytes" in first
+    assert filtered.startswith("FOUND, next ")
+    assert beyond.startswith(f"OFFSET_OVERFLOW_BADLY, next {high}, ")
+    assert time == str(low)
+    assert illegal == "MESSAGE_ILLEGAL, offset -1"
+    assert put == "PUT_OK, offset 0"
+    assert told.items == 4 + 4 + 0 + 1 + 0 + 1
+
+
+def test_one_byte_of_a_record_changes_how_it_is_told(tmp_path: Path) -> None:
+    make_varied_store(tmp_path / "s", 200)
+    pull = Pull(topic="hot", queue_id=1, offset=15, count=4)
+    with MessageStore.open(tmp_path / "s", CONFIG) as store:
+        result = store.get_message("g", "hot", 1, 15, 4)
+        before = pull.tell(result)
+        changed = bytearray(result.records[2])
+        changed[-1] ^= 1
+        result.records[2] = memoryview(changed)
+        assert pull.tell(result) != before

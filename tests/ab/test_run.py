@@ -1,0 +1,180 @@
+"""Whole comparisons: equal sides are equal, wrong ones are found and named, nothing is changed."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ab.judging.judge import judge
+from ab.judging.judgement import Outcome
+from ab.result import Cache
+from ab.rounds import Effort
+from ab.workloads import workloads
+from bench.sample_store import make_store
+from store.config import StoreConfig
+from store.service.operation_lines import StoreOp, operation_line
+from tests.ab import wrong_backends
+from tests.ab.made_store import make_varied_store
+from tests.ab.running import command, compare, result_of, workload
+from tests.kit.tree import tree_digest
+
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture
+def wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Backends that are wrong on purpose, known by their names."""
+    wrong_backends.install(tmp_path / "installed", monkeypatch)
+
+
+def test_every_workload_runs_on_equal_sides_and_nothing_of_the_store_is_changed(
+    tmp_path: Path,
+) -> None:
+    root = tmp_path / "store"
+    make_varied_store(root)
+    before = tree_digest(root)
+    done = command(
+        root, "--side", "file", "--side", "file", "--rounds", "3", "--turn-seconds", "0.004"
+    )
+    assert tree_digest(root) == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["result.json", "store"]
+    assert "3 sides (file; file (2); file (twin)), 16 workloads, 3 rounds: about" in done.stderr
+    found = result_of(root)
+    assert [side.twin_of for side in found.sides] == [None, None, "file"]
+    assert [each.name for each in found.workloads] == [
+        name for name in workloads() if name != "trace"
+    ]
+    assert found.proof is not None
+    assert (found.proof.queues, found.proof.units) == (found.store.queues, found.store.units)
+    names = [side.name for side in found.sides]
+    for each in found.workloads:
+        assert each.not_measured == ""
+        assert each.answers.different == 0 < each.answers.compared
+        turns = [turn.turn for turn in each.rounds]
+        assert turns == list(range(len(turns)))
+        for number in {turn.number for turn in each.rounds}:
+            order = [turn.side for turn in each.rounds if turn.number == number]
+            assert sorted(order) == sorted(names * (len(order) // 3))
+            assert len(order) == 3 or order == order[::-1]
+        for turn in each.rounds:
+            assert turn.operations > 0 < turn.seconds
+    assert all(side.footprint and side.footprint.files for side in found.sides)
+    assert judge(found).answers.status == "same"
+
+
+def test_the_backends_answer_alike_on_a_store_of_rocketmqs(golden: Callable[[str], Path]) -> None:
+    root = golden("wide-default")
+    before = tree_digest(root)
+    found = compare(
+        root, "tail-pull", "list-*", "time-search", "restart*", sides=["files", "rocksdb"],
+        cache=Cache.DROPPED,
+    )  # fmt: skip
+    assert tree_digest(root) == before
+    assert len(found.workloads) == 6
+    assert not [each.answers.first for each in found.workloads if each.answers.different]
+    assert found.sides[1].footprint
+    assert any("rocksdb" in name for name in found.machine.versions)
+
+
+@pytest.mark.usefixtures("wrong")
+def test_a_side_that_answers_one_pull_in_a_thousand_wrongly_is_found_and_named(
+    tmp_path: Path,
+) -> None:
+    root = tmp_path / "store"
+    make_store(root, 4_000, 24)
+    words = [
+        "--side",
+        "file",
+        "--side",
+        "lying",
+        "--workload",
+        "random-pull",
+        "--workload",
+        "mixed",
+    ]
+    done = command(root, *words, "--rounds", "40", "--turn-seconds", "0.02", code=1)
+    found = result_of(root)
+    (one,) = found.workloads  # what comes behind is not measured any more
+    first = one.answers.first[0]
+    assert (one.name, first.operation["op"]) == ("random-pull", "pull")
+    right, lie = first.answers["file"], first.answers["lying"]
+    assert right.split(",")[0] == lie.split(",")[0] == "FOUND"
+    assert right != lie
+    assert one.answers.different < one.answers.compared / 100
+    assert str(first.operation["topic"]) in done.stdout
+    assert judge(found).answers.status == "different"
+
+
+@pytest.mark.usefixtures("wrong")
+def test_a_side_that_loses_a_unit_is_found_before_anything_is_timed(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    make_store(root, 4_000, 24)
+    found = compare(root, "tail-pull", sides=["file", "losing"])
+    (one,) = found.workloads
+    queue, _ = wrong_backends.LOST
+    first = one.answers.first[0]
+    assert first.operation["topic"] == queue.topic
+    assert first.operation["queueId"] == queue.queue_id
+    assert "losing" in first.answers
+    assert found.proof is None
+    assert not one.rounds
+
+
+@pytest.mark.usefixtures("wrong")
+def test_a_side_that_takes_a_tenth_longer_is_found(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    make_store(root, 8_000, 2_000)
+    found = compare(root, "list-all", sides=["other", "slow"], effort=Effort(14, 0.08))
+    (judged,) = judge(found).workloads
+    outcomes = {
+        figure: judged.of("slow", figure) for figure in ("throughput", "cpu", "service_p50")
+    }
+    assert all(each is not None for each in outcomes.values())
+    assert any(each.outcome is Outcome.WORSE for each in outcomes.values() if each is not None)
+    assert not any(each.outcome is Outcome.BETTER for each in outcomes.values() if each is not None)
+
+
+def test_a_given_trace_is_run_at_its_own_times_or_at_a_rate(tmp_path: Path) -> None:
+    root, trace = tmp_path / "store", tmp_path / "trace.jsonl"
+    make_varied_store(root)
+    lines = [
+        operation_line(StoreOp.PULL, ("hot", 1, number % 200, 32, None), number / 50)
+        for number in range(150)
+    ]
+    lines += [operation_line(StoreOp.PUT, ("hot", 1, 100, "often"), 3.0)]
+    lines += [operation_line(StoreOp.QUERY, ("hot", "key", None, None, None), 3.0)]
+    trace.write_bytes(b"".join(lines))
+    fast = compare(root, trace=trace, speed=10.0)
+    (one,) = fast.workloads
+    assert (one.name, one.mode) == ("trace", "open")
+    assert one.offered == pytest.approx(500, rel=0.1)
+    assert set(one.intended) == set(one.service) == {side.name for side in fast.sides}
+    assert fast.trace is not None
+    assert (fast.trace.origin, fast.trace.operations) == ("given", 151)
+    assert fast.not_measured == [
+        "1 queries by key of the trace: the index answers them, alike on any side."
+    ]
+    paced = workload(compare(root, "offsets", rate=2000.0), "offsets")
+    assert paced.offered == pytest.approx(2000, rel=0.01)
+    closed = workload(compare(root, trace=trace), "trace")
+    assert (closed.mode, closed.offered, closed.intended) == ("closed", None, {})
+
+
+def test_points_for_a_projection_are_measured_at_several_numbers_of_queues(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    make_store(root, 600, 24)
+    found = compare(root, "offsets", sides=["file", "rocksdb"], project=1_500)
+    assert [(point.side, point.queues) for point in found.points] == [
+        ("file", 250), ("file", 1000), ("rocksdb", 250), ("rocksdb", 1000),
+    ]  # fmt: skip
+    files = [point.footprint.files for point in found.points if point.side == "file"]
+    assert files[0] >= 250
+    assert files[1] >= 1000
+    assert found.project_to == 1_500
+
+
+def test_pulls_end_where_those_of_the_original_do(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    make_varied_store(root)  # files of 500 units
+    found = compare(root, "catch-up-pull", sides=["file", "rocksdb"], config=StoreConfig())
+    assert not workload(found, "catch-up-pull").answers.different

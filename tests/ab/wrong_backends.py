@@ -1,0 +1,123 @@
+"""Backends that are wrong on purpose, and the distribution that makes them known."""
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from cq_file.store import FileConsumeQueueStore
+from store.paths import StorePaths
+from store.queue.context import QueueStoreContext
+from store.queue.facts import QueueSpan
+from store.queue.units import BlockStop, QueueKey, UnitBlock
+
+LOST = (QueueKey("topic_000001", 2), 5)
+"""Queue and offset of the unit that a losing backend loses, of ``bench.sample_store``."""
+WRONG_AT = 1000
+"""One in so many pulls is answered wrongly."""
+
+
+class _OwnFolder(StorePaths):
+    @property
+    def consume_queue(self) -> Path:
+        return self.root / "otherqueue"
+
+    @property
+    def own(self) -> Path:
+        return self.root / "cqstore"
+
+
+class OtherFiles(FileConsumeQueueStore):
+    """Queue files in a folder of their own, else as ever."""
+
+    name = "other"
+
+    def __init__(self, context: QueueStoreContext) -> None:
+        super().__init__(replace(context, paths=_paths(context.paths)))
+
+    @classmethod
+    def present(cls, paths: StorePaths) -> bool:
+        return super().present(_paths(paths))
+
+    @classmethod
+    def own_files(cls, paths: StorePaths) -> list[Path]:
+        return super().own_files(_paths(paths))
+
+
+def _paths(paths: StorePaths) -> StorePaths:
+    return _OwnFolder(paths.root, paths.commit_log)
+
+
+class Lying(OtherFiles):
+    """One read in a thousand of several units ends a unit early."""
+
+    name = "lying"
+    _reads: ClassVar[int] = 0
+
+    def read_units(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> UnitBlock:
+        block = super().read_units(topic, queue_id, queue_offset, max_count)
+        if 1 < block.count <= 32 and max_count == 32:
+            Lying._reads += 1
+            if Lying._reads % WRONG_AT == 0:
+                short = (block.count - 1) * block.stride
+                return UnitBlock(queue_offset, bytes(block.data[:short]), block.stride,
+                                 BlockStop.LIMIT)  # fmt: skip
+        return block
+
+
+class Losing(OtherFiles):
+    """One unit is not there."""
+
+    name = "losing"
+
+    def read_units(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> UnitBlock:
+        (queue, lost) = LOST
+        if queue != (topic, queue_id) or not queue_offset <= lost < queue_offset + max_count:
+            return super().read_units(topic, queue_id, queue_offset, max_count)
+        block = super().read_units(topic, queue_id, queue_offset, lost - queue_offset) \
+            if lost > queue_offset else None  # fmt: skip
+        data, stride = (bytes(block.data), block.stride) if block else (b"", 20)
+        return UnitBlock(queue_offset, data, stride, BlockStop.HOLE, range(lost, lost + 1))
+
+
+class Slow(OtherFiles):
+    """Listings take a tenth longer."""
+
+    name = "slow"
+
+    def spans(self, topic: str | None = None, after: QueueKey | None = None) -> Iterator[QueueSpan]:
+        began = time.perf_counter()
+        found: Sequence[QueueSpan] = list(super().spans(topic, after))
+        end = time.perf_counter() + (time.perf_counter() - began) / 8
+        while time.perf_counter() < end:
+            pass
+        return iter(found)
+
+
+class Dying(OtherFiles):
+    """Its process ends in the middle of a pull."""
+
+    name = "dying"
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        if self._recovered and not self.context.read_only and topic == "":
+            os._exit(3)
+        return super().max_offset(topic, queue_id)
+
+
+def install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the backends known to this process and to those that it starts."""
+    info = folder / "cqstore_wrong-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: cqstore-wrong\nVersion: 1.0\n")
+    kinds = (OtherFiles, Lying, Losing, Slow, Dying)
+    lines = [f"{kind.name} = {kind.__module__}:{kind.__name__}" for kind in kinds]
+    (info / "entry_points.txt").write_text("\n".join(["[cqstore.backends]", *lines]) + "\n")
+    monkeypatch.syspath_prepend(folder)
+    here = Path(__file__).parents[2]
+    found = [str(folder), str(here), *filter(None, [os.environ.get("PYTHONPATH")])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(found))
