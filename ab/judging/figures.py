@@ -92,6 +92,8 @@ NEVER_JUDGED = {
     "intended_max": "one operation decides it",
 }
 """Figures that are shown alone, and why."""
+OF_THE_SIDE = frozenset({"memory"})
+"""Figures that are much the same at every workload: no sentence tells them again."""
 
 SIDE_FIGURES: tuple[SideFigure, ...] = (
     SideFigure("disk", "on disk", Unit.BYTES, lambda foot, _: foot.disk_bytes),

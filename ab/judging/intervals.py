@@ -14,8 +14,8 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-LEAST_ROUNDS = 6
-"""Fewer carry no interval: what they show may be chance at any confidence worth the name."""
+LEAST_ROUNDS, LEAST_WITHOUT_FLOOR = 5, 8
+"""Fewer carry no interval. So few hold what they promise only together with a noise floor."""
 _TRIMMED = 0.2
 _RESAMPLES = 4999
 

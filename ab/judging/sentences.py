@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from ab.judging.figures import FIGURES
+from ab.judging.figures import FIGURES, OF_THE_SIDE
 from ab.judging.intervals import Interval
 from ab.judging.judgement import DECIDED, AnswersJudgement, Comparison, Outcome, Sentence
 from ab.judging.words import percent_text, ratio_text, span_text
@@ -44,7 +44,11 @@ def sentence(
     mine = [each for each in comparisons if each.side == side]
     first = next((each for each in mine if each.figure == headline), None)
     outcome, text = _told(result, workload, answers, first, side)
-    also = [_also(each) for each in mine if each.outcome in DECIDED and each is not first]
+    also = [
+        _also(each)
+        for each in mine
+        if each.outcome in DECIDED and each is not first and each.figure not in OF_THE_SIDE
+    ]
     judged = answers.status == "same"
     return Sentence(side=side, outcome=outcome, text=text, also=also if judged else [])
 

@@ -10,11 +10,21 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ab.judging.figures import FIGURES, NEVER_JUDGED, THROUGHPUT, Figure
-from ab.judging.intervals import LEAST_ROUNDS, Interval, centre, interval
+from ab.judging.intervals import LEAST_ROUNDS, LEAST_WITHOUT_FLOOR, Interval, centre, interval
 from ab.judging.judgement import Comparison, Outcome
 from ab.judging.latencies import merged, withheld
 from ab.judging.rounds import Pairs, pairs
 from ab.result import Method, Result, Side, Workload
+
+
+class Rule(NamedTuple):
+    """What one comparison is measured by."""
+
+    floor: Interval | None
+    confidence: float
+    least: int
+    """Rounds."""
+    method: Method
 
 
 class Levels(NamedTuple):
@@ -86,17 +96,20 @@ def compare(result: Result, workload: Workload, given: Levels) -> Iterator[Compa
         floor = None
         if repeat is not None:
             found = pairs(workload, figure, repeat.name, reference)
-            floor = _interval(found, result.method.confidence)
+            floor = _interval(found, result.method.confidence, LEAST_ROUNDS)
             if floor is not None:
                 yield _told(workload, figure, repeat.name, reference, found).model_copy(
                     update=_ends(floor) | {"outcome": Outcome.FLOOR, "floor": floor.farthest}
                 )
-        confidence = given.headline if key == first else given.further
+        rule = Rule(
+            floor, given.headline if key == first else given.further,
+            LEAST_WITHOUT_FLOOR if repeat is None else LEAST_ROUNDS, result.method,
+        )  # fmt: skip
         for side in compared_sides(result):
             found = pairs(workload, figure, side, reference)
             told = _told(workload, figure, side, reference, found)
             if told.value or told.reference or told.why:
-                yield _judged(workload, told, found, floor, confidence, result.method)
+                yield _judged(workload, told, found, rule)
 
 
 def decide(found: Interval, floor: Interval | None, method: Method) -> Outcome | None:
@@ -114,26 +127,23 @@ def decide(found: Interval, floor: Interval | None, method: Method) -> Outcome |
     return Outcome.NOISY if max(widths) > method.widest else Outcome.SAME
 
 
-def _judged(
-    workload: Workload, told: Comparison, found: Pairs, floor: Interval | None,
-    confidence: float, method: Method,
-) -> Comparison:  # fmt: skip
+def _judged(workload: Workload, told: Comparison, found: Pairs, rule: Rule) -> Comparison:
     if told.outcome is Outcome.WITHHELD:
         return told
     if told.figure in NEVER_JUDGED:
         return told.model_copy(update={"why": NEVER_JUDGED[told.figure]})
-    made = _interval(found, confidence)
+    made = _interval(found, rule.confidence, rule.least)
     if made is None:
-        return told.model_copy(update=_why_not(workload, found))
-    outcome = decide(made, floor, method)
+        return told.model_copy(update=_why_not(workload, found, rule.least))
+    outcome = decide(made, rule.floor, rule.method)
     if outcome is None:
         more = FIGURES[told.figure].more_is_better
         outcome = Outcome.BETTER if (made.ratio > 1) is more else Outcome.WORSE
-    more_floor = {"floor": floor.farthest} if floor is not None else {}
-    return told.model_copy(update=_ends(made) | more_floor | {"outcome": outcome})
+    floor = rule.floor.farthest if rule.floor is not None else None
+    return told.model_copy(update=_ends(made) | {"outcome": outcome, "floor": floor})
 
 
-def _why_not(workload: Workload, found: Pairs) -> dict[str, object]:
+def _why_not(workload: Workload, found: Pairs, least: int) -> dict[str, object]:
     """Say why there is no interval."""
     if not found.mine:
         few = "too few operations in a round" if workload.rounds else "not measured by rounds"
@@ -142,13 +152,13 @@ def _why_not(workload: Workload, found: Pairs) -> dict[str, object]:
         return {"why": "one of them is zero: there is no ratio"}
     return {
         "outcome": Outcome.FEW,
-        "why": f"{len(found.mine)} rounds, an interval needs {LEAST_ROUNDS}",
+        "why": f"{len(found.mine)} rounds, an interval needs {least}",
     }
 
 
-def _interval(found: Pairs, confidence: float) -> Interval | None:
+def _interval(found: Pairs, confidence: float, least: int) -> Interval | None:
     ratios = found.ratios
-    return interval(ratios, confidence) if len(ratios) >= LEAST_ROUNDS else None
+    return interval(ratios, confidence) if len(ratios) >= least else None
 
 
 def _ends(found: Interval) -> dict[str, object]:

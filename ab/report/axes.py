@@ -65,15 +65,24 @@ def ratio_axis(values: Iterable[float], farthest: float = 100.0) -> Axis:
     return axis_of([*kept, 1 / 1.15, 1.15], 1.0)
 
 
-def ratio_ticks(axis: Axis, apart: float = 13) -> list[Tick]:
-    """Return marks of an axis of ratios that lie ``apart`` percent or more from each other."""
+def ratio_ticks(axis: Axis, least: float = 13) -> list[Tick]:
+    """Return marks of an axis of ratios that lie ``least`` percent or more from each other."""
     made = [axis.tick(1.0)]
     for row in _RATIOS:
         for value in (each for times in row for each in (times, 1 / times)):
             tick = axis.tick(value)
-            if axis.holds(value) and all(abs(tick.at - other.at) >= apart for other in made):
+            if axis.holds(value) and all(abs(tick.at - other.at) >= least for other in made):
                 made.append(tick)
     return sorted(made)
+
+
+def apart(ticks: Iterable[Tick], least: float) -> list[Tick]:
+    """Return the marks that lie ``least`` percent or more behind the one before."""
+    kept: list[Tick] = []
+    for tick in ticks:
+        if not kept or tick.at - kept[-1].at >= least:
+            kept.append(tick)
+    return kept
 
 
 def decade_ticks(axis: Axis, most: int = 6, base: int = 10) -> list[Tick]:

@@ -7,11 +7,13 @@ from ab.judging.figures import FIGURES
 from ab.judging.judgement import Comparison, Judgement, Outcome, Projection
 from ab.judging.latencies import curve
 from ab.judging.words import Unit, ratio_text, short_text, span_text, value_text
-from ab.report.axes import Axis, Tick, axis_of, decade_ticks, ratio_axis, ratio_ticks
+from ab.report.axes import Axis, Tick, apart, axis_of, decade_ticks, ratio_axis, ratio_ticks
 from ab.result import Result, Workload
 
 _PERCENTILES = (50, 90, 99, 99.9, 99.99, 99.999)
 _PROJECTED = 24
+_LABEL = 18
+"""Percent of a small plot's width that the label of a percentile takes."""
 
 
 class Mark(NamedTuple):
@@ -105,10 +107,14 @@ def latency_plot(
     seconds = [value for points in curves.values() for _, value in points]
     rarest = max(points[-1][0] for points in curves.values())
     across, up = Axis(_rarity(10), _rarity(rarest) * 1.02), axis_of(seconds, 3.0)
+    shown = [each for each in _PERCENTILES if each <= rarest]
     twins = {side.name for side in result.sides if side.twin_of}
     return LinePlot(
         workload.name + (", from the due time" if intended else ""),
-        [(across.tick(_rarity(each)), f"p{each:g}") for each in _PERCENTILES if each <= rarest],
+        [
+            (tick, f"p{100 - 100 / tick.value:.7g}")
+            for tick in apart((across.tick(_rarity(each)) for each in shown), _LABEL)
+        ],
         _y_ticks(up, Unit.SECONDS, 6),
         [
             Line(side, "twin" if side in twins else "side", [

@@ -4,7 +4,7 @@ import pytest
 
 from ab.judging.intervals import Interval
 from ab.judging.judge import judge
-from ab.judging.judgement import DECIDED, Comparison, Judgement, Outcome
+from ab.judging.judgement import DECIDED, Comparison, Judgement, Outcome, Sentence
 from ab.judging.verdicts import decide
 from ab.result import Result, Round
 from tests.ab.made_result import Truth, made_method, made_result
@@ -202,12 +202,17 @@ def test_warm_up_rounds_do_not_count() -> None:
 # ---- what is not judged
 
 
-def test_few_rounds_carry_no_verdict() -> None:
-    truth = Truth(speed={"rocksdb": 5}, rounds=5)
-    judgement = judge(made_result(1, truth, workloads=["tail-pull"], histograms=False))
-    (said,) = judgement.workloads[0].sentences
-    assert said.outcome is Outcome.FEW
-    assert said.text.endswith("5 rounds, an interval needs 6.")
+@pytest.mark.parametrize(("rounds", "twin", "least"), [(4, True, 5), (7, False, 8)])
+def test_few_rounds_carry_no_verdict(rounds: int, *, twin: bool, least: int) -> None:
+    def judged(rounds: int) -> Sentence:
+        truth = Truth(speed={"rocksdb": 5}, rounds=rounds)
+        result = made_result(1, truth, workloads=["tail-pull"], twin=twin, histograms=False)
+        (said,) = judge(result).workloads[0].sentences
+        return said
+
+    assert judged(rounds).outcome is Outcome.FEW
+    assert judged(rounds).text.endswith(f"{rounds} rounds, an interval needs {least}.")
+    assert judged(least).outcome is Outcome.BETTER
 
 
 def test_the_greatest_latency_is_shown_and_never_judged() -> None:
