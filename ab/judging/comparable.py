@@ -58,12 +58,12 @@ def left_out(pair: Pair) -> Iterator[str]:
     """Yield which sides and workloads cannot be compared, and why, a sentence each."""
     one, other = ({side.name: side for side in result.sides if not side.twin_of} for result in pair)
     yield from _alone("side", one.keys(), other.keys())
-    for name in one.keys() & other.keys():
+    for name in (each for each in one if each in other):
         if not _same(one[name], other[name]):
             yield f"The side {name} is {one[name].given} in A, {other[name].given} in B."
     before, after = ({each.name: each for each in result.workloads} for result in pair)
     yield from _alone("workload", before.keys(), after.keys())
-    for name in before.keys() & after.keys():
+    for name in (each for each in before if each in after):
         if why := _otherwise(before[name], after[name]):
             yield f"The workload {name} {why}."
 

@@ -1,6 +1,7 @@
 """What the plots of the page show, as places; the templates draw them."""
 
 from collections.abc import Collection, Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from ab.judging.figures import FIGURES
@@ -49,9 +50,7 @@ class Line(NamedTuple):
     @property
     def segments(self) -> list[tuple[float, float, float, float]]:
         """Return its pieces: only those may be given in percent."""
-        return [
-            (*one, *next_one) for one, next_one in zip(self.points, self.points[1:], strict=False)
-        ]
+        return [(*one, *following) for one, following in pairwise(self.points)]
 
 
 class LinePlot(NamedTuple):

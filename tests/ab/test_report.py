@@ -1,0 +1,214 @@
+"""What the commands print, and how they end."""
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+from typer.testing import Result as Done
+
+from ab.commands import app
+from ab.judging.judge import judge
+from ab.judging.judgement import Judgement
+from ab.result import Answers, Result
+from ab.result_file import result_schema, write_result
+from store.errors import StoreConfigError
+from tests.ab.made_result import Truth, made_result
+
+
+@pytest.fixture(scope="module")
+def made() -> Result:
+    truth = Truth(at={("rocksdb", "tail-pull"): 1.8})
+    return made_result(1, truth, workloads=["tail-pull", "listing"], project_to=1_000_000)
+
+
+@pytest.fixture
+def file(made: Result, tmp_path: Path) -> Path:
+    write_result(tmp_path / "result.json", made)
+    return tmp_path / "result.json"
+
+
+def run(*words: str | Path) -> Done:
+    return CliRunner().invoke(app, list(map(str, words)))
+
+
+def written(path: Path, result: Result) -> Path:
+    write_result(path, result)
+    return path
+
+
+# ---- report
+
+
+def test_the_report_begins_with_the_answers_and_says_a_sentence_a_workload(
+    made: Result, file: Path
+) -> None:
+    done = run("report", file)
+    lines = [line.strip() for line in done.stdout.splitlines()]
+    judgement = judge(made)
+    assert done.exit_code == 0
+    assert lines[:2] == [
+        judgement.answers.sentence,
+        "rocksdb beside files at 2 workloads: 1 better, 1 no difference shown.",
+    ]
+    for workload in judgement.workloads:
+        assert workload.sentences[0].text in lines
+    assert any(line.split()[:2] == ["listing", "throughput"] for line in lines)
+    assert any(line.startswith("on disk a queue") for line in lines)
+    assert any(line.startswith("rocksdb  files") and line.endswith("125") for line in lines)
+
+
+def test_as_json_the_report_is_the_judgement(made: Result, file: Path) -> None:
+    done = run("report", file, "--output", "json")
+    assert Judgement.model_validate_json(done.stdout) == judge(made)
+
+
+def test_as_lines_every_figure_is_one(made: Result, file: Path) -> None:
+    done = run("report", file, "--output", "jsonl")
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert rows[0]["kind"] == "answers"
+    figures = [row for row in rows if row["kind"] == "figure"]
+    assert len(figures) == sum(len(each.comparisons) for each in judge(made).workloads)
+
+
+def test_the_page_is_written_beside(file: Path, tmp_path: Path) -> None:
+    done = run("report", file, "--html", tmp_path / "page.html")
+    assert done.exit_code == 0
+    assert (tmp_path / "page.html").read_text().startswith("<!DOCTYPE html>")
+
+
+@pytest.mark.parametrize(
+    ("answers", "code"),
+    [
+        (Answers(compared=5_000, different=1), 1),
+        (Answers(compared=0), 1),
+        (Answers(compared=5), 0),
+        (Answers(compared=5_000), 0),
+    ],
+)
+def test_answers_decide_the_exit_code(
+    made: Result, tmp_path: Path, answers: Answers, code: int
+) -> None:
+    (workload, _) = made.workloads
+    odd = workload.model_copy(update={"answers": answers})
+    path = written(tmp_path / "odd.json", made.model_copy(update={"workloads": [odd]}))
+    assert run("report", path).exit_code == code
+
+
+def test_the_schema_is_printed() -> None:
+    done = run("report", "--schema")
+    assert (done.exit_code, done.stdout) == (0, result_schema())
+
+
+def test_a_report_of_nothing_is_wrong_use() -> None:
+    assert run("report").exit_code == 2
+
+
+def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "odd.json").write_text("{}")
+    done = run("report", tmp_path / "odd.json")
+    assert isinstance(done.exception, StoreConfigError)
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("module", ["scipy", "hdrh", "jinja2"])
+def test_without_the_extra_it_is_named(
+    file: Path, monkeypatch: pytest.MonkeyPatch, module: str
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, module, None)
+    done = run("report", file)
+    assert "install cqstore[ab]" in str(done.exception)
+
+
+def test_commands_are_there() -> None:
+    names = {command.name for command in typer.main.get_command(app).commands.values()}  # type: ignore[attr-defined]
+    assert {"report", "compare"} <= names
+
+
+# ---- compare
+
+
+def test_a_side_that_changed_is_named_and_others_are_not(made: Result, tmp_path: Path) -> None:
+    truth = Truth(at={("rocksdb", "tail-pull"): 1.2}, drift=0.01)
+    later = made_result(2, truth, workloads=["tail-pull", "listing"])
+    done = run("compare", written(tmp_path / "a", made), written(tmp_path / "b", later))
+    assert done.exit_code == 0
+    lines = [line.strip() for line in done.stdout.splitlines()]
+    assert any(
+        line.startswith("rocksdb takes 1.5") and "in B as in A at tail-pull" in line
+        for line in lines
+    )
+    assert "No change shown in 3 of 4 figures." in lines
+    assert "seed: 1 in A, 2 in B" in lines
+
+
+@pytest.mark.parametrize(
+    ("place", "change", "told"),
+    [
+        ("store", {"units": 999}, "The stores differ: units 1,000,000 in A, 999 in B."),
+        (
+            "trace",
+            {"digest": "ab" * 32},
+            "The traces differ: 5e5e5e5e5e5e in A, abababababab in B.",
+        ),
+        ("method", {"cache": "dropped"}, "The page cache was warm in A, dropped in B."),
+        ("", {"kind": "live"}, "A was made by ab run, B by ab live."),
+    ],
+)
+def test_results_of_other_data_are_not_compared(
+    made: Result, tmp_path: Path, place: str, change: dict[str, object], told: str
+) -> None:
+    data = made.model_dump(mode="json")
+    (data[place] if place else data).update(change)
+    other = written(tmp_path / "b", Result.model_validate(data))
+    done = run("compare", written(tmp_path / "a", made), other)
+    assert done.exit_code == 2
+    lines = [line.strip() for line in done.stdout.splitlines()]
+    assert lines[:2] == ["Nothing can be compared:", told]
+    assert "What changed:" not in lines
+
+
+def test_different_answers_allow_no_comparison(made: Result, tmp_path: Path) -> None:
+    (first, second) = made.workloads
+    odd = first.model_copy(update={"answers": Answers(compared=5_000, different=2)})
+    other = written(tmp_path / "b", made.model_copy(update={"workloads": [odd, second]}))
+    done = run("compare", written(tmp_path / "a", made), other)
+    assert done.exit_code == 2
+    assert "The answers of B allow no figures: The sides answer differently" in done.stdout
+
+
+def test_what_is_in_one_alone_is_left_out_and_said(made: Result, tmp_path: Path) -> None:
+    other = made_result(2, sides=("files", "rocksdb-2"), workloads=["listing", "restart"])
+    done = run(
+        "compare", written(tmp_path / "a", made), written(tmp_path / "b", other), "--output", "json"
+    )
+    told = json.loads(done.stdout)
+    assert told["left_out"] == [
+        "The side rocksdb is in A alone.",
+        "The side rocksdb-2 is in B alone.",
+        "The workload tail-pull is in A alone.",
+        "The workload restart is in B alone.",
+    ]
+    assert [(each["workload"], each["side"]) for each in told["changes"]] == [("listing", "files")]
+
+
+def test_a_side_with_other_settings_is_another_side(made: Result, tmp_path: Path) -> None:
+    data = made.model_dump(mode="json")
+    data["sides"][1]["given"] = "rocksdb,block_size=4096"
+    other = written(tmp_path / "b", Result.model_validate(data))
+    done = run("compare", written(tmp_path / "a", made), other)
+    assert "The side rocksdb is rocksdb in A, rocksdb,block_size=4096 in B." in done.stdout
+
+
+@pytest.mark.slow
+def test_two_runs_of_the_same_show_no_change(tmp_path: Path) -> None:
+    same = Truth(drift=0.02)
+    runs = [made_result(seed, same, histograms=False) for seed in (11, 12)]
+    done = run(
+        "compare", written(tmp_path / "a", runs[0]), written(tmp_path / "b", runs[1]),
+        "--output", "jsonl",
+    )  # fmt: skip
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(rows) == 24
+    assert {row["outcome"] for row in rows} == {"no difference shown"}
