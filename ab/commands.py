@@ -2,6 +2,7 @@
 
 import typer
 
+from ab.live_command import live_command
 from ab.report.command import report_command
 from ab.report.compare import compare_command
 from ab.run_command import run_command
@@ -20,3 +21,4 @@ def ab() -> None:
 app.command("run")(run_command)
 app.command("report")(report_command)
 app.command("compare")(compare_command)
+app.command("live")(live_command)

@@ -5,7 +5,7 @@ histogram is filled afterwards, with values of three digits and their counts.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING
@@ -126,12 +126,17 @@ def histogram(nanoseconds: Sequence[int] = ()) -> "HdrHistogram":
 
     Needs hdrhistogram, see ``need_extras``.
     """
-    from hdrh.histogram import HdrHistogram  # noqa: PLC0415 - an extra
-
-    made = HdrHistogram(1, LONGEST_NS, DIGITS)
     values = np.clip(np.array(nanoseconds, np.int64), 1, LONGEST_NS)
     step = 10 ** np.maximum(np.log10(np.maximum(values, 1)).astype(np.int64) - DIGITS, 0)
     rounded, counts = np.unique(values // step * step, return_counts=True)
-    for value, count in zip(rounded.tolist(), counts.tolist(), strict=True):
+    return histogram_of(dict(zip(rounded.tolist(), counts.tolist(), strict=True)))
+
+
+def histogram_of(counts: Mapping[int, int]) -> "HdrHistogram":
+    """Return a histogram of nanoseconds with their counts; see ``histogram``."""
+    from hdrh.histogram import HdrHistogram  # noqa: PLC0415 - an extra
+
+    made = HdrHistogram(1, LONGEST_NS, DIGITS)
+    for value, count in counts.items():
         made.record_value(value, count)
     return made

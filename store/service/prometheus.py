@@ -29,7 +29,7 @@ _HISTOGRAMS: dict[str, tuple[str, tuple[str, ...]]] = {
     "cqstore_flush_seconds": ("Flushes of the commit log", ()),
     "cqstore_ab_seconds": (
         "Reads of a backend: served, or mirrored to both of them",
-        ("op", "backend", "way"),
+        ("op", "side", "way"),
     ),
 }
 _COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -162,7 +162,7 @@ class _Families:
             self._counters["cqstore_ab_reads"].add_metric(labels, each.reads)
         for taken in of.figures.seconds:
             self._histograms["cqstore_ab_seconds"].add_metric(
-                (root, taken.op, taken.backend, taken.way.value),
+                (root, taken.op, taken.side, taken.way.value),
                 list(_buckets(taken.coarse)),
                 taken.total_seconds,
             )

@@ -17,7 +17,7 @@ from store.service.message_store import MessageStore
 from store.service.mirroring import mirror as mirror_module
 from store.service.mirroring import verdict as verdict_module
 from store.service.mirroring.differences import read_differences
-from store.service.mirroring.figures import Way, read_figures
+from store.service.mirroring.figures import AGAIN, Way, read_figures
 from store.service.mirroring.shares import Shares
 from store.service.mirroring.verdict import Outcome
 from store.service.operation_lines import StoreOp
@@ -71,7 +71,7 @@ def test_figures_of_both_sides_go_on_after_a_restart(
     tmp_path: Path, read: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     by_hand(monkeypatch)
-    monkeypatch.setattr(mirror_module, "PAIRED", 1)
+    monkeypatch.setattr(mirror_module, "ALIKE", 1)
     for opening in (1, 2):
         with open_mirrored(tmp_path, read) as store:
             Told().put(store, 25, f"t{opening}")
@@ -80,20 +80,22 @@ def test_figures_of_both_sides_go_on_after_a_restart(
             drive(store)
             found = figures(store)
         assert found.count(SAME, op="pull") == QUEUES * opening
-        pulls = {(each.backend, each.way): each for each in found.seconds if each.op == "pull"}
-        assert pulls.keys() == {
-            (read, Way.SERVED), (read, Way.MIRRORED), (OTHER[read], Way.MIRRORED),
-        }  # fmt: skip
+        pulls = {(each.side, each.way): each for each in found.seconds if each.op == "pull"}
+        sides = [read, read + AGAIN, OTHER[read]]
+        assert pulls.keys() == {(read, Way.SERVED), *((side, Way.MIRRORED) for side in sides)}
         for each in pulls.values():
             assert sum(each.counts) == sum(each.coarse.counts) == QUEUES * opening
             assert 0 < each.total_seconds < 60
         hours = [each for each in found.hours if each.op == "pull"]
-        for name in BOTH:
-            mine = [each for each in hours if each.backend == name]
+        for side in sides:
+            mine = [each for each in hours if each.side == side]
+            assert len(mine) >= opening  # one for each hour of each opening
             assert sum(each.reads for each in mine) == QUEUES * opening
             assert sum(each.items for each in mine) == 25 * opening
             total = sum(each.seconds for each in mine)
-            assert total == pytest.approx(pulls[name, Way.MIRRORED].total_seconds)
+            assert total == pytest.approx(pulls[side, Way.MIRRORED].total_seconds)
+            assert all(0 < each.cpu_seconds < 60 for each in mine)
+            assert all(0 < each.p50 <= each.p99 < 60 for each in mine)
         saved = read_figures(store.paths.ab_figures)
         assert saved is not None
         assert (saved.reads, saved.hours) == (found.reads, found.hours)

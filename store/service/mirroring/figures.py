@@ -1,6 +1,6 @@
 """Figures: what mirrored reads came to, kept in ``cqstore/ab/figures`` from opening to opening.
 
-Counts by operation and outcome; histograms of seconds by operation, backend and way; and the sums
+Counts by operation and outcome; histograms of seconds by operation, side and way; and the figures
 of each hour, which intervals are computed from. Bounded: hours go after five weeks.
 """
 
@@ -23,16 +23,18 @@ from store.service.mirroring.verdict import Outcome
 FINE_BOUNDS = tuple(sorted({*BOUNDS, *(float(f"{5e-7 * 10 ** (k / 20):.3g}") for k in range(147))}))
 """Upper bounds of buckets, seconds, twenty a power of ten: all of ``BOUNDS`` and more."""
 MOST_HOURS = 5 * 7 * 24
+AGAIN = " again"
+"""Behind the name of the reference: asked twice, it shows what is noise."""
 HOUR_SECONDS = 3600
 
 
 class Way(StrEnum):
-    """How a backend came to be asked."""
+    """How a side came to be asked."""
 
     SERVED = "served"
     """By who wanted to know, in his thread."""
     MIRRORED = "mirrored"
-    """Afterwards, by the mirror; of what both were asked so. Only these compare like with like."""
+    """Afterwards, by the mirror, which asks all sides alike: only these compare like with like."""
 
 
 class _Saved(BaseModel):
@@ -48,10 +50,10 @@ class Reads(_Saved):
 
 
 class Seconds(_Saved):
-    """How long a backend took for an operation, in buckets of ``FINE_BOUNDS``."""
+    """How long a side took for an operation, in buckets of ``FINE_BOUNDS``."""
 
     op: str
-    backend: str
+    side: str
     way: Way
     counts: tuple[NonNegativeInt, ...] = Field(
         min_length=len(FINE_BOUNDS) + 1, max_length=len(FINE_BOUNDS) + 1
@@ -71,14 +73,19 @@ class Seconds(_Saved):
 
 
 class Hour(_Saved):
-    """One hour of a backend and an operation, of reads that both backends were asked alike."""
+    """One hour of a side and an operation, of reads that all sides were asked alike."""
 
-    hour: NonNegativeInt = Field(description="Since the epoch.")
+    began: NonNegativeInt = Field(
+        description="Seconds since the epoch: the hour, or when the store was opened in it."
+    )
     op: str
-    backend: str
+    side: str = Field(description="A backend, or the reference asked once more, see AGAIN.")
     reads: NonNegativeInt
     items: NonNegativeInt = Field(description="Units that pulls read; 1 for any other read.")
     seconds: NonNegativeFloat
+    cpu_seconds: NonNegativeFloat = Field(description="Of the thread: no wait is in them.")
+    p50: NonNegativeFloat = Field(description="Seconds, to the buckets of FINE_BOUNDS.")
+    p99: NonNegativeFloat
 
 
 class FiguresSnapshot(_Saved):
@@ -98,10 +105,44 @@ class FiguresSnapshot(_Saved):
         )
 
 
-class _HourKey(NamedTuple):
-    hour: int
-    op: str
-    backend: str
+class Taken(NamedTuple):
+    """What one answer took, in the mirror's thread."""
+
+    seconds: float
+    cpu_seconds: float
+
+
+class _Sums:
+    """One side and operation in the hour that runs."""
+
+    def __init__(self) -> None:
+        self.items = 0
+        self.cpu_seconds = 0.0
+        self.histogram = Histogram(FINE_BOUNDS)
+
+    def hour(self, began: int, op: str, side: str) -> Hour:
+        """Return it as it stands."""
+        held = self.histogram.snapshot()
+        return Hour(
+            began=began, op=op, side=side, reads=held.count, items=self.items,
+            seconds=held.total_seconds, cpu_seconds=self.cpu_seconds,
+            p50=percentile(held, 0.5), p99=percentile(held, 0.99),
+        )  # fmt: skip
+
+
+def percentile(held: HistogramSnapshot, share: float) -> float:
+    """Return the seconds that ``share`` of what a histogram of ``FINE_BOUNDS`` held came up to.
+
+    Within a bucket evenly spread; 0 of nothing.
+    """
+    wanted, passed = share * held.count, 0
+    for at, count in enumerate(held.counts):
+        if count and passed + count >= wanted:
+            low = FINE_BOUNDS[at - 1] if at else 0.0
+            high = FINE_BOUNDS[min(at, len(FINE_BOUNDS) - 1)]
+            return low + (high - low) * (wanted - passed) / count
+        passed += count
+    return 0.0
 
 
 class Figures:
@@ -114,7 +155,10 @@ class Figures:
         self._began = 0.0
         self._reads: Counter[tuple[str, Outcome]] = Counter()
         self._seconds: defaultdict[tuple[str, str, Way], Histogram] = defaultdict(_histogram)
-        self._hours: dict[_HourKey, list[float]] = {}  # reads, items, seconds
+        self._hours: list[Hour] = []  # those that are over
+        self._hour = 0  # the one that runs, since the epoch
+        self._hour_began = 0
+        self._sums: defaultdict[tuple[str, str], _Sums] = defaultdict(_Sums)
         self._dropped_before = 0
 
     def load(self) -> None:
@@ -132,10 +176,8 @@ class Figures:
             self._reads.update({(each.op, each.outcome): each.reads for each in before.reads})
             for each in before.seconds:
                 snapshot = HistogramSnapshot(each.counts, each.total_seconds)
-                self._seconds[each.op, each.backend, each.way].restore(snapshot)
-            for hour in before.hours:
-                key = _HourKey(hour.hour, hour.op, hour.backend)
-                self._hours[key] = [hour.reads, hour.items, hour.seconds]
+                self._seconds[each.op, each.side, each.way].restore(snapshot)
+            self._hours = list(before.hours)
 
     def count(self, op: str, outcome: Outcome) -> None:
         """Count one read that was compared, or could not be."""
@@ -143,29 +185,36 @@ class Figures:
             self._began = self._began or time.time()
             self._reads[op, outcome] += 1
 
-    def observe(self, op: str, backend: str, way: Way, seconds: float) -> None:
+    def observe(self, op: str, side: str, way: Way, seconds: float) -> None:
         """Count how long one answer took."""
         with self._lock:
-            histogram = self._seconds[op, backend, way]
+            histogram = self._seconds[op, side, way]
         histogram.observe(seconds)
 
-    def add_pair(self, op: str, taken: Mapping[str, float], items: int) -> None:
-        """Count a read that the mirror asked both backends: ``taken`` is seconds by backend."""
-        hour = int(time.time()) // HOUR_SECONDS
+    def add_alike(self, op: str, taken: Mapping[str, Taken], items: int) -> None:
+        """Count a read that the mirror asked of every side: ``taken`` is by side."""
+        now = int(time.time())
         with self._lock:
-            for backend, seconds in taken.items():
-                key = _HourKey(hour, op, backend)
-                if key not in self._hours:
-                    self._forget_hours(hour)
-                sums = self._hours.setdefault(key, [0, 0, 0.0])
-                for at, more in enumerate((1, items, seconds)):
-                    sums[at] += more
-        for backend, seconds in taken.items():
-            self.observe(op, backend, Way.MIRRORED, seconds)
+            if now // HOUR_SECONDS != self._hour:
+                self._begin_hour(now)
+            for side, (seconds, cpu_seconds) in taken.items():
+                sums = self._sums[op, side]
+                sums.items += items
+                sums.cpu_seconds += cpu_seconds
+                sums.histogram.observe(seconds)
+        for side, (seconds, _) in taken.items():
+            self.observe(op, side, Way.MIRRORED, seconds)
 
-    def _forget_hours(self, now: int) -> None:
-        for key in [key for key in self._hours if key.hour <= now - MOST_HOURS]:
-            del self._hours[key]
+    def _begin_hour(self, now: int) -> None:
+        self._hours = [
+            hour for hour in self._all_hours() if hour.began > now - MOST_HOURS * HOUR_SECONDS
+        ]
+        self._sums.clear()
+        self._hour, self._hour_began = now // HOUR_SECONDS, now
+
+    def _all_hours(self) -> list[Hour]:
+        running = (sums.hour(self._hour_began, op, side) for (op, side), sums in self._sums.items())
+        return [*self._hours, *running]
 
     def snapshot(self, dropped: int = 0) -> FiguresSnapshot:
         """Return the figures of now; ``dropped``: since the store was opened."""
@@ -179,15 +228,12 @@ class Figures:
                     for (op, outcome), count in self._reads.items()
                 ),
                 seconds=tuple(
-                    Seconds(op=op, backend=backend, way=way, counts=snapshot.counts,
+                    Seconds(op=op, side=side, way=way, counts=snapshot.counts,
                             total_seconds=snapshot.total_seconds)
-                    for (op, backend, way), histogram in self._seconds.items()
+                    for (op, side, way), histogram in self._seconds.items()
                     for snapshot in [histogram.snapshot()]
                 ),
-                hours=tuple(
-                    Hour(**key._asdict(), reads=int(reads), items=int(items), seconds=seconds)
-                    for key, (reads, items, seconds) in self._hours.items()
-                ),
+                hours=tuple(self._all_hours()),
             )  # fmt: skip
 
     def save(self, dropped: int) -> None:

@@ -23,8 +23,8 @@ from store.queue.time_search import BoundaryType
 from store.queue.units import QueueKey
 from store.service.journals.deleted_topics import DeletedTopics
 from store.service.mirroring.differences import Differences, difference
-from store.service.mirroring.figures import Figures, FiguresSnapshot, Way
-from store.service.mirroring.moments import Moments
+from store.service.mirroring.figures import AGAIN, Figures, FiguresSnapshot, Taken, Way
+from store.service.mirroring.moments import Moment, Moments
 from store.service.mirroring.reads import (
     Answer,
     MirroredRead,
@@ -47,8 +47,9 @@ MOST_WAITING = 1024
 LOOK_SECONDS = 0.2
 """Between two looks at what waits: nobody is woken, for that would cost the reader."""
 SAVE_SECONDS = 60.0
-PAIRED = 4
-"""One in so many reads is asked of the reference again too: seconds of like with like."""
+ALIKE = 4
+"""One in so many reads is asked of all sides alike: of the other backend, and of the reference
+twice, in any order. Only such seconds are of one kind, and the reference's two show the noise."""
 _NS = 1e-9
 
 
@@ -245,21 +246,34 @@ class Mirror:
             figures.count(op, Outcome.GONE)
             return
         reference, other = read.sides
-        paired, taken = int(self._random.random() * 2 * PAIRED), dict[str, float]()
-        if paired == 0:
-            taken[reference.name] = read.ask(reference)[1] * _NS
-        later, nanoseconds = read.ask(other)
-        after = self._moments.now(read.key.topic)
-        if paired == 1:
-            taken[reference.name] = read.ask(reference)[1] * _NS
         figures.observe(op, reference.name, Way.SERVED, read.nanoseconds * _NS)
-        if taken:
-            taken[other.name] = nanoseconds * _NS
-            figures.add_pair(op, taken, _items(later))
+        if self._random.random() * ALIKE < 1:
+            later, after = self._ask_all(read)
+        else:
+            later, _ = read.ask(other)
+            after = self._moments.now(read.key.topic)
         verdict = judge(read, later, after, self._moments, self._stop.wait)
         if verdict.answers is not None:
             self._keep(read, *verdict.answers)
         figures.count(op, verdict.outcome)
+
+    def _ask_all(self, read: MirroredRead) -> tuple[Answer, Moment]:
+        """Ask all sides, in any order, timed; return the other one's answer and its moment."""
+        reference, other = read.sides
+        name = reference.name
+        sides = [(name, reference), (name + AGAIN, reference), (other.name, other)]
+        self._random.shuffle(sides)
+        taken: dict[str, Taken] = {}
+        later: Answer = 0
+        after = read.moment
+        for side, queues in sides:
+            cpu = time.thread_time_ns()
+            answer, nanoseconds = read.ask(queues)
+            taken[side] = Taken(nanoseconds * _NS, (time.thread_time_ns() - cpu) * _NS)
+            if queues is other:
+                later, after = answer, self._moments.now(read.key.topic)
+        self._figures.add_alike(read.op.value, taken, _items(later))
+        return later, after
 
     def _keep(self, read: MirroredRead, reference: Answer, other: Answer) -> None:
         found = difference(read, reference, other, self._log, time.time())

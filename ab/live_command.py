@@ -1,0 +1,38 @@
+"""``cqstore ab live``: what mirrored reads of a running or stopped store have come to."""
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ab.extras import need_extras
+from ab.live import live_result
+from ab.report.command import Page, end_with, report
+from ab.result_file import write_result
+from store.cli.options import Dir, Format, note
+from store.cli.output import OutputFormat
+
+
+def live_command(
+    root: Dir,
+    html: Page = None,
+    result: Annotated[
+        Path | None,
+        typer.Option("--result", metavar="PATH", help="Write the result there, for ab compare."),
+    ] = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """Report reads of a store that its other backend was asked again (abShare). Changes nothing.
+
+    The store may be open: a mirror saves its figures once a minute. Exit code 1 if answers differ,
+    or none was compared.
+    """
+    need_extras()
+    found = live_result(root, ["cqstore", "ab", "live", shlex.quote(str(root))])
+    if result is not None:
+        write_result(result, found)
+        note(f"the result: {result}")
+    for limit in found.not_measured:
+        note(limit)
+    end_with(report(found, html, kind))

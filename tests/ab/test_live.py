@@ -1,0 +1,188 @@
+"""``cqstore ab live``: what it makes of a mirror's files, made by hand and by a real store."""
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ab.judging.judge import judge
+from ab.judging.judgement import Outcome as Said
+from ab.live import live_result
+from ab.result_file import read_result
+from store.errors import CorruptionError, RefusedStoreError
+from store.paths import StorePaths
+from store.queue.units import QueueKey
+from store.service.message_store import MessageStore
+from store.service.mirroring import figures as figures_module
+from store.service.mirroring import mirror as mirror_module
+from store.service.mirroring.differences import Difference, Differences
+from store.service.mirroring.figures import HOUR_SECONDS, Figures, Taken
+from store.service.mirroring.verdict import Outcome
+from tests.kit.double_write import Told, refuse
+from tests.kit.mirrored import by_hand, drive, open_mirrored
+from tests.kit.tree import tree_digest
+
+COMMAND = [str(Path(sys.executable).parent / "cqstore"), "ab", "live"]
+HOURS = 24
+READS = 200
+
+
+def week(root: Path, monkeypatch: pytest.MonkeyPatch, slower: float) -> None:
+    """Make the files of a mirror by hand: the other side takes ``slower`` times as long."""
+    draw, now = random.Random(1), 1_800_000_000
+    monkeypatch.setattr(figures_module.time, "time", lambda: now)  # type: ignore[attr-defined]
+    figures = Figures(StorePaths(root).ab_figures)
+    for _ in range(HOURS):
+        pace = draw.uniform(0.8, 1.2)
+        for _ in range(READS):
+            taken = {}
+            for side, times in (("file", 1.0), ("file again", 1.0), ("rocksdb", slower)):
+                seconds = 2e-5 * pace * times * draw.lognormvariate(0, 0.3)
+                taken[side] = Taken(seconds, seconds / 2)
+            figures.add_alike("pull", taken, 32)
+            figures.count("pull", Outcome.SAME)
+        now += HOUR_SECONDS
+    figures.count("pull", Outcome.EXPLAINED)
+    figures.count("pull", Outcome.UNSETTLED)
+    figures.save(3)
+
+
+@pytest.mark.parametrize(("slower", "said"), [(1.0, Said.SAME), (1.3, Said.WORSE)])
+def test_hours_of_a_running_store_are_judged_as_rounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slower: float, said: Said
+) -> None:
+    week(tmp_path, monkeypatch, slower)
+    result = live_result(tmp_path, ["x"])
+    assert [side.name for side in result.sides] == ["file", "rocksdb", "file again"]
+    assert result.sides[2].twin_of == "file"
+    (workload,) = result.workloads
+    assert {turn.number for turn in workload.rounds} == set(range(HOURS))
+    assert {turn.operations for turn in workload.rounds} == {READS}
+    assert workload.answers.compared == HOURS * READS + 1
+    assert "3 reads came faster" in " ".join(result.not_measured)
+    assert "1 reads differed, and no moment" in " ".join(result.not_measured)
+    judgement = judge(result)
+    assert judgement.answers.status == "same"
+    (told,) = judgement.workloads[0].sentences
+    assert told.outcome is said, told
+    assert judgement.notes == []  # a noise floor was measured
+    latency = next(
+        each
+        for each in judgement.workloads[0].comparisons
+        if (each.figure, each.side) == ("service_p50", "rocksdb")
+    )
+    assert latency.ratio == pytest.approx(slower, rel=0.05)
+
+
+def test_a_difference_is_told_above_all_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    week(tmp_path, monkeypatch, 1.0)
+    figures = Figures(StorePaths(tmp_path).ab_figures)
+    figures.load()
+    for _ in range(5):
+        figures.count("pull", Outcome.DIFFERENT)
+    figures.save(0)
+    found = Difference(
+        1.8e9, "pull", QueueKey("orders", 3), {"offset": 4, "count": 6}, 5, 999,
+        {"file": "unit 5 is 10 bytes", "rocksdb": "no unit 5"}, "rocksdb",
+    )  # fmt: skip
+    Differences(StorePaths(tmp_path).ab_differences).add(found)
+    result = live_result(tmp_path, [])
+    judgement = judge(result)
+    assert (judgement.answers.status, judgement.answers.different) == ("different", 5)
+    (told,) = judgement.answers.first
+    assert told.operation == {
+        "op": "pull", "topic": "orders", "queueId": 3, "offset": 4, "count": 6, "queueOffset": 5,
+        "phyOffset": 999, "wrongByTheLog": "rocksdb", "time": "2027-01-15T08:00:00+00:00",
+    }  # fmt: skip
+    assert told.answers == found.answers
+    assert "4 differing answers are counted alone" in " ".join(result.not_measured)
+
+
+def test_the_side_that_is_read_most_is_the_reference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a step to another state there are hours in which the other one was read."""
+    now = 1_800_000_000
+    monkeypatch.setattr(figures_module.time, "time", lambda: now)  # type: ignore[attr-defined]
+    figures = Figures(StorePaths(tmp_path).ab_figures)
+    for hour in range(5):
+        read, other = ("file", "rocksdb") if hour < 2 else ("rocksdb", "file")
+        for _ in range(10):
+            taken = {side: Taken(1e-5, 1e-5) for side in (read, read + " again", other)}
+            figures.add_alike("maxOffset", taken, 1)
+            figures.count("maxOffset", Outcome.SAME)
+        now += HOUR_SECONDS
+    figures.save(0)
+    result = live_result(tmp_path, [])
+    assert [side.name for side in result.sides] == ["rocksdb", "file", "rocksdb again"]
+    (workload,) = result.workloads
+    assert len({turn.number for turn in workload.rounds}) == 3
+    assert len(workload.rounds) == 9
+
+
+def test_what_cannot_be_told_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(RefusedStoreError, match="no read of this store has been mirrored"):
+        live_result(tmp_path, [])
+    figures = Figures(StorePaths(tmp_path).ab_figures)
+    figures.save(0)
+    with pytest.raises(RefusedStoreError, match="no read of this store has been mirrored"):
+        live_result(tmp_path, [])
+    figures.count("pull", Outcome.SAME)
+    figures.save(0)
+    with pytest.raises(RefusedStoreError, match="too few reads"):
+        live_result(tmp_path, [])
+    StorePaths(tmp_path).ab_figures.write_bytes(b"x")
+    with pytest.raises(CorruptionError):
+        live_result(tmp_path, [])
+
+
+def live(root: Path, *words: object, code: int) -> subprocess.CompletedProcess[str]:
+    whole = [*COMMAND, str(root), *map(str, words)]
+    done = subprocess.run(whole, capture_output=True, text=True, check=False, timeout=180)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+@pytest.mark.slow
+def test_a_running_store_is_reported_and_not_touched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_hand(monkeypatch)
+    monkeypatch.setattr(mirror_module, "MOST_WAITING", 1 << 20)
+    root, out = tmp_path / "store", tmp_path / "result.json"
+    live(root, code=2)
+    with open_mirrored(root) as store:
+        Told().put(store, 50)
+        for number in range(1200):
+            store.get_message("g", "t", number % 5, number % 7)
+        drive(store)
+        save(store)
+        done = live(root, "--html", tmp_path / "page.html", "--result", out, code=0)
+        assert "Every answer was the same" in done.stdout
+        with monkeypatch.context() as patch:
+            refuse(patch, "rocksdb", "read_units")
+            store.get_message("g", "t", 1, 2)
+            drive(store)
+        save(store)
+        while_open = json.loads(live(root, "--output", "json", code=1).stdout)
+    before = tree_digest(root)
+    told = json.loads(live(root, "--output", "json", code=1).stdout)
+    assert tree_digest(root) == before
+    assert told == while_open
+    assert told["answers"]["status"] == "different"
+    assert told["answers"]["first"][0]["answers"]["rocksdb"] == (
+        "cannot be read: ConsumeQueueError"
+    )
+    assert read_result(out).kind == "live"
+    assert str(root) in (tmp_path / "page.html").read_text()
+
+
+def save(store: MessageStore) -> None:
+    assert store._mirror is not None
+    store._mirror._figures.save(0)
