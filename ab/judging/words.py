@@ -55,7 +55,7 @@ def digits_text(value: float) -> str:
     """Return a number, of three digits where it is small."""
     if value >= _HUNDRED or value == int(value):
         return f"{value:,.0f}"
-    return f"{value:.3g}"
+    return f"{value:.3g}" if value >= 1 / _HUNDRED else "<0.01"
 
 
 def short_text(count: float) -> str:

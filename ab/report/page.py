@@ -24,6 +24,7 @@ from store.files import replace_file
 
 _TEMPLATES = Path(__file__).with_name("templates")
 _COLOURS = 5
+_TEN = 10
 
 
 def write_page(path: Path, result: Result, judgement: Judgement) -> None:
@@ -50,7 +51,7 @@ def page(result: Result, judgement: Judgement) -> str:
         "digits": digits_text,
         "ratio": ratio_text,
         "percent": percent_text,
-        "mark": lambda value: f"{value:.3g}",
+        "mark": lambda value: f"{value:.2g}" if value < _TEN else f"{value:,.0f}",
         "opening": lambda text: text[:1].upper() + text[1:],
     }
     jinja.globals |= {"value_text": value_text, "span_text": span_text, "count_text": count_text}

@@ -13,7 +13,7 @@ from ab.result import Result, Workload
 
 _PERCENTILES = (50, 90, 99, 99.9, 99.99, 99.999)
 _PROJECTED = 24
-_LABEL = 18
+_LABEL = 22
 """Percent of a small plot's width that the label of a percentile takes."""
 
 
@@ -63,7 +63,9 @@ class LinePlot(NamedTuple):
 
 
 def ratio_plot(judgement: Judgement) -> RatioPlot | None:
-    """Return the plot of all headlines that have an interval."""
+    """Return the plot of all headlines that have an interval; none where answers allow none."""
+    if judgement.answers.status != "same":
+        return None
     found = [
         (workload.name, told)
         for workload in judgement.workloads

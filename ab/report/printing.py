@@ -28,10 +28,13 @@ def _tell(judgement: Judgement) -> None:
     for told in tally(judgement):
         typer.echo(told)
     typer.echo("")
-    for said in (said for workload in judgement.workloads for said in workload.sentences):
-        typer.echo(f"  {said.text}")
-        if said.also:
-            typer.echo(f"    also: {'; '.join(said.also)}")
+    for workload in judgement.workloads:
+        for said in workload.sentences:
+            typer.echo(f"  {said.text}")
+            if said.also:
+                typer.echo(f"    also: {'; '.join(said.also)}")
+        for why in workload.withheld.values():
+            typer.echo(f"    withheld: {why}")
     for rows in (_headlines(judgement), _footprint(judgement), _projections(judgement)):
         if rows:
             typer.echo("")

@@ -22,8 +22,8 @@ from ab.result import (
 )
 
 WORKLOADS = {
-    "dispatch": ("one unit is put into its queue", 250_000.0, 20_000),
-    "tail-pull": ("one pull of up to 32 messages at the end of a queue", 21_000.0, 5_000),
+    "dispatch": ("Put one unit into its queue.", 250_000.0, 20_000),
+    "tail-pull": ("Pull up to 32 messages from the end of a queue.", 21_000.0, 5_000),
     "catch-up-pull": ("one pull of 32 messages, queue after queue", 9_000.0, 3_000),
     "random-pull": ("one pull of 32 messages from anywhere", 7_500.0, 3_000),
     "tag-pull": ("one pull with a tag that one message in a hundred has", 900.0, 400),

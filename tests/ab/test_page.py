@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from ab.judging.judge import judge
+from ab.judging.latencies import withheld
 from ab.report.axes import Axis, apart, axis_of, decade_ticks, ratio_axis, ratio_ticks
 from ab.report.page import page, write_page
 from ab.result import Answers, Difference, Result
 from store.errors import StoreIOError
 from tests.ab.made_result import Truth, made_result
+from tests.ab.test_latencies import open_loop
 
 VOID = {"meta", "br", "link", "input", "img", "hr"}
 EVIL = '</script><script>alert("x")</script><img src=x onerror=alert(1)>&'
@@ -141,6 +143,7 @@ def test_answers_that_differ_are_told_with_both_answers(made: Result) -> None:
     odd = first.model_copy(update={"answers": Answers(compared=9, different=1, first=[difference])})
     reader = read(made.model_copy(update={"workloads": [odd, *rest]}))
     texts = " ".join(reader.texts)
+    assert "By how much" not in reader.texts
     assert "The sides answer differently: 1 of 1,009 operations" in texts
     assert {"FOUND next 49", "FOUND next 48"} <= set(reader.texts)
     assert [attributes["class"] for tag, attributes in reader.tags if tag == "header"] == [
@@ -157,6 +160,17 @@ def test_a_page_can_be_made_of_next_to_nothing(made: Result, kind: str) -> None:
         side["footprint"] = None
     reader = read(Result.model_validate(empty))
     assert "No operation was compared: this says nothing." in reader.texts
+
+
+def test_times_that_are_withheld_are_not_drawn_and_it_says_why() -> None:
+    result = open_loop(1_000, speed=0.7)
+    reader = read(result)
+    told = withheld(result.workloads[0], "rocksdb")
+    assert reader.texts.count(f"Withheld: {told}.") == 2
+    late = page(result, judge(result)).split("tail-pull, from the due time</figcaption>")[1]
+    drawn = late.split("</figure>")[0]
+    assert "s c0 side" in drawn
+    assert "s c1" not in drawn
 
 
 def test_three_sides_are_told_apart(made: Result) -> None:
