@@ -13,15 +13,16 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from ab.plan import Plan
-from ab.result import Cache, Result
+from ab.report.command import Page, end_with, report
+from ab.result import Cache
 from ab.result_file import write_result
 from ab.rounds import Effort
 from ab.run import Run, RunOptions
 from ab.workloads import parse_mix, workloads
-from store.cli.options import ConfigFile, Dir, note, read_config
+from store.cli.options import ConfigFile, Dir, Format, note, read_config
+from store.cli.output import OutputFormat
 from store.errors import RefusedStoreError, StoreConfigError
 
-EXIT_DIFFERENT = 1
 EXIT_STOPPED = 130
 _MINUTE = 60
 
@@ -79,11 +80,14 @@ def run_command(
     result: Annotated[Path, typer.Option(metavar="FILE", help="Where the result goes.")] = Path(
         "result.json"
     ),
+    html: Page = None,
     config: ConfigFile = None,
+    kind: Format = OutputFormat.TABLE,
 ) -> None:
     """Compare backends on copies of the store in DIR: the same log, the same operations.
 
-    Nothing of DIR is changed. Exit code 1 if an answer differs: the report then tells both.
+    Nothing of DIR is changed. Exit code 1 if an answer differs, which the report tells, or if none
+    was compared.
     """
     if not root.is_dir():
         raise RefusedStoreError("no such folder", path=root)
@@ -103,14 +107,9 @@ def run_command(
         with _bar() as say:
             found = run.measure(say)
     write_result(result, found)
-    compared = sum(each.answers.compared for each in found.workloads)
-    different = any(each.answers.different for each in found.workloads)
-    _summary(found)
+    judgement = report(found, html, kind)
     note(f"the result: {result}")
-    if not compared:
-        raise StoreConfigError("nothing was compared: no workload fits this store")
-    if different:
-        raise typer.Exit(EXIT_DIFFERENT)
+    end_with(judgement)
 
 
 def _announce(plan: Plan) -> None:
@@ -154,18 +153,3 @@ def _interruptible() -> Iterator[None]:
         raise typer.Exit(EXIT_STOPPED) from None
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _summary(found: Result) -> None:
-    for workload in found.workloads:
-        typer.echo(f"{workload.name}: {workload.not_measured or workload.what}")
-        for difference in workload.answers.first:
-            typer.echo(f"  DIFFERENT {difference.operation}")
-            for name, answer in difference.answers.items():
-                typer.echo(f"    {name}: {answer}")
-        for each in found.sides:
-            turns = [t for t in workload.rounds if t.side == each.name and not t.warm_up]
-            seconds = sum(turn.seconds for turn in turns)
-            if seconds:
-                rate = sum(turn.operations for turn in turns) / seconds
-                typer.echo(f"  {each.name}: {rate:,.0f} a second")
