@@ -76,12 +76,13 @@ def ratio_ticks(axis: Axis, least: float = 13) -> list[Tick]:
     return sorted(made)
 
 
-def apart(ticks: Iterable[Tick], least: float) -> list[Tick]:
-    """Return the marks that lie ``least`` percent or more behind the one before."""
-    kept: list[Tick] = []
-    for tick in ticks:
-        if not kept or tick.at - kept[-1].at >= least:
-            kept.append(tick)
+def apart(marks: Iterable[tuple[Tick, str]], letter: float) -> list[tuple[Tick, str]]:
+    """Return the marks whose labels do not run into the one before; a letter is so wide."""
+    kept: list[tuple[Tick, str]] = []
+    for tick, text in marks:
+        room = letter * (len(text) + len(kept[-1][1]) + 1) / 2 if kept else 0.0
+        if not kept or tick.at - kept[-1][0].at >= room:
+            kept.append((tick, text))
     return kept
 
 

@@ -13,8 +13,8 @@ from ab.result import Result, Workload
 
 _PERCENTILES = (50, 90, 99, 99.9, 99.99, 99.999)
 _PROJECTED = 24
-_LABEL = 22
-"""Percent of a small plot's width that the label of a percentile takes."""
+_LETTER = 3.2
+"""Percent of a small plot's width."""
 
 
 class Mark(NamedTuple):
@@ -112,10 +112,7 @@ def latency_plot(
     twins = {side.name for side in result.sides if side.twin_of}
     return LinePlot(
         workload.name + (", from the due time" if intended else ""),
-        [
-            (tick, f"p{100 - 100 / tick.value:.7g}")
-            for tick in apart((across.tick(_rarity(each)) for each in shown), _LABEL)
-        ],
+        apart(((across.tick(_rarity(each)), f"p{each:g}") for each in shown), _LETTER),
         _y_ticks(up, Unit.SECONDS, 6),
         [
             Line(side, "twin" if side in twins else "side", [

@@ -15,6 +15,7 @@ from ab.result import Answers, Result
 from ab.result_file import result_schema, write_result
 from store.errors import StoreConfigError
 from tests.ab.made_result import Truth, made_result
+from tests.ab.test_latencies import open_loop
 
 
 @pytest.fixture(scope="module")
@@ -199,6 +200,22 @@ def test_a_side_with_other_settings_is_another_side(made: Result, tmp_path: Path
     other = written(tmp_path / "b", Result.model_validate(data))
     done = run("compare", written(tmp_path / "a", made), other)
     assert "The side rocksdb is rocksdb in A, rocksdb,block_size=4096 in B." in done.stdout
+
+
+def test_times_that_are_withheld_in_one_are_compared_by_the_throughput(tmp_path: Path) -> None:
+    reached, not_reached = open_loop(1_000), open_loop(1_000, speed=0.7)
+    done = run(
+        "compare", written(tmp_path / "a", reached), written(tmp_path / "b", not_reached),
+        "--output", "jsonl",
+    )  # fmt: skip
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(row["side"], row["figure"]) for row in rows] == [
+        ("files", "throughput"), ("rocksdb", "throughput"),
+    ]  # fmt: skip
+    again = run(
+        "compare", tmp_path / "a", written(tmp_path / "c", open_loop(1_000)), "--output", "jsonl"
+    )
+    assert {json.loads(line)["figure"] for line in again.stdout.splitlines()} == {"intended_p99"}
 
 
 @pytest.mark.slow
