@@ -435,6 +435,39 @@ def test_a_mirror_that_fails_ends_and_the_store_goes_on(tmp_path: Path) -> None:
         until(lambda: outcomes(store) == {SAME: 1})
 
 
+def test_a_torn_end_of_the_journal_costs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_hand(monkeypatch)
+    for opening in (1, 2):
+        with open_mirrored(tmp_path) as store, monkeypatch.context() as patch:
+            patch.setattr(backend("rocksdb"), "min_offset", lambda *_: 7)
+            store.min_offset(f"t{opening}", 0)
+            drive(store)
+        journal = store.paths.ab_differences
+        kept = read_differences(journal)
+        assert [each.queue.topic for each in kept] == [f"t{n + 1}" for n in range(opening)]
+        with journal.open("ab") as file:
+            file.write(journal.read_bytes()[:40])
+        assert read_differences(journal) == kept
+
+
+def test_a_journal_that_is_damaged_ends_the_mirror_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_hand(monkeypatch)
+    with open_mirrored(tmp_path) as store:
+        monkeypatch.setattr(backend("rocksdb"), "min_offset", lambda *_: 7)
+        store.min_offset("t", 0)
+        store.min_offset("u", 0)
+        drive(store)
+    data = store.paths.ab_differences.read_bytes()
+    store.paths.ab_differences.write_bytes(data[:20] + b"?" + data[21:])
+    with open_mirrored(tmp_path) as store:
+        assert "journal" in mirror_of(store).snapshot().failure
+        assert store.put_message(Message("t", b"x")).ok
+
+
 def test_a_backend_that_is_set_aside_is_not_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,7 +93,11 @@ STEPS: dict[str, Callable[[Case], None]] = {
     "query": Case.query, "flush": Case.flush, "close": Case.close, "rebuild": Case.rebuild,
     "delete": Case.delete, "expire": Case.expire,
 }  # fmt: skip
-VARIANTS = ["file--async", "file--sync", *[f"rocksdb-{engine.value}-async" for engine in ENGINES]]
+VARIANTS = [
+    "file--async", "file--sync", "both--async",
+    *[f"rocksdb-{engine.value}-async" for engine in ENGINES],
+]  # fmt: skip
+"""Backend, engine and flush; both: double write with a mirror."""
 
 
 class Bench:
@@ -101,8 +105,12 @@ class Bench:
 
     def __init__(self, folder: Path, variant: str) -> None:
         self.folder = folder
-        self.backend, engine, flush = variant.split("-")
+        backend, engine, flush = variant.split("-")
+        self.backend = None if backend == "both" else backend
         self.config = config = {"async": BASE, "sync": SYNC}[flush]
+        if self.backend is None:
+            double = {"rocksdb_cq_double_write_enable": True, "ab_share": 1.0}
+            self.config = config.model_copy(update=double)
         if engine:
             self.config = config.model_copy(update={"rocksdb_engine": RocksDBEngine(engine)})
         self.known = Acknowledged()

@@ -1,6 +1,6 @@
 """A store that is open when its process forks.
 
-``python -m tests.kit.forked_child DIR BACKEND ENGINE``:
+``python -m tests.kit.forked_child DIR BACKEND ENGINE``, ``both`` for double write with a mirror:
 The child tries everything and ends as a process ends, with what it inherited; the parent then goes
 on. What either found is printed, a line each.
 """
@@ -25,9 +25,11 @@ def tell(*words: object) -> None:
 
 
 def main() -> None:
-    root, backend, engine = sys.argv[1:]
+    root, given, engine = sys.argv[1:]
+    backend = None if given == "both" else given
     config = StoreConfig(
-        rocksdb_engine=RocksDBEngine(engine), mapped_file_size_commit_log=4096
+        rocksdb_engine=RocksDBEngine(engine), mapped_file_size_commit_log=4096,
+        rocksdb_cq_double_write_enable=backend is None, ab_share=1.0,
     )  # fmt: skip
     store = MessageStore.open(Path(root), config, backend=backend)
     assert store.put_message(Message(TOPIC, b"before")).ok

@@ -9,7 +9,9 @@ import pytest
 from tests.kit.engines import ENGINES
 
 SECONDS = 60
-BACKENDS = [("file", "auto"), *[("rocksdb", engine.value) for engine in ENGINES]]
+BACKENDS = [
+    ("file", "auto"), *[(name, engine.value) for name in ("rocksdb", "both") for engine in ENGINES],
+]  # fmt: skip
 CALLS = [
     "put", "async", "list", "get", "max", "read-only", "query", "queues", "flush", "delete",
     "rebuild", "metrics",

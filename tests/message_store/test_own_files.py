@@ -9,9 +9,12 @@ import pytest
 from migration.switch import switch
 from migration.verify import verify_migration
 from store.errors import RefusedStoreError
+from store.paths import StorePaths
 from store.queue.backends import backend as backend_class
 from store.queue.backends import backend_names
+from store.queue.units import QueueKey
 from store.service.message_store import MessageStore
+from store.service.mirroring.differences import Difference, Differences
 from store.service.recovering.replacement import Rebuild
 from tests.kit.double_write import crash_image
 from tests.kit.faults import EIO, Faults
@@ -19,7 +22,11 @@ from tests.kit.migrations import NO_SPARK, move
 from tests.kit.told import CONFIG, Told
 
 DOUBLE = CONFIG.model_copy(
-    update={"rocksdb_cq_double_write_enable": True, "combine_cq_prefer_cq_type": "defaultRocksDB"}
+    update={
+        "rocksdb_cq_double_write_enable": True,
+        "combine_cq_prefer_cq_type": "defaultRocksDB",
+        "ab_share": 1.0,
+    }
 )
 SIZED = CONFIG.model_copy()
 SIZED.model_fields_set.discard("mapped_file_size_consume_queue")
@@ -47,6 +54,10 @@ def worked(root: Path, kind: str) -> Told:
     for _ in range(2):
         with MessageStore.open(root, config, backend=backend) as store:
             told.work(store)
+    if kind == "double":
+        Differences(StorePaths(root).ab_differences).add(
+            Difference(1.8e9, "minOffset", QueueKey("t", 0), {}, -1, -1, {"file": "0"}, "")
+        )
     return told
 
 
@@ -145,6 +156,8 @@ def test_a_lost_file_of_ours_is_harmless_or_said(
     own = root / "cqstore"
     names = sorted(str(path.relative_to(own)) for path in own.rglob("*") if path.is_file())
     assert "kept" in names
+    if kind == "double":
+        assert {"ab/figures", "ab/differences"} <= set(names)
     for name in names:
         again = tmp_path / f"{kind}-again"
         shutil.copytree(root, again, symlinks=True)

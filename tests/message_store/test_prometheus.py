@@ -12,7 +12,10 @@ from store.config import StoreConfig
 from store.errors import StoreConfigError
 from store.record.message import Message
 from store.service.message_store import MessageStore
+from store.service.mirroring.verdict import Outcome
 from store.service.prometheus import register
+from tests.kit.double_write import Told
+from tests.kit.mirrored import open_mirrored, outcomes, until
 
 CONFIG = StoreConfig(mapped_file_size_commit_log=65536, rocksdb_memory_bytes=16 << 20)
 
@@ -78,3 +81,23 @@ def test_a_registry_takes_one_collector(tmp_path: Path) -> None:
         with pytest.raises(StoreConfigError, match="name all stores"):
             register(store, registry=registry)
         assert one(scrape(registry), "cqstore_up") == 1
+
+
+def test_a_mirror_is_scraped_beside_the_rest(tmp_path: Path) -> None:
+    registry = CollectorRegistry()
+    with open_mirrored(tmp_path / "a") as store, MessageStore.open(tmp_path / "b") as plain:
+        register(store, plain, registry=registry)
+        Told().put(store, 10)
+        for number in range(50):
+            store.get_message("g", "t", number % 5, 0)
+        until(lambda: outcomes(store) == {Outcome.SAME: 51})
+        samples = scrape(registry)
+        root, names = str(store.paths.root), ("cqstore_ab_waiting", "cqstore_ab_failed")
+        assert one(samples, "cqstore_ab_reads_total", op="pull", outcome="same") == 50
+        assert one(samples, "cqstore_ab_dropped_total") == 0
+        assert [one(samples, name) for name in names] == [0, 0]
+        labels = {"op": "pull", "side": "file", "way": "served"}
+        assert one(samples, "cqstore_ab_seconds_count", **labels) == 50
+        assert one(samples, "cqstore_ab_seconds_bucket", le="+Inf", **labels) == 50
+        mine = [each for each in samples if each.name.startswith("cqstore_ab_")]
+        assert {each.labels["store"] for each in mine} == {root}
