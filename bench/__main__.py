@@ -7,6 +7,7 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
+from bench.mirroring import MIRRORING
 from bench.workloads import WORKLOADS, Result
 
 
@@ -17,7 +18,7 @@ def main(words: list[str]) -> None:
         f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     )
     table = Table("workload", "here", "raw baseline", "ratio", "unit")
-    for name, workload in WORKLOADS.items():
+    for name, workload in (WORKLOADS | MIRRORING).items():
         if words and not any(word in name for word in words):
             continue
         console.print(f"… {name}", style="dim")
@@ -26,7 +27,7 @@ def main(words: list[str]) -> None:
             name,
             f"{result.here:,.0f}",
             f"{result.raw:,.0f}" if result.raw else "",
-            f"{result.here / result.raw:.2f}" if result.raw else "",
+            f"{result.here / result.raw:.3f}" if result.raw else "",
             result.unit,
         )
     console.print(table)

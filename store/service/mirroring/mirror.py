@@ -47,7 +47,7 @@ MOST_WAITING = 1024
 LOOK_SECONDS = 0.2
 """Between two looks at what waits: nobody is woken, for that would cost the reader."""
 SAVE_SECONDS = 60.0
-ALIKE = 4
+ALIKE = 8
 """One in so many reads is asked of all sides alike: of the other backend, and of the reference
 twice, in any order. Only such seconds are of one kind, and the reference's two show the noise."""
 _NS = 1e-9
