@@ -1,10 +1,14 @@
 """Which figures of two results may be set beside each other, and what else differs between them."""
 
+import math
 from collections.abc import Iterator, Set
 from typing import NamedTuple
 
 from ab.judging.answers import judge_answers
 from ab.result import Result, Shape, Side, Workload
+
+_SAME_RATE = 0.01
+"""Rates that differ by less are one: they are taken from operations that a turn holds."""
 
 
 class Pair(NamedTuple):
@@ -101,8 +105,9 @@ def _otherwise(one: Workload, other: Workload) -> str:
         return "was not measured in both"
     if one.mode != other.mode:
         return f"is {one.mode} loop in A, {other.mode} loop in B"
-    if one.offered != other.offered:
-        return f"was offered {one.offered} operations a second in A, {other.offered} in B"
+    if not math.isclose(one.offered or 0, other.offered or 0, rel_tol=_SAME_RATE):
+        rates = [f"{each.offered:,.0f}" if each.offered else "no" for each in (one, other)]
+        return f"had {rates[0]} operations a second due in A, {rates[1]} in B"
     return ""
 
 

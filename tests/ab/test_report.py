@@ -170,6 +170,43 @@ def test_results_of_other_data_are_not_compared(
     assert "What changed:" not in lines
 
 
+def test_what_else_differs_is_told_and_nothing_more(made: Result, tmp_path: Path) -> None:
+    data = made.model_dump(mode="json")
+    data["machine"] |= {"name": "broker-4", "versions": {"python": "3.12.1", "cqstore": "0.1.0"}}
+    data["method"]["rounds"] = 21
+    other = written(tmp_path / "b", Result.model_validate(data))
+    first = written(tmp_path / "a", made)
+    told = json.loads(run("compare", first, other, "--output", "json").stdout)
+    assert told["circumstances"] == [
+        "name: broker-3 in A, broker-4 in B",
+        "version of python: 3.11.7 in A, 3.12.1 in B",
+        "version of rocksdb: 9.8.4 in A, none in B",
+        "rounds: 11 in A, 21 in B",
+    ]
+    same = json.loads(run("compare", first, first, "--output", "json").stdout)
+    assert (same["circumstances"], same["left_out"], same["cannot"]) == ([], [], [])
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"mode": "open"}, "is closed loop in A, open loop in B"),
+        ({"offered": 50.0}, "had no operations a second due in A, 50 in B"),
+        ({"not_measured": "no room"}, "was not measured in both"),
+    ],
+)
+def test_a_workload_that_was_run_otherwise_is_left_out(
+    made: Result, tmp_path: Path, change: dict[str, object], told: str
+) -> None:
+    data = made.model_dump(mode="json")
+    data["workloads"][0] |= change
+    other = written(tmp_path / "b", Result.model_validate(data))
+    done = run("compare", written(tmp_path / "a", made), other, "--output", "json")
+    found = json.loads(done.stdout)
+    assert found["left_out"] == [f"The workload tail-pull {told}."]
+    assert {each["workload"] for each in found["changes"]} == {"listing"}
+
+
 def test_different_answers_allow_no_comparison(made: Result, tmp_path: Path) -> None:
     (first, second) = made.workloads
     odd = first.model_copy(update={"answers": Answers(compared=5_000, different=2)})
