@@ -143,7 +143,6 @@ class Expiry(_Life):
     name = "expiry"
     what = "Let the oldest log file go, and the units of its records."
     item = "files"
-    most_rounds: ClassVar[int] = 5
 
     def lacks(self, found: Survey) -> str:
         """The newest file never goes."""
