@@ -54,7 +54,7 @@ class RunOptions:
     trace: Path | None = None
     rate: float | None = None
     speed: float | None = None
-    effort: Effort = field(default_factory=lambda: Effort(12, 0.15))
+    effort: Effort = field(default_factory=lambda: Effort(12, 0.1))
     cache: Cache = Cache.WARM
     seed: int = 1
     work: Path | None = None

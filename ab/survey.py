@@ -27,7 +27,9 @@ _MOST_QUEUES = 200_000
 _SAMPLES = 4_000
 """Messages that are read for tags and sizes."""
 _REPLAYED = 150_000
-"""Records that the workload of dispatch replays."""
+"""Records that the workload of dispatch replays, at most."""
+_REPLAYED_QUEUES = 4_000
+"""Queues that it makes, at most: on some backends that is most of the work."""
 _WANTED, _LEAST, _MOST = 0.01, 0.002, 0.05
 """Share that a filter is to let through, and what still passes for it."""
 
@@ -146,9 +148,12 @@ def _shape(root: Path, topics: int, counts: NDArray[np.int64], store: MessageSto
 
 def _records(store: MessageStore, found: Survey) -> None:
     """Find how far the records go that are replayed, and the first time."""
-    first = 0
+    first, queues = 0, set[tuple[str, int]]()
     for record in islice(store.commit_log.scan(found.min_phy_offset), _REPLAYED):
         first = first or record.store_timestamp
+        queues.add((record.topic, record.queue_id))
+        if len(queues) > _REPLAYED_QUEUES:
+            break
         found.replay_end = record.phy_offset + record.size
         found.replayed += 1
     found.times = (first, max(first, _last_time(store, found)))

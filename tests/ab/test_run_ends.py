@@ -20,7 +20,7 @@ from tests.kit.running import descendants, gone, until
 from tests.kit.tree import tree_digest
 
 WORDS = ["--side", "file", "--side", "rocksdb", "--rounds", "4", "--turn-seconds", "0.01"]
-LONG = [*WORDS, "--workload", "tail-pull", "--workload", "restart*"]
+LONG = [*WORDS, "--workload", "dispatch", "--workload", "restart-after-kill"]
 SHORT = [*WORDS, "--workload", "offsets"]
 
 
@@ -39,8 +39,8 @@ INSTANTS: dict[str, Callable[[Path], bool]] = {
     "the folder is made": lambda work: work.exists(),
     "a side is built": lambda work: (work / "side-0" / "commitlog").exists(),
     "the twin is built": lambda work: (work / "side-2" / "checkpoint").exists(),
-    "a store is being killed": lambda work: (work / "side-0.scratch" / "killed").exists(),
-    "a killed store is opened": lambda work: any(work.glob("*.scratch/again")),
+    "the log is replayed": lambda work: (work / "side-1.scratch" / "checkpoint").exists(),
+    "a store is being killed": lambda work: any(work.glob("side-*/*/cqstore-ab-killed")),
 }
 
 
