@@ -170,6 +170,7 @@ def test_results_of_other_data_are_not_compared(
     assert "What changed:" not in lines
 
 
+@pytest.mark.slow
 def test_what_else_differs_is_told_and_nothing_more(made: Result, tmp_path: Path) -> None:
     data = made.model_dump(mode="json")
     data["machine"] |= {"name": "broker-4", "versions": {"python": "3.12.1", "cqstore": "0.1.0"}}

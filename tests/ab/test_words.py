@@ -1,0 +1,64 @@
+"""Numbers as people read them."""
+
+import pytest
+
+from ab.judging.words import (
+    Unit,
+    count_text,
+    percent_text,
+    ratio_text,
+    short_text,
+    span_text,
+    value_text,
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (None, Unit.SECONDS, ""),
+        (0.0, Unit.SECONDS, "0 ns"),
+        (2.5, Unit.SECONDS, "2.5 s"),
+        (0.01234, Unit.SECONDS, "12.3 ms"),
+        (4.2e-5, Unit.SECONDS, "42 µs"),
+        (1e-7, Unit.SECONDS, "100 ns"),
+        (0.0, Unit.BYTES, "0 B"),
+        (640.0, Unit.BYTES, "640 B"),
+        (28.24, Unit.BYTES, "28.2 B"),
+        (1024.0, Unit.BYTES, "1 KiB"),
+        (3.5 * (1 << 30), Unit.BYTES, "3.5 GiB"),
+        (123_456.7, Unit.A_SECOND, "123,457/s"),
+        (0.0001, Unit.COUNT, "<0.01"),
+        (2_000.0, "count", "2,000"),
+        (2_048.0, "bytes", "2 KiB"),
+    ],
+)
+def test_a_figure_has_its_unit_and_three_digits(
+    value: float | None, unit: Unit | str, text: str
+) -> None:
+    assert value_text(value, unit) == text
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"),
+    [
+        (1.0, "1.00"),
+        (1.046, "1.05"),
+        (12.34, "12.3"),
+        (1234.5, "1,234"),
+        (0.5, "0.50"),
+        (0.0333, "0.033"),
+    ],
+)
+def test_ratios_near_one_are_told_apart(ratio: float, text: str) -> None:
+    assert ratio_text(ratio) == text
+
+
+def test_other_numbers() -> None:
+    assert span_text(0.973, 12.0) == "0.97 to 12.0"
+    assert percent_text(0.95) == "95 %"
+    assert percent_text(0.99791) == "99.79 %"
+    assert [count_text(count, "round") for count in (0, 1, 2_000)] == [
+        "0 rounds", "1 round", "2,000 rounds",
+    ]  # fmt: skip
+    assert [short_text(count) for count in (500, 2_000, 1e6)] == ["500", "2 k", "1 M"]
