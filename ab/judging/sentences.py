@@ -33,7 +33,8 @@ class Claim(NamedTuple):
             return f"No {nothing} shown {place}: {way.format(span_text(low, high))} ({sure})."
         if throughput and ratio < 1:
             way, ratio, low, high = self.long, 1 / ratio, 1 / high, 1 / low
-        return f"{way.format(ratio_text(ratio))} {place} ({sure}: {span_text(low, high)})."
+        told = f"{way.format(ratio_text(ratio))} {place} ({sure}: {span_text(low, high)})."
+        return told if throughput else f"T{told.removeprefix('t')}"  # a side's name stays as it is
 
 
 def sentence(

@@ -103,6 +103,14 @@ def test_the_share_that_must_be_reached_is_98_percent(offered: float, *, told: b
     assert bool(withheld(work, "files")) is told
 
 
+def test_a_longer_p99_from_the_due_time_is_told() -> None:
+    (work,) = judge(open_loop(600, speed=0.7)).workloads
+    assert work.headline == "intended_p99"
+    assert work.sentences[0].outcome is Outcome.WORSE
+    assert work.sentences[0].text.startswith("The p99 from the due time of rocksdb is 1.4")
+    assert " times that of files at tail-pull (95 %: 1.3" in work.sentences[0].text
+
+
 def test_a_closed_loop_withholds_nothing() -> None:
     (work,) = open_loop(5_000).workloads
     assert withheld(work.model_copy(update={"mode": "closed"}), "files") == ""
