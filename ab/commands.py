@@ -3,6 +3,7 @@
 import typer
 
 from ab.live_command import live_command
+from ab.policy_command import policy_command
 from ab.report.command import report_command
 from ab.report.compare import compare_command
 from ab.run_command import run_command
@@ -22,3 +23,4 @@ app.command("run")(run_command)
 app.command("report")(report_command)
 app.command("compare")(compare_command)
 app.command("live")(live_command)
+app.command("policy")(policy_command)

@@ -21,6 +21,7 @@ from pydantic.alias_generators import to_camel
 
 from store.errors import StoreConfigError, os_errors
 from store.files import read_file
+from store.topic_classes import classes_of, is_share
 
 MOST_CONFIG_BYTES = 1 << 20
 """Of a ``broker.conf``."""
@@ -114,6 +115,10 @@ class StoreConfig(BaseModel):
     ab_shares: OptionalText = None
     """Shares of classes of topics, ``topics=share`` with semicolons, as ``%RETRY%*=0.1;orders=1``;
     the first that fits counts, ``ab_share`` for all others; ours."""
+    read_topics: OptionalText = None
+    """Under double write: topics that are read from another backend than all others, as
+    ``orders*=rocksdb;%RETRY%*=file``, the first that fits counts; ours. While that backend is not
+    whole they are read as all others are."""
     use_separate_store_path_for_rocksdb_cq: bool = Field(
         default=False, alias="useSeparateStorePathForRocksdbCQ"
     )
@@ -336,10 +341,18 @@ class StoreConfig(BaseModel):
     @field_validator("ab_shares")
     @classmethod
     def _check_shares(cls, value: str | None) -> str | None:
-        for each in (value or "").split(";"):
-            topics, _, share = each.rpartition("=")
-            if each.strip() and not (topics.strip() and _is_share(share)):
-                raise ValueError(f"{each.strip()!r} is no topics=share with a share from 0 to 1")
+        for topics, share in classes_of(value):
+            if not (topics and is_share(share)):
+                raise ValueError(f"{topics}={share} is no topics=share with a share from 0 to 1")
+        return value
+
+    @field_validator("read_topics")
+    @classmethod
+    def _check_read_topics(cls, value: str | None) -> str | None:
+        known = list(_TYPES.values())
+        for topics, name in classes_of(value):
+            if not topics or name not in known:
+                raise ValueError(f"{topics}={name} is no topics=backend of {', '.join(known)}")
         return value
 
     @field_validator("delete_when")
@@ -377,8 +390,12 @@ class StoreConfig(BaseModel):
     @property
     def ab_share_classes(self) -> list[tuple[str, float]]:
         """Return the classes of ``ab_shares`` with their shares, in order."""
-        given = [each.rpartition("=") for each in (self.ab_shares or "").split(";") if each.strip()]
-        return [(topics.strip(), float(share)) for topics, _, share in given]
+        return [(topics, float(share)) for topics, share in classes_of(self.ab_shares)]
+
+    @property
+    def read_topic_classes(self) -> list[tuple[str, str]]:
+        """Return the classes of ``read_topics`` with their backends, in order."""
+        return list(classes_of(self.read_topics))
 
     @property
     def replica_promises(self) -> list[str]:
@@ -427,13 +444,6 @@ class StoreConfig(BaseModel):
         trusted unless the setting was explicitly given as off.
         """
         return self.enable_lmq or "enable_lmq" not in self.model_fields_set
-
-
-def _is_share(text: str) -> bool:
-    try:
-        return 0 <= float(text) <= 1
-    except ValueError:
-        return False
 
 
 def read_broker_conf(path: Path) -> tuple[StoreConfig, dict[str, str]]:

@@ -275,6 +275,7 @@ class CombinedConsumeQueueStore(CombinedReads):
     def allow_expiry(self, min_phy_offset: int) -> None:
         """Tell all; those that were behind have been caught up by now, which is made durable."""
         self._replaying = False
+        self._classes = self.context.config.read_topic_classes
         late = [part for part in self._live() if part.behind is not None]
         if late:
             self._catch_up(late)
@@ -392,6 +393,8 @@ class CombinedConsumeQueueStore(CombinedReads):
         """Return the facts of all, each label with its backend's name."""
         roles = self.roles
         facts: dict[str, object] = {"offsets from": roles.assign}
+        if given := self.context.config.read_topics:
+            facts["topics read apart"] = given
         if self._light is not None:
             asked = "" if roles.light_alone else ", though the settings do not say so"
             facts["light queues in"] = f"{self._light.name} alone{asked}"

@@ -8,13 +8,16 @@ from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.context import QueueStoreContext
 from store.queue.facts import QueueSpan, QueueType
 from store.queue.light_home import is_light
-from store.queue.part import Part
+from store.queue.part import Part, selects
 from store.queue.units import CqUnit, QueueKey, UnitBlock
 from store.record.message import LMQ_PREFIX
 
+_MOST_KNOWN = 10_000
+"""Topics whose class is kept."""
+
 
 class CombinedReads(ConsumeQueueStore):
-    """Asks ``_read``, of light queues ``_light`` if those lie apart."""
+    """Asks ``_read``, of light queues ``_light`` if those lie apart, of ``read_topics`` another."""
 
     _read: ConsumeQueueStore
     _light: ConsumeQueueStore | None
@@ -24,13 +27,31 @@ class CombinedReads(ConsumeQueueStore):
         super().__init__(context)
         self.changes = Changes()
         """The writes to all parts: between two of them the parts are alike."""
+        self._classes: list[tuple[str, str]] = []  # none before the parts are whole
+        self._apart: dict[str, str] = {}  # topic → the backend to read it from, empty: as all
 
     @abstractmethod
     def _live(self) -> list[Part]:
         """Return the parts that have not failed."""
 
     def _reader(self, topic: str) -> ConsumeQueueStore:
-        return self._light if self._light and is_light(topic) else self._read
+        if self._light and is_light(topic):
+            return self._light
+        return self._read_apart(topic) if self._classes else self._read
+
+    def _read_apart(self, topic: str) -> ConsumeQueueStore:
+        """Return whom the settings name for ``topic``, if that one has all of it."""
+        name = self._apart.get(topic)
+        if name is None:
+            fitting = (name for topics, name in self._classes if selects(topics, topic))
+            if len(self._apart) >= _MOST_KNOWN:
+                self._apart.clear()
+            name = self._apart[topic] = next(fitting, "")
+        if name and name != self._read.name:
+            for part in self._live():
+                if part.name == name and part.behind is None and part.takes(topic):
+                    return part.store
+        return self._read
 
     def alike(self, topic: str) -> tuple[ConsumeQueueStore, ConsumeQueueStore] | None:
         """Return who answers for ``topic``, and a part that ought to answer alike.

@@ -1,0 +1,76 @@
+"""What classes of topics wrote, against what was put."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ab.policy import policy_cost
+from store.config import StoreConfig
+from store.record.message import Message
+from store.service.message_store import MessageStore
+
+CONFIG = StoreConfig(
+    mapped_file_size_commit_log=4096, enable_lmq=True, enable_multi_dispatch=True,
+    rocksdb_memory_bytes=8 << 20,
+)  # fmt: skip
+NOW = 1_800_000_000
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MessageStore:
+    """Two hours of messages: every 10 s one of each kind, in turn."""
+    clock = NOW
+    monkeypatch.setattr("store.log.commit_log.time.time_ns", lambda: clock * 1_000_000_000)
+    with MessageStore.open(tmp_path / "store", CONFIG, housekeeping=False) as made:
+        for number in range(720):
+            clock = NOW + 10 * number
+            light = {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b"} if number % 10 == 0 else {}
+            topic = "%RETRY%g" if number % 4 == 0 else f"orders{number % 4}"
+            assert made.put_message(Message(topic, b"x" * 100, number % 2, light)).ok
+    return made
+
+
+def test_units_and_bytes_of_the_last_hour_are_counted_by_class(store: MessageStore) -> None:
+    with MessageStore.open(store.paths.root, CONFIG, read_only=True) as again:
+        cost = policy_cost(again, ["orders1", "orders1;orders2;none*"], hottest=2)
+        records = list(again.commit_log.scan(0))[-360:]
+    by_class = {row["class"]: row for row in cost.rows()}
+    assert cost.seconds == 3600
+    counts = {name: row["units"] for name, row in by_class.items()}
+    assert counts == {
+        "orders1": 90, "orders1;orders2;none*": 90, "%LMQ%*": 36, "%RETRY%*": 90, "%DLQ%*": 0,
+        "*": 90, "hot: %RETRY%g": 90, "hot: orders1": 90,
+    }  # fmt: skip
+    assert cost.units == 360 + 36
+    retry = by_class["%RETRY%*"]
+    assert (retry["topics"], retry["queues"]) == (1, 1)
+    assert retry["unitsPerSecond"] == 90 / 3600
+    assert retry["unitBytesPerSecond"] == 90 * 28 / 3600
+    mine = sum(each.size for each in records if each.topic == "%RETRY%g")
+    assert retry["recordBytesPerSecond"] == round(mine / 3600, 1)
+    assert retry["shareOfUnits"] == round(90 / 396, 4)
+
+
+def test_a_log_that_is_younger_is_counted_over_what_it_has(store: MessageStore) -> None:
+    with MessageStore.open(store.paths.root, CONFIG, read_only=True) as again:
+        cost = policy_cost(again, hours=24, hottest=0)
+    assert cost.seconds == 7190
+    assert cost.units == 720 + 72
+
+
+def test_the_command_prints_it_and_refuses_what_names_nothing(store: MessageStore) -> None:
+    command = [str(Path(sys.executable).parent / "cqstore"), "ab", "policy", str(store.paths.root)]
+    done = subprocess.run(
+        [*command, "--topics", "orders*", "--hottest", "0", "--output", "json"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    rows = {row["class"]: row for row in json.loads(done.stdout)}
+    assert [*rows] == ["orders*", "%LMQ%*", "%RETRY%*", "%DLQ%*", "*"]
+    assert (rows["orders*"]["units"], rows["orders*"]["topics"]) == (270, 3)
+    refused = subprocess.run(
+        [*command, "--topics", ";"], capture_output=True, text=True, check=False
+    )
+    assert (refused.returncode, "names at least one" in refused.stderr) == (2, True)

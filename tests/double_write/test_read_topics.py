@@ -1,0 +1,83 @@
+"""Topics that are read from another backend than all others."""
+
+from pathlib import Path
+
+import pytest
+
+from store.errors import ConsumeQueueError, StoreConfigError
+from store.queue.backends import backend
+from store.record.message import Message
+from store.service.mirroring.differences import read_differences
+from store.service.mirroring.verdict import Outcome
+from tests.kit.double_write import OTHER, Told, config, open_store, refuse
+from tests.kit.mirrored import by_hand, drive, open_mirrored, outcomes
+
+
+@pytest.mark.parametrize("read", list(OTHER))
+def test_a_class_of_topics_is_read_from_the_other_backend(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: str
+) -> None:
+    other = OTHER[read]
+    with open_store(tmp_path, read, read_topics=f"hot1={read};hot*={other}") as store:
+        for topic in ("t", "hot", "hot1"):
+            Told().put(store, 10, topic)
+        assert {store.max_offset(topic, 0) for topic in ("t", "hot", "hot1")} == {2}
+        assert "hot" in str(store.queues.describe()["topics read apart"])
+        with monkeypatch.context() as patch:
+            refuse(patch, other, "read_units")
+            for topic in ("t", "hot1"):
+                assert store.get_message("g", topic, 0, 0).queue_offsets == [0, 1]
+            with pytest.raises(ConsumeQueueError):
+                store.get_message("g", "hot", 0, 0)
+        assert store.get_message("g", "hot", 0, 0).queue_offsets == [0, 1]
+        assert store.put_message(Message("hot", b"x")).queue_offset == 2
+
+
+def test_what_is_not_whole_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"read_topics": "hot*=rocksdb"}
+    with open_store(tmp_path, **settings) as store:
+        Told().put(store, 10, "hot")
+        with monkeypatch.context() as patch:
+            refuse(patch, "rocksdb", "put_batch")
+            assert store.put_message(Message("hot", b"x")).ok
+            assert store.max_offset("hot", 0) == 3
+        assert list(store.backends_set_aside()) == ["rocksdb"]
+        assert store.get_message("g", "hot", 0, 0).queue_offsets == [0, 1, 2]
+    with open_store(tmp_path, **settings) as store:  # caught up, and read again
+        assert store.queues.parts()[1].max_offset("hot", 0) == 3
+        monkeypatch.setattr(backend("rocksdb"), "max_offset", lambda *_: 77)
+        assert (store.max_offset("hot", 0), store.max_offset("t", 0)) == (77, 0)
+
+
+def test_topics_that_the_other_one_does_not_get_are_read_as_all_others(tmp_path: Path) -> None:
+    with open_store(
+        tmp_path, read_topics="*=rocksdb", rocksdb_cq_selective_double_write_enable=True,
+        double_write_topics="both*",
+    ) as store:  # fmt: skip
+        for topic in ("both", "one"):
+            Told().put(store, 10, topic)
+        assert (store.max_offset("both", 0), store.max_offset("one", 0)) == (2, 2)
+        assert store.queues.parts()[1].max_offset("one", 0) == 0
+
+
+def test_the_mirror_asks_the_one_that_does_not_serve_a_topic(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_hand(monkeypatch)
+    with open_mirrored(tmp_path, read_topics="hot*=rocksdb") as store:
+        Told().put(store, 10, "hot")
+        drive(store)
+        store.get_message("g", "hot", 0, 0)
+        drive(store)
+        assert outcomes(store) == {Outcome.SAME: 2}
+        monkeypatch.setattr(backend("file"), "min_offset", lambda *_: 1)
+        store.min_offset("hot", 0)
+        drive(store)
+        (found,) = read_differences(store.paths.ab_differences)
+    assert found.answers == {"rocksdb": "0", "file": "1"}
+
+
+@pytest.mark.parametrize("text", ["hot", "hot=", "=file", "hot=default", "a=file;b=none"])
+def test_classes_that_make_no_sense_are_refused(text: str) -> None:
+    with pytest.raises(StoreConfigError, match="backend"):
+        type(config()).from_mapping({"readTopics": text})
