@@ -107,7 +107,7 @@ def test_a_longer_p99_from_the_due_time_is_told() -> None:
     (work,) = judge(open_loop(600, speed=0.7)).workloads
     assert work.headline == "intended_p99"
     assert work.sentences[0].outcome is Outcome.WORSE
-    assert work.sentences[0].text.startswith("The p99 from the due time of rocksdb is 1.4")
+    assert work.sentences[0].text.startswith("The p99 from the due time of rocksdb is 1.3")
     assert " times that of files at tail-pull (95 %: 1.3" in work.sentences[0].text
 
 
