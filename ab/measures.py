@@ -121,7 +121,8 @@ class MachineTimes:
 def _process_seconds(pid: int) -> float:
     text = "".join(_lines(Path(f"/proc/{pid}/stat")))
     fields = text.rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS if fields else 0.0
+    # Of the process itself and of its children that it has waited for, user and system.
+    return sum(map(int, fields[11:15])) / _TICKS
 
 
 def _pairs(path: Path) -> dict[str, int]:

@@ -182,6 +182,16 @@ def warm_up_of(workload: Workload) -> int:
     return WARM_UP if workload.passes > 1 else 1
 
 
+def disturbance(steal: float, others: float) -> str:
+    """Return why a turn counts as disturbed, empty if it does not."""
+    reasons = []
+    if steal > STEAL:
+        reasons.append(f"other guests took {steal:.0%} of the CPU")
+    if others > OTHERS:
+        reasons.append(f"other processes took {others:.2f} CPU seconds a second")
+    return "; ".join(reasons)
+
+
 def _round(
     told: Told,
     number: int,
@@ -192,16 +202,11 @@ def _round(
     *,
     warm_up: bool,
 ) -> Round:
-    reasons = []
-    if steal > STEAL:
-        reasons.append(f"other guests took {steal:.0%} of the CPU")
-    if others > OTHERS:
-        reasons.append(f"other processes took {others:.2f} CPU seconds a second")
     return Round(
         number=number, turn=turn, side=side, warm_up=warm_up,
         operations=told.operations, items=told.items, seconds=told.seconds,
         cpu_seconds=told.cpu_seconds, written_bytes=told.written_bytes, read_bytes=told.read_bytes,
-        pss_bytes=told.pss_bytes, steal=steal, others=others, disturbed="; ".join(reasons),
+        pss_bytes=told.pss_bytes, steal=steal, others=others, disturbed=disturbance(steal, others),
         answers=told.answers, service_ns=told.service_ns, intended_ns=told.intended_ns,
     )  # fmt: skip
 

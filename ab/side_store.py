@@ -63,19 +63,18 @@ class SideStore:
             seconds = time.perf_counter() - began
             return seconds, store.report.dispatched_units
 
-    def drop_cache(self, root: Path | None = None) -> None:
-        """Drop the pages of the side's store from the cache, closing and opening it for that."""
-        opened = root is None and self.is_open
-        if opened:
-            self.close()
-        measures.drop_from_cache(root or self.root)
+    def drop_cache(self) -> None:
+        """Drop the side's files from the page cache, closing and opening its store for that."""
+        opened = self.is_open
+        self.close()
+        for folder in (self.root, self.scratch):
+            measures.drop_from_cache(folder)
         if opened:
             self.open()
 
-    def own_files(self, root: Path | None = None) -> list[Path]:
-        """Return the files and folders of the queues."""
-        paths = self.store.paths if root is None else type(self.store.paths)(root)
-        return backend_class(self.backend).own_files(paths)
+    def own_files(self) -> list[Path]:
+        """Return the files and folders of the queues; the store is open."""
+        return backend_class(self.backend).own_files(self.store.paths)
 
     def footprint(self) -> Footprint:
         """Open the store and return what its queues take."""

@@ -101,8 +101,13 @@ class Worker:
         return self._side.footprint().model_dump()
 
     def versions(self) -> dict[str, str]:
-        """Return what the backend says of itself, the store being open."""
-        return {name: str(value) for name, value in self._side.store.queues.describe().items()}
+        """Return what the backend says of itself in words, neither numbers nor places."""
+        told = self._side.store.queues.describe().items()
+        return {
+            name: value
+            for name, value in told
+            if isinstance(value, str) and not value.isdecimal() and "/" not in value
+        }
 
     def close(self) -> None:
         """Close the store."""

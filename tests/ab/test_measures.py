@@ -1,0 +1,148 @@
+"""What a turn has spent, what disturbed it, what lies on the disk; and how logs are shared."""
+
+import errno
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from ab import copies, measures
+from ab.measures import MachineTimes, Spent
+from ab.plan import plan_of
+from ab.rounds import OTHERS, STEAL, Effort, disturbance
+from ab.side import parse_sides
+from ab.survey import survey
+from ab.traces.derived import DEFAULT_MIX
+from ab.workloads import TRACE, chosen, parse_mix, workloads
+from store.config import StoreConfig
+from store.errors import StoreConfigError
+from tests.ab.made_store import CONFIG, FILE, make_varied_store
+from tests.kit.tree import tree_digest
+
+
+def test_only_what_is_timed_counts() -> None:
+    spent = Spent()
+    for _ in range(2):
+        with spent.timed():
+            spin(0.02)
+        spin(0.02)
+    assert spent.seconds >= 0.04
+    assert 0.0 < spent.cpu_seconds <= spent.seconds + 0.02
+
+
+def spin(seconds: float) -> None:
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
+
+
+def test_what_others_take_is_what_was_busy_and_not_ours() -> None:
+    before = MachineTimes(at=10.0, total=100.0, busy=40.0, steal=1.0, ours=5.0)
+    after = MachineTimes(at=12.0, total=104.0, busy=43.0, steal=1.2, ours=7.0)
+    steal, others = after.since(before)
+    assert steal == pytest.approx(0.05)
+    assert others == pytest.approx(0.5)
+    assert before.since(before) == (0.0, 0.0)
+
+
+def test_a_turn_is_disturbed_by_other_guests_or_other_processes() -> None:
+    assert disturbance(STEAL, OTHERS) == ""
+    assert disturbance(0.25, 0) == "other guests took 25% of the CPU"
+    assert disturbance(0, 1.5) == "other processes took 1.50 CPU seconds a second"
+    assert disturbance(0.25, 1.5).count(";") == 1
+
+
+def test_the_machine_is_looked_at_with_all_that_is_ours() -> None:
+    mine = MachineTimes.now([])
+    assert mine.total >= mine.busy > 0
+    with subprocess.Popen(["sleep", "9"]) as other:
+        both = MachineTimes.now([other.pid])
+        other.kill()
+    assert both.ours >= mine.ours > 0
+
+
+def test_disk_use_is_that_of_du(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "full").write_bytes(os.urandom(100_000))
+    with (tmp_path / "a" / "sparse").open("wb") as file:
+        file.truncate(1 << 30)
+    told = subprocess.run(["du", "-sB1", "a"], cwd=tmp_path, capture_output=True, check=True)
+    assert measures.disk_use([tmp_path / "a"]) == (int(told.stdout.split()[0]), 2)
+    assert measures.disk_use([tmp_path / "a" / "sparse", tmp_path / "gone"]) == (0, 1)
+
+
+def test_this_process_is_measured() -> None:
+    assert measures.pss_bytes() > 1 << 20
+    assert measures.maps() > 10
+    before = measures.descriptors()
+    fd = os.open("/", os.O_RDONLY)
+    assert measures.descriptors() == before + 1
+    os.close(fd)
+
+
+def test_dropping_a_folder_from_the_cache_changes_no_byte(tmp_path: Path) -> None:
+    make_varied_store(tmp_path / "s", 100)
+    before = tree_digest(tmp_path / "s")
+    measures.drop_from_cache(tmp_path / "s")
+    assert tree_digest(tmp_path / "s") == before
+
+
+def test_where_nothing_can_be_linked_all_is_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_varied_store(tmp_path / "s")
+    found = survey(tmp_path / "s", CONFIG, 1)
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EXDEV, "another file system")
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    monkeypatch.setattr(copies, "_reflink", lambda *_: False)
+    target = tmp_path / "side"
+    way = copies.share_log(found.log_folders, target, found.max_phy_offset, FILE)
+    assert way == copies.COPIES
+    for path in target.iterdir():
+        original = tmp_path / "s" / "commitlog" / path.name
+        assert path.stat().st_ino != original.stat().st_ino
+        assert path.read_bytes() == original.read_bytes()
+
+
+# ---- what is chosen, and the plan
+
+
+def test_workloads_are_picked_by_name_or_pattern_in_their_order() -> None:
+    everything = [name for name in workloads() if name != TRACE]
+    assert chosen([], given_trace=False) == everything
+    assert chosen([], given_trace=True) == [TRACE]
+    assert chosen(["*"], given_trace=True) == [*everything, TRACE]
+    assert chosen(["time-search", "*-pull"], given_trace=False) == [
+        "tail-pull", "catch-up-pull", "random-pull", "filtered-pull", "time-search",
+    ]  # fmt: skip
+    with pytest.raises(StoreConfigError, match="no workload 'trace'"):
+        chosen(["trace"], given_trace=False)
+
+
+def test_a_mixture_is_parts_of_kinds() -> None:
+    assert parse_mix(None) == DEFAULT_MIX
+    assert parse_mix("put=1, tail-pull=9") == {"put": 1, "tail-pull": 9}
+    for text in ("put", "put=x", "put=0", "sleep=1", "put=1,put=2", ""):
+        with pytest.raises(StoreConfigError, match="is no kind=parts"):
+            parse_mix(text)
+
+
+def test_a_plan_says_what_is_left_out_and_takes_longer_for_more(tmp_path: Path) -> None:
+    make_varied_store(tmp_path / "s", 50)  # one log file that is not full, no rare tags
+    found = survey(tmp_path / "s", CONFIG, 1)
+    found.tags = ""
+    specs = parse_sides(["file", "rocksdb"], StoreConfig())
+    asked = list(workloads().values())
+
+    def seconds(rounds: int, turn: float, project: int | None = None) -> float:
+        return plan_of(found, specs, asked, Effort(rounds, turn), 1, project).seconds
+
+    plan = plan_of(found, specs, asked, Effort(12, 0.1), 1, None)
+    assert plan.left_out.keys() == {"filtered-pull", "expiry"}
+    assert len(plan.workloads) == len(asked) - 2
+    assert seconds(12, 0.1) < seconds(13, 0.1) < seconds(13, 0.2) < seconds(13, 0.2, 10**6)
