@@ -13,15 +13,15 @@ from pathlib import Path
 
 from ab.survey import Survey
 from store.errors import DiskFullError, os_errors
-from store.files import make_folder, open_regular, write_all
+from store.files import make_folder, open_regular
 from store.paths import StorePaths
 from store.service.journals.expired_queues import ExpiredQueues
 from store.service.journals.kept import keep
+from store.service.store_copy import copy_file
 
 _FICLONE = 0x40049409
 """``FICLONE`` of Linux: a file whose blocks are another's until one of them is written."""
 _NO_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP}
-_CHUNK = 4 << 20
 _UNIT_BYTES = 100
 """Of the disk that a unit may take for a while: a backend rewrites what it has written."""
 _QUEUE_BYTES = 16 << 10
@@ -48,7 +48,7 @@ def share_log(folders: Sequence[Path], target: Path, end: int, file_size: int) -
             if start + file_size <= end:
                 ways.add(_share(path, target / path.name))
             elif start < end:
-                _copy(path, target / path.name, end - start, file_size)
+                copy_file(str(path), str(target / path.name), end - start)
     return next((way for way in (COPIES, HARD_LINKS, REFLINKS) if way in ways), COPIES)
 
 
@@ -71,8 +71,7 @@ def copy_tree(source: Path, target: Path, settled: int, file_size: int) -> None:
         if path.parent == log and path.name.isdecimal() and int(path.name) + file_size <= settled:
             _share(path, Path(new))
         else:
-            size = path.stat().st_size
-            _copy(path, Path(new), size, size)
+            copy_file(old, new)
         return new
 
     with os_errors("copy a side's store", target):
@@ -135,8 +134,7 @@ def _share(source: Path, target: Path) -> str:
             raise
     else:
         return HARD_LINKS
-    size = source.stat().st_size
-    _copy(source, target, size, size)
+    copy_file(str(source), str(target))
     return COPIES
 
 
@@ -154,26 +152,3 @@ def _reflink(source: Path, target: Path) -> bool:
     finally:
         os.close(old)
     return True
-
-
-def _copy(source: Path, target: Path, length: int, file_size: int) -> None:
-    """Copy the first ``length`` bytes, holes as holes; the file is ``file_size`` bytes long."""
-    old = open_regular(source)
-    try:
-        new = open_regular(target, os.O_RDWR | os.O_CREAT | os.O_EXCL)
-        try:
-            os.ftruncate(new, file_size)
-            at = 0
-            while at < length:
-                try:
-                    at = os.lseek(old, at, os.SEEK_DATA)
-                except OSError:  # ENXIO: only a hole is left
-                    break
-                end = min(os.lseek(old, at, os.SEEK_HOLE), length)
-                while at < end and (data := os.pread(old, min(_CHUNK, end - at), at)):
-                    write_all(new, data, at)
-                    at += len(data)
-        finally:
-            os.close(new)
-    finally:
-        os.close(old)

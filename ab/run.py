@@ -174,7 +174,7 @@ class Run:
             trace=path, keys=[tuple(found.keys[at]) for at in picked],
             body_bytes=found.body_bytes, file_size=found.log_file_size,
             min_phy_offset=found.min_phy_offset, max_phy_offset=found.max_phy_offset,
-            replay_end=found.replay_end, replayed=found.replayed, readers=options.readers,
+            replay_end=found.replay_end, readers=options.readers,
             rate=options.rate if workload.paced else None,
             speed=options.speed if given else None,
             trace_rate=_trace_rate(operations) if given else 0.0,

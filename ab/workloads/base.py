@@ -29,7 +29,6 @@ class Setting(BaseModel):
     max_phy_offset: int = 0
     """Of the original's log; the sides' own may have grown."""
     replay_end: int = 0
-    replayed: int = 0
     readers: int = 1
     """Threads that read at once."""
     rate: float | None = None

@@ -35,25 +35,28 @@ def copy_store(root: Path, target: Path) -> None:
     try:
         with os_errors("copy the store", root):
             shutil.rmtree(partial, ignore_errors=True)
-            shutil.copytree(root, partial, copy_function=_copy_file, symlinks=True)
+            shutil.copytree(root, partial, copy_function=copy_file, symlinks=True)
             partial.rename(target)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
 
 
-def _copy_file(source: str, target: str) -> str:
-    """Copy one file, its holes as holes; for ``copytree``."""
+def copy_file(source: str, target: str, length: int | None = None) -> str:
+    """Copy one file, its holes as holes; return ``target``. Fits ``copytree``.
+
+    With ``length`` only as many bytes are copied; the copy is as long as the file all the same.
+    """
     with reading(source) as old, Path(target).open("xb") as new:
         size = os.fstat(old.fileno()).st_size
         os.ftruncate(new.fileno(), size)
-        at = 0
-        while at < size:
+        at, last = 0, size if length is None else min(length, size)
+        while at < last:
             try:
                 at = os.lseek(old.fileno(), at, os.SEEK_DATA)
             except OSError:  # ENXIO: only a hole is left
                 break
-            end = os.lseek(old.fileno(), at, os.SEEK_HOLE)
+            end = min(os.lseek(old.fileno(), at, os.SEEK_HOLE), last)
             while at < end:
                 data = os.pread(old.fileno(), min(_CHUNK, end - at), at)
                 if not data:
