@@ -4,3 +4,7 @@ Offline the same operations run against copies of one store, each *side* in a pr
 live the combined store asks its other backend again what it has answered. Answers come before
 figures: sides that answer differently are not compared any further.
 """
+
+import logging
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent unless asked

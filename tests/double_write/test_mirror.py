@@ -173,16 +173,16 @@ def test_one_wrong_answer_in_a_thousand_is_found(
         assert found.wrong == OTHER[read]
 
 
+def without_last(block: UnitBlock) -> UnitBlock:
+    data = bytes(block.data)[: -block.stride]
+    return UnitBlock(block.queue_offset, data, block.stride, block.stop)
+
+
 @pytest.mark.parametrize("read", BOTH)
 def test_a_backend_that_loses_a_unit_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: str
 ) -> None:
     by_hand(monkeypatch)
-
-    def without_last(block: UnitBlock) -> UnitBlock:
-        data = bytes(block.data)[: -block.stride]
-        return UnitBlock(block.queue_offset, data, block.stride, block.stop)
-
     with open_mirrored(tmp_path, read) as store:
         told = Told()
         told.put(store, 50)
@@ -193,6 +193,43 @@ def test_a_backend_that_loses_a_unit_is_found(
     assert found.answers[OTHER[read]] == "no unit 9"
     assert found.phy_offset == told.phys["t", 3][9]  # type: ignore[index]
     assert found.wrong == OTHER[read]
+
+
+@pytest.mark.parametrize("read", BOTH)
+def test_a_unit_that_is_lacking_once_is_found_if_nothing_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: str
+) -> None:
+    by_hand(monkeypatch)
+    calls = 0
+
+    def once(block: UnitBlock) -> UnitBlock | None:
+        nonlocal calls
+        calls += 1
+        return without_last(block) if calls == 1 else None
+
+    with open_mirrored(tmp_path, read) as store:
+        Told().put(store, 50)
+        drive(store)
+        store.get_message("g", "t", 3, 0)
+        wrong_units(monkeypatch, OTHER[read], once)
+        drive(store)
+        assert outcomes(store) == {SAME: 1, DIFFERENT: 1}
+
+
+@pytest.mark.parametrize("read", BOTH)
+def test_a_unit_that_is_lacking_for_good_is_found_whatever_was_written_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: str
+) -> None:
+    by_hand(monkeypatch)
+    with open_mirrored(tmp_path, read) as store:
+        told = Told()
+        told.put(store, 50)
+        drive(store)
+        wrong_units(monkeypatch, OTHER[read], without_last)
+        store.get_message("g", "t", 3, 0)
+        told.put(store, 5)
+        drive(store)
+        assert outcomes(store)[DIFFERENT] == 1
 
 
 @pytest.mark.parametrize(
@@ -316,6 +353,32 @@ def test_a_backend_that_is_still_getting_its_units_is_not_accused(
         until(lambda: sum(outcomes(store).values()) == 3)
         assert outcomes(store).keys() <= {EXPLAINED, SAME}
         assert outcomes(store)[EXPLAINED] >= 1
+
+
+@pytest.mark.parametrize("read", BOTH)
+def test_what_is_written_between_the_two_that_are_asked_again_is_no_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: str
+) -> None:
+    by_hand(monkeypatch)
+    kind = backend(OTHER[read])
+    real, left = kind.max_offset, 3
+
+    with open_mirrored(tmp_path, read) as store:
+
+        def put_first(self: object, topic: str, queue_id: int) -> int:
+            nonlocal left
+            if topic == "t" and left:
+                left -= 1
+                store.put_message(Message("t", b"x"))
+                store.queue_keys()
+            return real(self, topic, queue_id)  # type: ignore[arg-type]
+
+        store.put_message(Message("t", b"x"))
+        assert store.max_offset("t", 0) == 1
+        monkeypatch.setattr(kind, "max_offset", put_first)
+        drive(store)
+        assert left == 0
+        assert outcomes(store) == {EXPLAINED: 1}
 
 
 def test_what_never_stands_still_is_not_accused_either(

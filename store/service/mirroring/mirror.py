@@ -238,6 +238,8 @@ class Mirror:
 
     def _give_up(self, exc: BaseException) -> None:
         self._failure = str(exc) or repr(exc)
+        while self._waiting.take() is not None:  # nobody will: let go of what they hold
+            pass
 
     def _mirror(self, read: MirroredRead) -> None:
         """Ask again, compare, count."""
