@@ -96,13 +96,13 @@ class Measurement:
 
     def _calibrated(self) -> int:
         """Return how many operations a turn of this workload may have."""
+        rate = self._setting.offered
+        if rate is not None:
+            return max(int(max(self._effort.turn_seconds, _OPEN_SECONDS) * rate), 1)
         told = self._compared(self._sides, 1)
         if max(each.seconds for each in told.values()) < _SLOW_SECONDS:
             told = self._compared(self._sides, _CALIBRATED)
         cost = sum(each.seconds / max(each.operations, 1) for each in told.values())
-        rate = self._setting.offered
-        if rate is not None:
-            return max(int(max(self._effort.turn_seconds, _OPEN_SECONDS) * rate), 1)
         return max(int(self._effort.turn_seconds * len(self._sides) / max(cost, 1e-9)), 1)
 
     def _pass(self, number: int, order: Sequence[SideProcess], count: int) -> None:
