@@ -429,6 +429,30 @@ def test_a_value_that_never_was_is_not_explained_by_time(
     assert {(each.op, each.wrong) for each in found} == {("pull", OTHER[read]), ("maxOffset", "")}
 
 
+@pytest.mark.parametrize("read", BOTH)
+def test_what_the_one_that_serves_said_wrongly_once_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: str
+) -> None:
+    by_hand(monkeypatch)
+    calls = 0
+
+    def once(block: UnitBlock) -> UnitBlock | None:
+        nonlocal calls
+        calls += 1
+        return another_phy(block) if calls == 1 else None
+
+    with open_mirrored(tmp_path, read) as store:
+        told = Told()
+        told.put(store, 50)
+        drive(store)
+        wrong_units(monkeypatch, read, once)
+        store.get_message("g", "t", 1, 0)
+        told.put(store, 5)
+        drive(store)
+        (found,) = read_differences(store.paths.ab_differences)
+    assert (found.op, found.wrong) == ("pull", read)
+
+
 def _once(answer: int, name: str) -> Callable[..., int]:
     """Answer so at the second call, the first pull's being the first; else as ever."""
     real: Callable[..., int] = backend(name).max_offset
