@@ -39,12 +39,13 @@ FIELDS: dict[StoreOp, tuple[str, ...]] = {
 
 def operation_line(op: StoreOp, values: Sequence[object], at: float) -> bytes:
     """Return the line of one operation; ``values`` are those of ``FIELDS``, in order."""
-    given = zip(FIELDS[op], values, strict=True)
-    line: dict[str, object] = {"op": op.value}
-    line |= {name: value for name, value in given if value is not None}
-    line["at"] = round(at, 6)
-    return _JSON.encode(line).encode() + b"\n"
+    fields = "".join(
+        f'"{name}":{value if type(value) is int else _json(value)},'
+        for name, value in zip(FIELDS[op], values, strict=True)
+        if value is not None
+    )
+    return f'{{"op":"{op}",{fields}"at":{at:.6f}}}\n'.encode()
 
 
-_JSON = json.JSONEncoder(separators=(",", ":"), default=str)
-"""Made once: ``json.dumps`` would make one a line. ASCII: a name may hold half a pair."""
+_json = json.JSONEncoder(default=str).encode
+"""Made once: ``json.dumps`` would make one a value. ASCII: a name may hold half a pair."""

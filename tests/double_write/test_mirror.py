@@ -18,6 +18,7 @@ from store.service.mirroring import mirror as mirror_module
 from store.service.mirroring import verdict as verdict_module
 from store.service.mirroring.differences import read_differences
 from store.service.mirroring.figures import AGAIN, Way, read_figures
+from store.service.mirroring.reads import Answer, Failed, Units
 from store.service.mirroring.shares import Shares
 from store.service.mirroring.verdict import Outcome
 from store.service.operation_lines import StoreOp
@@ -193,6 +194,22 @@ def test_a_backend_that_loses_a_unit_is_found(
     assert found.answers[OTHER[read]] == "no unit 9"
     assert found.phy_offset == told.phys["t", 3][9]  # type: ignore[index]
     assert found.wrong == OTHER[read]
+
+
+def test_a_unit_that_is_lacking_between_two_blocks_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_hand(monkeypatch)
+    with open_mirrored(tmp_path) as store:
+        Told().put(store, 50)
+        wrong_units(
+            monkeypatch, "rocksdb", lambda block: without_last(block) if block.count == 3 else None
+        )
+        store.get_message("g", "t", 2, 1, 3, TagFilter("tag47"))
+        drive(store)
+        (found,) = read_differences(store.paths.ab_differences)
+    assert (found.asked, found.queue_offset) == ({"offset": 1, "count": 9}, 3)
+    assert found.answers["rocksdb"] == "no unit 3"
 
 
 @pytest.mark.parametrize("read", BOTH)
@@ -464,6 +481,32 @@ def _once(answer: int, name: str) -> Callable[..., int]:
         return answer if args[1:] == ("t", 2) and calls == 1 else real(*args)
 
     return max_offset
+
+
+UNITS = Units(0, 9, 3, ((30, 1, 7), (40, 1, 7)))
+
+
+@pytest.mark.parametrize(
+    ("op", "said", "first", "now", "never"),
+    [
+        ("maxOffset", 9, 5, 8, True), ("maxOffset", 8, 5, 8, False), ("maxOffset", 1, 5, 8, False),
+        ("timeSearch", 9, 9, 8, False), ("estimate", 9, 5, 8, False),
+        ("maxOffset", Failed("ConsumeQueueError"), 5, 8, True),
+        ("maxOffset", 9, Failed("ConsumeQueueError"), 9, False),
+        ("pull", UNITS, UNITS, UNITS, False),
+        ("pull", UNITS._replace(high=10), UNITS, UNITS, True),
+        ("pull", UNITS._replace(high=10), UNITS, UNITS._replace(high=10), False),
+        ("pull", UNITS._replace(low=2, high=8, rows=UNITS.rows[:1]), UNITS, UNITS, False),
+        ("pull", UNITS._replace(rows=((30, 1, 7), (41, 1, 7))), UNITS, UNITS, True),
+        ("pull", UNITS._replace(rows=((30, 1, 8),)), UNITS, UNITS, True),
+        ("pull", UNITS._replace(rows=((31, 1, 7),)), UNITS, UNITS._replace(low=4), False),
+        ("pull", UNITS, UNITS, Failed("ConsumeQueueError"), True),
+    ],
+)  # fmt: skip
+def test_what_never_was_is_told_from_what_is_not_there_any_more(
+    op: str, said: Answer, first: Answer, now: Answer, *, never: bool
+) -> None:
+    assert verdict_module._never_was(StoreOp(op), said, first, now) is never
 
 
 # ---- bounds and failures

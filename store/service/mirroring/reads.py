@@ -12,7 +12,7 @@ from typing import NamedTuple
 from store.errors import StoreClosedError, StoreError
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueType
-from store.queue.units import BlockStop, CqUnit, QueueKey, UnitBlock
+from store.queue.units import CqUnit, QueueKey, UnitBlock
 from store.service.mirroring.moments import Moment
 from store.service.operation_lines import StoreOp
 
@@ -221,9 +221,9 @@ class PullRead(MirroredRead):
 
     def _plain(self, queues: ConsumeQueueStore, low: int, high: int, blocks: list[_Asked]) -> Units:
         rows: list[Row] = []
-        for _, _, block in blocks:
+        for _, most, block in blocks:
             rows += block.rows()
-            if block.stop is BlockStop.HOLE:
+            if block.count < most:
                 break  # what follows would not stand at its offset
         if self._resolves:
             rows = [
