@@ -70,7 +70,7 @@ def _turn_seconds(workload: Workload, found: Survey, effort: Effort) -> float:
     copied = found.shape.queues / _COPIED_QUEUES + found.log_file_size / 4 / _COPIED_BYTES
     opened = 0.02 + found.shape.queues / 60_000
     return {
-        "dispatch": found.replayed / _BUILT_UNITS + 0.3 * copied,
+        "dispatch": 1.0,
         "restart": workload.count * 2 * opened,
         "restart-after-kill": _START_SECONDS + 5 * opened,
         "expiry": copied + 3 * opened + found.log_file_size / _COPIED_BYTES,

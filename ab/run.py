@@ -54,7 +54,7 @@ class RunOptions:
     trace: Path | None = None
     rate: float | None = None
     speed: float | None = None
-    effort: Effort = field(default_factory=lambda: Effort(12, 0.1))
+    effort: Effort = field(default_factory=lambda: Effort(12, 0.08))
     cache: Cache = Cache.WARM
     seed: int = 1
     work: Path | None = None
@@ -172,9 +172,10 @@ class Run:
         picked = draw.permutation(len(found.keys))[:_KEYS].tolist()
         return Setting(
             trace=path, keys=[tuple(found.keys[at]) for at in picked],
+            lengths=(found.high - found.low)[picked].tolist(),
             body_bytes=found.body_bytes, file_size=found.log_file_size,
             min_phy_offset=found.min_phy_offset, max_phy_offset=found.max_phy_offset,
-            replay_end=found.replay_end, readers=options.readers,
+            readers=options.readers,
             rate=options.rate if workload.paced else None,
             speed=options.speed if given else None,
             trace_rate=_trace_rate(operations) if given else 0.0,

@@ -64,7 +64,7 @@ def run_command(
     rounds: Annotated[int, typer.Option(min=3, max=1000, help="Of each workload, at most.")] = 12,
     turn_seconds: Annotated[
         float, typer.Option(metavar="S", min=0.001, max=600, help="About, of a side in a round.")
-    ] = 0.1,
+    ] = 0.08,
     cache: Annotated[
         Cache, typer.Option(help="Of the system: kept warm, or dropped before each turn.")
     ] = Cache.WARM,

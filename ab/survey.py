@@ -7,7 +7,6 @@ and names of a sample are kept, and all sizes.
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -26,10 +25,6 @@ _MOST_QUEUES = 200_000
 """Whose names and offsets are kept."""
 _SAMPLES = 4_000
 """Messages that are read for tags and sizes."""
-_REPLAYED = 150_000
-"""Records that the workload of dispatch replays, at most."""
-_REPLAYED_QUEUES = 4_000
-"""Queues that it makes, at most: on some backends that is most of the work."""
 _WANTED, _LEAST, _MOST = 0.01, 0.002, 0.05
 """Share that a filter is to let through, and what still passes for it."""
 
@@ -59,10 +54,6 @@ class Survey:
     tags: str = ""
     """A filter that lets about 1 % through; empty: there is none."""
     tags_share: float = 0.0
-    replay_end: int = 0
-    """Phy offset behind the records that are replayed."""
-    replayed: int = 0
-    """How many these are."""
 
 
 def survey(root: Path, config: StoreConfig, seed: int) -> Survey:
@@ -77,7 +68,7 @@ def survey(root: Path, config: StoreConfig, seed: int) -> Survey:
     with MessageStore.open(root, config, read_only=True, housekeeping=False) as store:
         _refuse(store, root)
         found = _spans(store, root, np.random.default_rng(seed))
-        _records(store, found)
+        _find_times(store, found)
         _samples(store, found, np.random.default_rng(seed + 1))
     return found
 
@@ -146,16 +137,9 @@ def _shape(root: Path, topics: int, counts: NDArray[np.int64], store: MessageSto
     )  # fmt: skip
 
 
-def _records(store: MessageStore, found: Survey) -> None:
-    """Find how far the records go that are replayed, and the first time."""
-    first, queues = 0, set[tuple[str, int]]()
-    for record in islice(store.commit_log.scan(found.min_phy_offset), _REPLAYED):
-        first = first or record.store_timestamp
-        queues.add((record.topic, record.queue_id))
-        if len(queues) > _REPLAYED_QUEUES:
-            break
-        found.replay_end = record.phy_offset + record.size
-        found.replayed += 1
+def _find_times(store: MessageStore, found: Survey) -> None:
+    record = next(store.commit_log.scan(found.min_phy_offset), None)
+    first = record.store_timestamp if record is not None else 0
     found.times = (first, max(first, _last_time(store, found)))
 
 

@@ -21,14 +21,15 @@ class Setting(BaseModel):
     trace: Path | None = None
     """Its operations, a line each."""
     keys: list[tuple[str, int]] = []
-    """Some queues, hot ones among them."""
+    """Some queues, any as likely as any other."""
+    lengths: list[int] = []
+    """How many messages each of these has."""
     body_bytes: int = 0
     file_size: int = 0
     """Of a log file."""
     min_phy_offset: int = 0
     max_phy_offset: int = 0
     """Of the original's log; the sides' own may have grown."""
-    replay_end: int = 0
     readers: int = 1
     """Threads that read at once."""
     rate: float | None = None

@@ -9,9 +9,11 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Sequence
 from typing import ClassVar
-from zlib import crc32
+
+import numpy as np
 
 from ab import copies, killed_writer
 from ab.equality import whole_digest
@@ -20,8 +22,13 @@ from ab.survey import Survey
 from ab.workloads.base import Done, Setting, Turn, Workload
 from store.errors import StoreError
 from store.paths import StorePaths
+from store.record.message import Message
 from store.service.message_store import MessageStore
 
+_TOPIC = "cqstore-ab-{:08x}"
+_LIST = 50
+_REPLAYED = 60_000
+"""Messages that are replayed, about, at most."""
 _ASKED = 1000
 """Queues whose offsets are the answer of a store that was opened."""
 
@@ -42,18 +49,34 @@ class _Life(Workload):
 
 
 class Dispatch(_Life):
-    """The log's first records, replayed into queues that are not there yet."""
+    """A log of messages like the store's, replayed into queues that are not there yet.
+
+    It has a sample of the store's queues, each as full beside the others as it is there, under
+    names of its own; all sides put the same.
+    """
 
     name = "dispatch"
-    what = "Replay one of the log's first records into queues that begin empty, until durable."
+    what = "Replay a record of a log like the store's into queues that begin empty, until durable."
     item = "messages"
 
+    def lacks(self, found: Survey) -> str:
+        """It needs queues to be like."""
+        return "" if found.keys else "no queue of the store has a message in the log"
+
     def begin(self, side: SideStore, setting: Setting) -> None:
-        """Make a store that is nothing but a part of the log."""
+        """Put the messages to a throw-away store."""
         side.remove_scratch()
-        log = StorePaths(side.root).commit_log
-        target = StorePaths(side.scratch).commit_log
-        copies.share_log([log], target, setting.replay_end, setting.file_size)
+        size = {"mapped_file_size_commit_log": setting.file_size}
+        own = SideStore(side.scratch, side.backend, side.config.model_copy(update=size))
+        body = bytes(max(setting.body_bytes, 1))
+        order = _like(setting.lengths)
+        with own.open_at(own.root) as store:
+            for first in range(0, len(order), _LIST):
+                store.put_messages([
+                    Message(_TOPIC.format(zlib.crc32(topic.encode("utf-8", "surrogatepass"))), body,
+                            queue_id, {"TAGS": "a"}, born_timestamp=1)
+                    for topic, queue_id in map(setting.keys.__getitem__, order[first:first + _LIST])
+                ])  # fmt: skip
 
     def turn(self, side: SideStore, setting: Setting, turn: Turn) -> Done:
         """Open it without queues."""
@@ -70,6 +93,15 @@ class Dispatch(_Life):
             done.operations = done.items = store.report.scanned_records
         done.answers = [f"{units} units in {queues} queues, digest {digest}"]
         return done
+
+
+def _like(lengths: Sequence[int]) -> list[int]:
+    """Return places of ``lengths``, each as often as its part of them, in an order of no order."""
+    share = min(_REPLAYED / max(sum(lengths), 1), 1.0)
+    counts = [max(round(length * share), 1) for length in lengths]
+    places = np.repeat(np.arange(len(counts)), counts)
+    order: list[int] = np.random.default_rng(0).permutation(places).tolist()
+    return order
 
 
 class Restart(_Life):
@@ -162,5 +194,5 @@ def _offsets(store: MessageStore, setting: Setting) -> str:
     """Return how the store answers for some queues, in short."""
     ends = [(store.min_offset(*key), store.max_offset(*key)) for key in setting.keys[:_ASKED]]
     lows, highs = (sum(each) for each in zip(*ends, strict=True)) if ends else (0, 0)
-    digest = crc32(repr(ends).encode())
+    digest = zlib.crc32(repr(ends).encode())
     return f"of {len(ends)} queues sums of min {lows} and max {highs}, digest {digest:08x}"
