@@ -527,11 +527,12 @@ def test_more_reads_than_can_wait_are_dropped_and_counted(
     assert outcomes_of(tmp_path) == {SAME: 10}
 
 
+@pytest.mark.parametrize(("bound", "most"), [("MOST_KEPT", 3), ("MOST_BYTES", 450)])
 def test_the_journal_keeps_the_first_of_each_place_and_a_bounded_number(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, most: int
 ) -> None:
     by_hand(monkeypatch)
-    monkeypatch.setattr("store.service.mirroring.differences.MOST_KEPT", 3)
+    monkeypatch.setattr(f"store.service.mirroring.differences.{bound}", most)
     for opening in (1, 2):
         with open_mirrored(tmp_path) as store:
             with monkeypatch.context() as patch:

@@ -148,28 +148,24 @@ class PullRead(MirroredRead):
         super().__init__(StoreOp.PULL, key, sides, moment)
         self._queues = sides[0]
         self._resolves = resolves
-        self._low = self._high = -1
+        self._low = self._high = 0
         self._blocks: list[_Asked] = []
         self._failed: Failed | None = None
 
     # ---- being the queues of a puller
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """Ask, and keep the first answer."""
+        """Ask, and keep the answer."""
         began = perf_counter_ns()
-        high = self._queues.max_offset(topic, queue_id)
+        self._high = high = self._queues.max_offset(topic, queue_id)
         self.nanoseconds += perf_counter_ns() - began
-        if self._high < 0:
-            self._high = high
         return high
 
     def min_offset(self, topic: str, queue_id: int) -> int:
-        """Ask, and keep the first answer."""
+        """Ask, and keep the answer."""
         began = perf_counter_ns()
-        low = self._queues.min_offset(topic, queue_id)
+        self._low = low = self._queues.min_offset(topic, queue_id)
         self.nanoseconds += perf_counter_ns() - began
-        if self._low < 0:
-            self._low = low
         return low
 
     def read_units(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> UnitBlock:
