@@ -7,12 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from store.queue.backends import backend
+from store.queue.time_search import BoundaryType
+from store.queue.units import UnitBlock
 from store.service.message_store import MessageStore
 from store.service.mirroring import mirror as mirror_module
-from store.service.mirroring.figures import FiguresSnapshot
+from store.service.mirroring.figures import FiguresSnapshot, read_figures
 from store.service.mirroring.mirror import Mirror
 from store.service.mirroring.verdict import Outcome
-from tests.kit.double_write import open_store
+from store.service.puller import TagFilter
+from tests.kit.double_write import QUEUES, open_store
 
 LIMIT_SECONDS = 60
 
@@ -61,3 +65,49 @@ def until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it never came about"
         os.sched_yield()
+
+
+def outcomes_of(root: Path) -> dict[Outcome, int]:
+    found = read_figures(root / "cqstore" / "ab" / "figures")
+    assert found is not None
+    return {outcome: n for outcome in Outcome if (n := found.count(outcome))}
+
+
+def read_all(store: MessageStore, topic: str = "t") -> int:
+    """Ask everything that is mirrored once of each queue; return how many reads that were."""
+    for queue_id in range(QUEUES):
+        store.get_message("g", topic, queue_id, 0)
+        store.get_message("g", topic, queue_id, 2, 3, TagFilter("tag17 || tag3"))
+        store.get_message("g", topic, queue_id, 1 << 40)
+        store.min_offset(topic, queue_id)
+        store.max_offset(topic, queue_id)
+        store.offset_by_time(topic, queue_id, 1 << 41, BoundaryType.LOWER)
+        store.offset_by_time(topic, queue_id, 0, BoundaryType.UPPER)
+        store.estimate_message_count(topic, queue_id, 0, 1 << 30, TagFilter("tag3"))
+    return 8 * QUEUES
+
+
+def wrong_units(
+    patched: pytest.MonkeyPatch, name: str, spoil: Callable[[UnitBlock], UnitBlock | None]
+) -> None:
+    """Let what ``spoil`` gives be read of backend ``name``; ``None``: what is right."""
+    kind = backend(name)
+    real = kind.read_units
+
+    def read_units(self: object, topic: str, queue_id: int, at: int, most: int) -> UnitBlock:
+        block: UnitBlock = real(self, topic, queue_id, at, most)  # type: ignore[arg-type]
+        return spoil(block) or block
+
+    patched.setattr(kind, "read_units", read_units)
+
+
+def another_phy(block: UnitBlock) -> UnitBlock:
+    """Move the third unit of a block by one byte."""
+    data = bytearray(block.data)
+    data[2 * block.stride + 7] ^= 1
+    return UnitBlock(block.queue_offset, bytes(data), block.stride, block.stop)
+
+
+def without_last(block: UnitBlock) -> UnitBlock:
+    data = bytes(block.data)[: -block.stride]
+    return UnitBlock(block.queue_offset, data, block.stride, block.stop)

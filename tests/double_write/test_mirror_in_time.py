@@ -1,0 +1,232 @@
+"""Mirrored reads that differ: what time explains is forgiven, and nothing else."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from store.queue.backends import backend
+from store.queue.units import PACKED_PREFIX, UnitBatch, UnitBlock
+from store.record.message import Message
+from store.service.mirroring import verdict as verdict_module
+from store.service.mirroring.differences import read_differences
+from store.service.mirroring.reads import Answer, Failed, Units
+from store.service.mirroring.verdict import Outcome
+from store.service.operation_lines import StoreOp
+from tests.kit.double_write import OTHER, Told
+from tests.kit.mirrored import (
+    another_phy,
+    by_hand,
+    drive,
+    mirror_of,
+    open_mirrored,
+    outcomes,
+    outcomes_of,
+    read_all,
+    until,
+    wrong_units,
+)
+
+BOTH = list(OTHER)
+SAME, EXPLAINED, DIFFERENT = Outcome.SAME, Outcome.EXPLAINED, Outcome.DIFFERENT
+
+
+@pytest.mark.parametrize("read", BOTH)
+def test_what_was_put_since_is_no_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: str
+) -> None:
+    by_hand(monkeypatch)
+    told = Told()
+    with open_mirrored(tmp_path, read) as store:
+        told.put(store, 50)
+        asked = read_all(store)
+        told.put(store, 50)
+        drive(store)
+        assert outcomes(store).keys() == {SAME, EXPLAINED}
+        assert outcomes(store)[EXPLAINED] >= asked / 2
+
+
+@pytest.mark.parametrize("read", BOTH)
+def test_deletion_expiry_and_a_rebuild_since_are_no_differences(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: str
+) -> None:
+    by_hand(monkeypatch)
+    with open_mirrored(tmp_path, read) as store:
+        for topic in ("gone", "again", "expired", "rebuilt"):
+            Told().put(store, 200, topic)
+        drive(store)
+        for topic in ("gone", "again", "expired", "rebuilt"):
+            read_all(store, topic)
+        store.delete_topics(["gone", "again"])
+        store.put_message(Message("again", b"of a new life"))
+        store.rebuild_queues("rebuilt")
+        files = store.commit_log.files.files()
+        store.delete_expired_files(files[-2].file_from_offset)
+        assert store.queues.min_offset("expired", 0) > 0
+        drive(store)
+        assert outcomes(store).keys() == {SAME, EXPLAINED}
+    assert not store.paths.ab_differences.exists()
+
+
+@pytest.mark.parametrize("read", BOTH)
+def test_a_backend_that_is_still_getting_its_units_is_not_accused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: str
+) -> None:
+    monkeypatch.setattr(verdict_module, "_TRIES", 1 << 30)
+    kind, arrived, go_on = backend(OTHER[read]), threading.Event(), threading.Event()
+    real = kind.put_batch
+
+    def put_batch(self: object, batch: UnitBatch) -> object:
+        arrived.set()
+        assert go_on.wait(60)
+        return real(self, batch)  # type: ignore[arg-type]
+
+    with open_mirrored(tmp_path, read) as store:
+        monkeypatch.setattr(kind, "put_batch", put_batch)
+        store.put_message(Message("t", b"x"))
+        putting = threading.Thread(target=store.max_offset, args=("u", 0))
+        putting.start()
+        assert arrived.wait(60)
+        # As a reader who came before the batch: the one that is read has it, the other has not.
+        mirror = mirror_of(store)
+        assert mirror.max_offset("t", 0) == 1
+        assert mirror.pull("t", 0, 0, 32, None, 1 << 20).queue_offsets == [0]
+        until(lambda: len(mirror._waiting) < 2)
+        assert outcomes(store) == {}
+        go_on.set()
+        putting.join()
+        until(lambda: sum(outcomes(store).values()) == 3)
+        assert outcomes(store).keys() <= {EXPLAINED, SAME}
+        assert outcomes(store)[EXPLAINED] >= 1
+
+
+@pytest.mark.parametrize("read", BOTH)
+def test_what_is_written_between_the_two_that_are_asked_again_is_no_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: str
+) -> None:
+    by_hand(monkeypatch)
+    kind = backend(OTHER[read])
+    real, left = kind.max_offset, 3
+
+    with open_mirrored(tmp_path, read) as store:
+
+        def put_first(self: object, topic: str, queue_id: int) -> int:
+            nonlocal left
+            if topic == "t" and left:
+                left -= 1
+                store.put_message(Message("t", b"x"))
+                store.queue_keys()
+            return real(self, topic, queue_id)  # type: ignore[arg-type]
+
+        store.put_message(Message("t", b"x"))
+        assert store.max_offset("t", 0) == 1
+        monkeypatch.setattr(kind, "max_offset", put_first)
+        drive(store)
+        assert left == 0
+        assert outcomes(store) == {EXPLAINED: 1}
+
+
+def test_what_never_stands_still_is_not_accused_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_hand(monkeypatch)
+    monkeypatch.setattr(verdict_module, "_PAUSE_SECONDS", 0)
+    with open_mirrored(tmp_path) as store:
+        Told().put(store, 5)
+        wrong_units(monkeypatch, "rocksdb", lambda _: UnitBlock(0, b"", PACKED_PREFIX, _.stop))
+        store.get_message("g", "t", 0, 0)
+        with mirror_of(store)._queues.changes:
+            drive(store)
+    assert outcomes_of(tmp_path) == {SAME: 1, Outcome.UNSETTLED: 1}
+
+
+@pytest.mark.parametrize("read", BOTH)
+def test_a_value_that_never_was_is_not_explained_by_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: str
+) -> None:
+    """The other backend answers wrongly once, and something was put meanwhile."""
+    by_hand(monkeypatch)
+    calls = 0
+
+    def once(block: UnitBlock) -> UnitBlock | None:
+        nonlocal calls
+        calls += 1
+        return another_phy(block) if calls == 1 else None
+
+    with open_mirrored(tmp_path, read) as store:
+        Told().put(store, 50)
+        drive(store)
+        wrong_units(monkeypatch, OTHER[read], once)
+        store.get_message("g", "t", 1, 0)
+        monkeypatch.setattr(backend(OTHER[read]), "max_offset", _once(99, OTHER[read]))
+        store.max_offset("t", 2)
+        store.put_message(Message("t", b"x"))
+        store.queues.context.log.max_phy_offset()
+        store.min_offset("t", 4)
+        drive(store)
+        found = read_differences(store.paths.ab_differences)
+    assert {(each.op, each.wrong) for each in found} == {("pull", OTHER[read]), ("maxOffset", "")}
+
+
+@pytest.mark.parametrize("read", BOTH)
+def test_what_the_one_that_serves_said_wrongly_once_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: str
+) -> None:
+    by_hand(monkeypatch)
+    calls = 0
+
+    def once(block: UnitBlock) -> UnitBlock | None:
+        nonlocal calls
+        calls += 1
+        return another_phy(block) if calls == 1 else None
+
+    with open_mirrored(tmp_path, read) as store:
+        told = Told()
+        told.put(store, 50)
+        drive(store)
+        wrong_units(monkeypatch, read, once)
+        store.get_message("g", "t", 1, 0)
+        told.put(store, 5)
+        drive(store)
+        (found,) = read_differences(store.paths.ab_differences)
+    assert (found.op, found.wrong) == ("pull", read)
+
+
+def _once(answer: int, name: str) -> Callable[..., int]:
+    """Answer so at the second call, the first pull's being the first; else as ever."""
+    real: Callable[..., int] = backend(name).max_offset
+    calls = 0
+
+    def max_offset(*args: object) -> int:
+        nonlocal calls
+        calls += args[1:] == ("t", 2)
+        return answer if args[1:] == ("t", 2) and calls == 1 else real(*args)
+
+    return max_offset
+
+
+UNITS = Units(0, 9, 3, ((30, 1, 7), (40, 1, 7)))
+
+
+@pytest.mark.parametrize(
+    ("op", "said", "first", "now", "never"),
+    [
+        ("maxOffset", 9, 5, 8, True), ("maxOffset", 8, 5, 8, False), ("maxOffset", 1, 5, 8, False),
+        ("timeSearch", 9, 9, 8, False), ("estimate", 9, 5, 8, False),
+        ("maxOffset", Failed("ConsumeQueueError"), 5, 8, True),
+        ("maxOffset", 9, Failed("ConsumeQueueError"), 9, False),
+        ("pull", UNITS, UNITS, UNITS, False),
+        ("pull", UNITS._replace(high=10), UNITS, UNITS, True),
+        ("pull", UNITS._replace(high=10), UNITS, UNITS._replace(high=10), False),
+        ("pull", UNITS._replace(low=2, high=8, rows=UNITS.rows[:1]), UNITS, UNITS, False),
+        ("pull", UNITS._replace(rows=((30, 1, 7), (41, 1, 7))), UNITS, UNITS, True),
+        ("pull", UNITS._replace(rows=((30, 1, 8),)), UNITS, UNITS, True),
+        ("pull", UNITS._replace(rows=((31, 1, 7),)), UNITS, UNITS._replace(low=4), False),
+        ("pull", UNITS, UNITS, Failed("ConsumeQueueError"), True),
+    ],
+)  # fmt: skip
+def test_what_never_was_is_told_from_what_is_not_there_any_more(
+    op: str, said: Answer, first: Answer, now: Answer, *, never: bool
+) -> None:
+    assert verdict_module._never_was(StoreOp(op), said, first, now) is never
