@@ -6,7 +6,6 @@ import pytest
 
 from store.errors import ConsumeQueueError
 from store.queue.backends import backend
-from store.queue.units import UnitBlock
 from store.record.message import Message
 from store.service.mirroring import mirror as mirror_module
 from store.service.mirroring.differences import read_differences
@@ -20,6 +19,7 @@ from tests.kit.mirrored import (
     by_hand,
     drive,
     figures,
+    only,
     open_mirrored,
     outcomes,
     read_all,
@@ -115,16 +115,9 @@ def test_one_wrong_answer_in_a_thousand_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: str
 ) -> None:
     by_hand(monkeypatch)
-    calls = 0
-
-    def now_and_then(block: UnitBlock) -> UnitBlock | None:
-        nonlocal calls
-        calls += 1
-        return another_phy(block) if calls == 700 else None
-
     with open_mirrored(tmp_path, read) as store:
         Told().put(store, 50)
-        wrong_units(monkeypatch, OTHER[read], now_and_then)
+        wrong_units(monkeypatch, OTHER[read], only(700, another_phy))
         for _ in range(1000):
             store.get_message("g", "t", 1, 0, 5)
         drive(store)
@@ -171,18 +164,11 @@ def test_a_unit_that_is_lacking_once_is_found_if_nothing_was_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: str
 ) -> None:
     by_hand(monkeypatch)
-    calls = 0
-
-    def once(block: UnitBlock) -> UnitBlock | None:
-        nonlocal calls
-        calls += 1
-        return without_last(block) if calls == 1 else None
-
     with open_mirrored(tmp_path, read) as store:
         Told().put(store, 50)
         drive(store)
         store.get_message("g", "t", 3, 0)
-        wrong_units(monkeypatch, OTHER[read], once)
+        wrong_units(monkeypatch, OTHER[read], only(1, without_last))
         drive(store)
         assert outcomes(store) == {SAME: 1, DIFFERENT: 1}
 

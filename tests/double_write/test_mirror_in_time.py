@@ -20,6 +20,7 @@ from tests.kit.mirrored import (
     by_hand,
     drive,
     mirror_of,
+    only,
     open_mirrored,
     outcomes,
     outcomes_of,
@@ -147,17 +148,10 @@ def test_a_value_that_never_was_is_not_explained_by_time(
 ) -> None:
     """The other backend answers wrongly once, and something was put meanwhile."""
     by_hand(monkeypatch)
-    calls = 0
-
-    def once(block: UnitBlock) -> UnitBlock | None:
-        nonlocal calls
-        calls += 1
-        return another_phy(block) if calls == 1 else None
-
     with open_mirrored(tmp_path, read) as store:
         Told().put(store, 50)
         drive(store)
-        wrong_units(monkeypatch, OTHER[read], once)
+        wrong_units(monkeypatch, OTHER[read], only(1, another_phy))
         store.get_message("g", "t", 1, 0)
         monkeypatch.setattr(backend(OTHER[read]), "max_offset", _once(99, OTHER[read]))
         store.max_offset("t", 2)
@@ -174,18 +168,11 @@ def test_what_the_one_that_serves_said_wrongly_once_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: str
 ) -> None:
     by_hand(monkeypatch)
-    calls = 0
-
-    def once(block: UnitBlock) -> UnitBlock | None:
-        nonlocal calls
-        calls += 1
-        return another_phy(block) if calls == 1 else None
-
     with open_mirrored(tmp_path, read) as store:
         told = Told()
         told.put(store, 50)
         drive(store)
-        wrong_units(monkeypatch, read, once)
+        wrong_units(monkeypatch, read, only(1, another_phy))
         store.get_message("g", "t", 1, 0)
         told.put(store, 5)
         drive(store)

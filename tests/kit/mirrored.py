@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -111,3 +112,11 @@ def another_phy(block: UnitBlock) -> UnitBlock:
 def without_last(block: UnitBlock) -> UnitBlock:
     data = bytes(block.data)[: -block.stride]
     return UnitBlock(block.queue_offset, data, block.stride, block.stop)
+
+
+def only(
+    number: int, spoil: Callable[[UnitBlock], UnitBlock]
+) -> Callable[[UnitBlock], UnitBlock | None]:
+    """Spoil the block that is read as the ``number``-th, no other."""
+    calls = count(1)
+    return lambda block: spoil(block) if next(calls) == number else None
