@@ -34,10 +34,13 @@ def side_of(root: Path, target: Path) -> str:
     return way
 
 
+@pytest.mark.parametrize("own", [True, False], ids=["with our journals", "as RocketMQ's"])
 @pytest.mark.parametrize("backend", ["file", "rocksdb"])
 def test_a_side_has_the_queues_of_the_original_also_those_that_have_expired(
-    root: Path, tmp_path: Path, backend: str
+    root: Path, tmp_path: Path, backend: str, *, own: bool
 ) -> None:
+    if not own:
+        shutil.rmtree(root / "cqstore")
     side_of(root, tmp_path / "side")
     with (
         MessageStore.open(root, CONFIG, read_only=True) as original,

@@ -9,13 +9,13 @@ from ab.judging.judge import judge
 from ab.judging.judgement import Outcome
 from ab.result import Cache
 from ab.rounds import Effort
+from ab.run import Run
 from ab.workloads import workloads
 from bench.sample_store import make_store
-from store.config import StoreConfig
 from store.service.operation_lines import StoreOp, operation_line
 from tests.ab import wrong_backends
 from tests.ab.made_store import make_varied_store
-from tests.ab.running import command, compare, result_of, workload
+from tests.ab.running import command, compare, options, result_of, workload
 from tests.kit.tree import tree_digest
 
 pytestmark = pytest.mark.long
@@ -181,5 +181,9 @@ def test_points_for_a_projection_are_measured_at_several_numbers_of_queues(tmp_p
 def test_pulls_end_where_those_of_the_original_do(tmp_path: Path) -> None:
     root = tmp_path / "store"
     make_varied_store(root)  # files of 500 units
-    found = compare(root, "catch-up-pull", sides=["file", "rocksdb"], config=StoreConfig())
+    given = ["file", "rocksdb,mappedFileSizeConsumeQueue=2000"]
+    run = Run(options(root, "catch-up-pull", sides=given))
+    run.prepare()
+    assert [spec.config.units_per_file for spec in run._specs] == [500, 100, 500]
+    found = compare(root, "catch-up-pull", sides=["file", "rocksdb"])
     assert not workload(found, "catch-up-pull").answers.different
