@@ -13,11 +13,14 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     SpinnerColumn,
+    Task,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
 from migration.planner import make_plan
 from migration.preflight.command import preflight_command
@@ -260,13 +263,20 @@ class _Tick:
         self._progress.update(self._task, completed=done, total=total)
 
 
+class _Rate(ProgressColumn):
+    """Units a second; nothing until there is a rate."""
+
+    def render(self, task: Task) -> Text:
+        return Text("" if task.speed is None else f"{task.speed:,.0f} units/s", justify="right")
+
+
 @contextmanager
 def _bar(label: str) -> Iterator[_Tick]:
     """Show units, rate and time left, on stderr and only on a terminal."""
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-        TextColumn("{task.speed:,.0f} units/s", justify="right"), TimeRemainingColumn(),
+        _Rate(), TimeRemainingColumn(),
     )  # fmt: skip
     with Progress(
         *columns, console=console, transient=True, disable=not console.is_terminal

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from migration.verify.log_heads import Heads, LogHeads
+from store.errors import StoreIOError
 from tests.kit.golden import load_dump
 from tests.migration.made_log import Made, make_log
 
@@ -79,3 +80,18 @@ def test_few_files_are_mapped_at_once(tmp_path: Path, monkeypatch: pytest.Monkey
         (1000 + at, 3, at) for at in range(40)
     ]
     assert len(heads._maps) <= 2
+
+
+def test_a_file_or_a_folder_that_has_gone_is_named(tmp_path: Path) -> None:
+    offsets = make_log(tmp_path, [Made("t", 3, 1000 + at) for at in range(20)], 1024)
+    folder = tmp_path / "commitlog"
+    heads = LogHeads([folder])
+    gone = folder / f"{1024:020d}"
+    gone.unlink()
+    at = next(offset for offset in offsets if offset >= 1024)
+    with pytest.raises(StoreIOError, match="read the commit log") as caught:
+        looked(heads, [(at, offsets[1])])
+    assert caught.value.path == gone
+    with pytest.raises(StoreIOError, match="list the commit log") as caught:
+        LogHeads([folder, tmp_path / "none"])
+    assert caught.value.path == tmp_path / "none"

@@ -201,6 +201,25 @@ def test_a_record_longer_than_a_block_is_read_whole(
     assert ([row[2] for row in found], fault, exact) == ([0, 1], None, 0)
 
 
+@pytest.mark.parametrize("block_bytes", [50, 200, SIZE])
+@pytest.mark.parametrize("left", [0, 1, 7, 8, 9])
+def test_a_file_ends_as_the_exact_decoder_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: int, block_bytes: int
+) -> None:
+    """So many bytes behind its last record: from eight on there is room for a blank one."""
+    monkeypatch.setattr("migration.rebuild.log_scan.BLOCK_BYTES", block_bytes)
+    records = [PlainRecord(queue_offset=at) for at in range(3)]
+    length = len(records[0].encode())
+    size = 3 * length + left
+    folder = tmp_path / "commitlog"
+    write_log(folder, records, None, size)
+    path = folder / f"{0:020d}"
+    path.write_bytes(path.read_bytes()[:size])
+    found, fault, _ = by_columns(folder, size, RULES[0], whole_only=False)
+    assert (found, fault) == one_by_one(folder, size, RULES[0], whole_only=False)
+    assert (len(found), fault) == ((3, None) if left > 7 else (2, 2 * length))
+
+
 # ---- every kind of properties, every byte of a head
 
 ODD = [

@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -240,6 +240,18 @@ def test_a_piece_behind_the_end_of_its_file_is_refused(space: ScanSpace) -> None
         source.fill(KEYS[1], 5, rows)
     assert caught.value.path == space.attempt(1, "a") / "units"
     assert (caught.value.expected, caught.value.got) == (3, 2)
+
+
+def test_a_queue_whose_pieces_end_before_it_ends_there(space: ScanSpace) -> None:
+    """What is planned then lacks a unit, and is refused."""
+    queues = np.load(space.merged / QUEUES)
+    queues["next_offset"] += 2
+    np.save(space.merged / QUEUES, queues)
+    source = BlockUnitSource(Workspace(space.root.parent))
+    assert source.next_offset(KEYS[1]) == 9
+    runs = [(run.queue_offset, len(run.rows)) for run in islice(source.runs(KEYS[1], 100), 9)]
+    assert runs == [(5, 2)]
+    assert source.fill(KEYS[1], 5, np.zeros(4, UNIT_ROWS)) == 2
 
 
 def test_blocks_whose_files_have_gone_are_told_by_their_marker(space: ScanSpace) -> None:
