@@ -48,7 +48,7 @@ BROKEN: list[tuple[Callable[[Made], object], tuple[str, int | None, int]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("spoil", "told"), BROKEN, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(("spoil", "told"), BROKEN, ids=[told[0] for _, told in BROKEN])
 def test_each_fault_is_told_with_its_place(
     tmp_path: Path, spoil: Callable[[Made], object], told: tuple[str, int | None, int]
 ) -> None:
