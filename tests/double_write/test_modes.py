@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -250,6 +251,59 @@ def test_topics_that_are_no_file_names_are_named(tmp_path: Path) -> None:
     assert "7 topics cannot be held by backend file" in said
     assert "'%LMQ%a/b0'" in said
     assert said.endswith("and 2 more")
+
+
+def test_as_many_topics_as_are_named_leave_no_more(tmp_path: Path) -> None:
+    config = PLAIN.model_copy(update={"enable_lmq": True})
+    with MessageStore.open(tmp_path / "store", config, backend="rocksdb") as store:
+        for number in range(5):
+            names = {"INNER_MULTI_DISPATCH": f"%LMQ%a/b{number}"}
+            assert store.put_message(Message("a", b"", 0, names)).ok
+    said = reasons(tmp_path / "store", StoreMode.DOUBLE_WRITE_ROCKSDB)
+    assert "'%LMQ%a/b4'" in said
+    assert "more" not in said
+
+
+@pytest.mark.parametrize("journal", ["replacing", "rebuilding"])
+def test_a_rebuild_is_finished_first(tmp_path: Path, journal: str) -> None:
+    root = plain_store(tmp_path / "store", Told())
+    (root / "cqstore" / journal).touch()
+    assert "a rebuild of queues is not finished" in reasons(root, StoreMode.DOUBLE_WRITE_FILE)
+
+
+def test_without_a_log_there_is_nothing_to_catch_up_from(tmp_path: Path) -> None:
+    root = plain_store(tmp_path / "store", Told())
+    shutil.rmtree(root / "commitlog")
+    said = reasons(root, StoreMode.DOUBLE_WRITE_FILE)
+    assert "there is no commit log" in said
+    assert "the store cannot be read: there are queues but no commit log" in said
+
+
+def test_an_empty_folder_of_batch_queues_speaks_against_nothing(tmp_path: Path) -> None:
+    root = plain_store(tmp_path / "store", Told())
+    (root / "batchconsumequeue").mkdir()
+    assert all(step.possible for step in possible_steps(root))
+    assert change_mode(root, StoreMode.DOUBLE_WRITE_FILE).set_aside == {}
+
+
+def test_no_old_file_goes_while_a_backend_catches_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("store.service.dispatch.REPLAY_UNITS", 4)
+    monkeypatch.setattr("store.service.dispatch.MOST_REPLAY_UNITS", 4)
+    started, start = list[str](), threading.Thread.start
+
+    def note(thread: threading.Thread) -> None:
+        started.append(thread.name)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", note)
+    ticks: list[int] = []
+    change_mode(
+        plain_store(tmp_path / "store", Told()), StoreMode.DOUBLE_WRITE_FILE, progress=ticks.append
+    )
+    assert ticks == sorted(ticks) != []
+    assert started.count("cqstore-expiry") == 1, "the store's of before"
 
 
 @pytest.mark.parametrize("name", ["file", "rocksdb"])

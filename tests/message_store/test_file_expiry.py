@@ -209,6 +209,26 @@ def test_levels_beyond_rocketmqs_bounds_are_drawn_in(tmp_path: Path, machine: Ma
         assert demand().full
 
 
+def test_levels_are_drawn_in_from_the_other_side_too(tmp_path: Path, machine: Machine) -> None:
+    """RocketMQ: 30 to 85 % for files that are not old, 35 to 90 % for puts; 0 % is known."""
+    with opened(
+        tmp_path / "s",
+        machine,
+        diskSpaceWarningLevelRatio=5,
+        diskSpaceCleanForciblyRatio=99,
+        diskMaxUsedSpaceRatio=99,
+    ) as store:
+        demand = store._expiry._levels.demand
+        machine.percent["commitlog"], machine.percent["consumequeue"] = 0, 35
+        assert demand() == (False, False, "", 0, 35)
+        machine.percent["consumequeue"] = 36
+        assert "queues is 36 % full; beyond 35 %" in demand().full
+        machine.percent["consumequeue"] = 85
+        assert demand()[:2] == (False, False)
+        machine.percent["consumequeue"] = 86
+        assert demand()[:2] == (True, True)
+
+
 def test_by_hand_old_files_go_at_any_hour_for_twenty_runs(tmp_path: Path, machine: Machine) -> None:
     with opened(tmp_path / "s", machine) as store:
         fill(store, 3)

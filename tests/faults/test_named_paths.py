@@ -1,0 +1,132 @@
+"""An error of the operating system names the path that it met, whatever the store was doing."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from store.config import StoreConfig
+from store.errors import StoreIOError
+from store.paths import StorePaths
+from store.record.message import Message
+from store.service.message_store import MessageStore
+from store.service.metrics import disk_used_ratio
+from store.service.recovering.replacement import Rebuild
+from store.service.store_copy import copy_store
+from store.service.store_layout import detect
+from store.service.store_lock import lock_stamp, locked_by
+from store.service.watch import StoreWatch, measure
+from tests.kit.faults import EIO, Faults
+
+CONFIG = StoreConfig(mapped_file_size_commit_log=16384)
+BAD = 5
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A cleanly closed store of some records in two files."""
+    with MessageStore.open(tmp_path / "store", CONFIG, housekeeping=False) as store:
+        for _ in range(20):
+            assert store.put_message(Message("t", b"x" * 1000)).ok
+    return tmp_path / "store"
+
+
+def open_and_close(root: Path) -> None:
+    MessageStore.open(root, CONFIG, housekeeping=False).close()
+
+
+def build_anew(root: Path) -> None:
+    MessageStore.open(root, CONFIG, rebuild=Rebuild.QUEUES, housekeeping=False).close()
+
+
+def build_one_anew(root: Path) -> None:
+    with MessageStore.open(root, CONFIG, housekeeping=False) as store:
+        store.rebuild_queues("t", 0)
+
+
+def cut_a_tail(root: Path) -> None:
+    """Open a crashed store behind whose log something lies."""
+    last = max((root / "commitlog").iterdir())
+    with last.open("r+b") as file:
+        file.seek(-100, 2)
+        file.write(b"x")
+    (root / "abort").touch()
+    open_and_close(root)
+
+
+def pass_over(root: Path) -> None:
+    with MessageStore.open(root, CONFIG, read_only=True) as store:
+        bad = [record.phy_offset for record in store.commit_log.scan(0)][BAD]
+    with (root / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(bad + 200)
+        file.write(b"\xff")
+    MessageStore.open(root, CONFIG, pass_over=[bad], housekeeping=False).close()
+
+
+def look_at_files(root: Path) -> None:
+    with MessageStore.open(root, CONFIG, housekeeping=False) as store:
+        (root / "commitlog" / f"{0:020d}").unlink()
+        store.expiring_files()
+
+
+def watch(root: Path) -> None:
+    StoreWatch(detect(root, CONFIG)).look()
+
+
+class Refusal(NamedTuple):
+    """A call that is refused where a path holds ``part``, and the path that the error names."""
+
+    call: str
+    part: str
+    act: Callable[[Path], object]
+    named: str
+
+
+REFUSALS = [
+    Refusal("mkdir", "/store/none", lambda root: open_and_close(root / "none"), "none"),
+    Refusal("open", "/store/lock", open_and_close, "lock"),
+    Refusal("open", "/store/lock", lambda root: locked_by(StorePaths(root)), "lock"),
+    Refusal("stat", "/store/lock", lambda root: lock_stamp(StorePaths(root)), "lock"),
+    Refusal("write", "/none/lock", lambda root: open_and_close(root / "none"), "none/lock"),
+    Refusal("rename", "/store/abort", open_and_close, "abort"),
+    Refusal("unlink", "/store/abort", open_and_close, "abort"),
+    Refusal("rename", "/store/consumequeue", build_anew, "consumequeue/t"),
+    Refusal("mkdir", "/replaced", build_anew, "consumequeue/t"),
+    Refusal("unlink", "/cqstore/replacing", build_anew, "cqstore/replacing"),
+    Refusal("unlink", "/cqstore/rebuilding", build_one_anew, "cqstore/rebuilding"),
+    Refusal("mkdir", "/cqstore/cut", cut_a_tail, "cqstore/cut"),
+    Refusal("fsync", "/cqstore/cut", cut_a_tail, "cqstore/cut"),
+    Refusal("open", "/cqstore/passing-over", pass_over, "cqstore/passing-over"),
+    Refusal("rename", "/cqstore/passing-over", pass_over, "cqstore/passing-over"),
+    Refusal("unlink", "/cqstore/passing-over", pass_over, "cqstore/passing-over"),
+    Refusal("list", "/store/index", lambda root: measure(root / "index"), "index"),
+    Refusal("mkdir", ".partial", lambda root: copy_store(root, root.with_name("to")), ""),
+    Refusal("list", "", look_at_files, f"commitlog/{0:020d}"),
+    Refusal("list", "/store/commitlog", open_and_close, ""),
+    Refusal("open", "/store/abort", watch, "abort"),
+    Refusal("list", "", lambda root: copy_store(root, root / "no" / "such" / "folder"), ""),
+]
+
+
+@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda one: f"{one.call} {one.part}")
+def test_the_path_is_named(root: Path, monkeypatch: pytest.MonkeyPatch, refusal: Refusal) -> None:
+    faults = Faults(monkeypatch)
+    if refusal.part:
+        faults.fail(refusal.call, EIO, refusal.part)
+    with pytest.raises(StoreIOError) as caught:
+        refusal.act(root)
+    assert caught.value.path == root / refusal.named
+
+
+def test_the_folder_whose_disk_cannot_be_asked_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_: object) -> None:
+        raise OSError(EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "statvfs", refused)
+    with pytest.raises(StoreIOError) as caught:
+        disk_used_ratio(tmp_path / "not" / "yet")
+    assert caught.value.path == tmp_path

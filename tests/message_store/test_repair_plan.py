@@ -1,0 +1,102 @@
+"""What a repair plans from the findings of a check, and what it then does."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from store.config import StoreConfig
+from store.queue.units import QueueKey
+from store.record.message import Message
+from store.service.check import Finding
+from store.service.message_store import MessageStore
+from store.service.repair import MOST_SINGLE, RepairPlan, carry_out, plan_repair
+
+CONFIG = StoreConfig(mapped_file_size_commit_log=16384)
+QUEUES = MOST_SINGLE + 1
+RECORDS = 2 * QUEUES
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    with MessageStore.open(tmp_path / "store", CONFIG, backend="file") as store:
+        for number in range(RECORDS):
+            assert store.put_message(Message("t", b"x" * 200, number % QUEUES, {"KEYS": "k"})).ok
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def store(root: Path) -> Iterator[MessageStore]:
+    with MessageStore.open(root, CONFIG, read_only=True) as store:
+        yield store
+
+
+def test_each_finding_has_its_remedy(store: MessageStore) -> None:
+    log, paths = str(store.paths.commit_log), store.paths
+    places = [record.phy_offset for record in store.commit_log.scan(0)]
+    findings = [
+        Finding("worth knowing", damage=False, path=log, phy_offset=1),
+        Finding("no place", path=log),
+        Finding("first", path=log, phy_offset=places[-3]),
+        Finding("later", path=log, phy_offset=places[-2]),
+        Finding("a unit", queue=QueueKey("t", 3)),
+        Finding("another unit", path=str(paths.consume_queue), queue=QueueKey("t", 1)),
+        Finding("again", queue=QueueKey("t", 3)),
+        Finding("a slot", path=str(paths.index / "20260101000000000")),
+        Finding("a checkpoint", path=str(paths.checkpoint)),
+        Finding("nowhere"),
+    ]
+    plan = plan_repair(store, findings)
+    assert plan.cut_at == places[-3]
+    assert plan.lost_bytes == store.commit_log.max_phy_offset() - places[-3]
+    assert plan.lost_records == 2
+    assert plan.index
+    assert not plan.recover
+    assert plan.queues == [QueueKey("t", 3), QueueKey("t", 1)]
+    assert plan.beyond == [f"a checkpoint ({paths.checkpoint})", "nowhere ()"]
+    steps = "\n".join(plan.steps())
+    found = [steps.index(word) for word in ("cut the log", "index anew", "queue 3", "queue 1")]
+    assert found == sorted(found)
+    assert steps.endswith("about: nowhere ()")
+
+
+def test_records_between_two_damaged_ones_count_as_lost(root: Path) -> None:
+    with MessageStore.open(root, CONFIG, read_only=True) as store:
+        places = [record.phy_offset for record in store.commit_log.scan(0)]
+    log = root / "commitlog" / f"{0:020d}"
+    data = bytearray(log.read_bytes())
+    for place in (places[5], places[12], places[13]):
+        data[place + 4] ^= 1
+    log.write_bytes(data)
+    with MessageStore.open(root, CONFIG, read_only=True) as store:
+        plan = plan_repair(store, store.check())
+    assert plan.cut_at == places[5]
+    assert plan.lost_records == RECORDS - 6 - 2
+
+
+def test_a_plan_without_steps_is_false() -> None:
+    assert not RepairPlan(beyond=["what cannot be mended"])
+    assert RepairPlan(cut_at=0)
+    assert RepairPlan(recover=True)
+    assert RepairPlan(index=True)
+    assert RepairPlan(queues=[QueueKey("t", 0)])
+
+
+@pytest.mark.parametrize("count", [MOST_SINGLE, QUEUES])
+def test_a_few_queues_are_built_one_by_one_and_no_old_file_goes(root: Path, count: int) -> None:
+    plan = RepairPlan(queues=[QueueKey("t", number) for number in range(count)])
+    (step, *more) = plan.steps()
+    assert step.startswith("build all") == (count > MOST_SINGLE)
+    assert len(more) == (0 if count > MOST_SINGLE else count - 1)
+    threads: set[str] = set()
+    carry_out(
+        root, CONFIG, plan, None,
+        lambda _: threads.update(each.name for each in threading.enumerate()),
+    )  # fmt: skip
+    assert threads or count > MOST_SINGLE, "it tells how far it is"
+    assert "cqstore-expiry" not in threads
+    assert (root / "cqstore" / "replaced").exists() == (count > MOST_SINGLE)
+    with MessageStore.open(root, CONFIG, read_only=True) as store:
+        assert not plan_repair(store, store.check())
+        assert all(store.max_offset("t", number) == 2 for number in range(QUEUES))
