@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from migration.preflight.report import Finding, Severity
 from store.config import StoreConfig
-from store.errors import RefusedStoreError, StoreError, StoreIOError
+from store.errors import RefusedStoreError, StoreError
 from store.paths import StorePaths
 from store.service.store_layout import FILE, ROCKSDB, StoreLayout, detect
 from store.service.store_lock import locked_by
@@ -139,7 +139,7 @@ def state_findings(root: Path) -> Iterator[Finding]:
     paths = StorePaths(root)
     try:
         holder = locked_by(paths)
-    except StoreIOError as exc:
+    except StoreError as exc:
         holder = 0
         yield Finding(
             code="lock-unknown",

@@ -107,7 +107,7 @@ def locked_by(paths: StorePaths) -> int:
     """Return the pid of who has the store open, 0 if nobody has or it cannot be told.
 
     Raises:
-        StoreIOError: the lock file cannot be opened.
+        StoreIOError, CorruptionError: the lock file cannot be opened, or is none.
     """
     if not paths.lock.exists():
         return 0

@@ -129,7 +129,7 @@ def test_misspelt_keys_are_told_with_what_is_meant(
     (finding,) = lint_text(f"{written} = true", folder=tmp_path)
     assert (finding.code, finding.severity) == ("key-misspelt", Severity.WARN)
     assert finding.figures == {"meant": meant}
-    assert names(finding) == [written]
+    assert (names(finding), finding.affected_total) == ([written], 1)
 
 
 def test_keys_that_nothing_resembles_are_one_finding(tmp_path: Path) -> None:
@@ -191,7 +191,11 @@ def test_values_that_are_not_what_they_look_like(tmp_path: Path, line: str, says
     found = lint_text(line, folder=tmp_path)
     (finding,) = [finding for finding in found if finding.code == "value-bad"]
     assert says in finding.sentence
-    assert names(finding) == [line.partition("=")[0]]
+    name, _, value = line.partition("=")
+    assert (names(finding), finding.affected_total) == ([name], 1)
+    given = finding.figures
+    assert (given["value"], given.keys() - {"value", "allowed"}) == (value.strip("\n"), set())
+    assert ("allowed" in given) == (name.endswith(("Type", "Role", "Version")))
 
 
 def test_double_write_is_ignored_with_a_rocksdb_store(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from migration.preflight.metadata import TopicTable
 from migration.preflight.report import Affected, Finding, Severity, Tally, by_severity
 from migration.preflight.survey import QueueSpan
 from migration.preflight.units import UnitScan
-from store.errors import CorruptionError
+from store.errors import CorruptionError, StoreIOError
 from store.paths import StorePaths
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueType
@@ -286,6 +286,9 @@ def test_a_table_is_read_in_every_form_of_it(tmp_path: Path) -> None:
         with pytest.raises(CorruptionError, match="not a table of the broker's") as caught:
             list(table_entries(path, "table"))
         assert caught.value.path == path
+    with pytest.raises(StoreIOError, match="read a table of the broker's") as missing:
+        list(table_entries(tmp_path / "none", "table"))
+    assert missing.value.path == tmp_path / "none"
     path.write_text('{"table":{"a":1}')
     with pytest.raises(CorruptionError, match="not a table of the broker's"):
         list(table_entries(path, "none"))

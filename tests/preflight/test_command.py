@@ -12,7 +12,8 @@ import typer
 
 from bench.sample_store import make_store
 from migration.preflight import PreflightReport, preflight
-from migration.preflight.command import preflight_command
+from migration.preflight.command import _rows, preflight_command
+from migration.preflight.report import Severity, Tally
 from store.cli.output import OutputFormat
 from tests.kit.golden import NAMES
 from tests.kit.tree import tree_digest
@@ -157,3 +158,38 @@ def test_the_store_is_looked_at_by_its_own_settings_or_the_brokers(
     assert opened in codes_of(config=odd)
     assert opened in codes_of(broker_conf=odd)
     assert opened not in codes_of(config=fine, broker_conf=odd)
+
+
+def test_a_table_shows_three_names_and_counts_the_rest(
+    golden_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A name of forty characters is shown whole; of two refusals there are two reasons."""
+    tallies = [Tally() for _ in range(5)]
+    for count, tally in enumerate(tallies):
+        for number in range(count):
+            tally.add("n" * (39 + number), **({"units": 7, "at": 1} if number == 1 else {}))
+    found = [
+        finding for count, tally in enumerate(tallies)
+        for finding in tally.finding(f"c{count}", Severity.REFUSE, "sentence", a=1, b=2)
+    ]  # fmt: skip
+    names = ["n" * 39, f"{'n' * 40} (units 7, at 1)", "n" * 40 + "..."]
+    wanted = [names[0], "; ".join(names[:2]), "; ".join(names), "; ".join([*names, "and 1 more"])]
+    report = preflight(golden_folder / "basic-default", machine=FakeMachine())
+    for some in (found, found[:1], []):
+        made = report.model_copy(update={"findings": some})
+        rows = [*_rows(made)]
+        assert [row["affected"] for row in rows] == ["", *wanted[: len(some)]]
+        assert [row["figures"] for row in rows] == ["", *["a 1, b 2"] * len(some)]
+        monkeypatch.setattr(
+            "migration.preflight.command.preflight", lambda *_, made=made, **__: made
+        )
+        code = 0
+        try:
+            preflight_command(golden_folder)
+        except typer.Exit as exc:
+            code = exc.exit_code
+        said = capsys.readouterr()
+        assert code == bool(some)
+        assert [f"c{n}" in said.out for n in (1, 2)] == [bool(some), len(some) > 1]
+        ends = {0: "may be moved to rocksdb", 1: "for 1 reason", 4: "for 4 reasons"}
+        assert said.err.strip().endswith(ends[len(some)])

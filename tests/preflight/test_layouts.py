@@ -182,3 +182,20 @@ def test_bytes_behind_the_end_of_a_log_are_told(golden: Golden) -> None:
     assert finding.severity is Severity.WARN
     end = load_dump("basic-default")["messages"][-1]
     assert finding.figures["logEnd"] == end["phy"] + end["storeSize"]
+
+
+def test_a_database_among_folders_of_topics_is_told_to_those_who_make_them(golden: Golden) -> None:
+    inside, beside = golden("basic-defaultRocksDB"), golden("separate-defaultRocksDB")
+    shared = "shared-folder"
+    assert the(preflight(inside, to="file", machine=FakeMachine()), shared).severity == "info"
+    assert preflight(inside, to="rocksdb", machine=FakeMachine()).find(shared) is None
+    assert preflight(beside, to="file", machine=FakeMachine()).find(shared) is None
+
+
+def test_a_lock_that_cannot_be_asked_is_a_warning(golden: Golden) -> None:
+    root = golden("basic-default")
+    (root / "lock").unlink(missing_ok=True)
+    (root / "lock").mkdir()
+    report = preflight(root, machine=FakeMachine())
+    assert the(report, "lock-unknown").severity is Severity.WARN
+    assert report.find("in-use") is None

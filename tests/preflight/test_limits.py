@@ -1,5 +1,8 @@
 """The machine's limits against what the queues will take, each from its last that fits on."""
 
+import os
+import resource
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +25,7 @@ from migration.preflight.report import Finding
 from migration.preflight.survey import QueueSpan, Totals
 from store.record.message import Message
 from store.service.message_store import MessageStore
+from tests.kit.golden import load_dump
 from tests.preflight.kit import FakeMachine, codes, the
 
 
@@ -94,6 +98,42 @@ def test_the_disk_must_hold_the_copy_and_should_hold_two(
         assert ("apparentBytes" in finding.figures) is not to_rocksdb
 
 
+@pytest.mark.parametrize("to_rocksdb", [True, False])
+def test_the_figures_are_those_of_the_queues(extent: Extent, *, to_rocksdb: bool) -> None:
+    """100 queues of 250 units; a key has a name of six bytes, and a queue has two entries."""
+    extent = replace(extent, to_rocksdb=to_rocksdb)
+    machine = FakeMachine(maps=0, soft=1, hard=0, free_inodes=0, free_bytes=5, memory=9)
+    found = {each.code: each.figures for each in machine_findings(extent, machine)}
+    rocksdb, file = 25_000 * 40 + 100 * 2 * (36 + 6), 25_000 * 20 + (300 + 100 + 10) * 4096
+    once, files, tables = (rocksdb, 0, 1) if to_rocksdb else (file, 300, 0)
+    apparent = {} if to_rocksdb else {"apparentBytes": 300 * 2000}
+    assert found == {
+        "map-count": {"queueFiles": 300, "otherFiles": 7, "reserve": 1000, "needed": 1307,
+                      "limit": 0, "queueFilesThatFit": 0},
+        "open-files": {"queueFiles": files, "tables": tables, "otherFiles": 7,
+                       "needed": files + tables + 1007, "soft": 1, "hard": 0},
+        "inodes": {"needed": 1 if to_rocksdb else 410, "free": 0},
+        "disk": {"bytes": once, "withSecondCopy": 2 * once, "freeBytes": 5, **apparent},
+        "memory": {"bytes": (1 << 30) + 2 * (512 << 20) + 100, "availableBytes": 9, "cores": 2},
+        "duration": {"units": 25_000, "queues": 100, "seconds": 0.1, "unitsPerSecond": 500_000,
+                     "cores": 2, "logBytes": 1_000_000 if to_rocksdb else 0},
+    }  # fmt: skip
+
+
+def test_what_a_machine_does_not_tell_is_not_judged(
+    extent: Extent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeMachine, "disk", lambda *_: None)
+    silent = FakeMachine(maps=None, memory=None)
+    assert codes(machine_findings(extent, silent)) == ["duration"]
+    large = Totals(units_per_file=100)
+    large.units = (256 << 20) // 40 + 1
+    away = replace(extent, to_rocksdb=True, totals=large)
+    needed = 7 + 2 + JVM_RESERVE
+    assert list(open_files(away, FakeMachine(soft=None, hard=needed))) == []
+    assert codes(open_files(away, FakeMachine(soft=None, hard=needed - 1))) == ["open-files"]
+
+
 def test_memory_for_fewer_workers_is_a_warning(extent: Extent) -> None:
     needed = (1 << 30) + 2 * (512 << 20) + 100
     for memory, severity in ((needed, Severity.INFO), (needed - 1, Severity.WARN)):
@@ -152,14 +192,39 @@ def test_the_limits_reach_the_report(golden_folder: Path) -> None:
     assert the(report, "memory").severity is Severity.WARN
 
 
+@pytest.mark.parametrize("name", ["basic-default", "basic-defaultRocksDB", "special-combine"])
+def test_what_lies_there_reaches_the_figures(golden_folder: Path, name: str) -> None:
+    root, log = golden_folder / name, load_dump(name)["commitLog"]
+    files = [*(root / "consumequeue").glob("*/*/" + "[0-9]" * 20)]
+    others = [path for each in ("commitlog", "index") for path in (root / each).glob("*")]
+    to = "file" if name == "basic-defaultRocksDB" else "rocksdb"
+    report = preflight(root, to=to, machine=FakeMachine(maps=0))
+    maps, time = the(report, "map-count").figures, the(report, "duration").figures
+    assert maps["otherFiles"] == len(others)
+    assert time["logBytes"] == (log["maxPhy"] - log["minPhy"] if to == "rocksdb" else 0)
+    if to == "rocksdb":
+        assert maps["queueFiles"] == len(files)
+
+
 def test_this_machine_answers(tmp_path: Path) -> None:
     machine = Machine()
-    soft, hard = machine.open_files()
-    assert soft is None or hard is None or 0 < soft <= hard
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert machine.open_files() == tuple(
+        None if limit == resource.RLIM_INFINITY else limit for limit in limits
+    )
     facts = machine.disk(tmp_path)
     assert facts is not None
-    assert facts.free_bytes > 0
+    assert facts.free_bytes == pytest.approx(shutil.disk_usage(tmp_path).free, rel=0.2)
+    inodes_left = os.statvfs(tmp_path).f_favail
+    if os.statvfs(tmp_path).f_files:
+        assert facts.free_inodes == pytest.approx(inodes_left, rel=0.2)
     assert machine.disk(tmp_path / "missing") is None
     assert (machine.max_map_count() or 1) > 0
     assert (machine.memory_bytes() or 1) > 0
-    assert machine.cores() > 0
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(allowed)})
+    try:
+        assert machine.cores() == 1
+    finally:
+        os.sched_setaffinity(0, allowed)
+    assert machine.cores() == len(allowed)
