@@ -1,6 +1,7 @@
 """An error of the operating system names the path that it met, whatever the store was doing."""
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -39,6 +40,11 @@ def open_and_close(root: Path) -> None:
 
 def build_anew(root: Path) -> None:
     MessageStore.open(root, CONFIG, rebuild=Rebuild.QUEUES, housekeeping=False).close()
+
+
+def build_anew_without_notes(root: Path) -> None:
+    shutil.rmtree(root / "cqstore")
+    build_anew(root)
 
 
 def build_one_anew(root: Path) -> None:
@@ -82,6 +88,8 @@ class Refusal(NamedTuple):
     part: str
     act: Callable[[Path], object]
     named: str
+    after: int = 0
+    """Calls that are let through: what is written anew is first made under another name."""
 
 
 REFUSALS = [
@@ -91,16 +99,18 @@ REFUSALS = [
     Refusal("stat", "/store/lock", lambda root: lock_stamp(StorePaths(root)), "lock"),
     Refusal("write", "/none/lock", lambda root: open_and_close(root / "none"), "none/lock"),
     Refusal("rename", "/store/abort", open_and_close, "abort"),
-    Refusal("unlink", "/store/abort", open_and_close, "abort"),
+    Refusal("unlink", "/store/abort", open_and_close, "abort", after=2),
     Refusal("rename", "/store/consumequeue", build_anew, "consumequeue/t"),
     Refusal("mkdir", "/replaced", build_anew, "consumequeue/t"),
-    Refusal("unlink", "/cqstore/replacing", build_anew, "cqstore/replacing"),
+    Refusal("fsync", "/store/consumequeue", build_anew, "consumequeue"),
+    Refusal("mkdir", "/store/cqstore", build_anew_without_notes, "cqstore"),
+    Refusal("unlink", "/cqstore/replacing", build_anew, "cqstore/replacing", after=2),
     Refusal("unlink", "/cqstore/rebuilding", build_one_anew, "cqstore/rebuilding"),
     Refusal("mkdir", "/cqstore/cut", cut_a_tail, "cqstore/cut"),
     Refusal("fsync", "/cqstore/cut", cut_a_tail, "cqstore/cut"),
     Refusal("open", "/cqstore/passing-over", pass_over, "cqstore/passing-over"),
     Refusal("rename", "/cqstore/passing-over", pass_over, "cqstore/passing-over"),
-    Refusal("unlink", "/cqstore/passing-over", pass_over, "cqstore/passing-over"),
+    Refusal("unlink", "/cqstore/passing-over", pass_over, "cqstore/passing-over", after=1),
     Refusal("list", "/store/index", lambda root: measure(root / "index"), "index"),
     Refusal("mkdir", ".partial", lambda root: copy_store(root, root.with_name("to")), ""),
     Refusal("list", "", look_at_files, f"commitlog/{0:020d}"),
@@ -114,7 +124,7 @@ REFUSALS = [
 def test_the_path_is_named(root: Path, monkeypatch: pytest.MonkeyPatch, refusal: Refusal) -> None:
     faults = Faults(monkeypatch)
     if refusal.part:
-        faults.fail(refusal.call, EIO, refusal.part)
+        faults.fail(refusal.call, EIO, refusal.part, after=refusal.after)
     with pytest.raises(StoreIOError) as caught:
         refusal.act(root)
     assert caught.value.path == root / refusal.named
@@ -130,3 +140,13 @@ def test_the_folder_whose_disk_cannot_be_asked_is_named(
     with pytest.raises(StoreIOError) as caught:
         disk_used_ratio(tmp_path / "not" / "yet")
     assert caught.value.path == tmp_path
+
+
+def test_the_store_that_cannot_be_brought_to_the_disk_is_named(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "abort").touch()
+    monkeypatch.setattr("store.files.find_syncfs", lambda: lambda _: -1)
+    with pytest.raises(StoreIOError, match="what the last writer left") as caught:
+        open_and_close(root)
+    assert caught.value.path == root
