@@ -66,7 +66,7 @@ class Appender:
     def light(
         self, names: Sequence[str], encode: Callable[[Sequence[int]], EncodedRecord]
     ) -> tuple[int, Appended]:
-        """Append a record that is in light queues too; ``encode`` is given its offsets in them.
+        """Append a queued record that is in light queues too; ``encode`` gets its offsets there.
 
         Raises:
             LightQuotaError: it would make more light queues than there may be.
@@ -130,12 +130,11 @@ class Appender:
         light = [queues.assign_queue_offset(name, _LIGHT_ID) for name in names]
         self.quota.check(light.count(0))
         record = encode(light)
-        queued, key = is_queued(record.sys_flag), (record.topic, record.queue_id)
-        queue_offset = queues.assign_queue_offset(*key) if queued else 0
+        key = (record.topic, record.queue_id)
+        queue_offset = queues.assign_queue_offset(*key)
         self._section.begun = True
         appended = self._log.append(record, queue_offset)
-        if queued:
-            queues.increase_queue_offset(*key, 1)
+        queues.increase_queue_offset(*key, 1)
         for name in names:
             queues.increase_queue_offset(name, _LIGHT_ID, 1)
         self.quota.count(light.count(0))

@@ -23,7 +23,7 @@ from store.log.commit_log import CommitLog
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueType
 from store.record.client_batch import decode_client_batch
-from store.record.encoder import EncodedRecord, MessageEncoder
+from store.record.encoder import EncodedRecord, MessageEncoder, is_queued
 from store.record.message import (
     CHECKPOINT_TOPIC,
     LMQ_PREFIX,
@@ -256,7 +256,7 @@ class Putter:
             config.enable_multi_dispatch or not self._queues.lmq_needs_multi_dispatch
         )
         names = message.properties.get(_LIGHT, "")
-        return bool(enabled and names.strip() and allows_light_queues(message.topic))
+        return bool(enabled and names.strip() and _has_units(message))
 
     def _put_light(self, message: Message, *, wait: bool) -> PutMessageResult:
         """Put a message into its own queue and into its light queues.
@@ -357,8 +357,13 @@ def _refuse_inner_batch(message: Message) -> None:
 def _refuse_light_offsets(message: Message) -> None:
     """Only the store gives offsets in light queues: others' would make units where none belong."""
     both = {_LIGHT, _LIGHT_OFFSETS} <= message.properties.keys()
-    if both and allows_light_queues(message.topic):
+    if both and _has_units(message):
         raise IllegalMessageError(f"{_LIGHT_OFFSETS} is given by the store, with light queues on")
+
+
+def _has_units(message: Message) -> bool:
+    """Return whether light queues may get units of it: an offset without one would be a gap."""
+    return is_queued(message.sys_flag) and allows_light_queues(message.topic)
 
 
 def _check_light_size(size: int, most: int) -> None:

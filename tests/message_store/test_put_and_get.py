@@ -14,6 +14,7 @@ from store.record.message import Message, SysFlag
 from store.service import dispatch
 from store.service.message_store import MessageStore
 from store.service.puller import TagFilter
+from store.service.recovering.replacement import Rebuild
 from store.service.results import GetMessageStatus, PutMessageStatus
 
 CONFIG = StoreConfig(mapped_file_size_commit_log=65536, max_message_size=10_000)
@@ -307,6 +308,30 @@ def test_prepared_and_rolled_back_records_take_no_place(store: MessageStore) -> 
     assert store.max_offset("t", 0) == 2
     flags = [message.sys_flag for message in store.get_message("g", "t", 0, 0).messages()]
     assert flags == [0x8, 0x0]
+
+
+@pytest.mark.parametrize("how", ["one", "list", "light"])
+def test_what_takes_no_place_says_offset_0_and_leaves_no_gap(
+    tmp_path: Path, backend: str, how: str
+) -> None:
+    """A half message for a light queue took an offset in it, and the next unit met a gap."""
+    light = {"INNER_MULTI_DISPATCH": "%LMQ%a"} if how == "light" else {}
+    messages = [Message("t", b"", 0, dict(light), sys_flag=flag) for flag in (0, 4, 0xC, 8, 0)]
+    for message in messages[1:]:  # as a broker finds them in what was half of it
+        message.properties.update({"INNER_MULTI_QUEUE_OFFSET": "7"} if light else {})
+    for rebuild in (Rebuild.NOTHING, Rebuild.QUEUES):
+        with MessageStore.open(tmp_path, LMQ, backend=backend, rebuild=rebuild) as store:
+            if not rebuild:
+                put = store.put_messages
+                results = put(messages) if how == "list" else [put([one])[0] for one in messages]
+                assert [(result.ok, result.queue_offset) for result in results] == [
+                    (True, offset) for offset in (0, 0, 0, 1, 2)
+                ]
+            found = [record.queue_offset for record in store.commit_log.scan(0)]
+            assert found == [0, 0, 0, 1, 2]
+            ends = [store.max_offset(topic, 0) for topic in ("t", "%LMQ%a")]
+            assert ends == [3, 3 if light else 0]
+            assert [finding for finding in store.check() if finding.damage] == []
 
 
 def test_batch_topics_are_read_and_not_written(golden: Callable[[str], Path]) -> None:

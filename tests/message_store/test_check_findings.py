@@ -1,0 +1,109 @@
+"""What a full check finds where units and records do not fit, and what it counts."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from store.config import StoreConfig
+from store.queue.units import QueueKey
+from store.record.message import Message, SysFlag
+from store.service import check
+from store.service.check import StoreCheck
+from store.service.message_store import MessageStore
+from store.service.queue_lives import Life
+
+CONFIG = StoreConfig(mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=2000)
+COUNT, UNIT = 20, 20
+KEY = QueueKey("t", 0)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    with MessageStore.open(tmp_path / "store", CONFIG, backend="file") as store:
+        for number in range(COUNT):
+            assert store.put_message(Message("t", b"%d" % number, 0, {"TAGS": "a"})).ok
+        prepared = Message("t", b"", 0, sys_flag=SysFlag.TRANSACTION_PREPARED)
+        assert store.put_message(prepared).queue_offset == 0
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def store(root: Path) -> Iterator[MessageStore]:
+    with MessageStore.open(root, CONFIG, read_only=True) as store:
+        yield store
+
+
+def look(store: MessageStore, ticks: list[int] | None = None) -> StoreCheck:
+    return StoreCheck(
+        CONFIG, store.commit_log, store.commit_log.max_phy_offset(), store.queues, store.index,
+        store.deleted_topics, ticks.append if ticks is not None else None,
+    )  # fmt: skip
+
+
+def test_records_and_units_are_counted_and_told_now_and_then(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check, "_IGNORED_TICKS", 6)
+    places = [record.phy_offset for record in store.commit_log.scan(0)]
+    ticks: list[int] = []
+    looked = look(store, ticks)
+    assert list(looked.run()) == []
+    assert (looked.records, looked.units) == (COUNT + 1, COUNT)
+    assert ticks == [places[at] for at in (5, 11, 17)] * 2
+    assert list(look(store).run()) == []
+
+
+def test_a_unit_that_comes_twice_is_found_where_it_does(root: Path) -> None:
+    (path,) = (root / "consumequeue" / "t" / "0").iterdir()
+    data = bytearray(path.read_bytes())
+    data[7 * UNIT : 8 * UNIT] = data[6 * UNIT : 7 * UNIT]
+    path.write_bytes(data)
+    with MessageStore.open(root, CONFIG, read_only=True) as store:
+        found = [each for each in look(store).run() if each.damage]
+    assert [(each.queue, each.queue_offset) for each in found] == [(KEY, 7)] * 2
+    assert found[0].problem == "the unit's record lies before its predecessor's"
+    assert found[1].problem == "the unit points to the message of ('t', 0, 6)"
+    assert found[1].phy_offset is not None
+
+
+def test_a_wrong_tags_code_is_found(root: Path) -> None:
+    (path,) = (root / "consumequeue" / "t" / "0").iterdir()
+    data = bytearray(path.read_bytes())
+    data[3 * UNIT - 8 : 3 * UNIT] = (98).to_bytes(8, "big")
+    path.write_bytes(data)
+    with MessageStore.open(root, CONFIG, read_only=True) as store:
+        (found,) = look(store).run()
+    assert (found.queue, found.queue_offset) == (KEY, 2)
+    assert found.problem == "tags code 98, but the message's is 97"  # Java's hash of "a"
+
+
+def test_the_first_record_can_be_damaged_too(root: Path) -> None:
+    with (root / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(4)
+        file.write(b"\xff")
+    with MessageStore.open(root, CONFIG, read_only=True) as store:
+        looked = look(store)
+        found = [each for each in looked.run() if each.path]
+        assert [each.phy_offset for each in found] == [0]
+        assert found[0].path == str(root / "commitlog")
+        assert looked.records == COUNT
+
+
+@pytest.mark.parametrize(
+    ("life", "low", "high", "found"),
+    [
+        (None, 3, 5, []),
+        (Life(2, 9), 2, 10, []),
+        (Life(2, 9), 0, 12, []),
+        (Life(2, 9), 2, 9, [("records 9 to 9 of the log have no unit", 9)]),
+        (Life(2, 9), 0, 1, [("records 2 to 9 of the log have no unit", 1)]),
+        (Life(2, 9), 3, 10, [("records 2 to 2 of the log lie before the queue's minimum", 3)]),
+    ],
+)
+def test_a_queue_has_a_unit_for_each_record_that_the_log_holds(
+    store: MessageStore, life: Life | None, low: int, high: int, found: list[tuple[str, int]]
+) -> None:
+    told = list(look(store)._compare_with_log(KEY, life, low, high))
+    assert [(each.problem, each.queue_offset) for each in told] == found
+    assert all(each.damage and each.queue == KEY for each in told)

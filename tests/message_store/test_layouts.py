@@ -1,0 +1,119 @@
+"""What a folder is taken for, by its files and the settings, before anything in it is opened."""
+
+from pathlib import Path
+
+import pytest
+
+from store.config import StoreConfig
+from store.errors import RefusedStoreError, StoreConfigError
+from store.queue.part import Roles
+from store.service.store_layout import choose_backends, choose_roles, detect, found_sizes
+
+DOUBLE = "rocksdbCQDoubleWriteEnable"
+
+
+def made(root: Path, *names: str, folder: str = "commitlog", size: int = 4096) -> Path:
+    """Make a log with these files, all of one size, which take no room."""
+    (root / folder).mkdir(parents=True)
+    for name in names:
+        with (root / folder / name).open("wb") as file:
+            file.truncate(size)
+    return root
+
+
+def settings(**given: object) -> StoreConfig:
+    return StoreConfig.from_mapping(given)
+
+
+@pytest.mark.parametrize(
+    ("key", "word"),
+    [("enableDLegerCommitLog", "DLedger"), ("enableControllerMode", "controller"),
+     ("duplicationEnable", "duplication")],
+)  # fmt: skip
+def test_who_else_writes_it_is_told_by_settings_too(tmp_path: Path, key: str, word: str) -> None:
+    (reason,) = detect(made(tmp_path, "0"), settings(**{key: "true"})).refusals
+    assert word in reason
+    assert detect(tmp_path, settings(**{key: "false"})).refusals == []
+
+
+def test_a_log_of_dledger_alone_is_refused_and_named(tmp_path: Path) -> None:
+    with pytest.raises(RefusedStoreError, match="DLedger's") as caught:
+        detect(tmp_path, settings(enableDLegerCommitLog="true"))
+    assert caught.value.path == tmp_path
+    for name in ("dledger-n2", "dledger-n1"):
+        (tmp_path / name).mkdir()
+    with pytest.raises(RefusedStoreError, match="DLedger's") as caught:
+        detect(tmp_path, StoreConfig())
+    assert caught.value.path == tmp_path / "dledger-n1"
+
+
+def test_the_folder_of_old_may_be_named_by_the_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(tmp_path / "store", "0")
+    monkeypatch.chdir(tmp_path)
+    for root, text in ((tmp_path / "store", "store/commitlog"), (Path("store"), "store/commitlog")):
+        layout = detect(root, settings(storePathCommitLog=text))
+        assert (layout.refusals, layout.has_log) == ([], True)
+    layout = detect(tmp_path / "store", settings(storePathCommitLog="elsewhere"))
+    assert len(layout.refusals) == 1
+    assert not layout.has_log
+    assert layout.log_folders == [Path("elsewhere")]
+
+
+def test_a_log_over_several_paths_has_files_where_one_of_them_has(tmp_path: Path) -> None:
+    made(tmp_path, folder="one")
+    made(tmp_path, "0", folder="two")
+    folders = [tmp_path / "none", tmp_path / "one", tmp_path / "two"]
+    config = settings(storePathCommitLog=" , ".join(map(str, folders)))
+    layout = detect(tmp_path, config)
+    assert (layout.log_folders, layout.has_log) == (folders, True)
+    assert found_sizes(layout, config) == {"mapped_file_size_commit_log": 4096}
+    layout = detect(tmp_path, config, tmp_path / "two")
+    assert layout.log_folders == [tmp_path / "two"]
+    assert layout.refusals == [f"its commit log lies elsewhere, in {tmp_path / 'two'}"]
+
+
+def test_the_largest_file_tells_the_size_of_all(tmp_path: Path) -> None:
+    made(tmp_path, "0", "1", size=0)
+    layout = detect(tmp_path, StoreConfig())
+    assert found_sizes(layout, StoreConfig()) == {}
+    (tmp_path / "commitlog" / "1").write_bytes(b"x")
+    assert found_sizes(layout, StoreConfig()) == {"mapped_file_size_commit_log": 1}
+    (tmp_path / "commitlog" / "0").write_bytes(b"xyz")
+    (tmp_path / "commitlog" / "folder").mkdir()
+    assert found_sizes(layout, StoreConfig()) == {"mapped_file_size_commit_log": 3}
+    assert found_sizes(layout, StoreConfig(mapped_file_size_commit_log=4096)) == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ({}, ["file"]),
+        ({"storeType": "Default"}, ["file"]),
+        ({"storeType": "defaultrocksdb"}, ["rocksdb"]),
+        ({"storeType": "defaultRocksDB", DOUBLE: "true"}, ["rocksdb"]),
+        ({DOUBLE: "true"}, ["file", "rocksdb"]),
+        ({DOUBLE: "true", "combineCQPreferCQType": "defaultRocksDB"}, ["rocksdb", "file"]),
+    ],
+)
+def test_settings_choose_for_a_new_store(
+    tmp_path: Path, given: dict[str, str], names: list[str]
+) -> None:
+    layout = detect(tmp_path, StoreConfig())
+    assert choose_backends(layout, settings(**given), None) == names
+    for asked in ("file", "rocksdb"):
+        assert choose_backends(layout, settings(**given), asked) == [asked]
+
+
+def test_a_kind_of_store_that_there_is_not_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreConfigError, match="storeType 'rocks'"):
+        choose_backends(detect(tmp_path, StoreConfig()), settings(storeType="rocks"), None)
+
+
+def test_a_backend_that_is_not_loaded_assigns_no_offset() -> None:
+    config = settings(combineAssignOffsetCQType="defaultRocksDB")
+    assert choose_roles(["file"], config) == Roles("file", "file")
+    assert choose_roles(["file", "rocksdb"], config).assign == "rocksdb"
+    assert choose_roles(["rocksdb"], config) == Roles("rocksdb", "rocksdb")
+    assert choose_roles(["file", "other"], StoreConfig()) == Roles("file", "file")
