@@ -27,7 +27,6 @@ def guarded(task: Task, item: str) -> tuple[str, str]:
     try:
         return OK, task(item)
     except StoreError as exc:
-        exc.__cause__ = exc.__context__ = None
         return ERROR, base64.b64encode(pickle.dumps(exc)).decode()
 
 

@@ -1,6 +1,7 @@
 """Tasks in processes of this machine, and what is asked of Spark: order, errors, ends."""
 
 import json
+import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -55,6 +56,21 @@ def test_what_is_cancelled_ends_at_once(tmp_path: Path) -> None:
         run_tasks(wait, [str(tmp_path)] * 9, NO_SPARK, tick)
     for path in tmp_path.iterdir():
         assert not Path(f"/proc/{path.name}").exists()
+
+
+@pytest.mark.slow
+def test_processes_are_lent_out_again_and_none_is_left_or_started_after_the_end() -> None:
+    workers = tasks._Workers(double)
+    assert [workers.run(item) for item in ("a", "b")] == [("ok", "aa"), ("ok", "bb")]
+    (process,) = workers._started
+    workers.stop()
+    assert process.returncode == -signal.SIGKILL
+    assert all(pipe is not None and pipe.closed for pipe in (process.stdin, process.stdout))
+    late = tasks._Workers(double)
+    late.stop()
+    with pytest.raises(StoreError, match="the tasks were cancelled"):
+        late.run("c")
+    assert late._started == []
 
 
 def test_without_items_nothing_is_started() -> None:
