@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from store.errors import StoreError
 from store.queue.evening import even, lacking, let_fill
 from store.queue.units import QueueKey
 
@@ -154,3 +155,18 @@ def test_what_begins_late_goes_once_it_is_noted_and_all_else_stays(*, fills: boo
     let_fill(part, of(late), lambda *_: False, lambda: done.append("noted again"))
     assert (part.whole, part.own) == (10**9, None)
     assert "noted again" not in done
+
+
+def test_a_queue_that_is_not_compared_hides_none_behind_it() -> None:
+    late = Queues([], end=(0, 5))
+    ahead = Queues([], apart=(0, 9), foreign=(0, 9), damaged=(0, 9), end=(0, 9))
+    ends = ahead.min_offset
+
+    def min_offset(*key: Any) -> int:
+        if key[0] == "damaged":
+            raise StoreError("no such byte")
+        return ends(*key)
+
+    ahead.min_offset = min_offset  # type: ignore[method-assign]
+    found = list(lacking(of(late, but="apart"), of(ahead, but="foreign"), lambda *_: False))
+    assert found == [(QueueKey("end", 0), range(5, 9), False)]
