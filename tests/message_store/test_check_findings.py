@@ -1,5 +1,6 @@
 """What a full check finds where units and records do not fit, and what it counts."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +24,7 @@ def root(tmp_path: Path) -> Path:
     with MessageStore.open(tmp_path / "store", CONFIG, backend="file") as store:
         for number in range(COUNT):
             assert store.put_message(Message("t", b"%d" % number, 0, {"TAGS": "a"})).ok
-        prepared = Message("t", b"", 0, sys_flag=SysFlag.TRANSACTION_PREPARED)
+        prepared = Message("t", b"", 5, sys_flag=SysFlag.TRANSACTION_PREPARED)
         assert store.put_message(prepared).queue_offset == 0
     return tmp_path / "store"
 
@@ -54,6 +55,14 @@ def test_records_and_units_are_counted_and_told_now_and_then(
     assert list(look(store).run()) == []
 
 
+def test_what_was_deleted_is_worth_no_word(root: Path) -> None:
+    with MessageStore.open(root, CONFIG, housekeeping=False) as store:
+        store.delete_topics(["t"])
+        assert list(store.check()) == []
+        assert store.put_message(Message("t", b"")).queue_offset == 0
+        assert list(store.check()) == []
+
+
 def test_a_unit_that_comes_twice_is_found_where_it_does(root: Path) -> None:
     (path,) = (root / "consumequeue" / "t" / "0").iterdir()
     data = bytearray(path.read_bytes())
@@ -65,6 +74,32 @@ def test_a_unit_that_comes_twice_is_found_where_it_does(root: Path) -> None:
     assert found[0].problem == "the unit's record lies before its predecessor's"
     assert found[1].problem == "the unit points to the message of ('t', 0, 6)"
     assert found[1].phy_offset is not None
+
+
+def test_a_unit_that_points_behind_the_log_is_found(root: Path) -> None:
+    (path,) = (root / "consumequeue" / "t" / "0").iterdir()
+    data = bytearray(path.read_bytes())
+    data[4 * UNIT : 4 * UNIT + 8] = (1 << 40).to_bytes(8, "big")
+    path.write_bytes(data)
+    with MessageStore.open(root, CONFIG, read_only=True) as store:
+        found = list(look(store).run())
+    assert [(each.queue, each.queue_offset) for each in found] == [(KEY, 4), (KEY, 5)]
+    assert found[0].problem.startswith("the unit points to no message: ")
+    assert found[0].phy_offset == 1 << 40
+
+
+@pytest.mark.parametrize("topic", ["other", "%LMQ%a"])
+def test_a_queue_that_is_not_there_is_named_by_its_first_record(root: Path, topic: str) -> None:
+    config = CONFIG.model_copy(update={"enable_lmq": True, "enable_multi_dispatch": True})
+    names = {"INNER_MULTI_DISPATCH": "%LMQ%a"}
+    with MessageStore.open(root, config, housekeeping=False) as store:
+        first, _ = [store.put_message(Message("other", b"", 0, dict(names))) for _ in range(2)]
+    shutil.rmtree(root / "consumequeue" / topic)
+    shutil.rmtree(root / "cqstore")  # which knows that it was there
+    with MessageStore.open(root, config, read_only=True) as store:
+        (found,) = [each for each in look(store).run() if not each.damage]
+    assert (found.queue, found.phy_offset) == (QueueKey(topic, 0), first.phy_offset)
+    assert "there is no such queue" in found.problem
 
 
 def test_a_wrong_tags_code_is_found(root: Path) -> None:
