@@ -14,6 +14,7 @@ from bench.sample_store import make_store
 from migration import returning
 from migration.context import log_identity
 from migration.markers import make_marker, read_marker
+from migration.plan import read_plan
 from migration.planner import make_plan
 from migration.returning import refuse_to_guess
 from migration.run import _parallel, run_plan, tidy
@@ -24,7 +25,7 @@ from migration.verify import verify_migration
 from migration.way_back import finish, rollback
 from migration.workspace import Workspace
 from store.config import BrokerRole, StoreConfig
-from store.errors import CorruptionError, RefusedStoreError, StoreConfigError
+from store.errors import CorruptionError, RefusedStoreError, StoreConfigError, StoreIOError
 from store.paths import StorePaths
 from store.queue.units import QueueKey
 from store.service.message_store import MessageStore
@@ -196,6 +197,34 @@ def test_every_step_is_told_and_noted(root: Path) -> None:
     assert sorted(path.name for path in space.root.iterdir()) == ["journal", "lock"]
     with pytest.raises(RefusedStoreError, match="no migration to roll back"):
         rollback(root)
+
+
+@pytest.mark.slow
+def test_what_was_not_done_is_not_noted(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(5, "no more")
+
+    space = moved(root)
+    plan = read_plan(space)
+    with monkeypatch.context() as patched:
+        patched.setattr("migration.switch.walk", refuse)
+        with pytest.raises(StoreIOError, match="no more"):
+            switch(root)
+    assert steps(space)[-1] == ("published", plan.digest)
+    assert not space.made.root.exists()
+    assert not space.segments.exists()
+    switch(root)
+    assert steps(space)[-1] == ("switched", plan.digest)
+    space.segments.mkdir()
+    with monkeypatch.context() as patched:
+        patched.setattr("migration.way_back.shutil.rmtree", refuse)
+        with pytest.raises(StoreIOError, match="empty the workspace"):
+            finish(root)
+    assert steps(space)[-1] == ("switched", plan.digest)
+    assert (read_plan(space), read_switched(space).plan) == (plan, plan.digest)
+    finish(root)
+    assert steps(space)[-1] == ("finished", None)
+    assert sorted(path.name for path in space.root.iterdir()) == ["journal", "lock"]
 
 
 @pytest.mark.slow

@@ -209,6 +209,11 @@ def test_a_store_is_known_by_its_first_bytes_and_the_last_ones_moved(tmp_path: P
         assert tail_identity(log, end) == digest(b"%d" % end + data[start:end]), end
     assert [tail_identity(log, end) for end in (0, -1, 1 << 40)] == ["", "", ""]
     log.close()
+    files[0].unlink()
+    files[0].symlink_to(tmp_path / "nowhere")
+    with pytest.raises(StoreIOError, match="read the commit log") as caught:
+        log_identity([folder])
+    assert caught.value.path == files[0]
     for gone in (folder / "none", tmp_path / "none"):
         with pytest.raises(StoreIOError, match="list the commit log") as caught:
             log_identity([folder, gone])
