@@ -6,8 +6,16 @@ import pytest
 
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreConfigError
-from store.queue.part import Roles
-from store.service.store_layout import choose_backends, choose_roles, detect, found_sizes
+from store.paths import StorePaths
+from store.queue.part import NO_LIGHT, Roles
+from store.service.journals.mode_record import Standing, StoreMode
+from store.service.store_layout import (
+    StoreLayout,
+    choose_backends,
+    choose_roles,
+    detect,
+    found_sizes,
+)
 
 DOUBLE = "rocksdbCQDoubleWriteEnable"
 
@@ -71,6 +79,7 @@ def test_a_log_over_several_paths_has_files_where_one_of_them_has(tmp_path: Path
     assert found_sizes(layout, config) == {"mapped_file_size_commit_log": 4096}
     layout = detect(tmp_path, config, tmp_path / "two")
     assert layout.log_folders == [tmp_path / "two"]
+    assert "spread over several paths" in detect(tmp_path, config).refusals[0]
     assert layout.refusals == [f"its commit log lies elsewhere, in {tmp_path / 'two'}"]
 
 
@@ -117,3 +126,99 @@ def test_a_backend_that_is_not_loaded_assigns_no_offset() -> None:
     assert choose_roles(["file", "rocksdb"], config).assign == "rocksdb"
     assert choose_roles(["rocksdb"], config) == Roles("rocksdb", "rocksdb")
     assert choose_roles(["file", "other"], StoreConfig()) == Roles("file", "file")
+
+
+# ---- a store that is there
+
+
+BOTH = ["file", "rocksdb"]
+
+
+def there(root: Path, names: list[str], standing: Standing | None = None) -> StoreLayout:
+    return StoreLayout(
+        StorePaths(root), [root / "commitlog"], has_log=True, backends=names,
+        standing=standing or Standing(),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("names", "given", "kept", "served"),
+    [
+        (["file"], {}, ["file"], ["file"]),
+        (["rocksdb"], {}, ["rocksdb"], ["rocksdb"]),
+        (BOTH, {}, BOTH, BOTH),
+        (BOTH, {"combineCQPreferCQType": "defaultRocksDB"}, BOTH[::-1], BOTH[::-1]),
+        (["file"], {DOUBLE: "true"}, BOTH, ["file"]),
+        (["rocksdb"], {DOUBLE: "true"}, BOTH, ["rocksdb"]),
+        (["file"], {DOUBLE: "true", "storeType": "defaultRocksDB"}, ["file"], ["file"]),
+    ],
+)
+def test_what_lies_there_decides_with_double_write_also_what_is_loaded(
+    tmp_path: Path, names: list[str], given: dict[str, str], kept: list[str], served: list[str]
+) -> None:
+    layout, config = there(tmp_path, names), settings(**given)
+    assert layout.combined == (len(names) > 1)
+    assert choose_backends(layout, config, None) == kept
+    assert choose_backends(layout, config, None, read_only=True) == served
+    for asked in served:
+        assert choose_backends(layout, config, asked)[0] == asked
+        assert choose_backends(layout, config, asked, read_only=True)[0] == asked
+
+
+def test_queues_that_would_be_hidden_are_named(tmp_path: Path) -> None:
+    with pytest.raises(RefusedStoreError, match="in backend 'file', not 'rocksdb'"):
+        choose_backends(there(tmp_path, ["file"]), StoreConfig(), "rocksdb")
+    with pytest.raises(StoreConfigError, match="nonsense"):
+        choose_backends(there(tmp_path, []), StoreConfig(), "nonsense")
+    config = settings(**{DOUBLE: "true", "combineCQLoadingCQTypes": "default"})
+    with pytest.raises(RefusedStoreError, match="rocksdb queues lie here that"):
+        choose_backends(there(tmp_path, BOTH), config, None)
+
+
+def test_a_state_that_was_set_decides(tmp_path: Path) -> None:
+    layout = there(tmp_path, BOTH, Standing(StoreMode.ROCKSDB, {"file": 5}))
+    for read_only in (False, True):
+        found = choose_backends(layout, settings(**{DOUBLE: "true"}), None, read_only=read_only)
+        assert found == ["rocksdb"]
+        with pytest.raises(RefusedStoreError, match="state is rocksdb: backend 'file'"):
+            choose_backends(layout, StoreConfig(), "file", read_only=read_only)
+
+
+@pytest.mark.parametrize(
+    "standing", [Standing(None, {"file": 5}), Standing(None, {}, {"file": "some-*"})]
+)
+def test_what_is_not_whole_is_not_served(tmp_path: Path, standing: Standing) -> None:
+    layout = there(tmp_path, BOTH, standing)
+    assert choose_backends(layout, StoreConfig(), None) == BOTH
+    assert choose_backends(layout, StoreConfig(), None, read_only=True) == BOTH[::-1]
+    with pytest.raises(RefusedStoreError, match="the file queues are behind or hold some"):
+        choose_backends(layout, StoreConfig(), "file", read_only=True)
+    assert choose_backends(layout, StoreConfig(), "rocksdb", read_only=True) == BOTH[::-1]
+
+
+def test_files_without_light_queues_are_served_beside_those_that_have_them(tmp_path: Path) -> None:
+    standing = Standing(None, {}, {"file": NO_LIGHT})
+    layout = there(tmp_path, BOTH, standing)
+    assert choose_backends(layout, StoreConfig(), None, read_only=True) == BOTH
+    with pytest.raises(RefusedStoreError, match="the file queues"):
+        choose_backends(there(tmp_path, ["file"], standing), StoreConfig(), None, read_only=True)
+
+
+def test_batch_queues_keep_double_write_away_and_nothing_else(tmp_path: Path) -> None:
+    batches = tmp_path / "batchconsumequeue"
+    batches.mkdir()
+    layout = there(tmp_path, BOTH)
+    assert choose_backends(layout, StoreConfig(), None) == BOTH
+    (batches / "topic").mkdir()
+    with pytest.raises(RefusedStoreError, match="BatchCQ queues live in files alone") as caught:
+        choose_backends(layout, StoreConfig(), None)
+    assert caught.value.path == batches
+    assert choose_backends(layout, StoreConfig(), None, read_only=True) == BOTH
+    assert choose_backends(there(tmp_path, ["file"]), StoreConfig(), None) == ["file"]
+
+
+def test_topics_of_others_compaction_and_a_slave_are_told(tmp_path: Path) -> None:
+    (tmp_path / "compaction" / "compactionLog" / "t").mkdir(parents=True)
+    made(tmp_path, "0")
+    found = detect(tmp_path, settings(brokerRole="SLAVE")).refusals
+    assert ["slave" in found[0], "compacted" in found[1], len(found)] == [True, True, 2]
