@@ -1,7 +1,7 @@
 """What a repair plans from the findings of a check, and what it then does."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -66,13 +66,26 @@ def test_records_between_two_damaged_ones_count_as_lost(root: Path) -> None:
         places = [record.phy_offset for record in store.commit_log.scan(0)]
     log = root / "commitlog" / f"{0:020d}"
     data = bytearray(log.read_bytes())
-    for place in (places[5], places[12], places[13]):
-        data[place + 4] ^= 1
+    for place in (places[5] + 4, places[12] + 150, places[13] + 4):  # magic codes and a body
+        data[place] ^= 1
     log.write_bytes(data)
     with MessageStore.open(root, CONFIG, read_only=True) as store:
         plan = plan_repair(store, store.check())
     assert plan.cut_at == places[5]
     assert plan.lost_records == RECORDS - 6 - 2
+
+
+def test_batch_queues_cannot_be_built_anew(golden: Callable[[str], Path]) -> None:
+    with MessageStore.open(golden("special-default"), read_only=True) as store:
+        (topic,) = {key.topic for key in store.queue_keys() if key.topic.startswith("batch_")}
+        plan = plan_repair(store, [Finding("odd", queue=QueueKey(topic, 0))])
+    assert not plan
+    assert plan.beyond == [f"odd (BatchCQ topic {topic})"]
+
+
+def test_where_nothing_is_found_nothing_is_lost(store: MessageStore) -> None:
+    assert plan_repair(store, []) == RepairPlan(None, 0, 0, recover=False, index=False)
+    assert list(RepairPlan(recover=True).steps()) == ["recover, as the next opening would"]
 
 
 def test_a_plan_without_steps_is_false() -> None:
