@@ -100,6 +100,8 @@ def test_a_put_tells_each_message_s_place_or_why_it_has_none(tmp_path: Path) -> 
     assert "topic is empty" in refused.pop("reason")
     none = {"phy": -1, "queueOffset": -1, "msgId": ""}
     assert refused == {"status": "MESSAGE_ILLEGAL", **none}
+    odd = call("put", root, feed='{"topic":"u","bodyBase64":"/*w=="}\n')
+    assert "bodyBase64 is no Base64" in str(odd.exception)
     third = call("put", root, feed='\n\n{"topic":"t"}\n7')
     assert "line 4 is no JSON object" in str(third.exception)
     (found,) = rows("get", root, "--topic", "t")

@@ -16,12 +16,13 @@ from store.cli import info as informing
 from store.cli.offset import milliseconds
 from store.cli.output import table
 from store.config import StoreConfig
-from store.errors import StoreError, UnsupportedFormatError
+from store.errors import StoreConfigError, StoreError, StoreIOError, UnsupportedFormatError
 from store.record.message import Host, Message
 from store.service.message_store import MessageStore
 from store.service.results import PutMessageResult
 from tests.double_write.test_verify import Database
 from tests.kit.double_write import Told, open_store
+from tests.kit.faults import EIO, Faults
 from tests.kit.golden import load_dump
 from tests.kit.tree import tree_digest
 from tests.kit.verbs import Rows, call, rows
@@ -261,6 +262,21 @@ def test_a_bare_log_file_ends_with_a_blank_or_with_nothing(made: Made) -> None:
     assert [row["phy"] for row in dumped] == [result.phy_offset for _, result in made.put]
 
 
+@pytest.mark.parametrize(
+    ("data", "blank"), [(struct.pack(">ii", 8, -875286124), True), (b"abc", False), (b"", False)]
+)
+def test_a_bare_log_file_may_hold_less_than_a_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes, *, blank: bool
+) -> None:
+    path = tmp_path / f"{4096:020d}"
+    path.write_bytes(data)
+    assert rows("dump", path) == [{"phy": 4096, "blank": 8}] * blank
+    Faults(monkeypatch).fail("open", EIO, path.name, after=2)  # the backends look first
+    fault = call("dump", path).exception
+    assert isinstance(fault, StoreIOError)
+    assert (fault.path, "cannot read a commit log file" in fault.reason) == (path, True)
+
+
 def test_a_bare_index_file_has_an_entry_a_key(made: Made) -> None:
     (path,) = (made.root / "index").iterdir()
     found = rows("dump", path)
@@ -468,7 +484,7 @@ def test_options_of_a_repair_belong_to_it(made: Made) -> None:
         ["--copy-to", "x"], ["--in-place"], ["--cut-at", 0],
         ["--repair", "--in-place", "--copy-to", "x"], ["--repair", "--commitlog", "x"],
     ):  # fmt: skip
-        assert call("check", made.root, *words).exit_code != 0, words
+        assert isinstance(call("check", made.root, *words).exception, StoreConfigError), words
 
 
 # ---- printing

@@ -224,7 +224,7 @@ def test_message_ids_both_ways(host: Host) -> None:
     assert text == text.upper()
 
 
-@pytest.mark.parametrize("text", ["", "0A", "zz" * 16, "0A" * 17])
+@pytest.mark.parametrize("text", ["", "0A", "zz" * 16, "0A" * 17, " ".join(["0A"] * 16)])
 def test_what_is_no_message_id_is_refused(text: str) -> None:
     with pytest.raises(IllegalMessageError):
         decode_message_id(text)

@@ -228,3 +228,20 @@ def test_a_missing_checkpoint_is_zeros_and_a_short_one_an_error(tmp_path: Path) 
     (tmp_path / "short").write_bytes(bytes(CHECKPOINT.size - 1))
     with pytest.raises(CorruptionError):
         StoreCheckpoint(tmp_path / "short")
+
+
+def test_of_an_old_sparse_file_all_is_reserved_before_its_blank_is_written(tmp_path: Path) -> None:
+    """Else a full disk kills the process at the write through the map."""
+    old = tmp_path / f"{0:020d}"
+    with old.open("wb") as sparse:
+        sparse.truncate(16 * SIZE)
+    config = CONFIG.model_copy(update={"mapped_file_size_commit_log": 16 * SIZE})
+    log = CommitLog([tmp_path], config, read_only=False)
+    log.load()
+    log.set_end(100)
+    log.append(record(16 * SIZE - 50), 0)
+    assert old.stat().st_blocks * 512 >= 15 * SIZE
+    with pytest.raises(MagicCodeError, match="blank") as raised:
+        log.message(100)
+    assert raised.value.phy_offset == 100
+    log.close()

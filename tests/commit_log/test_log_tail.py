@@ -119,6 +119,8 @@ def test_bytes_that_are_no_records_end_the_walk(tmp_path: Path) -> None:
         found = ends(LogTail([folder]), draw.randrange(6000))
         assert (found.files, found.max_phy_offset, found.records) == (1, 0, 0)
     assert LogTail([tmp_path / "none"]).look() is None
+    (tmp_path / f"{0:020d}").write_bytes(b"short")  # than the head of a record
+    assert ends(LogTail([tmp_path])).max_phy_offset == 0
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

@@ -155,6 +155,7 @@ def test_a_broker_conf_is_read_and_what_is_not_ours_is_named(tmp_path: Path) -> 
         ("flushDiskType=SOMETIMES", "flushDiskType"),
         ("maxMessageSize=-1", "maxMessageSize"),
         ("enableLmq=perhaps", "enableLmq"),
+        ("deleteWhen=04;24", "deleteWhen"),
     ],
 )
 def test_a_value_that_makes_no_sense_names_its_key_and_file(

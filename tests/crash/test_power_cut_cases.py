@@ -1,5 +1,7 @@
 """Single cases of what a power cut leaves, each of which once was answered wrongly."""
 
+import ctypes
+import errno
 import os
 import random
 from pathlib import Path
@@ -10,7 +12,7 @@ import pytest
 from cq_file.layout import FILE_UNIT
 from store.config import FlushDiskType, StoreConfig
 from store.errors import CorruptionError, RefusedStoreError
-from store.files import sync_below
+from store.files import sync_below, sync_file_system
 from store.log.checkpoint import StoreCheckpoint
 from store.paths import StorePaths
 from store.queue.units import QueueKey
@@ -19,6 +21,7 @@ from store.service.journals.deleted_topics import DeletedTopics
 from store.service.journals.expired_queues import ExpiredQueues
 from store.service.message_store import MessageStore
 from store.service.recovering.log_end import lacks_a_sector
+from tests.kit.call_order import CallOrder
 from tests.kit.power_cut import SECTOR, Disk
 
 CONFIG = StoreConfig(
@@ -250,6 +253,21 @@ def test_without_syncfs_what_was_found_is_synced_file_by_file(root: Path) -> Non
     (root / "a link").symlink_to("nowhere")
     os.mkfifo(root / "a pipe")
     sync_below([root, root / "none"])
+
+
+def test_a_tree_is_synced_name_by_name_and_let_go(tmp_path: Path) -> None:
+    for name in ("a", "b/c", "b/d"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    calls, held = CallOrder(tmp_path), len([*Path("/proc/self/fd").iterdir()])
+    with calls.watching(), mock.patch("store.files.find_syncfs", return_value=None):
+        sync_below([tmp_path])
+    assert len([*Path("/proc/self/fd").iterdir()]) == held
+    assert {*calls.made} == {("sync", name) for name in (".", "a", "b", "b/c", "b/d")}
+    ctypes.set_errno(errno.EIO)
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)) as raised:
+        sync_file_system(lambda _: -1, 0)
+    assert raised.value.errno == errno.EIO
 
 
 def test_log_files_go_one_by_one_and_never_before_the_rest_is_durable(tmp_path: Path) -> None:

@@ -139,6 +139,32 @@ def test_a_part_that_fails_when_it_is_closed_is_noted(
 
 
 @pytest.mark.parametrize("name", ["file", "rocksdb"])
+def test_only_the_part_that_is_read_makes_a_close_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The other one's failure has been told when it was set aside."""
+    for refused in (name, OTHER[name]):
+        store = open_store(tmp_path / refused, name)
+        Told().put(store, 5)
+        parts = {part.name: part for part in store.queues.parts()}
+        with monkeypatch.context() as patched:
+            if refused != name:
+                refuse(patched, refused, "put_batch")
+                assert store.put_message(Message("t", b"")).ok
+                assert store.max_offset("t", 0) == 2
+                assert list(store.backends_set_aside()) == [refused]
+            closing = type(parts[refused]).close
+            refuse(patched, refused, "close")
+            if refused == name:
+                with pytest.raises(StoreError):
+                    store.close()
+            else:
+                store.close()
+        closing(parts[refused])
+        assert list(standing(tmp_path / refused).behind) == [refused] * (refused != name)
+
+
+@pytest.mark.parametrize("name", ["file", "rocksdb"])
 @pytest.mark.parametrize("method", ["load", "recover", "truncate_dirty", "allow_expiry"])
 def test_a_part_that_cannot_be_opened_keeps_nobody_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, method: str

@@ -12,7 +12,7 @@ from rocksdict import Options, Rdict
 from store.errors import RefusedStoreError
 from store.queue import verify as verifying
 from store.queue.units import QueueKey
-from store.queue.verify import Kind
+from store.queue.verify import Difference, Kind
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.kit.double_write import Told, open_store
@@ -185,3 +185,14 @@ def test_a_store_with_one_backend_has_nothing_to_compare(tmp_path: Path) -> None
         pytest.raises(RefusedStoreError, match="only the file queues"),
     ):
         store.verify()
+
+
+def test_a_difference_is_told_in_a_sentence() -> None:
+    queue = QueueKey("t", 0)
+    missing = Difference(Kind.HOLE, queue, range(3, 5), "file")
+    assert missing.sentence() == "units 3 to 4 are missing in the file queues (hole)"
+    sides = {"file": 1, "log": 2}
+    odd = Difference(Kind.DIFFERENT, queue, range(3, 4), "", "size", sides)
+    assert odd.sentence() == "size is not the same in units 3 to 3: file 1, log 2"
+    ends = Difference(Kind.DIFFERENT, queue, range(0), "", "next_offset", sides)
+    assert ends.sentence() == "next_offset is not the same: file 1, log 2"

@@ -80,6 +80,17 @@ def test_a_file_never_sorts_before_one_from_the_future(tmp_path: Path) -> None:
     ]
 
 
+def test_no_file_is_made_that_would_sort_before_the_last(tmp_path: Path) -> None:
+    (path,) = written(tmp_path, range(4))
+    path.rename(tmp_path / ("9" * 17))
+    index = opened(tmp_path)
+    with pytest.raises(UnsupportedFormatError, match="9" * 17):
+        put(index, range(4, 5))
+    assert index.query("t", "k", 64, *ALL) == [300, 200, 100, 0]
+    index.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["9" * 17]
+
+
 def test_after_a_crash_a_file_that_is_not_full_goes_whatever_its_times(tmp_path: Path) -> None:
     first, _ = written(tmp_path, range(6))
     index = opened(tmp_path, last_exit_ok=False, timestamp=1 << 40)
@@ -200,10 +211,11 @@ def test_other_names_are_left_alone_and_reported(tmp_path: Path) -> None:
     written(tmp_path, range(4))
     for name in ("notes.txt", "1" * 30):
         (tmp_path / name).write_text("x")
+    (tmp_path / "index.new").touch()  # what a killed process left: ours
     index = opened(tmp_path)
     assert sorted(Path(finding.path).name for finding in index.check()) == ["1" * 30, "notes.txt"]
     index.close()
-    assert len(list(tmp_path.iterdir())) == 3
+    assert len(list(tmp_path.iterdir())) == 4
 
 
 def test_files_without_keys_do_not_tell_their_slots(tmp_path: Path) -> None:
