@@ -242,8 +242,9 @@ def test_a_read_only_open_leaves_a_torn_journal_alone(root: Path, backend: str) 
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize("step", ["the queues", "their ends"])
 def test_an_interrupted_deletion_forgets_where_expired_queues_went_on(
-    root: Path, backend: str, monkeypatch: pytest.MonkeyPatch
+    root: Path, backend: str, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     with MessageStore.open(root, CONFIG, backend=backend) as store:
         put(store, "gone", 4)
@@ -256,7 +257,10 @@ def test_an_interrupted_deletion_forgets_where_expired_queues_went_on(
             raise StoreIOError(f"cannot delete {topics}")
 
         with monkeypatch.context() as patched:
-            patched.setattr(store.queues, "delete_topics", refuse)
+            if step == "the queues":
+                patched.setattr(store.queues, "delete_topics", refuse)
+            else:
+                patched.setattr(store._clean._expired, "forget", refuse)
             with pytest.raises(StoreIOError):
                 store.delete_topic("gone")
     without_queues(root)
