@@ -19,7 +19,13 @@ from migration.sources.columns import ARROW
 from migration.sources.failures import spark_failures, store_error
 from migration.sources.options import SourceOptions
 from migration.sources.spark import CommitLogSource, QueueSource
-from store.errors import CorruptionError, RefusedStoreError, StoreConfigError, StoreError
+from store.errors import (
+    CorruptionError,
+    RefusedStoreError,
+    StoreConfigError,
+    StoreError,
+    StoreIOError,
+)
 from tests.migration.made_log import Made, make_log, make_store
 
 HOUR = 3_600_000
@@ -59,6 +65,27 @@ def test_a_source_has_its_columns_and_reads_those_that_were_chosen(root: Path, k
     assert [row["topic"] for row in ordered] == ["ab"[at % 2] for at in range(24)]
 
 
+FIRST = "topic string, queue_id int, queue_offset bigint, phy_offset bigint, size int"
+TIMES = "store_timestamp bigint, store_time timestamp"
+LOG = (
+    f"{FIRST}, {TIMES}, born_timestamp bigint, born_time timestamp, tags string, keys string,"
+    " uniq_key string, flag int, sys_flag int, born_host string, store_host string,"
+    " reconsume_times int, prepared_transaction_offset bigint, body_crc int, body_length int,"
+    " properties map<string,string>"
+)
+UNITS = f"{FIRST}, tags_code bigint, batch_num int"
+"""What queries rely on: names and types, in this order."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "option", "schema"),
+    [("log", "crc", LOG), ("log", "body", f"{LOG}, body binary"), ("cq", "crc", UNITS),
+     ("cq", "store_timestamp", f"{UNITS}, {TIMES}")],
+)  # fmt: skip
+def test_the_schemas_stay_as_they_are(root: Path, kind: str, option: str, schema: str) -> None:
+    assert KINDS[kind](options={"path": str(root), option: "true"}).schema() == schema
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_filters_are_taken_where_that_is_asked_for_and_understood(root: Path, kind: str) -> None:
     source = KINDS[kind](options={"path": str(root), "pushdown": "true"})
@@ -79,6 +106,10 @@ def test_filters_are_taken_where_that_is_asked_for_and_understood(root: Path, ki
     assert list(without.pushFilters(asked)) == asked
 
 
+def refuse(*_: object, **__: object) -> None:
+    raise OSError(5, "no more")
+
+
 def plain(source: Any) -> Any:
     return source.reader(SCHEMA)
 
@@ -96,6 +127,11 @@ def test_what_makes_no_sense_is_said_at_once(root: Path, tmp_path: Path) -> None
         QueueSource(options={"path": str(root)}).reader(
             StructType([StructField("size", StringType())])
         )
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("migration.sources.options.CommitLog", refuse)
+        with pytest.raises(StoreIOError, match="open the commit log") as caught:
+            SourceOptions(path=root).open_log()
+    assert caught.value.path == root
     with pytest.raises(StoreConfigError, match="no column 'weight' here: topic, queue_id"):
         QueueSource(options={"path": str(root)}).reader(
             StructType([StructField("weight", IntegerType())])

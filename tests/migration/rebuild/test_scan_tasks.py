@@ -14,7 +14,7 @@ from migration.rebuild.rebuild_plan import make_log_plan
 from migration.rebuild.scan_plan import ScanDone, ScanPlan, ScanSpace
 from migration.rebuild.scan_task import scan_item, scan_range
 from migration.workspace import Workspace, write_file
-from store.errors import CorruptionError, RefusedStoreError
+from store.errors import CorruptionError, RefusedStoreError, StoreIOError
 from store.queue.units import QueueKey
 from tests.migration.made_log import Made, make_log
 
@@ -44,6 +44,10 @@ def scan(root: Path, ranges: list[list[int]]) -> tuple[ScanSpace, list[ScanDone]
     write_file(space.plan, plan.model_dump_json())
     items = [scan_item(workspace, task) for task in range(len(ranges))]
     return space, [ScanDone(**json.loads(scan_range(item))) for item in items]
+
+
+def refuse(*_: object) -> None:
+    raise OSError(5, "no more")
 
 
 def in_files(offsets: list[int], starts: list[int]) -> int:
@@ -103,6 +107,14 @@ def test_a_task_that_fails_leaves_nothing(root: Path, offsets: list[int]) -> Non
     with pytest.raises(CorruptionError, match="a folder"):
         scan(root, [[0]])
     space = ScanSpace(Workspace.of(root))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("migration.rebuild.scan_task._scan", refuse)
+        with pytest.raises(StoreIOError, match="scan the log into blocks") as caught:
+            scan(root, [[0]])
+    met = caught.value.path
+    assert met is not None
+    assert met.parent == space.root
+    assert met.name.startswith("000000.")
     assert [path.name for path in space.root.iterdir()] == ["scan.json"]
 
 
