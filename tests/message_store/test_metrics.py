@@ -4,6 +4,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -222,6 +223,13 @@ def test_an_append_that_hangs_shows(
     assert seen[1].append_ms > 1000
     after = store.metrics.snapshot()
     assert (after.append_ms, after.page_cache_busy) == (0, False)
+
+
+def test_the_page_cache_is_busy_beyond_a_second_not_at_it(store: MessageStore) -> None:
+    """RocketMQ: ``diff > osPageCacheBusyTimeOutMills``."""
+    found = store.metrics.snapshot()
+    busy = [replace(found, append_ms=ms).page_cache_busy for ms in (999, 1000, 1001)]
+    assert busy == [False, False, True]
 
 
 def test_a_failed_store_says_so_and_a_closed_one_nothing(
