@@ -1,6 +1,7 @@
 """What a question in SQL can mean, what is asked of Spark for it, and how its answer is printed."""
 
 import re
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -9,14 +10,17 @@ import pyarrow as pa
 import pytest
 import typer
 from pyspark.errors import AnalysisException
+from typer.testing import CliRunner
 
 from migration.sources import query
 from migration.sources.columns import log_columns, unit_columns
 from migration.sources.command import CsvOutput, Format, _question, _shown, printer
+from migration.sources.command import app as sql_app
 from migration.sources.examples import EXAMPLES, example
 from migration.sources.options import SourceOptions
 from store.cli.output import Output
-from store.errors import StoreConfigError
+from store.errors import RefusedStoreError, StoreConfigError
+from tests.migration.made_log import Made, make_log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -204,3 +208,36 @@ def test_csv_has_one_head_line(capsys: pytest.CaptureFixture[str]) -> None:
         other = printer(kind)
         assert isinstance(other, Output)
         assert not isinstance(other, CsvOutput)
+
+
+@pytest.mark.parametrize(
+    ("table", "more", "printed"),
+    [(pa.table({}), False, ""), (pa.table({"a": [1, 2], "b": [b"x", None]}), True,
+      '{"a":1,"b":"x"}\n{"a":2,"b":null}\n')],
+)  # fmt: skip
+def test_the_answer_is_printed_and_what_was_left_out_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: pa.Table, printed: str, *, more: bool
+) -> None:
+    make_log(tmp_path, [Made("t", 0, 1)], 1024)
+    given: list[Any] = []
+
+    def answered(*words: Any) -> query.Answer:
+        given.extend(words)
+        return query.Answer(table, more=more)
+
+    def session(*words: str) -> AbstractContextManager[str]:
+        given.extend(words)
+        return nullcontext("spark")
+
+    monkeypatch.setattr("migration.sources.command.spark_session", session)
+    monkeypatch.setattr(query, "ask", answered)
+    words = [str(tmp_path), "SELECT 1", "--limit", "2", "--output", "jsonl", "--crc"]
+    done = CliRunner().invoke(sql_app, words, catch_exceptions=False)
+    assert (done.exit_code, done.stdout) == (0, printed)
+    said = "cqstore: only the first 2 rows are shown (--limit)\n" if more else ""
+    assert done.stderr == said
+    options = SourceOptions(path=tmp_path, crc=True)
+    assert given == ["cqstore sql", "local[*]", "spark", options, "SELECT 1", 2]
+    with pytest.raises(RefusedStoreError, match="no store here"):
+        CliRunner().invoke(sql_app, [str(tmp_path / "none"), "SELECT 1"], catch_exceptions=False)
+    assert "which store? Give its DIR" in CliRunner().invoke(sql_app, []).output
