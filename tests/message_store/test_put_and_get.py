@@ -81,6 +81,16 @@ def test_names_that_are_paths_do_not_reach_the_files(tmp_path: Path, topic: str)
         assert store.put_message(Message("t", b"x", properties=light)).status is ILLEGAL
 
 
+@pytest.mark.parametrize("topic", [".", "..", "CHECKPOINT_TOPIC", "a/b", "a\0b"])
+def test_a_name_that_another_kind_of_queue_cannot_have_is_refused(
+    tmp_path: Path, backend: str, topic: str
+) -> None:
+    with MessageStore.open(tmp_path / "store", CONFIG, backend=backend) as store:
+        refused = store.put_message(Message(topic, b"x"))
+        assert (refused.status, refused.appended) == (ILLEGAL, None)
+        assert "no name that every kind of queue can have" in refused.reason
+
+
 def test_names_that_rocksdb_cannot_hold_are_refused(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", LMQ, backend="rocksdb") as store:
         assert store.put_message(Message("CHECKPOINT_TOPIC", b"x")).status is ILLEGAL
