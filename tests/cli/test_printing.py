@@ -106,6 +106,9 @@ def test_a_put_tells_each_message_s_place_or_why_it_has_none(tmp_path: Path) -> 
     assert "line 4 is no JSON object" in str(third.exception)
     (found,) = rows("get", root, "--topic", "t")
     assert (found["flag"], found["bodyBase64"]) == (7, "7aCA")
+    assert call("put", root, feed='{"topic":"plain"}').exit_code == 0
+    (plain,) = rows("get", root, "--topic", "plain")
+    assert (plain["queueId"], plain["flag"], plain["body"]) == (0, 0, "")
 
 
 def test_properties_are_given_one_by_one(tmp_path: Path) -> None:

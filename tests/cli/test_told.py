@@ -464,6 +464,8 @@ def test_backends_are_compared_and_steps_are_told(tmp_path: Path) -> None:
         "queues in": "file, rocksdb", "kept, the one that is read first": "file, rocksdb",
         "behind": {}, "step to file": "possible",
     }  # fmt: skip
+    (facts,) = rows("info", root)
+    assert facts["odd"] == "two backends hold queues (double write)"
     (done_so,) = rows("mode", root, "--to", "file")
     assert done_so == {
         "before": "double-write-file", "state": "file", "behind": {"rocksdb": end},
