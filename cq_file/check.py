@@ -6,6 +6,7 @@ were recovered. Whether a unit leads to its message is for the caller to compare
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +20,9 @@ from store.errors import TruncatedRecordError
 from store.paths import StorePaths
 from store.queue.facts import QueueFinding
 from store.queue.units import QueueKey
+
+if TYPE_CHECKING:
+    from os import DirEntry
 
 _UNIT = FILE_UNIT.size
 _SCAN_UNITS = 8192
@@ -73,13 +77,20 @@ def _check_names(folder: Path, mapped_file_size: int | None) -> Iterator[QueueFi
             for file in entries(queue.path):
                 if parse_file_name(file.name) is None or not file.is_file():
                     yield QueueFinding("the name is not that of a queue file", file.path, key)
-                elif file.stat().st_size != mapped_file_size:
-                    size = file.stat().st_size
+                elif (size := _size(file)) not in {None, mapped_file_size}:
                     yield QueueFinding(
                         f"the queue file has {size} bytes instead of {mapped_file_size}",
                         file.path,
                         key,
                     )
+
+
+def _size(file: "DirEntry[str]") -> int | None:
+    """Return the bytes of a file, ``None`` if the writer removed it meanwhile."""
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:
+        return None
 
 
 def _check_gaps(key: QueueKey, queue: QueueFiles) -> Iterator[QueueFinding]:

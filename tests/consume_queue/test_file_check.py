@@ -36,6 +36,18 @@ def test_sound_queues_have_no_findings(tmp_path: Path) -> None:
     assert findings_of(disk) == []
 
 
+def test_a_file_that_goes_while_they_are_looked_at_is_no_finding(tmp_path: Path) -> None:
+    """A deletion beside it ended the check with an error that named no fault."""
+    disk = Disk(tmp_path)
+    for start in (0, FILE_SIZE, 2 * FILE_SIZE):
+        disk.write(start, rows(1, 1))
+    disk.file(0).write_bytes(b"short")
+    looking = check_queue_files(StorePaths(disk.root), {}, {}, FILE_SIZE, lambda *_: None)
+    assert next(looking).path == str(disk.file(0))
+    disk.file(FILE_SIZE).unlink()
+    assert list(looking) == []
+
+
 def test_bytes_behind_the_end_are_found_at_their_first_one(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     disk.write(0, [*rows(50, 4), (0, 0, 0), *rows(2, 2)])
