@@ -19,6 +19,8 @@ class Changes:
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards both counts
         self._begun = self._ended = 0
+        self.losses = 0
+        """How often queues began to lose units at their ends, and how often they had lost them."""
 
     def __enter__(self) -> None:
         with self._lock:
@@ -27,6 +29,11 @@ class Changes:
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._ended += 1
+
+    def note_loss(self) -> None:
+        """Count the begin, or the end, of a loss."""
+        with self._lock:
+            self.losses += 1
 
     @property
     def moment(self) -> int | None:
@@ -54,5 +61,22 @@ def changing(
     def counted(self: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         with self.changes:
             return write(self, *args, **kwargs)
+
+    return counted
+
+
+def losing(
+    write: Callable[Concatenate[_S, _P], _R],
+) -> Callable[Concatenate[_S, _P], _R]:
+    """As ``changing``, of a method after which queues may end where they ended long ago."""
+
+    @wraps(write)
+    def counted(self: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        with self.changes:
+            self.changes.note_loss()
+            try:
+                return write(self, *args, **kwargs)
+            finally:
+                self.changes.note_loss()
 
     return counted

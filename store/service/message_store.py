@@ -218,9 +218,7 @@ class MessageStore(StoreCare):
             self._dispatcher.before_store = log.commit
         self._puller = Puller(config, log, self.queues)
         self._tracing, self._trace = threading.Lock(), None
-        self._mirror = self._tap = Mirror.of(
-            config, self.paths, log, self.queues, self._puller, self.deleted_topics
-        )
+        self._mirror = self._tap = Mirror.of(config, self.paths, log, self.queues, self._puller)
         self._stops.append(self._stop_trace)
         quota = LightQuota(self.queues, config.max_lmq_consume_queue_num)
         self._append = Appender(log, self.queues, self._dispatcher, self._state, quota)

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from cq_rocksdb.store import RocksDBConsumeQueueStore
 from store.queue.backends import backend
-from store.queue.units import PACKED_PREFIX, UnitBatch, UnitBlock
+from store.queue.units import PACKED_PREFIX, QueueKey, UnitBatch, UnitBlock
 from store.record.message import Message
 from store.service.mirroring import verdict as verdict_module
 from store.service.mirroring.differences import read_differences
@@ -25,9 +26,9 @@ from tests.kit.mirrored import (
     outcomes,
     outcomes_of,
     read_all,
-    until,
     wrong_units,
 )
+from tests.kit.waiting import until
 
 BOTH = list(OTHER)
 SAME, EXPLAINED, DIFFERENT = Outcome.SAME, Outcome.EXPLAINED, Outcome.DIFFERENT
@@ -126,6 +127,82 @@ def test_what_is_written_between_the_two_that_are_asked_again_is_no_difference(
         drive(store)
         assert left == 0
         assert outcomes(store) == {EXPLAINED: 1}
+
+
+@pytest.mark.parametrize("read", BOTH)
+def test_units_that_expire_while_their_neighbours_stay_are_no_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: str
+) -> None:
+    """Files still have them, RocksDB gives nothing from an expired offset on."""
+    by_hand(monkeypatch)
+    told = Told()
+    with open_mirrored(tmp_path, read) as store:
+        told.put(store, 400)
+        drive(store)
+        least = store.commit_log.files.files()[-1].file_from_offset
+        low = sum(phy < least for phy in told.phys[QueueKey("t", 0)])
+        assert store.get_message("g", "t", 0, low - 3, 10).queue_offsets[0] == low - 3
+        store.delete_expired_files(least)
+        assert store.queues.min_offset("t", 0) == low
+        (rocks,) = [
+            part for part in store.queues.parts() if isinstance(part, RocksDBConsumeQueueStore)
+        ]
+        assert rocks.compact().wait(30)
+        drive(store)
+        assert outcomes(store)[EXPLAINED] == 1
+        assert outcomes(store).keys() == {SAME, EXPLAINED}
+
+
+@pytest.mark.parametrize("read", BOTH)
+def test_a_read_in_the_middle_of_a_deletion_is_no_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: str
+) -> None:
+    kind, asked = backend(OTHER[read]), threading.Event()
+    delete, end = kind.delete_topics, kind.max_offset
+
+    def max_offset(self: object, topic: str, queue_id: int) -> int:
+        found: int = end(self, topic, queue_id)  # type: ignore[arg-type]
+        asked.set()
+        return found
+
+    with open_mirrored(tmp_path, read) as store:
+        Told().put(store, 50)
+        until(lambda: sum(outcomes(store).values()) == 1)
+
+        def delete_topics(self: object, topics: list[str]) -> None:
+            mirror_of(store).pull("t", 0, 0, 32, None, 1 << 20)
+            monkeypatch.setattr(kind, "max_offset", max_offset)
+            assert asked.wait(60)
+            delete(self, topics)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(kind, "delete_topics", delete_topics)
+        store.delete_topic("t")
+        until(lambda: sum(outcomes(store).values()) == 2)
+        assert outcomes(store).keys() <= {SAME, EXPLAINED}
+
+
+@pytest.mark.parametrize("read", BOTH)
+def test_a_queue_that_is_emptied_before_both_are_asked_again_is_no_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: str
+) -> None:
+    """As a rebuild does it."""
+    by_hand(monkeypatch)
+    told = Told()
+    with open_mirrored(tmp_path, read) as store:
+        told.put(store, 50)
+        drive(store)
+        assert store.max_offset("t", 0) == 10
+        told.put(store, 5)
+        real = backend(read).max_offset
+
+        def empty(self: object, topic: str, queue_id: int) -> int:
+            monkeypatch.setattr(backend(read), "max_offset", real)
+            store.queues.delete_queue("t", 0)
+            return real(self, topic, queue_id)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(backend(read), "max_offset", empty)
+        drive(store)
+        assert outcomes(store) == {SAME: 1, EXPLAINED: 2}
 
 
 def test_what_never_stands_still_is_not_accused_either(

@@ -58,10 +58,6 @@ class DeletedTopics:
         """Return whether the record at ``phy_offset`` belongs to a deleted life of ``topic``."""
         return phy_offset < self._below.get(topic, 0)
 
-    def life_of(self, topic: str) -> int:
-        """Return the phy offset at which the present life of ``topic`` began; 0: the first."""
-        return self._below.get(topic, 0)
-
     def unfinished(self) -> list[str]:
         """Return the topics whose deletion was interrupted."""
         return sorted(self._unfinished)

@@ -21,7 +21,6 @@ from store.queue.combined_reads import CombinedReads
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.time_search import BoundaryType
 from store.queue.units import QueueKey
-from store.service.journals.deleted_topics import DeletedTopics
 from store.service.mirroring.differences import Differences, difference
 from store.service.mirroring.figures import AGAIN, Figures, FiguresSnapshot, Taken, Way
 from store.service.mirroring.moments import Moment, Moments
@@ -73,13 +72,12 @@ class Mirror:
         log: CommitLog,
         queues: CombinedReads,
         puller: Puller,
-        deleted: DeletedTopics,
     ) -> None:
         self._queues = queues
         self._puller = puller
         self._log = log
         self._resolves = config.enable_consume_queue_ext
-        self._moments = Moments(queues.changes, log, deleted)
+        self._moments = Moments(queues.changes, log)
         self._shares = Shares(config.ab_share, config.ab_share_classes)
         self._left = self._shares.gap()  # reads until the next candidate
         self._waiting: Waiting[MirroredRead] = Waiting(MOST_WAITING)
@@ -99,12 +97,11 @@ class Mirror:
         log: CommitLog,
         queues: ConsumeQueueStore,
         puller: Puller,
-        deleted: DeletedTopics,
     ) -> "Mirror | None":
         """Return the mirror of a store, ``None`` where there is nothing to mirror or to ask."""
         if not isinstance(queues, CombinedReads) or queues.context.read_only:
             return None
-        mirror = cls(config, paths, log, queues, puller, deleted)
+        mirror = cls(config, paths, log, queues, puller)
         return mirror if mirror._shares.most > 0 else None
 
     # ---- the tap
@@ -127,7 +124,7 @@ class Mirror:
         sides = self._draw(topic)
         if sides is None:
             return self._puller.get(topic, queue_id, offset, max_msgs, tags, max_total_bytes)
-        moment = self._moments.now(topic)
+        moment = self._moments.now()
         read = PullRead(QueueKey(topic, queue_id), sides, moment, self._resolves)
         puller = self._puller.over(read)
         try:
@@ -184,7 +181,7 @@ class Mirror:
         sides = self._draw(topic)
         if sides is None:
             return question(self._queues)
-        key, moment = QueueKey(topic, queue_id), self._moments.now(topic)
+        key, moment = QueueKey(topic, queue_id), self._moments.now()
         read = NumberRead(op, key, sides, moment, asked, question)
         try:
             number = read.first()
@@ -253,7 +250,7 @@ class Mirror:
             later, after = self._ask_all(read)
         else:
             later, _ = read.ask(other)
-            after = self._moments.now(read.key.topic)
+            after = self._moments.now()
         verdict = judge(read, later, after, self._moments, self._stop.wait)
         if verdict.answers is not None:
             self._keep(read, *verdict.answers)
@@ -273,7 +270,7 @@ class Mirror:
             answer, nanoseconds = read.ask(queues)
             taken[side] = Taken(nanoseconds * _NS, (time.thread_time_ns() - cpu) * _NS)
             if queues is other:
-                later, after = answer, self._moments.now(read.key.topic)
+                later, after = answer, self._moments.now()
         self._figures.add_alike(read.op.value, taken, _items(later))
         return later, after
 

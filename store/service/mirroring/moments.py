@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 from store.log.commit_log import CommitLog
 from store.queue.changes import Changes
-from store.service.journals.deleted_topics import DeletedTopics
 
 
 class Moment(NamedTuple):
@@ -14,8 +13,8 @@ class Moment(NamedTuple):
     """Number of the writes to the queues until then; ``None``: one was under way."""
     low: int
     """The log's minimum: what lies below has expired."""
-    life: int
-    """Where the topic's present life began: it changes with every deletion."""
+    losses: int
+    """Rises when queues begin to lose units at their ends, and when they have lost them."""
 
     @property
     def is_still(self) -> bool:
@@ -26,13 +25,10 @@ class Moment(NamedTuple):
 class Moments:
     """Tells the moment. Any thread; nobody waits for it."""
 
-    def __init__(self, changes: Changes, log: CommitLog, deleted: DeletedTopics) -> None:
+    def __init__(self, changes: Changes, log: CommitLog) -> None:
         self._changes = changes
         self._log = log
-        self._deleted = deleted
 
-    def now(self, topic: str) -> Moment:
-        """Return the moment, for queues of ``topic``."""
-        return Moment(
-            self._changes.moment, self._log.min_phy_offset(), self._deleted.life_of(topic)
-        )
+    def now(self) -> Moment:
+        """Return the moment."""
+        return Moment(self._changes.moment, self._log.min_phy_offset(), self._changes.losses)

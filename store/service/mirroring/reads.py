@@ -47,12 +47,6 @@ class Units(NamedTuple):
         index = queue_offset - self.first
         return self.rows[index] if 0 <= index < len(self.rows) else None
 
-    @property
-    def living(self) -> "Units":
-        """Return it without units whose records have expired: those may be there or not."""
-        gone = max(self.low - self.first, 0)
-        return Units(self.low, self.high, self.first + gone, self.rows[gone:])
-
 
 Answer = Units | int | Failed
 
@@ -210,9 +204,11 @@ class PullRead(MirroredRead):
 
     def _ask(self, queues: ConsumeQueueStore) -> Callable[[], Answer]:
         high, low = queues.max_offset(*self.key), queues.min_offset(*self.key)
-        blocks = [
-            (at, most, queues.read_units(*self.key, at, most)) for at, most, _ in self._blocks
-        ]
+        blocks: list[_Asked] = []
+        for first, most, _ in self._blocks:
+            at, end = max(first, low), first + most  # what has expired may be there or not
+            if at < end:
+                blocks.append((at, end - at, queues.read_units(*self.key, at, end - at)))
         return lambda: self._plain(queues, low, high, blocks)
 
     def _plain(self, queues: ConsumeQueueStore, low: int, high: int, blocks: list[_Asked]) -> Units:

@@ -56,25 +56,21 @@ def judge(
     if after.is_still and after == read.moment:
         return Verdict(Outcome.DIFFERENT, (first, later))
     for _ in range(_TRIES):
-        before = moments.now(read.key.topic)
+        before = moments.now()
         if before.is_still:
             (reference, _), (other, _) = read.ask(read.sides[0]), read.ask(read.sides[1])
-            if moments.now(read.key.topic) == before:
+            if moments.now() == before:
                 break
         pause(_PAUSE_SECONDS)
     else:
         return Verdict(Outcome.UNSETTLED)
-    if _living(reference) != _living(other):
-        return Verdict(Outcome.DIFFERENT, (_living(reference), _living(other)))
-    if read.moment.life == before.life and (
+    if reference != other:
+        return Verdict(Outcome.DIFFERENT, (reference, other))
+    if read.moment.losses == before.losses and (
         _never_was(read.op, later, first, reference) or _never_was(read.op, first, first, reference)
     ):
         return Verdict(Outcome.DIFFERENT, (first, later))
     return Verdict(Outcome.EXPLAINED)
-
-
-def _living(answer: Answer) -> Answer:
-    return answer.living if isinstance(answer, Units) else answer
 
 
 def _never_was(op: StoreOp, said: Answer, first: Answer, now: Answer) -> bool:
