@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from store.queue.units import PACKED_PREFIX, BlockStop, QueueKey
+from store.queue.units import PACKED_PREFIX, QueueKey, UnitBlock
 from store.service.message_store import MessageStore
 
 _BLOCK = 8192
@@ -33,17 +33,13 @@ def queue_digests(store: MessageStore) -> Iterator[QueueDigest]:
     for key in sorted(store.queue_keys()):
         low, high = store.min_offset(*key), store.max_offset(*key)
         digest, units = blake2b(digest_size=16), 0
-        at = low
-        while at < high:
-            block = store.queues.read_units(*key, at, min(_BLOCK, high - at))
-            rows = np.frombuffer(block.data, np.uint8).reshape(-1, block.stride)
+        for _, found in _blocks(store, key, low, high):
+            if isinstance(found, range):
+                digest.update(f"hole to {found.stop}".encode())
+                continue
+            rows = np.frombuffer(found.data, np.uint8).reshape(-1, found.stride)
             digest.update(rows[:, :PACKED_PREFIX].tobytes())
-            units += block.count
-            at += block.count
-            if block.count == 0 or (block.stop is BlockStop.HOLE and at < high):
-                hole = block.hole
-                at = hole.stop if hole is not None else high
-                digest.update(f"hole to {at}".encode())
+            units += found.count
         yield QueueDigest(*key, low, high, units, digest.hexdigest())
 
 
@@ -59,17 +55,29 @@ def whole_digest(store: MessageStore) -> tuple[str, int, int]:
 
 def unit_rows(store: MessageStore, key: QueueKey) -> Iterator[str]:
     """Yield each unit of a queue as text, its offset first; a missing one says so."""
-    at, high = store.min_offset(*key), store.max_offset(*key)
+    low, high = store.min_offset(*key), store.max_offset(*key)
+    for at, found in _blocks(store, key, low, high):
+        if isinstance(found, range):
+            yield from (f"{offset}: missing" for offset in found)
+            continue
+        for offset, (phy_offset, size, code) in enumerate(found.rows(), at):
+            yield f"{offset}: phy offset {phy_offset}, size {size}, tags code {code}"
+
+
+def _blocks(
+    store: MessageStore, key: QueueKey, low: int, high: int
+) -> Iterator[tuple[int, UnitBlock | range]]:
+    """Yield the blocks of a queue, and the offsets of its holes, each with its first offset."""
+    at = low
     while at < high:
         block = store.queues.read_units(*key, at, min(_BLOCK, high - at))
-        for offset, (phy_offset, size, code) in enumerate(block.rows(), at):
-            yield f"{offset}: phy offset {phy_offset}, size {size}, tags code {code}"
-        at += block.count
-        if block.count == 0:
-            hole = block.hole
-            for offset in range(at, hole.stop if hole is not None else high):
-                yield f"{offset}: missing"
-            at = hole.stop if hole is not None else high
+        if block.count:
+            yield at, block
+            at += block.count
+        else:
+            hole = range(at, block.hole.stop if block.hole is not None else high)
+            yield at, hole
+            at = hole.stop
 
 
 def first_difference(

@@ -6,6 +6,7 @@ import socket
 from importlib.metadata import version
 from pathlib import Path
 
+from ab.measures import lines_of
 from ab.result import Machine
 
 
@@ -26,7 +27,7 @@ def this_machine(folder: Path, versions: dict[str, str]) -> Machine:
 
 
 def _first(path: str, name: str) -> str:
-    for line in _lines(path):
+    for line in lines_of(Path(path)):
         key, _, value = line.partition(":")
         if key.strip() == name:
             return value.strip()
@@ -36,15 +37,8 @@ def _first(path: str, name: str) -> str:
 def _mount(folder: Path) -> tuple[str, str, str]:
     """Return kind, options and device of the file system that holds ``folder``."""
     best, found = -1, ("unknown", "", "unknown")
-    for line in _lines("/proc/self/mounts"):
+    for line in lines_of(Path("/proc/self/mounts")):
         device, place, kind, options, *_ = line.split()
         if folder.is_relative_to(place.replace("\\040", " ")) and len(place) >= best:
             best, found = len(place), (kind, options, device)
     return found
-
-
-def _lines(path: str) -> list[str]:
-    try:
-        return Path(path).read_text().splitlines()
-    except OSError:
-        return []

@@ -46,7 +46,7 @@ def input_output() -> tuple[int, int]:
 
 def pss_bytes() -> int:
     """Return the proportional set size of this process."""
-    for line in _lines(Path("/proc/self/smaps_rollup")):
+    for line in lines_of(Path("/proc/self/smaps_rollup")):
         if line.startswith("Pss:"):
             return int(line.split()[1]) * 1024
     return 0
@@ -54,7 +54,7 @@ def pss_bytes() -> int:
 
 def maps() -> int:
     """Return how many memory maps this process has."""
-    return len(_lines(Path("/proc/self/maps")))
+    return len(lines_of(Path("/proc/self/maps")))
 
 
 def descriptors() -> int:
@@ -102,7 +102,7 @@ class MachineTimes:
     @classmethod
     def now(cls, processes: list[int]) -> "MachineTimes":
         """Look; ``processes`` and this one are ours."""
-        first = _lines(Path("/proc/stat"))[:1]
+        first = lines_of(Path("/proc/stat"))[:1]
         fields = [int(word) / _TICKS for word in first[0].split()[1:]] if first else []
         fields = fields[:_GUEST] + [0.0] * (_GUEST - len(fields))
         idle = sum(fields[at] for at in _IDLE)
@@ -119,18 +119,19 @@ class MachineTimes:
 
 
 def _process_seconds(pid: int) -> float:
-    text = "".join(_lines(Path(f"/proc/{pid}/stat")))
+    text = "".join(lines_of(Path(f"/proc/{pid}/stat")))
     fields = text.rpartition(")")[2].split()
     # Of the process itself and of its children that it has waited for, user and system.
     return sum(map(int, fields[11:15])) / _TICKS
 
 
 def _pairs(path: Path) -> dict[str, int]:
-    pairs = (line.partition(":") for line in _lines(path))
+    pairs = (line.partition(":") for line in lines_of(path))
     return {name: int(value) for name, _, value in pairs}
 
 
-def _lines(path: Path) -> list[str]:
+def lines_of(path: Path) -> list[str]:
+    """Return the lines of a file of the system's; none where it has no such file."""
     try:
         return path.read_text().splitlines()
     except OSError:  # no Linux, or not ours to read

@@ -19,7 +19,7 @@ from ab.result_file import write_result
 from ab.rounds import Effort
 from ab.run import Run, RunOptions
 from ab.workloads import parse_mix, workloads
-from store.cli.options import ConfigFile, Dir, Format, note, read_config
+from store.cli.options import ConfigFile, Dir, Format, check_folder, note, read_config
 from store.cli.output import OutputFormat
 from store.errors import RefusedStoreError, StoreConfigError
 
@@ -27,59 +27,72 @@ EXIT_STOPPED = 130
 _MINUTE = 60
 
 
+Sides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--side",
+        metavar="BACKEND[,SETTING=VALUE…]",
+        help="A side; twice or more often, the reference first. [all backends]",
+    ),
+]
+Workloads = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--workload",
+        metavar="NAME",
+        help=f"Only these, with * and ?; of {', '.join(workloads())}.",
+    ),
+]
+TraceFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Run these operations, a JSON line each.")
+]
+Rate = Annotated[
+    float | None,
+    typer.Option(metavar="N", min=0.1, help="Operations a second that are due (open loop)."),
+]
+Speed = Annotated[
+    float | None,
+    typer.Option(metavar="X", min=0.001, help="Replay the trace's times, X times as fast."),
+]
+Mix = Annotated[
+    str | None, typer.Option(metavar="KIND=PARTS,…", help="What the mixed workload is made of.")
+]
+Readers = Annotated[int, typer.Option(min=1, max=64, help="Threads of it that read.")]
+Rounds = Annotated[int, typer.Option(min=3, max=1000, help="Of each workload, at most.")]
+TurnSeconds = Annotated[
+    float, typer.Option(metavar="S", min=0.001, max=600, help="About, of a side in a round.")
+]
+PageCache = Annotated[
+    Cache, typer.Option(help="Of the system: kept warm, or dropped before each turn.")
+]
+Project = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="Measure what is needed to tell of N queues.")
+]
+Seed = Annotated[int, typer.Option(min=0, help="Of orders and derived traces.")]
+Work = Annotated[
+    Path | None,
+    typer.Option(metavar="PATH", help="Folder for the sides' stores, on the disk to measure."),
+]
+ResultFile = Annotated[Path, typer.Option(metavar="FILE", help="Where the result goes.")]
+_RESULT = Path("result.json")
+
+
 def run_command(
     root: Dir,
-    side: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--side",
-            metavar="BACKEND[,SETTING=VALUE…]",
-            help="A side; twice or more often, the reference first. [all backends]",
-        ),
-    ] = None,
-    workload: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--workload",
-            metavar="NAME",
-            help=f"Only these, with * and ?; of {', '.join(workloads())}.",
-        ),
-    ] = None,
-    trace: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Run these operations, a JSON line each.")
-    ] = None,
-    rate: Annotated[
-        float | None,
-        typer.Option(metavar="N", min=0.1, help="Operations a second that are due (open loop)."),
-    ] = None,
-    speed: Annotated[
-        float | None,
-        typer.Option(metavar="X", min=0.001, help="Replay the trace's times, X times as fast."),
-    ] = None,
-    mix: Annotated[
-        str | None,
-        typer.Option(metavar="KIND=PARTS,…", help="What the mixed workload is made of."),
-    ] = None,
-    readers: Annotated[int, typer.Option(min=1, max=64, help="Threads of it that read.")] = 3,
-    rounds: Annotated[int, typer.Option(min=3, max=1000, help="Of each workload, at most.")] = 12,
-    turn_seconds: Annotated[
-        float, typer.Option(metavar="S", min=0.001, max=600, help="About, of a side in a round.")
-    ] = 0.08,
-    cache: Annotated[
-        Cache, typer.Option(help="Of the system: kept warm, or dropped before each turn.")
-    ] = Cache.WARM,
-    project: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="Measure what is needed to tell of N queues."),
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of orders and derived traces.")] = 1,
-    work: Annotated[
-        Path | None,
-        typer.Option(metavar="PATH", help="Folder for the sides' stores, on the disk to measure."),
-    ] = None,
-    result: Annotated[Path, typer.Option(metavar="FILE", help="Where the result goes.")] = Path(
-        "result.json"
-    ),
+    side: Sides = None,
+    workload: Workloads = None,
+    trace: TraceFile = None,
+    rate: Rate = None,
+    speed: Speed = None,
+    mix: Mix = None,
+    readers: Readers = 3,
+    rounds: Rounds = 12,
+    turn_seconds: TurnSeconds = 0.08,
+    cache: PageCache = Cache.WARM,
+    project: Project = None,
+    seed: Seed = 1,
+    work: Work = None,
+    result: ResultFile = _RESULT,
     html: Page = None,
     config: ConfigFile = None,
     kind: Format = OutputFormat.TABLE,
@@ -89,8 +102,7 @@ def run_command(
     Nothing of DIR is changed. Exit code 1 if an answer differs, which the report tells, or if none
     was compared.
     """
-    if not root.is_dir():
-        raise RefusedStoreError("no such folder", path=root)
+    check_folder(root)
     if speed is not None and (trace is None or rate is not None):
         raise StoreConfigError("--speed replays the times of a --trace, and excludes --rate")
     if result.is_dir() or not result.absolute().parent.is_dir():

@@ -37,7 +37,7 @@ from migration.verify.command import verify_command
 from migration.way_back import finish as finish_switch
 from migration.way_back import rollback as roll_back
 from migration.workspace import Workspace
-from store.cli.options import ConfigFile, Dir, Format, note, read_config
+from store.cli.options import ConfigFile, Dir, Format, check_folder, note, read_config
 from store.cli.output import OutputFormat, output
 from store.errors import RefusedStoreError
 from store.paths import StorePaths
@@ -235,8 +235,7 @@ def _record(report: RunReport | SwitchReport) -> dict[str, object]:
 
 
 def _space(root: Path, given: Path | None) -> Workspace:
-    if not root.is_dir():
-        raise RefusedStoreError("no such folder", path=root)
+    check_folder(root)
     return Workspace.of(root.absolute(), given)
 
 

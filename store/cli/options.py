@@ -9,6 +9,7 @@ import typer
 
 from store.cli.output import OutputFormat
 from store.config import StoreConfig, odd_keys, read_broker_conf
+from store.errors import RefusedStoreError
 from store.paths import StorePaths
 from store.service.message_store import MessageStore
 from store.service.opening import lay_out
@@ -92,6 +93,16 @@ def open_to_delete(
     refuse_if_open(StorePaths(root))
     lay_out(root, read_config(config), None, read_only=True)  # a new one is not to be made
     return open_store(root, config, backend, None, read_only=not yes)
+
+
+def check_folder(root: Path) -> None:
+    """Refuse a folder that is not there: a new store is not to be made.
+
+    Raises:
+        RefusedStoreError: there is none.
+    """
+    if not root.is_dir():
+        raise RefusedStoreError("no such folder", path=root)
 
 
 def note(text: str) -> None:

@@ -4,9 +4,18 @@ from typing import Annotated
 
 import typer
 
-from store.cli.options import Backend, ConfigFile, CutAt, Dir, Format, note, read_config
+from store.cli.options import (
+    Backend,
+    ConfigFile,
+    CutAt,
+    Dir,
+    Format,
+    check_folder,
+    note,
+    read_config,
+)
 from store.cli.output import OutputFormat, output, progress
-from store.errors import RefusedStoreError, StoreConfigError
+from store.errors import StoreConfigError
 from store.service.message_store import MessageStore
 from store.service.recovering.replacement import Rebuild
 
@@ -34,8 +43,7 @@ def rebuild(
     the new queues are in that backend. Single queues are replaced in their place. Next offsets of
     queues without records stay, and deleted topics stay deleted.
     """
-    if not root.is_dir():
-        raise RefusedStoreError("no such folder", path=root)
+    check_folder(root)
     if topic is None:
         if queue_id is not None:
             raise StoreConfigError("--queue-id needs --topic")

@@ -1,8 +1,16 @@
 """``cqstore recover``: what a read-write open does, with its report."""
 
-from store.cli.options import Backend, ConfigFile, CutAt, Dir, Format, PassOver, read_config
+from store.cli.options import (
+    Backend,
+    ConfigFile,
+    CutAt,
+    Dir,
+    Format,
+    PassOver,
+    check_folder,
+    read_config,
+)
 from store.cli.output import OutputFormat, output, progress
-from store.errors import RefusedStoreError
 from store.service.message_store import MessageStore
 from store.service.recovering.recovery import RecoveryReport
 
@@ -20,8 +28,7 @@ def recover(
     Bytes that are cut or passed over are kept below DIR/cqstore/cut. A second run finds nothing
     to do.
     """
-    if not root.is_dir():
-        raise RefusedStoreError("no such folder", path=root)
+    check_folder(root)
     with (
         progress("recovering") as tick,
         MessageStore.open(

@@ -24,7 +24,8 @@ from store.errors import (
     StoreLockedError,
 )
 from store.paths import StorePaths
-from store.queue.changes import changing
+from store.queue.changes import changing, losing
+from store.queue.class_of_topic import ClassOfTopic
 from store.queue.combined_reads import CombinedReads
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.context import QueueStoreContext
@@ -258,7 +259,7 @@ class CombinedConsumeQueueStore(CombinedReads):
         self._put_end = max(self._put_end, batch.end_phy_offset)
         return restarts
 
-    @changing
+    @losing
     def truncate_dirty(self, phy_offset: int) -> int:
         """Truncate all; return the largest number of queues cut."""
         most = 0
@@ -275,7 +276,8 @@ class CombinedConsumeQueueStore(CombinedReads):
     def allow_expiry(self, min_phy_offset: int) -> None:
         """Tell all; those that were behind have been caught up by now, which is made durable."""
         self._replaying = False
-        self._classes = self.context.config.read_topic_classes
+        if classes := self.context.config.read_topic_classes:
+            self._apart = ClassOfTopic(classes, "")
         late = [part for part in self._live() if part.behind is not None]
         if late:
             self._catch_up(late)
@@ -317,13 +319,13 @@ class CombinedConsumeQueueStore(CombinedReads):
                 restore = partial(part.store.restore_end, topic, queue_id, queue_offset)
                 self._attempt(part, "restore the end of a queue", restore)
 
-    @changing
+    @losing
     def delete_topics(self, topics: Sequence[str]) -> None:
         """Delete from all; from one that was set aside when it catches up."""
         for part in self._live():
             self._attempt(part, "delete topics", partial(part.store.delete_topics, topics))
 
-    @changing
+    @losing
     def delete_queue(self, topic: str, queue_id: int) -> None:
         """Delete from all."""
         for part in self._live():

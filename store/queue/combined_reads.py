@@ -4,16 +4,14 @@ from abc import abstractmethod
 from collections.abc import Iterator
 
 from store.queue.changes import Changes
+from store.queue.class_of_topic import ClassOfTopic
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.context import QueueStoreContext
 from store.queue.facts import QueueSpan, QueueType
 from store.queue.light_home import is_light
-from store.queue.part import Part, selects
+from store.queue.part import Part
 from store.queue.units import CqUnit, QueueKey, UnitBlock
 from store.record.message import LMQ_PREFIX
-
-_MOST_KNOWN = 10_000
-"""Topics whose class is kept."""
 
 
 class CombinedReads(ConsumeQueueStore):
@@ -27,8 +25,8 @@ class CombinedReads(ConsumeQueueStore):
         super().__init__(context)
         self.changes = Changes()
         """The writes to all parts: between two of them the parts are alike."""
-        self._classes: list[tuple[str, str]] = []  # none before the parts are whole
-        self._apart: dict[str, str] = {}  # topic → the backend to read it from, empty: as all
+        self._apart: ClassOfTopic[str] | None = None  # the backend to read from, empty: as all
+        # None before the parts are whole, and where no settings tell it.
 
     @abstractmethod
     def _live(self) -> list[Part]:
@@ -37,21 +35,20 @@ class CombinedReads(ConsumeQueueStore):
     def _reader(self, topic: str) -> ConsumeQueueStore:
         if self._light and is_light(topic):
             return self._light
-        return self._read_apart(topic) if self._classes else self._read
+        return self._read if self._apart is None else self._read_apart(topic, self._apart)
 
-    def _read_apart(self, topic: str) -> ConsumeQueueStore:
+    def _read_apart(self, topic: str, apart: ClassOfTopic[str]) -> ConsumeQueueStore:
         """Return whom the settings name for ``topic``, if that one has all of it."""
-        name = self._apart.get(topic)
-        if name is None:
-            fitting = (name for topics, name in self._classes if selects(topics, topic))
-            if len(self._apart) >= _MOST_KNOWN:
-                self._apart.clear()
-            name = self._apart[topic] = next(fitting, "")
-        if name and name != self._read.name:
-            for part in self._live():
-                if part.name == name and part.behind is None and part.takes(topic):
-                    return part.store
-        return self._read
+        name = apart.of(topic)
+        if not name or name == self._read.name:
+            return self._read
+        return next((s for s in self._whole(topic) if s.name == name), self._read)
+
+    def _whole(self, topic: str) -> Iterator[ConsumeQueueStore]:
+        """Yield those that have all units of ``topic``."""
+        for part in self._live():
+            if part.behind is None and part.takes(topic):
+                yield part.store
 
     def alike(self, topic: str) -> tuple[ConsumeQueueStore, ConsumeQueueStore] | None:
         """Return who answers for ``topic``, and a part that ought to answer alike.
@@ -59,10 +56,9 @@ class CombinedReads(ConsumeQueueStore):
         ``None``: no other part is whole and gets its units.
         """
         answers = self._reader(topic)
-        for part in self._live():
-            if part.store is not answers and part.behind is None and part.takes(topic):
-                return answers, part.store
-        return None
+        others = (store for store in self._whole(topic) if store is not answers)
+        other = next(others, None)
+        return None if other is None else (answers, other)
 
     def queues(
         self, topic: str | None = None, after: QueueKey | None = None, prefix: str = ""

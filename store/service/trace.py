@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from store.errors import StoreConfigError, os_errors
-from store.files import open_regular
+from store.files import open_regular, write_all
 from store.service.operation_lines import StoreOp, operation_line
 from store.service.waiting import Waiting
 from store.service.worker import Worker
@@ -131,9 +131,7 @@ class Trace:
             lines.append(line)
         data = b"".join(lines)
         with os_errors("write the trace", self.path):
-            done = 0
-            while done < len(data):
-                done += os.write(self._fd, data[done:])
+            write_all(self._fd, data, self.total_bytes)
         self.operations += len(lines)
         self.total_bytes += len(data)
         return not self.full

@@ -178,12 +178,16 @@ def test_what_the_thread_cannot_keep_up_with_is_counted(
 def test_a_disk_that_refuses_ends_the_trace_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(fd: int, data: bytes) -> int:
-        raise OSError(28, "No space left on device")
+    real = os.pwrite
+
+    def refuse(fd: int, data: bytes, at: int) -> int:
+        if Path(f"/proc/self/fd/{fd}").readlink() == tmp_path / "trace":
+            raise OSError(28, "No space left on device")
+        return real(fd, data, at)
 
     with MessageStore.open(tmp_path / "store", CONFIG) as store:
         with monkeypatch.context() as patch:
-            patch.setattr(os, "write", refuse)
+            patch.setattr(os, "pwrite", refuse)
             trace = store.record_trace(tmp_path / "trace")
             store.put_message(Message("t", b"x"))
             until(lambda: trace.failure is not None)

@@ -1,6 +1,8 @@
 """Every test of the RocksDB backend runs with each engine."""
 
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,3 +16,12 @@ def engine(request: pytest.FixtureRequest) -> Iterator[RocksDBEngine]:
     wanted: RocksDBEngine = request.param
     with using(wanted):
         yield wanted
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the test's temporary files go; empty."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder

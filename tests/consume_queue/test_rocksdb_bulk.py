@@ -3,7 +3,6 @@
 import errno
 import os
 import shutil
-import tempfile
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -338,12 +337,7 @@ def test_a_database_is_moved_away_current_first_and_whole(tmp_path: Path) -> Non
 # ---- read whole
 
 
-def test_a_source_reads_all_units_and_ends_that_are_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+def test_a_source_reads_all_units_and_ends_that_are_there(tmp_path: Path, temporary: Path) -> None:
     store = RocksDBQueues(tmp_path / "root").open()
     for place, topic in enumerate(("T", "U", "LL")):
         put(store, topic, 0, range(3, 13), 2000 * place)

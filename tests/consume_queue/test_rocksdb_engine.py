@@ -4,7 +4,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -172,11 +171,8 @@ def test_a_second_opener_is_locked_out_in_this_process_and_in_another_one(tmp_pa
 
 
 def test_a_read_only_open_changes_no_byte_and_leaves_no_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, temporary: Path
 ) -> None:
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     queues = RocksDBQueues(tmp_path / "root")
     store = queues.open()
     put(store, "T", 0, range(10), 0)

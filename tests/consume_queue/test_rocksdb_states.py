@@ -3,7 +3,6 @@
 import errno
 import os
 import shutil
-import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -164,11 +163,8 @@ def test_a_database_says_what_and_where_it_is(tmp_path: Path) -> None:
 
 
 def test_the_checkpoint_entry_is_read_without_opening_for_writing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     queues = RocksDBQueues(tmp_path / "root")
     store = queues.open()
     put(store, "T", 0, range(10), 0)

@@ -23,10 +23,10 @@ from tests.kit.mirrored import (
     open_mirrored,
     outcomes,
     read_all,
-    until,
     without_last,
     wrong_units,
 )
+from tests.kit.waiting import until
 
 BOTH = list(OTHER)
 SAME, EXPLAINED, DIFFERENT = Outcome.SAME, Outcome.EXPLAINED, Outcome.DIFFERENT

@@ -24,8 +24,8 @@ from tests.kit.mirrored import (
     outcomes,
     outcomes_of,
     read_all,
-    until,
 )
+from tests.kit.waiting import until
 
 BOTH = list(OTHER)
 SAME, EXPLAINED, DIFFERENT = Outcome.SAME, Outcome.EXPLAINED, Outcome.DIFFERENT

@@ -1,7 +1,5 @@
 """Stores with double write that mirror every read, and what became of the reads."""
 
-import os
-import time
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -18,8 +16,7 @@ from store.service.mirroring.mirror import Mirror
 from store.service.mirroring.verdict import Outcome
 from store.service.puller import TagFilter
 from tests.kit.double_write import QUEUES, open_store
-
-LIMIT_SECONDS = 60
+from tests.kit.waiting import until
 
 
 def open_mirrored(root: Path, read: str = "file", **changes: object) -> MessageStore:
@@ -58,14 +55,6 @@ def outcomes(store: MessageStore) -> dict[Outcome, int]:
     """How many reads had each outcome, without zeros."""
     found = figures(store)
     return {outcome: n for outcome in Outcome if (n := found.count(outcome))}
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Let other threads go on until ``condition`` holds."""
-    deadline = time.monotonic() + LIMIT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "it never came about"
-        os.sched_yield()
 
 
 def outcomes_of(root: Path) -> dict[Outcome, int]:

@@ -15,7 +15,8 @@ from store.service.message_store import MessageStore
 from store.service.mirroring.verdict import Outcome
 from store.service.prometheus import register
 from tests.kit.double_write import Told
-from tests.kit.mirrored import open_mirrored, outcomes, until
+from tests.kit.mirrored import open_mirrored, outcomes
+from tests.kit.waiting import until
 
 CONFIG = StoreConfig(mapped_file_size_commit_log=65536, rocksdb_memory_bytes=16 << 20)
 

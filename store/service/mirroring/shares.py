@@ -3,9 +3,7 @@
 import math
 import random
 
-from store.queue.part import selects
-
-_MOST_KNOWN = 10_000
+from store.queue.class_of_topic import ClassOfTopic
 
 
 class Shares:
@@ -13,25 +11,14 @@ class Shares:
 
     def __init__(self, share: float, classes: list[tuple[str, float]]) -> None:
         """``classes``: topics as ``selects`` takes them, and their share; the first counts."""
-        self._share = share
-        self._classes = classes
+        self._classes = ClassOfTopic(classes, share)
         self.most = max(share, *(each for _, each in classes), 0.0)
         """The largest of them, 0 to 1; 0: nothing is ever drawn."""
-        self._known: dict[str, float] = {}
         self._random = random.Random()
 
     def of(self, topic: str) -> float:
         """Return the share of ``topic``, 0 to 1."""
-        if not self._classes:
-            return self._share
-        share = self._known.get(topic)
-        if share is None:
-            fitting = (each for names, each in self._classes if selects(names, topic))
-            share = next(fitting, self._share)
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()
-            self._known[topic] = share
-        return share
+        return self._classes.of(topic)
 
     def gap(self) -> int:
         """Return how many reads further the next candidate is, 1 or more: drawn by ``most``."""

@@ -1,0 +1,31 @@
+"""ClassOfTopic: what settings say of the class that a topic is of, see ``store.topic_classes``."""
+
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+from store.queue.part import selects
+from store.record.bounded_cache import BoundedCache
+
+V = TypeVar("V")
+_REMEMBERED_BYTES = 4 << 20
+
+
+class ClassOfTopic(Generic[V]):
+    """The value of the first class that fits a topic. Any thread."""
+
+    def __init__(self, classes: Sequence[tuple[str, V]], other: V) -> None:
+        """``classes``: topics as ``selects`` takes them; ``other``: for those of none of them."""
+        self._classes = classes
+        self._other = other
+        self._known = BoundedCache[str, V](_REMEMBERED_BYTES)
+
+    def of(self, topic: str) -> V:
+        """Return the value for ``topic``."""
+        if not self._classes:
+            return self._other
+        value = self._known.get(topic)
+        if value is None:
+            fitting = (each for topics, each in self._classes if selects(topics, topic))
+            text_bytes = len(topic.encode("utf-8", "surrogatepass"))
+            value = self._known.learn(topic, next(fitting, self._other), text_bytes)
+        return value
