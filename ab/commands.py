@@ -2,11 +2,11 @@
 
 import typer
 
-from ab.live_command import live_command
-from ab.policy_command import policy_command
+from ab.live.command import live_command
+from ab.live.policy_command import policy_command
 from ab.report.command import report_command
 from ab.report.compare import compare_command
-from ab.run_command import run_command
+from ab.running.command import run_command
 
 app = typer.Typer(
     help="Compare backends on the data of a store: answers first, then figures.",

@@ -2,7 +2,7 @@
 
 from ab.judging.judgement import AnswersJudgement
 from ab.judging.words import count_text
-from ab.result import Result, Workload
+from ab.results.result import Result, Workload
 
 
 def judge_answers(result: Result) -> AnswersJudgement:

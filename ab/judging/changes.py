@@ -21,7 +21,7 @@ from ab.judging.rounds import values
 from ab.judging.sentences import Claim
 from ab.judging.verdicts import decide
 from ab.judging.words import Unit, ratio_text, span_text
-from ab.result import Result, Workload
+from ab.results.result import Result, Workload
 
 
 class Change(BaseModel):

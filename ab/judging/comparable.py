@@ -5,7 +5,7 @@ from collections.abc import Iterator, Set
 from typing import NamedTuple
 
 from ab.judging.answers import judge_answers
-from ab.result import Result, Shape, Side, Workload
+from ab.results.result import Result, Shape, Side, Workload
 
 _SAME_RATE = 0.01
 """Rates that differ by less are one: they are taken from operations that a turn holds."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ab.judging.words import Unit
-from ab.result import PERCENTILES, Footprint, Round, Shape
+from ab.results.result import PERCENTILES, Footprint, Round, Shape
 
 THROUGHPUT = "throughput"
 

@@ -11,7 +11,7 @@ from ab.judging.projection import project
 from ab.judging.rounds import pairs
 from ab.judging.sentences import sentence
 from ab.judging.verdicts import compare, compared_sides, headline, levels, twin
-from ab.result import Result
+from ab.results.result import Result
 
 
 def judge(result: Result) -> Judgement:

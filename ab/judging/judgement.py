@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 
 from ab.judging.words import Unit
-from ab.result import Difference
+from ab.results.result import Difference
 
 
 class _Model(BaseModel):

@@ -3,7 +3,7 @@
 import zlib
 from typing import TYPE_CHECKING
 
-from ab.result import PERCENTILES, Workload
+from ab.results.result import PERCENTILES, Workload
 from store.errors import StoreConfigError
 
 if TYPE_CHECKING:

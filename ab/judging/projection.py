@@ -7,7 +7,7 @@ import numpy as np
 
 from ab.judging.figures import SIDE_FIGURES, SideFigure
 from ab.judging.judgement import Projection
-from ab.result import Point, Result
+from ab.results.result import Point, Result
 
 _A_SHARE = "disk_a_queue", "disk_a_unit"
 _LEAST_POINTS = 2

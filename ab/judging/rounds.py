@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ab.judging.figures import Figure
 from ab.judging.intervals import LEAST_ROUNDS
-from ab.result import Round, Workload
+from ab.results.result import Round, Workload
 
 
 class Pairs(NamedTuple):

@@ -6,7 +6,7 @@ from ab.judging.figures import FIGURES, OF_THE_SIDE
 from ab.judging.intervals import Interval
 from ab.judging.judgement import DECIDED, AnswersJudgement, Comparison, Outcome, Sentence
 from ab.judging.words import percent_text, ratio_text, span_text
-from ab.result import Result, Workload
+from ab.results.result import Result, Workload
 
 
 class Claim(NamedTuple):

@@ -14,7 +14,7 @@ from ab.judging.intervals import LEAST_ROUNDS, LEAST_WITHOUT_FLOOR, Interval, ce
 from ab.judging.judgement import Comparison, Outcome
 from ab.judging.latencies import merged, withheld
 from ab.judging.rounds import Pairs, pairs
-from ab.result import Method, Result, Side, Workload
+from ab.results.result import Method, Result, Side, Workload
 
 
 class Rule(NamedTuple):

@@ -10,8 +10,8 @@ from ab.judging.judge import judge
 from ab.judging.judgement import Judgement
 from ab.report.page import write_page
 from ab.report.printing import print_report
-from ab.result import Result
-from ab.result_file import read_result, result_schema
+from ab.results.result import Result
+from ab.results.result_file import read_result, result_schema
 from store.cli.options import Format, note
 from store.cli.output import OutputFormat
 

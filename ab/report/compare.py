@@ -8,7 +8,7 @@ import typer
 from ab.extras import need_extras
 from ab.judging.changes import compare_results
 from ab.report.printing import print_changes
-from ab.result_file import read_result
+from ab.results.result_file import read_result
 from store.cli.options import Format
 from store.cli.output import OutputFormat
 

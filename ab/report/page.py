@@ -18,7 +18,7 @@ from ab.judging.words import (
     value_text,
 )
 from ab.report.plots import LinePlot, latency_plot, projection_plots, ratio_plot
-from ab.result import Result
+from ab.results.result import Result
 from store.errors import os_errors
 from store.files import replace_file
 

@@ -9,7 +9,7 @@ from ab.judging.judgement import Comparison, Judgement, Outcome, Projection
 from ab.judging.latencies import curve
 from ab.judging.words import Unit, ratio_text, short_text, span_text, value_text
 from ab.report.axes import Axis, Tick, apart, axis_of, decade_ticks, ratio_axis, ratio_ticks
-from ab.result import Result, Workload
+from ab.results.result import Result, Workload
 
 _PERCENTILES = (50, 90, 99, 99.9, 99.99, 99.999)
 _PROJECTED = 24

@@ -11,7 +11,8 @@ from math import ceil
 import numpy as np
 from numpy.random import Generator
 
-from ab.operations import (
+from ab.stores.survey import Survey, sampled_units
+from ab.traces.operations import (
     Estimate,
     ListQueues,
     ListTopics,
@@ -22,7 +23,6 @@ from ab.operations import (
     Put,
     TimeSearch,
 )
-from ab.survey import Survey, sampled_units
 from store.queue.units import QueueKey
 
 PULLED = 32

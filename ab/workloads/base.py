@@ -9,10 +9,10 @@ from typing import ClassVar
 from numpy.random import Generator
 from pydantic import BaseModel
 
-from ab.operations import Operation
-from ab.side_store import SideStore
-from ab.survey import Survey
-from ab.timing import Ran
+from ab.stores.side_store import SideStore
+from ab.stores.survey import Survey
+from ab.traces.operations import Operation
+from ab.workloads.timing import Ran
 
 
 class Setting(BaseModel):

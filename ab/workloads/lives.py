@@ -15,10 +15,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from ab import copies, killed_writer
-from ab.equality import whole_digest
-from ab.side_store import SideStore
-from ab.survey import Survey
+from ab.stores import copies, killed_writer
+from ab.stores.equality import whole_digest
+from ab.stores.side_store import SideStore
+from ab.stores.survey import Survey
 from ab.workloads.base import Done, Setting, Turn, Workload
 from store.errors import StoreError
 from store.paths import StorePaths
@@ -144,8 +144,8 @@ class RestartAfterKill(_Life):
             "config": side.config.model_dump(mode="json", exclude_unset=True),
         }  # fmt: skip
         ended = subprocess.run(
-            [sys.executable, "-m", "ab.killed_writer", str(os.getpid())], input=json.dumps(told),
-            text=True, check=False, capture_output=True,
+            [sys.executable, "-m", "ab.stores.killed_writer", str(os.getpid())],
+            input=json.dumps(told), text=True, check=False, capture_output=True,
         )  # fmt: skip
         if ended.returncode != -signal.SIGKILL:
             raise StoreError(f"the process that was to be killed ended: {ended.stderr[-500:]}")

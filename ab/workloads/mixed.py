@@ -4,13 +4,13 @@ import threading
 from collections.abc import Mapping
 from typing import ClassVar
 
-from ab.operations import Operation, Put
-from ab.side_store import SideStore
-from ab.survey import Survey
-from ab.timing import Call, run_calls
+from ab.stores.side_store import SideStore
+from ab.stores.survey import Survey
 from ab.traces import derived
+from ab.traces.operations import Operation, Put
 from ab.workloads.base import Done, Setting, Turn
 from ab.workloads.reads import Reads
+from ab.workloads.timing import Call, run_calls
 
 
 class Mixed(Reads):

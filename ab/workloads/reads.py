@@ -5,12 +5,12 @@ from typing import ClassVar
 
 from numpy.random import Generator
 
-from ab.operations import Operation, read_trace
-from ab.side_store import SideStore
-from ab.survey import Survey
-from ab.timing import run_closed, run_open
+from ab.stores.side_store import SideStore
+from ab.stores.survey import Survey
 from ab.traces import derived
+from ab.traces.operations import Operation, read_trace
 from ab.workloads.base import Done, Setting, Turn, Workload
+from ab.workloads.timing import run_closed, run_open
 
 
 class Reads(Workload):

@@ -2,9 +2,9 @@
 
 from typing import ClassVar
 
-from ab.side_store import SideStore
-from ab.timing import Call, run_calls
+from ab.stores.side_store import SideStore
 from ab.workloads.base import Done, Setting, Turn, Workload
+from ab.workloads.timing import Call, run_calls
 from store.record.message import Message
 from store.service.message_store import MessageStore
 

@@ -4,10 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ab.result import Result, Workload
-from ab.result_file import read_result
-from ab.rounds import Effort
-from ab.run import Run, RunOptions
+from ab.results.result import Result, Workload
+from ab.results.result_file import read_result
+from ab.running.rounds import Effort
+from ab.running.run import Run, RunOptions
 from store.config import StoreConfig
 
 COMMAND = [str(Path(sys.executable).parent / "cqstore"), "ab", "run"]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ab import copies
-from ab.equality import queue_digests, unit_rows, whole_digest
-from ab.survey import survey
+from ab.stores import copies
+from ab.stores.equality import queue_digests, unit_rows, whole_digest
+from ab.stores.survey import survey
 from store.config import StoreConfig
 from store.errors import DiskFullError, RefusedStoreError, StoreLockedError
 from store.queue.backends import backend_names

@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ab.operations import MaxOffset, Operation, Pull, Put, TimeSearch
-from ab.survey import Survey, survey
-from ab.timing import BLOCK, digests, histogram, percentiles, run_closed, run_open
+from ab.measuring.histograms import histogram, percentiles
+from ab.stores.survey import Survey, survey
 from ab.traces import derived
+from ab.traces.operations import MaxOffset, Operation, Pull, Put, TimeSearch
 from ab.workloads.base import Setting
 from ab.workloads.reads import READS, due
+from ab.workloads.timing import BLOCK, digests, run_closed, run_open
 from store.errors import StoreClosedError
 from store.service.message_store import MessageStore
 from store.service.results import GetMessageStatus

@@ -4,7 +4,7 @@ import pytest
 
 from ab.judging.judge import judge
 from ab.judging.judgement import DECIDED, Judgement, Outcome
-from ab.result import Answers, Difference, Result
+from ab.results.result import Answers, Difference, Result
 from tests.ab.made_result import Truth, made_result
 
 DIFFERENCE = Difference(

@@ -6,7 +6,7 @@ from hdrh.histogram import HdrHistogram
 from ab.judging.judge import judge
 from ab.judging.judgement import Outcome
 from ab.judging.latencies import curve, histogram, merged, withheld
-from ab.result import Result, Workload
+from ab.results.result import Result, Workload
 from store.errors import StoreConfigError
 from tests.ab.made_result import Truth, made_result
 

@@ -10,8 +10,8 @@ import pytest
 
 from ab.judging.judge import judge
 from ab.judging.judgement import Outcome as Said
-from ab.live import live_result
-from ab.result_file import read_result
+from ab.live.live import live_result
+from ab.results.result_file import read_result
 from store.errors import CorruptionError, RefusedStoreError
 from store.paths import StorePaths
 from store.queue.units import QueueKey

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from ab import copies, measures
-from ab.measures import MachineTimes, Spent
-from ab.plan import plan_of
-from ab.rounds import OTHERS, STEAL, Effort, disturbance
-from ab.side import parse_sides
-from ab.survey import survey
+from ab.measuring import measures
+from ab.measuring.measures import MachineTimes, Spent
+from ab.running.plan import plan_of
+from ab.running.rounds import OTHERS, STEAL, Effort, disturbance
+from ab.sides.side import parse_sides
+from ab.stores import copies
+from ab.stores.survey import survey
 from ab.traces.derived import DEFAULT_MIX
 from ab.workloads import TRACE, chosen, parse_mix, workloads
 from store.config import StoreConfig

@@ -5,8 +5,8 @@ from typing import get_args
 
 import pytest
 
-from ab.operations import Operation, Pull, Put, Query, TimeSearch, read_trace, trace_lines
-from ab.timing import run_closed
+from ab.traces.operations import Operation, Pull, Put, Query, TimeSearch, read_trace, trace_lines
+from ab.workloads.timing import run_closed
 from store.errors import StoreConfigError, StoreIOError
 from store.record.message import Message
 from store.service.message_store import MessageStore

@@ -12,7 +12,7 @@ from ab.judging.judge import judge
 from ab.judging.latencies import withheld
 from ab.report.axes import Axis, apart, axis_of, decade_ticks, ratio_axis, ratio_ticks
 from ab.report.page import page, write_page
-from ab.result import Answers, Difference, Result
+from ab.results.result import Answers, Difference, Result
 from store.errors import StoreIOError
 from tests.ab.made_result import Truth, made_result
 from tests.ab.test_latencies import open_loop

@@ -6,7 +6,7 @@ from ab.judging.judge import judge
 from ab.judging.judgement import Outcome
 from ab.report.axes import Axis, decade_ticks
 from ab.report.plots import LinePlot, RatioPlot, latency_plot, projection_plots, ratio_plot
-from ab.result import Answers, Result
+from ab.results.result import Answers, Result
 from tests.ab.made_result import Truth, made_result
 from tests.ab.test_latencies import open_loop
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ab.policy import policy_cost
+from ab.live.policy import policy_cost
 from store.config import StoreConfig
 from store.record.message import Message
 from store.service.message_store import MessageStore

@@ -4,7 +4,7 @@ import pytest
 
 from ab.judging.judge import judge
 from ab.judging.judgement import Projection
-from ab.result import Footprint, Point, Result
+from ab.results.result import Footprint, Point, Result
 from tests.ab.made_result import made_footprint, made_result
 
 

@@ -11,8 +11,8 @@ from typer.testing import Result as Done
 from ab.commands import app
 from ab.judging.judge import judge
 from ab.judging.judgement import Judgement
-from ab.result import Answers, Result
-from ab.result_file import result_schema, write_result
+from ab.results.result import Answers, Result
+from ab.results.result_file import result_schema, write_result
 from store.errors import StoreConfigError
 from tests.ab.made_result import Truth, made_result
 from tests.ab.test_latencies import open_loop

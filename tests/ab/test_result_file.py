@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-import ab
-from ab.result import Result
-from ab.result_file import read_result, result_schema, write_result
+from ab import results
+from ab.results.result import Result
+from ab.results.result_file import read_result, result_schema, write_result
 from store.errors import StoreConfigError, StoreError, StoreIOError, UnsupportedFormatError
 from tests.ab.made_result import made_result
 
@@ -18,7 +18,7 @@ def made() -> Result:
 
 
 def test_the_schema_file_is_that_of_the_models() -> None:
-    file = Path(str(ab.__file__)).with_name("result.schema.json")
+    file = Path(str(results.__file__)).with_name("result.schema.json")
     assert file.read_text() == result_schema()
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from ab.judging.judge import judge
 from ab.judging.judgement import Outcome
-from ab.result import Cache
-from ab.rounds import Effort
-from ab.run import Run
+from ab.results.result import Cache
+from ab.running.rounds import Effort
+from ab.running.run import Run
 from ab.workloads import workloads
 from bench.sample_store import make_store
 from store.service.operation_lines import StoreOp, operation_line

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ab.side import default_sides, parse_sides
+from ab.sides.side import default_sides, parse_sides
 from store.config import BrokerRole, RocksDBEngine, StoreConfig
 from store.errors import StoreConfigError
 

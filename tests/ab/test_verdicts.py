@@ -6,7 +6,7 @@ from ab.judging.intervals import Interval
 from ab.judging.judge import judge
 from ab.judging.judgement import DECIDED, Comparison, Judgement, Outcome, Sentence
 from ab.judging.verdicts import decide
-from ab.result import Result, Round
+from ab.results.result import Result, Round
 from tests.ab.made_result import Truth, made_method, made_result
 
 

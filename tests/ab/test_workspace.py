@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ab.workspace import Workspace
+from ab.stores.workspace import Workspace
 from store.errors import RefusedStoreError, StoreLockedError
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ab import copies, equality
-from ab.projection import LOG_FILE_BYTES, points, units_a_queue
-from ab.result import Difference, Footprint, Point, Proof, Side
-from ab.side import SideSpec
-from ab.side_process import SideProcess
-from ab.survey import Survey
+from ab.results.result import Difference, Footprint, Point, Proof, Side
+from ab.sides.side import SideSpec
+from ab.sides.side_process import SideProcess
+from ab.stores import copies, equality
+from ab.stores.projection import LOG_FILE_BYTES, points, units_a_queue
+from ab.stores.survey import Survey
 from store.errors import CorruptionError
 from store.queue.units import QueueKey
 

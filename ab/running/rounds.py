@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ab.measures import MachineTimes
-from ab.result import Answers, Cache, Difference, Method, Round
-from ab.result import Workload as Figures
-from ab.side_process import SideProcess
-from ab.timing import histogram
-from ab.worker import Told
+from ab.measuring.histograms import histogram
+from ab.measuring.measures import MachineTimes
+from ab.results.result import Answers, Cache, Difference, Method, Round
+from ab.results.result import Workload as Figures
+from ab.sides.side_process import SideProcess
+from ab.sides.worker import Told
 from ab.workloads.base import Setting, Workload
 
 WARM_UP = 2

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from ab.extras import need_extras
-from ab.live import live_result
+from ab.live.live import live_result
 from ab.report.command import Page, end_with, report
-from ab.result_file import write_result
+from ab.results.result_file import write_result
 from store.cli.options import Dir, Format, note
 from store.cli.output import OutputFormat
 

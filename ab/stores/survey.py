@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ab.result import Shape
+from ab.results.result import Shape
 from store.config import StoreConfig
 from store.errors import CorruptionError, RefusedStoreError
 from store.paths import StorePaths

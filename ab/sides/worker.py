@@ -1,4 +1,4 @@
-"""``python -m ab.worker PARENT``: the process of one side.
+"""``python -m ab.sides.worker PARENT``: the process of one side.
 
 A request comes as a line of JSON on standard input, ``[name, arguments]``; its outcome goes as a
 line to standard output, ``["ok", value]`` or ``["error", the StoreError pickled]``. The process
@@ -20,14 +20,16 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from ab import equality, measures
-from ab.operations import Operation
+from ab.measuring import measures
+from ab.measuring.histograms import histogram, percentiles
 from ab.parent import die_with_parent
-from ab.projection import fill
-from ab.side_store import SideStore
-from ab.timing import BLOCK, digests, histogram, percentiles
+from ab.stores import equality
+from ab.stores.projection import fill
+from ab.stores.side_store import SideStore
+from ab.traces.operations import Operation
 from ab.workloads import workloads
 from ab.workloads.base import Done, Setting, Turn, Workload
+from ab.workloads.timing import BLOCK, digests
 from store.config import StoreConfig
 from store.errors import StoreError
 from store.queue.units import QueueKey
@@ -114,7 +116,7 @@ class Worker:
         self._side.close()
 
     def fill(self, queues: int, units: int) -> None:
-        """Put messages to a new store of so many queues, see ``ab.projection``."""
+        """Put messages to a new store of so many queues, see ``ab.stores.projection``."""
         fill(self._side, queues, units)
 
     # ---- workloads

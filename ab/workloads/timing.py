@@ -1,30 +1,20 @@
 """Timing: operations run one by one, their answers told, their latencies counted.
 
-Answers are told between blocks, never while the clock runs. A latency costs a list's append; the
-histogram is filled afterwards, with values of three digits and their counts.
+Answers are told between blocks, never while the clock runs. A latency costs a list's append.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import TYPE_CHECKING
 
-import numpy as np
-
-from ab.measures import Spent
-from ab.operations import Operation, Told
-from ab.result import PERCENTILES
+from ab.measuring.measures import Spent
+from ab.traces.operations import Operation, Told
 from store.errors import StoreError
 from store.service.message_store import MessageStore
 
-if TYPE_CHECKING:
-    from hdrh.histogram import HdrHistogram
-
 BLOCK = 256
 """Operations whose answers are one digest; held at once while the clock runs."""
-LONGEST_NS = 3_600_000_000_000
-DIGITS = 3
 Call = Callable[[], object]
 
 
@@ -110,33 +100,3 @@ def digests(answers: Sequence[str]) -> list[str]:
         text = "\n".join(answers[first : first + BLOCK])
         found.append(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest())
     return found
-
-
-def percentiles(nanoseconds: Sequence[int]) -> dict[str, int]:
-    """Return the percentiles that a turn keeps, in nanoseconds; the value at or above each."""
-    if not nanoseconds:
-        return {}
-    values = np.array(nanoseconds, np.int64)
-    found = np.percentile(values, list(PERCENTILES.values()), method="higher")
-    return dict(zip(PERCENTILES, (int(each) for each in found), strict=True))
-
-
-def histogram(nanoseconds: Sequence[int] = ()) -> "HdrHistogram":
-    """Return a histogram of latencies, to three digits.
-
-    Needs hdrhistogram, see ``need_extras``.
-    """
-    values = np.clip(np.array(nanoseconds, np.int64), 1, LONGEST_NS)
-    step = 10 ** np.maximum(np.log10(np.maximum(values, 1)).astype(np.int64) - DIGITS, 0)
-    rounded, counts = np.unique(values // step * step, return_counts=True)
-    return histogram_of(dict(zip(rounded.tolist(), counts.tolist(), strict=True)))
-
-
-def histogram_of(counts: Mapping[int, int]) -> "HdrHistogram":
-    """Return a histogram of nanoseconds with their counts; see ``histogram``."""
-    from hdrh.histogram import HdrHistogram  # noqa: PLC0415 - an extra
-
-    made = HdrHistogram(1, LONGEST_NS, DIGITS)
-    for value, count in counts.items():
-        made.record_value(value, count)
-    return made

@@ -11,8 +11,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ab.machine import this_machine
-from ab.result import (
+from ab.measuring.histograms import histogram_of
+from ab.measuring.machine import this_machine
+from ab.results.result import (
+    CONFIDENCE,
+    LEAST_COMPARED,
+    LEAST_RATIO,
+    WIDEST,
     Answers,
     Cache,
     Difference,
@@ -23,8 +28,6 @@ from ab.result import (
     Side,
     Workload,
 )
-from ab.run import CONFIDENCE, LEAST_COMPARED, LEAST_RATIO, WIDEST
-from ab.timing import histogram_of
 from store.errors import RefusedStoreError
 from store.paths import StorePaths
 from store.service.mirroring.differences import Difference as KeptDifference

@@ -12,12 +12,12 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from ab.plan import Plan
 from ab.report.command import Page, end_with, report
-from ab.result import Cache
-from ab.result_file import write_result
-from ab.rounds import Effort
-from ab.run import Run, RunOptions
+from ab.results.result import Cache
+from ab.results.result_file import write_result
+from ab.running.plan import Plan
+from ab.running.rounds import Effort
+from ab.running.run import Run, RunOptions
 from ab.workloads import parse_mix, workloads
 from store.cli.options import ConfigFile, Dir, Format, check_folder, note, read_config
 from store.cli.output import OutputFormat

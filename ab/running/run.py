@@ -15,28 +15,38 @@ from pathlib import Path
 
 import numpy as np
 
-from ab.building import PROOF, Sides
-from ab.copies import check_room
 from ab.extras import need_extras
-from ab.machine import this_machine
-from ab.operations import MOST_OPERATIONS, Operation, read_trace, trace_lines
-from ab.plan import Plan, plan_of
-from ab.result import Answers, Cache, Difference, Method, Point, Result, Trace
-from ab.result import Workload as Figures
-from ab.rounds import WARM_UP_RULE, Effort, Measurement
-from ab.side import SideSpec, default_sides, parse_sides
-from ab.survey import survey
+from ab.measuring.machine import this_machine
+from ab.results.result import (
+    CONFIDENCE,
+    LEAST_COMPARED,
+    LEAST_RATIO,
+    WIDEST,
+    Answers,
+    Cache,
+    Difference,
+    Method,
+    Point,
+    Result,
+    Trace,
+)
+from ab.results.result import Workload as Figures
+from ab.running.plan import Plan, plan_of
+from ab.running.rounds import WARM_UP_RULE, Effort, Measurement
+from ab.sides.building import PROOF, Sides
+from ab.sides.side import SideSpec, default_sides, parse_sides
+from ab.stores.copies import check_room
+from ab.stores.survey import survey
+from ab.stores.workspace import Workspace
 from ab.traces.derived import DEFAULT_MIX
+from ab.traces.operations import MOST_OPERATIONS, Operation, read_trace, trace_lines
 from ab.workloads import TRACE, chosen, workloads
 from ab.workloads.base import Setting, Workload
-from ab.workspace import Workspace
 from store.config import StoreConfig
 from store.errors import StoreConfigError
 
 DERIVED = 20_000
 """Operations of a derived trace; they are run again from the beginning."""
-LEAST_COMPARED = 1_000
-CONFIDENCE, WIDEST, LEAST_RATIO = 0.95, 1.5, 1.03
 _KEYS = 1_000
 Say = Callable[[str, float], object]
 """Told what is being done, and the share of the whole that is done."""

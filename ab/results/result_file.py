@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from ab.result import FORMAT, Result
+from ab.results.result import FORMAT, Result
 from store.errors import StoreConfigError, UnsupportedFormatError, os_errors
 from store.files import read_file, replace_file
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ab.projection import points, units_a_queue
-from ab.rounds import Effort, rounds_of
-from ab.side import SideSpec
-from ab.survey import Survey
+from ab.running.rounds import Effort, rounds_of
+from ab.sides.side import SideSpec
+from ab.stores.projection import points, units_a_queue
+from ab.stores.survey import Survey
 from ab.workloads.base import Workload
 
 _BUILT_UNITS = 150_000

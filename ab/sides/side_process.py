@@ -9,8 +9,8 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from ab.side import SideSpec
-from ab.worker import ERROR, Told
+from ab.sides.side import SideSpec
+from ab.sides.worker import ERROR, Told
 from store.errors import StoreError
 
 
@@ -21,7 +21,7 @@ class SideProcess:
         """Start it."""
         self.spec = spec
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "ab.worker", str(os.getpid())],
+            [sys.executable, "-m", "ab.sides.worker", str(os.getpid())],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         config = spec.config.model_dump(mode="json", exclude_unset=True)
@@ -37,7 +37,7 @@ class SideProcess:
         return self._process.pid
 
     def ask(self, request: str, /, **arguments: object) -> Any:
-        """Ask for something, see ``ab.worker.Worker``; waits for the answer.
+        """Ask for something, see ``ab.sides.worker.Worker``; waits for the answer.
 
         Raises:
             StoreError: the request ended with it, or the process has ended.

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ab.policy import policy_cost
+from ab.live.policy import policy_cost
 from store.cli.options import ConfigFile, Dir, Format, note, open_store
 from store.cli.output import OutputFormat, output, progress
 from store.errors import StoreConfigError

@@ -4,8 +4,8 @@ import shutil
 import time
 from pathlib import Path
 
-from ab import measures
-from ab.result import Footprint
+from ab.measuring import measures
+from ab.results.result import Footprint
 from store.config import StoreConfig
 from store.errors import StoreError
 from store.queue.backends import backend as backend_class

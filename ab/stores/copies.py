@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from ab.survey import Survey
+from ab.stores.survey import Survey
 from store.errors import DiskFullError, os_errors
 from store.files import make_folder, open_regular
 from store.paths import StorePaths

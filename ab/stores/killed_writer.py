@@ -1,4 +1,4 @@
-"""``python -m ab.killed_writer PARENT``: puts messages and kills itself, some not yet durable.
+"""``python -m ab.stores.killed_writer PARENT``: puts messages, some not durable, and kills itself.
 
 Where it puts them comes as JSON on standard input; see ``ab.workloads.lives``.
 """

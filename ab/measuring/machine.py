@@ -6,8 +6,8 @@ import socket
 from importlib.metadata import version
 from pathlib import Path
 
-from ab.measures import lines_of
-from ab.result import Machine
+from ab.measuring.measures import lines_of
+from ab.results.result import Machine
 
 
 def this_machine(folder: Path, versions: dict[str, str]) -> Machine:

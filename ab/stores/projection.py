@@ -4,7 +4,7 @@ A point is a store of a side's own kind with as many queues as it says and a few
 it is put by one process and opened by another, so that what it takes is not what putting it took.
 """
 
-from ab.side_store import SideStore
+from ab.stores.side_store import SideStore
 from store.record.message import Message
 
 QUEUES_A_TOPIC = 8

@@ -1,0 +1,1 @@
+"""What processes and the machine spend: time, memory, disk; latencies as histograms."""

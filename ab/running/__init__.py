@@ -1,0 +1,1 @@
+"""``cqstore ab run``: planned, run round by round, made a result."""

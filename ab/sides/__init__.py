@@ -1,0 +1,1 @@
+"""Sides: as asked for, built and proved equal, each in a process of its own."""
