@@ -24,8 +24,8 @@ _LOG = logging.getLogger(__name__)
 class MappedFileQueue:
     """Files of one size whose names are their start offsets, without a gap between them.
 
-    At most ``mapped_max`` files are mapped at once; the one that was used longest ago loses its
-    map. Reading is for any thread, everything else for the thread under the append lock.
+    At most ``mapped_max`` files are mapped at once; the one that was mapped first loses its map
+    first. Reading is for any thread, everything else for the thread under the append lock.
     """
 
     def __init__(

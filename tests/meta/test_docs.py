@@ -28,17 +28,3 @@ def test_the_example_of_a_page_runs_and_prints_what_it_says(page: str, tmp_path:
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert (done.stdout, done.stderr) == (printed, "")
-
-
-@pytest.mark.parametrize("page", [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"])
-def test_links_between_pages_lead_somewhere(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    links = re.findall(r"\]\((?!https?:)([^)#]+)", text)
-    assert [link for link in links if not (page.parent / link).exists()] == []
-
-
-def test_what_compatibility_names_as_proof_exists() -> None:
-    text = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
-    places = set(re.findall(r"`(tests/[\w/.]+)`", text))
-    assert places
-    assert [place for place in sorted(places) if not (ROOT / place).exists()] == []

@@ -1,0 +1,66 @@
+"""The documents, taken apart as far as a reader of GitHub's pages sees them."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    page
+    for folder in (ROOT, ROOT / "docs", ROOT / "tests")
+    for page in (folder.glob("*.md") if folder == ROOT else folder.rglob("*.md"))
+)
+_FENCE = re.compile(r"^( *)```[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+_INDENTED = re.compile(r"(?<=\n\n)(?: {4}[^\n]*\n)+")
+_SPAN = re.compile(r"`([^`]+)`")
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+_CELLS = re.compile(r"(?<!\\)\|")
+
+
+def prose(page: Path) -> str:
+    """Return the text without its blocks of code, each line at its place."""
+    text = page.read_text(encoding="utf-8")
+    for block in (_FENCE, _INDENTED):
+        text = block.sub(lambda found: "\n" * found[0].count("\n"), text)
+    return text
+
+
+def spans(page: Path) -> list[str]:
+    """Return the pieces of code within the text; one that is wrapped is one line again."""
+    return [" ".join(span.split()) for span in _SPAN.findall(prose(page))]
+
+
+def code_lines(page: Path) -> list[str]:
+    """Return the lines of all blocks of code, without the prompt of a shell."""
+    text = page.read_text(encoding="utf-8")
+    blocks = [found[2] for found in _FENCE.finditer(text)]
+    blocks += [found[0] for found in _INDENTED.finditer(_FENCE.sub("", text))]
+    return [line.strip().removeprefix("$ ") for block in blocks for line in block.splitlines()]
+
+
+def links(page: Path) -> list[str]:
+    """Return where the links and pictures within the project lead, as they are written."""
+    found = _LINK.findall(_SPAN.sub("", prose(page)))
+    return [link for link in found if not link.startswith(("http:", "https:"))]
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the names that GitHub gives to the headings."""
+    headings = _HEADING.findall(prose(page))
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in headings}
+
+
+def tables(page: Path) -> Iterator[tuple[int, list[int]]]:
+    """Yield of each row of lines that begin with ``|`` its first line and each line's cells.
+
+    A line between the head and the rest that does not separate them counts as without cells.
+    """
+    at, rows = 0, list[str]()
+    for number, line in enumerate([*prose(page).splitlines(), ""], 1):
+        if line.startswith("|"):
+            at, rows = (at, [*rows, line]) if rows else (number, [line])
+        elif rows:
+            separates = len(rows) > 1 and re.fullmatch(r"[|:\- ]+", rows[1])
+            yield at, [len(_CELLS.findall(row)) if separates else 0 for row in rows]
+            rows = []

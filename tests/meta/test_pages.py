@@ -1,0 +1,99 @@
+"""The documents lead nowhere that is not there: links, paths, modules, tests, commands, options."""
+
+import re
+import tomllib
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.kit.command_tree import all_options, strange_words, verbs
+from tests.kit.pages import PAGES, ROOT, anchors, code_lines, links, prose, spans, tables
+
+MOST_COLUMNS = 110
+PACKAGES = "store|cq_file|cq_rocksdb|migration|ab|tests|bench|mutants"
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+def test_there_are_pages() -> None:
+    names = {page.name for page in PAGES}
+    assert {"README.md", "CONTRIBUTING.md", "design.md", "0001-flat-packages.md"} <= names
+
+
+@every_page
+def test_links_lead_to_pages_and_headings(page: Path) -> None:
+    lost = []
+    for link in links(page):
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            lost.append(link)
+    assert lost == []
+
+
+@every_page
+def test_paths_modules_and_tests_exist(page: Path) -> None:
+    lost = []
+    for span in spans(page):
+        if re.fullmatch(rf"(?:{PACKAGES}|docs)/[\w./-]+", span):
+            lost += [] if (ROOT / span).exists() else [span]
+        elif re.fullmatch(r"test_\w+\.py", span):
+            lost += [] if any((ROOT / "tests").rglob(span)) else [span]
+        elif re.fullmatch(rf"(?:{PACKAGES})(?:\.\w+)+", span):
+            lost += [] if _is_there(span) else [span]
+    assert lost == []
+
+
+def _is_there(name: str) -> bool:
+    """Return whether a module, or a name in one, is there."""
+    module, _, attribute = name.rpartition(".")
+    try:
+        found = import_module(module)
+    except ModuleNotFoundError:
+        return False
+    return hasattr(found, attribute) or find_spec(name) is not None
+
+
+@every_page
+def test_tables_have_a_head_and_as_many_cells_in_every_row(page: Path) -> None:
+    assert [at for at, cells in tables(page) if len(set(cells)) > 1 or not cells[0]] == []
+
+
+@every_page
+def test_lines_of_text_are_short(page: Path) -> None:
+    lines = enumerate(prose(page).splitlines(), 1)
+    long = [at for at, line in lines if len(line) > MOST_COLUMNS and not line.startswith("|")]
+    assert long == []
+
+
+@every_page
+def test_commands_are_those_that_there_are(page: Path) -> None:
+    shown = [*spans(page), *(re.split(" {3,}", line)[0] for line in code_lines(page))]
+    strange = {
+        line: words
+        for line in shown
+        if line.startswith("cqstore ") and (words := strange_words(line))
+    }
+    assert strange == {}
+    options = {span.split()[0].split("=")[0] for span in spans(page) if span.startswith("--")}
+    assert options - all_options() == set()
+    targets = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for line in shown:
+        if (target := re.match(r"make ([a-z-]+)", line)) is not None:
+            assert f"\n{target[1]}: " in targets
+        if (module := re.match(r"python -m ([\w.]+)", line)) is not None:
+            assert find_spec(module[1]) is not None
+
+
+def test_the_readme_names_every_verb() -> None:
+    shown = {line.split()[1] for line in code_lines(ROOT / "README.md") if "cqstore " in line[:8]}
+    assert set(verbs()) <= shown
+
+
+def test_every_dependency_has_its_reason() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = [name for extra in project["optional-dependencies"].values() for name in extra]
+    wanted = {re.split(r"[^\w-]", name)[0] for name in [*project["dependencies"], *extras]}
+    text = (ROOT / "docs" / "decisions" / "0002-dependencies.md").read_text(encoding="utf-8")
+    assert sorted(name for name in wanted if not re.search(rf"\b{name}\b", text)) == []
