@@ -35,7 +35,6 @@ from store.record.message import Message
 from store.service.message_store import MessageStore
 
 RECORD = 200
-UNIT = np.dtype([("phy", ">i8"), ("size", ">i4"), ("tags", ">i8"), ("stamp", ">i8")])
 MIB = 1 << 20
 
 
@@ -106,8 +105,9 @@ def batches(queues: int, units: int, size: int) -> Iterator[UnitBatch]:
         batch.queues = [key(number) for number in used.tolist()]
         batch.queue_index = array("i", index.astype(np.int32).tobytes())
         batch.queue_offset = array("q", (numbers // queues).astype(np.int64).tobytes())
-        rows = np.zeros(len(numbers), UNIT)
-        rows["phy"], rows["size"], rows["stamp"] = numbers * RECORD, RECORD, numbers
+        rows = np.zeros(len(numbers), QUEUE_UNIT.dtype)
+        rows["phy_offset"], rows["size"] = numbers * RECORD, RECORD
+        rows["store_timestamp"] = numbers
         batch.units = bytearray(rows.tobytes())
         batch.end_phy_offset = int(numbers[-1] + 1) * RECORD
         yield batch

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.sample_store import LOG_FILE_BYTES, topic_and_queue
+from cq_file.layout import FILE_UNIT
 from cq_rocksdb.engine import Family
 from cq_rocksdb.engines import open_engine
 from cq_rocksdb.keys import OFFSET_ENTRY, OffsetEntry, max_key, queue_prefix
@@ -15,7 +16,6 @@ from store.config import StoreConfig
 from store.queue.bulk import UNIT_ROWS, key_order, row_table
 
 PARTS = 4
-_FILE_UNIT = np.dtype([("phy", ">i8"), ("size", ">i4"), ("tag", ">i8")])
 _STAMP_AT = 56
 
 
@@ -41,12 +41,12 @@ def raw_part(item: str) -> str:
     ends = engine.table_writer(Family.OFFSET, folder / "offset.sst")
     for queue in islice(keys, given["part"] * share, (given["part"] + 1) * share):
         path = root / "consumequeue" / queue.topic / str(queue.queue_id) / f"{0:020d}"
-        found = np.fromfile(path, _FILE_UNIT, given["most"])
+        found = np.fromfile(path, FILE_UNIT.dtype, given["most"])
         found = found[found["size"] > 0]
         rows = np.empty(len(found), UNIT_ROWS)
-        rows["phy_offset"], rows["size"] = found["phy"], found["size"]
-        rows["tags_code"] = found["tag"]
-        phy = found["phy"].astype(np.int64)
+        rows["phy_offset"], rows["size"] = found["phy_offset"], found["size"]
+        rows["tags_code"] = found["tags_code"]
+        phy = found["phy_offset"].astype(np.int64)
         files = phy // LOG_FILE_BYTES * LOG_FILE_BYTES
         for start in np.unique(files).tolist():
             mine = files == start

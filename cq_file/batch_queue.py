@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from cq_file.layout import BATCH_UNIT, BATCH_UNITS, BatchUnit
+from cq_file.layout import BATCH_UNIT, BatchUnit
 from cq_file.queue_files import FileAccess, QueueFiles
 from cq_file.recovery import NO_PHY, SCANNED_FILES
 from store.errors import os_errors
@@ -69,7 +69,7 @@ class BatchConsumeQueue(QueueFiles):
     def _scan(self, index: int) -> int:
         previous = NO_PHY
         while True:
-            rows = np.frombuffer(self.read(index * _UNIT, _BLOCK_UNITS * _UNIT), BATCH_UNITS)
+            rows = np.frombuffer(self.read(index * _UNIT, _BLOCK_UNITS * _UNIT), BATCH_UNIT.dtype)
             phy = rows["phy_offset"].astype(np.int64)
             good = (phy > np.concatenate(([previous], phy[:-1]))) & (rows["size"] > 0)
             base = rows["msg_base_offset"].astype(np.int64)

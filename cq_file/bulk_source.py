@@ -13,7 +13,6 @@ from cq_file.file_sync import UnsyncedFiles
 from cq_file.layout import (
     EXT_ADDRESS_MAX,
     FILE_UNIT,
-    FILE_UNITS,
     NO_UNIT,
     PRE_BLANK_UNIT,
     is_unit,
@@ -187,7 +186,7 @@ class FileUnitSource:
         What leads behind the end of the log it cuts off.
         """
         files, limit = self._open(queue), self._context.log.max_phy_offset()
-        found, offset = [np.empty(0, FILE_UNITS)], files.max_offset
+        found, offset = [np.empty(0, FILE_UNIT.dtype)], files.max_offset
         while len(read := read_rows(files, offset, _BEHIND_UNITS)):
             live = is_unit(read["phy_offset"], read["size"]) & (read["phy_offset"] < limit)
             count = len(read) if live.all() else int(np.argmin(live))
@@ -215,7 +214,7 @@ def _take(data: np.ndarray[tuple[int], np.dtype[np.uint8]], rows: UnitRows) -> i
     row_table(rows)[:count, :_UNIT] = data.reshape(-1, _UNIT)
     rows["store_timestamp"][:count] = NO_TIMESTAMP
     if NO_UNIT in data.tobytes() or _BLANK_SIZE in rows["size"][:count]:
-        units = data.view(FILE_UNITS)
+        units = data.view(FILE_UNIT.dtype)
         real = is_unit(units["phy_offset"], units["size"]) & (units["size"] != _BLANK_SIZE)
         bad = np.flatnonzero(~real)
         count = int(bad[0]) if len(bad) else count

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from cq_file.layout import FILE_UNIT, FILE_UNITS, NO_UNIT, PRE_BLANK, is_unit
+from cq_file.layout import FILE_UNIT, NO_UNIT, PRE_BLANK, is_unit
 from cq_file.queue_files import FileAccess, QueueFiles
 from cq_file.recovery import NO_PHY, find_end
 from store.errors import QueueGapError, os_errors
@@ -112,7 +112,7 @@ class FileConsumeQueue(QueueFiles):
         return UnitBlock(queue_offset, data, _UNIT, stop)
 
     def _block_to_hole(self, queue_offset: int, data: bytes, count: int, end: int) -> UnitBlock:
-        rows = np.frombuffer(data, FILE_UNITS)
+        rows = np.frombuffer(data, FILE_UNIT.dtype)
         bad = np.flatnonzero(~is_unit(rows["phy_offset"], rows["size"]))
         kept = int(bad[0]) if len(bad) else len(rows)
         hole = range(queue_offset + kept, self._next_unit(queue_offset + kept, end))
@@ -125,7 +125,7 @@ class FileConsumeQueue(QueueFiles):
             queue_offset = held // _UNIT
             room = per_file - queue_offset % per_file
             data = self.read(queue_offset * _UNIT, min(room, end - queue_offset) * _UNIT)
-            rows = np.frombuffer(data, FILE_UNITS)
+            rows = np.frombuffer(data, FILE_UNIT.dtype)
             good = np.flatnonzero(is_unit(rows["phy_offset"], rows["size"]))
             if len(good):
                 return queue_offset + int(good[0])

@@ -7,7 +7,6 @@ have one size, which is a whole number of units, so no unit crosses a file.
 """
 
 import re
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,20 +63,10 @@ EXT_ADDRESS_MAX = -(1 << 31) - 1
 EXT_ADDRESS_BASE = -(1 << 63)
 """The address of byte 0 of the extension files."""
 
-_NUMPY_TYPES = {"h": ">i2", "i": ">i4", "q": ">i8"}
 _FILE_NAME = re.compile(rf"[0-9]{{{NAME_DIGITS}}}", re.ASCII)
 _QUEUE_ID = re.compile(r"0|-?[1-9][0-9]{0,9}", re.ASCII)
 _LONG_MAX = (1 << 63) - 1
 _INT_MIN, _INT_MAX = -(1 << 31), (1 << 31) - 1
-
-
-def column_type(layout: Layout[Any]) -> np.dtype[np.void]:
-    """Return the packed numpy type of a record, one field a column."""
-    return np.dtype([(name, _NUMPY_TYPES[wire.code]) for name, wire in layout.wires])
-
-
-FILE_UNITS = column_type(FILE_UNIT)
-BATCH_UNITS = column_type(BATCH_UNIT)
 
 
 def is_unit(phy_offset: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -101,12 +90,5 @@ def parse_queue_id(name: str) -> int | None:
     return queue_id if _INT_MIN <= queue_id <= _INT_MAX else None
 
 
-BATCH_COLUMNS = np.dtype(
-    {
-        "names": ["phy_offset", "size"],
-        "formats": [">i8", ">i4"],
-        "offsets": [QUEUE_UNIT.offset("phy_offset"), QUEUE_UNIT.offset("size")],
-        "itemsize": QUEUE_UNIT.size,
-    }
-)
+BATCH_COLUMNS = QUEUE_UNIT.dtype[["phy_offset", "size"]]
 """Log position and record size of a packed unit of a batch on its way into the queues."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cq_file.layout import FILE_UNIT, FILE_UNITS, PRE_BLANK_UNIT, FileUnit, is_unit
+from cq_file.layout import FILE_UNIT, PRE_BLANK_UNIT, FileUnit, is_unit
 from cq_file.queue_files import QueueFiles
 
 _UNIT = FILE_UNIT.size
@@ -112,7 +112,7 @@ def ordered_phys(units: NDArray[np.void]) -> tuple[NDArray[np.int64], NDArray[np
 
 def read_rows(files: QueueFiles, queue_offset: int, count: int) -> NDArray[np.void]:
     """Return the rows from ``queue_offset`` on, fewer than ``count`` before a missing file."""
-    return np.frombuffer(files.read(queue_offset * _UNIT, count * _UNIT), FILE_UNITS)
+    return np.frombuffer(files.read(queue_offset * _UNIT, count * _UNIT), FILE_UNIT.dtype)
 
 
 def first_break(units: NDArray[np.void], previous: int, limit: int) -> tuple[int, int]:

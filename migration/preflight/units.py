@@ -14,19 +14,10 @@ from migration.preflight.survey import QueueCheck, QueueSpan
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.context import LogView
 from store.queue.facts import QueueType
-from store.queue.units import PACKED_PREFIX, QUEUE_UNIT, BlockStop, UnitBlock
+from store.queue.units import BlockStop, UnitBlock
 from store.service.store_layout import FILE, ROCKSDB
 
 _BLOCK_UNITS = 65_536
-_COLUMNS = {
-    stride: np.dtype({
-        "names": ["phy_offset", "size", "tags_code"],
-        "formats": [">i8", ">i4", ">i8"],
-        "offsets": [QUEUE_UNIT.offset(name) for name in ("phy_offset", "size", "tags_code")],
-        "itemsize": stride,
-    })
-    for stride in (PACKED_PREFIX, QUEUE_UNIT.size)
-}  # fmt: skip
 
 
 class BatchQueues(QueueCheck):
@@ -84,7 +75,7 @@ class UnitScan(QueueCheck):
         self._look_for_blanks(queue)
 
     def _read(self, block: UnitBlock) -> tuple[int, int]:
-        rows = np.frombuffer(block.data, _COLUMNS[block.stride])
+        rows = block.columns()
         phy = rows["phy_offset"].astype(np.int64)
         # Compared this way round no sum can overflow, whatever the bytes say.
         room = self._high_phy - rows["size"].astype(np.int64)

@@ -43,20 +43,11 @@ BLOCK_BYTES = 4 << 20
 _V6_BITS = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 _FIXED = FIXED_V4.size
 _SIZE = Struct(">i")
-_NUMPY_TYPES = {"i": ">i4", "q": ">i8"}
-_STORED_AT = HEAD.size + HOST_V4_SIZE
-_TAIL_AT = _STORED_AT + STORED.size + HOST_V4_SIZE
-_FIELDS = [
-    (name, _NUMPY_TYPES[wire.code], start + layout.offset(name))
-    for layout, start in ((HEAD, 0), (STORED, _STORED_AT), (TAIL, _TAIL_AT))
-    for name, wire in layout.wires
-]
-_HEADS = np.dtype({
-    "names": [name for name, _, _ in _FIELDS],
-    "formats": [kind for _, kind, _ in _FIELDS],
-    "offsets": [offset for _, _, offset in _FIELDS],
-    "itemsize": _FIXED,
-})  # fmt: skip
+_HOST = f"V{HOST_V4_SIZE}"
+_HEADS = np.dtype([
+    *HEAD.dtype.descr, ("born_host", _HOST), *STORED.dtype.descr, ("store_host", _HOST),
+    *TAIL.dtype.descr,
+])  # fmt: skip
 """The fixed runs of a record with two IPv4 hosts, as ``FIXED_V4`` has them."""
 _Int64s = NDArray[np.int64]
 _ID_BITS = 32

@@ -13,7 +13,6 @@ from migration.sources.filters import RowFilter
 from store.errors import TruncatedRecordError
 from store.log.commit_log import CommitLog
 from store.record.decoder import StoredMessage
-from store.record.layout import Layout
 from store.record.message import Host, MessageProperty, SysFlag
 from store.record.properties import decode_properties
 from store.record.record_layout import (
@@ -32,11 +31,6 @@ Array = NDArray[Any]
 _HOST_BITS = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
 
 
-def fields(layout: Layout[Any]) -> list[tuple[str, str]]:
-    """Return the fields of ``layout`` as numpy has them."""
-    return [(name, {"i": ">i4", "q": ">i8"}[wire.code]) for name, wire in layout.wires]
-
-
 def gather(view: memoryview, dtype: np.dtype[Any], positions: NDArray[np.int64]) -> Array:
     """Return the runs of ``dtype`` that start at ``positions`` of ``view``, any alignment.
 
@@ -50,13 +44,12 @@ def gather(view: memoryview, dtype: np.dtype[Any], positions: NDArray[np.int64])
     return np.ndarray((max(starts, 0),), dtype, view, 0, (1,))[positions]
 
 
-_HEAD = np.dtype(fields(HEAD))
-
-
 def _rest(sys_flag: int) -> np.dtype[Any]:
     """Return what lies between the head and the body of a record with such hosts."""
     born, stored = f"V{born_host_size(sys_flag)}", f"V{store_host_size(sys_flag)}"
-    return np.dtype([("born_host", born), *fields(STORED), ("store_host", stored), *fields(TAIL)])
+    return np.dtype([
+        ("born_host", born), *STORED.dtype.descr, ("store_host", stored), *TAIL.dtype.descr,
+    ])  # fmt: skip
 
 
 class LogRows:
@@ -89,7 +82,7 @@ class LogRows:
             self._records = [self._records[row] for row in keep.tolist()]
         self._phy = phy[keep]
         positions = self._phy - self._start
-        self._head = gather(self._view, _HEAD, positions)
+        self._head = gather(self._view, HEAD.dtype, positions)
         self._tail = self._gather_tails(positions + HEAD.size)
 
     def _gather_tails(self, positions: NDArray[np.int64]) -> dict[str, Array]:

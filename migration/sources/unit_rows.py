@@ -10,15 +10,11 @@ from numpy.typing import NDArray
 from cq_file.layout import EXT_ADDRESS_MAX
 from migration.sources.columns import ARROW, BATCH_ROWS, NULL_TIMESTAMP, Column, time_array
 from migration.sources.filters import LEAST, RowFilter
-from migration.sources.log_rows import fields
 from store.log.commit_log import CommitLog
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueType
-from store.queue.units import PACKED_PREFIX, QUEUE_UNIT, BlockStop, QueueKey
+from store.queue.units import PACKED_PREFIX, UNIT_COLUMNS, BlockStop, QueueKey
 from store.service.message_store import MessageStore
-
-_UNIT = fields(QUEUE_UNIT)
-_PACKED = {QUEUE_UNIT.size: np.dtype(_UNIT), PACKED_PREFIX: np.dtype(_UNIT[:-1])}
 
 
 class UnitPiece(NamedTuple):
@@ -48,7 +44,7 @@ def pieces_of(
     while at < end:
         block = queues.read_units(*key, at, min(BATCH_ROWS, end - at))
         if block.count:
-            units = np.frombuffer(block.data, _PACKED[block.stride])
+            units = block.columns()
             offsets = np.arange(at, at + block.count, dtype=np.int64)
             stamps = _stamps(store.commit_log, units) if timed else None
             units, missing = _resolved(queues, key, units)
@@ -74,7 +70,7 @@ def _batch_pieces(
         return
     units = np.array(
         [(unit.phy_offset, unit.size, unit.tags_code or 0) for unit in found],
-        _PACKED[PACKED_PREFIX],
+        UNIT_COLUMNS[PACKED_PREFIX],
     )
     stamps = [queues.unit_timestamp(*key, unit.queue_offset) for unit in found] if timed else []
     yield UnitPiece(

@@ -9,8 +9,6 @@ Source: RocketMQ ``IndexHeader``, ``IndexFile``.
 
 from typing import Annotated, NamedTuple
 
-import numpy as np
-
 from store.record.layout import Layout, Wire
 
 
@@ -44,9 +42,9 @@ INDEX_HEADER = Layout(IndexHeader)
 INDEX_ENTRY = Layout(IndexEntry)
 INDEX_SLOT = Layout(IndexSlot)
 
-ENTRY_DTYPE = np.dtype([(name, f">{wire.code}") for name, wire in INDEX_ENTRY.wires])
+ENTRY_DTYPE = INDEX_ENTRY.dtype
 """The same entry as a numpy row, for whole blocks."""
-SLOT_DTYPE = np.dtype(f">{INDEX_SLOT.wires[0][1].code}")
+SLOT_DTYPE = INDEX_SLOT.dtype["newest"]
 
 MAX_TIME_DIFF = 0x7FFFFFFF
 

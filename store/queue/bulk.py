@@ -21,8 +21,7 @@ from store.queue.units import QUEUE_UNIT, QueueKey
 
 _GROUP = "cqstore.bulk"
 
-_NUMPY_TYPES = {"i": ">i4", "q": ">i8"}
-UNIT_ROWS = np.dtype([(name, _NUMPY_TYPES[wire.code]) for name, wire in QUEUE_UNIT.wires])
+UNIT_ROWS = QUEUE_UNIT.dtype
 """One packed ``QueueUnit`` a row: ``phy_offset``, ``size``, ``tags_code``, ``store_timestamp``."""
 NO_TIMESTAMP = -1
 """Store timestamp of a unit whose backend does not keep it."""

@@ -88,12 +88,21 @@ class UnitBlock:
         """Yield ``(phy_offset, size, tags_code)`` a unit, the cheapest way to walk a block."""
         return _ROWS[self.stride].iter_unpack(self.data)
 
+    def columns(self, count: int = -1) -> NDArray[np.void]:
+        """Return the units (the first ``count``) as rows with named fields, without a copy."""
+        return np.frombuffer(self.data, UNIT_COLUMNS[self.stride], count)
+
     def units(self) -> Iterator[CqUnit]:
         """Yield the units as records."""
         for index, row in enumerate(self.rows()):
             yield CqUnit(self.queue_offset + index, *row)
 
 
+UNIT_COLUMNS: dict[int, np.dtype[np.void]] = {
+    PACKED_PREFIX: np.dtype(QUEUE_UNIT.dtype.descr[:-1]),
+    QUEUE_UNIT.size: QUEUE_UNIT.dtype,
+}
+"""Stride of a block → the numpy type of a unit in it."""
 _ROWS = {PACKED_PREFIX: Struct(">qiq"), QUEUE_UNIT.size: Struct(">qiq8x")}
 
 

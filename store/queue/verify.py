@@ -16,14 +16,12 @@ from numpy.typing import NDArray
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.context import LogView
 from store.queue.facts import QueueType
-from store.queue.units import QUEUE_UNIT, BlockStop, QueueKey, QueueUnit, UnitBlock
+from store.queue.units import QUEUE_UNIT, BlockStop, QueueKey, UnitBlock
 
 _BLOCK = 8192
 Locks = tuple[AbstractContextManager[object], AbstractContextManager[object]]
 NO_LOCKS: Locks = (nullcontext(), nullcontext())
 _Columns = dict[str, NDArray[np.int64]]
-_COLUMNS_28 = np.dtype({"names": list(QueueUnit._fields), "formats": [">i8", ">i4", ">i8", ">i8"]})
-_COLUMNS = np.dtype({"names": list(QueueUnit._fields)[:3], "formats": [">i8", ">i4", ">i8"]})
 
 
 class Kind(StrEnum):
@@ -181,7 +179,7 @@ class Verify:
             at = behind
 
     def _blocks(self, key: QueueKey, at: int, count: int, blocks: list[UnitBlock]) -> None:
-        mine, other = (_columns(block, count) for block in blocks)
+        mine, other = (block.columns(count) for block in blocks)
         same = np.ones(count, bool)
         for name in ("phy_offset", "size"):
             odd = mine[name] != other[name]
@@ -244,9 +242,3 @@ def _end_of_hole(block: UnitBlock, end: int) -> int:
     """Return where the hole ends that an empty block stands before."""
     hole = block.hole if block.stop is BlockStop.HOLE else None
     return end if hole is None else min(hole.stop, end)
-
-
-def _columns(block: UnitBlock, count: int) -> NDArray[np.void]:
-    """Return the first ``count`` units as columns, without a copy."""
-    kind = _COLUMNS_28 if block.stride == QUEUE_UNIT.size else _COLUMNS
-    return np.frombuffer(block.data, kind, count)

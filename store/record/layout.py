@@ -1,14 +1,17 @@
 """Fixed-width records, each declared once.
 
 A record is a ``NamedTuple`` whose annotations carry the width and the meaning of every field.
-The ``struct`` format, the field offsets and the table in ``docs/format.md`` all come from that
-one declaration; a test holds the page to it. Integers are big-endian and signed, as Java's are.
+The ``struct`` format, the numpy type, the field offsets and the table in ``docs/format.md`` all
+come from that one declaration; a test holds the page to it. Integers are big-endian and signed,
+as Java's are.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from struct import Struct
 from typing import Annotated, Generic, NamedTuple, TypeVar, get_type_hints
+
+import numpy as np
 
 R = TypeVar("R", bound=NamedTuple)
 Buffer = bytes | bytearray | memoryview
@@ -38,6 +41,10 @@ class Layout(Generic[R]):
         ]
         self.struct = Struct(">" + "".join(wire.code for _, wire in self.wires))
         self.size = self.struct.size
+        self.dtype: np.dtype[np.void] = np.dtype(
+            [(name, _numpy_type(wire.code)) for name, wire in self.wires]
+        )
+        """The packed record as a numpy row, one field a column; ``dtype[[...]]`` has some."""
 
     def offset(self, field: str) -> int:
         """Return where ``field`` starts, in bytes from the start of the record."""
@@ -71,6 +78,11 @@ class Layout(Generic[R]):
             offset += width
         lines.append(f"| | **{offset}** | | |")
         return "\n".join(lines)
+
+
+def _numpy_type(code: str) -> str:
+    size = Struct(">" + code).size
+    return f"V{size}" if code.endswith("s") else f">i{size}"
 
 
 __all__ = ["Annotated", "Buffer", "Layout", "NamedTuple", "Wire"]
