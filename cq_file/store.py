@@ -286,7 +286,6 @@ class FileConsumeQueueStore(ConsumeQueueStore):
         queue = self._topics.get(topic, {}).pop(queue_id, None)
         if queue is not None:
             self._remove([queue], [Path(queue.folder)])
-            self.forget_queue_offsets([(topic, queue_id)])
 
     def _remove(self, queues: Sequence[QueueFiles], folders: Sequence[Path]) -> None:
         """Empty ``queues`` for their readers, and remove ``folders``, in which they lie."""
@@ -442,7 +441,6 @@ class FileConsumeQueueStore(ConsumeQueueStore):
         finally:
             self._closed = True
             self._cache.close()
-            self.forget_queue_offsets()
 
     # ---- small parts
 

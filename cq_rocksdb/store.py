@@ -301,7 +301,6 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
             )
         )
         self._offsets.forget([prefix])
-        self.forget_queue_offsets([(topic, queue_id)])
         self.flush()
 
     def flush(self, least_pages: int = 0) -> None:

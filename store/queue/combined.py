@@ -342,8 +342,6 @@ class CombinedConsumeQueueStore(CombinedReads):
                     if part.failure is None:
                         part.whole = max(part.whole, end)
 
-    # ---- offsets for the writer
-
     def next_offset(self, topic: str, queue_id: int) -> int:
         """Return the largest of all that have the queue: no part may lose a unit to a put."""
         return max(

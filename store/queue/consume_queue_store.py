@@ -8,7 +8,7 @@ being put. Reading never writes, on disk or off it, save into caches.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -25,7 +25,6 @@ from store.queue.facts import (
     QueueType,
 )
 from store.queue.time_search import BoundaryType, search_offset
-from store.queue.topic_hold import TopicHeldError, TopicHold
 from store.queue.units import CqUnit, QueueKey, UnitBatch, UnitBlock
 
 
@@ -44,8 +43,6 @@ class ConsumeQueueStore(ABC):
     def __init__(self, context: QueueStoreContext) -> None:
         """Keep ``context``; touches no file."""
         self.context = context
-        self._next_offsets: dict[tuple[str, int], int] = {}
-        self._hold: TopicHold | None = None
 
     # ---- finding and opening
 
@@ -377,61 +374,9 @@ class ConsumeQueueStore(ABC):
             config.sample_count_threshold,
         )
 
-    # ---- offsets for the writer (under the append lock)
-
-    def assign_queue_offset(self, topic: str, queue_id: int) -> int:
-        """Return the offset that the next message of the queue gets.
-
-        Raises:
-            TopicHeldError: nobody may put to the topic for now, see ``hold``.
-        """
-        key = (topic, queue_id)
-        offset = self._next_offsets.get(key)
-        if offset is None:
-            if self._hold is not None and topic in self._hold.topics:
-                raise TopicHeldError(self._hold)
-            offset = self._next_offsets[key] = self.next_offset(topic, queue_id)
-        return offset
-
     def next_offset(self, topic: str, queue_id: int) -> int:
-        """Return where the queue goes on, from what it has; asked where no offset was assigned."""
+        """Return where the queue goes on, from what it has; the writer counts on from there."""
         return self.max_offset(topic, queue_id)
-
-    def increase_queue_offset(self, topic: str, queue_id: int, count: int) -> None:
-        """Take ``count`` offsets, after the log has the record."""
-        self._next_offsets[topic, queue_id] += count
-
-    @property
-    def assigned_queues(self) -> int:
-        """Return of how many queues the next offset is kept here."""
-        return len(self._next_offsets)
-
-    def hold(self, hold: TopicHold | None) -> None:
-        """Assign no first offset to queues of the topics of ``hold``; ``None``: to all again.
-
-        Offsets that are assigned already still count up until they are forgotten.
-        """
-        self._hold = hold
-
-    @property
-    def held_topics(self) -> Collection[str]:
-        """Return the topics to whose queues no first offset is assigned."""
-        return self._hold.topics if self._hold is not None else ()
-
-    def assigned_of(self, topics: Collection[str]) -> list[tuple[str, int]]:
-        """Return the queues of ``topics`` whose next offset is kept here. Any thread may ask.
-
-        Held topics get no others meanwhile.
-        """
-        return [key for key in [*self._next_offsets] if key[0] in topics]
-
-    def forget_queue_offsets(self, queues: Iterable[tuple[str, int]] | None = None) -> None:
-        """Drop assigned offsets (of ``queues``), so that they are read from the queues again."""
-        if queues is None:
-            self._next_offsets.clear()
-            return
-        for key in queues:
-            self._next_offsets.pop(key, None)
 
     @abstractmethod
     def close(self) -> None:

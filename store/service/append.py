@@ -12,12 +12,12 @@ from typing import TypeVar, TypeVarTuple
 
 from store.errors import DiskFullError, IllegalMessageError
 from store.log.commit_log import Appended, CommitLog
-from store.queue.consume_queue_store import ConsumeQueueStore
-from store.queue.topic_hold import TopicHeldError
 from store.record.encoder import EncodedRecord, is_queued
-from store.service.dispatch import Dispatcher
 from store.service.light_quota import LightQuota
+from store.service.pending import Pending
+from store.service.queue_offsets import Queue
 from store.service.running_state import RunningState
+from store.service.topic_hold import TopicHeldError
 
 _REFUSALS = (DiskFullError, IllegalMessageError)
 """What the log raises before it has written a byte of a record."""
@@ -35,19 +35,14 @@ class Appender:
     """
 
     def __init__(
-        self,
-        log: CommitLog,
-        queues: ConsumeQueueStore,
-        dispatcher: Dispatcher,
-        state: RunningState,
-        quota: LightQuota,
+        self, log: CommitLog, pending: Pending, state: RunningState, quota: LightQuota
     ) -> None:
         self._log = log
-        self._queues = queues
-        self._dispatcher = dispatcher
-        self._lock = dispatcher.append_lock
+        self._pending = pending
+        self._offsets = pending.offsets
+        self._lock = pending.lock
         self._state = state
-        self._section = dispatcher.appending
+        self._section = pending.appending
         self.quota = quota
 
     def one(self, record: EncodedRecord) -> tuple[int, Appended]:
@@ -94,73 +89,73 @@ class Appender:
                 held.hold.wait(_LOOK_AGAIN_SECONDS)
 
     def _one(self, record: EncodedRecord) -> tuple[int, Appended]:
-        queues, queued = self._queues, is_queued(record.sys_flag)
-        topic, queue_id = record.topic, record.queue_id
-        queue_offset = queues.assign_queue_offset(topic, queue_id) if queued else 0
+        if not is_queued(record.sys_flag):
+            return 0, self._append(record, 0, ())
+        queue = (record.topic, record.queue_id)
+        queue_offset = self._offsets.assign(queue)
+        return queue_offset, self._append(record, queue_offset, (queue,))
+
+    def _light(
+        self, names: Sequence[str], encode: Callable[[Sequence[int]], EncodedRecord]
+    ) -> tuple[int, Appended]:
+        assign = self._offsets.assign
+        queues = [(name, _LIGHT_ID) for name in names]
+        light = [assign(queue) for queue in queues]
+        made = light.count(0)
+        self.quota.check(made)
+        record = encode(light)
+        own = (record.topic, record.queue_id)
+        queue_offset = assign(own)
+        appended = self._append(record, queue_offset, (own, *queues), made)
+        return queue_offset, appended
+
+    def _append(
+        self, record: EncodedRecord, queue_offset: int, queues: Sequence[Queue], made: int = 0
+    ) -> Appended:
+        """Append a record that has its offset in each of ``queues``, ``made`` of them anew."""
         self._section.begun = True
         appended = self._log.append(record, queue_offset)
-        if queued:
-            queues.increase_queue_offset(topic, queue_id, 1)
-        self._dispatcher.hot(record, queue_offset, appended)
+        for queue in queues:
+            self._offsets.take(queue)
+        if made:
+            self.quota.count(made)
+        self._pending.note(record, queue_offset, appended)
         self._section.begun = False
-        return queue_offset, appended
+        return appended
 
     def _many(
         self,
         records: Sequence[EncodedRecord],
         whole: bool,  # noqa: FBT001
     ) -> tuple[list[int], list[Appended]]:
-        queues = self._queues
-        offsets, following = self._assign(records)
+        queue_offsets, taken = self._assign(records)
         self._section.begun = True
-        appended = self._log.append_list(records, offsets, whole=whole)
+        appended = self._log.append_list(records, queue_offsets, whole=whole)
         if len(appended) < len(records):
             records = records[: len(appended)]
-            offsets, following = self._assign(records)
-        for key, end in following.items():
-            queues.increase_queue_offset(*key, end - queues.assign_queue_offset(*key))
-        self._dispatcher.hot_list(records, offsets, appended)
+            queue_offsets, taken = self._assign(records)
+        for queue, count in taken.items():
+            self._offsets.take(queue, count)
+        self._pending.note_list(records, queue_offsets, appended)
         self._section.begun = False
-        return offsets, appended
+        return queue_offsets, appended
 
-    def _light(
-        self, names: Sequence[str], encode: Callable[[Sequence[int]], EncodedRecord]
-    ) -> tuple[int, Appended]:
-        queues = self._queues
-        light = [queues.assign_queue_offset(name, _LIGHT_ID) for name in names]
-        self.quota.check(light.count(0))
-        record = encode(light)
-        key = (record.topic, record.queue_id)
-        queue_offset = queues.assign_queue_offset(*key)
-        self._section.begun = True
-        appended = self._log.append(record, queue_offset)
-        queues.increase_queue_offset(*key, 1)
-        for name in names:
-            queues.increase_queue_offset(name, _LIGHT_ID, 1)
-        self.quota.count(light.count(0))
-        self._dispatcher.hot(record, queue_offset, appended)
-        self._section.begun = False
-        return queue_offset, appended
+    def _assign(self, records: Sequence[EncodedRecord]) -> tuple[list[int], dict[Queue, int]]:
+        """Return the queue offset of each record, and how many of each queue's they take."""
+        assign = self._offsets.assign
+        queue_offsets: list[int] = []
+        taken: dict[Queue, int] = {}
+        for record in records:
+            if not is_queued(record.sys_flag):
+                queue_offsets.append(0)
+                continue
+            queue = (record.topic, record.queue_id)
+            count = taken.get(queue, 0)
+            queue_offsets.append(assign(queue) + count)
+            taken[queue] = count + 1
+        return queue_offsets, taken
 
     def _refuse(self) -> None:
         """Say why nothing may be appended; a disk that filled meanwhile lets this one in."""
         self._section.check()
         self._state.check_writable()
-
-    def _assign(
-        self, records: Sequence[EncodedRecord]
-    ) -> tuple[list[int], dict[tuple[str, int], int]]:
-        """Return the queue offset of each record, and the next one of each queue among them."""
-        offsets: list[int] = []
-        following: dict[tuple[str, int], int] = {}
-        for record in records:
-            if not is_queued(record.sys_flag):
-                offsets.append(0)
-                continue
-            key = (record.topic, record.queue_id)
-            offset = following.get(key)
-            if offset is None:
-                offset = self._queues.assign_queue_offset(*key)
-            offsets.append(offset)
-            following[key] = offset + 1
-        return offsets, following

@@ -7,6 +7,7 @@ given. Light queues are counted once, when the first one is put to.
 from store.errors import IllegalMessageError
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.record.message import LMQ_PREFIX
+from store.service.queue_offsets import QueueOffsets
 
 
 class LightQuotaError(IllegalMessageError):
@@ -16,9 +17,10 @@ class LightQuotaError(IllegalMessageError):
 class LightQuota:
     """Counts the light queues of one store; used under the append lock."""
 
-    def __init__(self, queues: ConsumeQueueStore, most: int | None) -> None:
+    def __init__(self, queues: ConsumeQueueStore, offsets: QueueOffsets, most: int | None) -> None:
         """``most``: ``None`` for any number."""
         self._queues = queues
+        self._offsets = offsets
         self._most = most
         self._count: int | None = None
         self._counted_before = False
@@ -32,7 +34,7 @@ class LightQuota:
         if self._most is None or not new:
             return
         if self._count is None:
-            held = self._queues.held_topics  # they are as good as gone
+            held = self._offsets.held_topics  # they are as good as gone
             self._count = sum(topic not in held for topic in self._queues.topics(LMQ_PREFIX))
         if self._count + new > self._most:
             raise LightQuotaError(

@@ -47,13 +47,17 @@ from store.service.light_quota import LightQuota
 from store.service.metrics import StoreMetrics
 from store.service.mirroring.mirror import Mirror
 from store.service.opening import OpenOptions, lay_out, open_index, refuse_queues_without_log
+from store.service.pending import Pending
 from store.service.puller import Puller
 from store.service.putter import Putter
+from store.service.record_keys import RecordKeys
+from store.service.record_units import RecordUnits
 from store.service.recovering import replacement
 from store.service.recovering.queue_mend import QueueMend
 from store.service.recovering.queue_rebuild import QueueRebuild
 from store.service.recovering.recovery import Recovery, RecoveryReport
 from store.service.recovering.replacement import Rebuild
+from store.service.replay import Replay
 from store.service.results import PutMessageResult
 from store.service.running_state import RunningState
 from store.service.store_care import StoreCare
@@ -205,31 +209,27 @@ class MessageStore(StoreCare):
     def _wire(self, options: OpenOptions) -> None:
         """Wire the services over a store that is whole."""
         config, log = self.config, self.commit_log
-        self._commit = GroupCommit(log, config.sync_flush_timeout)
         self._flush_all = WholeFlush(
             self._dispatcher, self.queues, self.index, self.checkpoint, self._commit
         )
         self._flush = FlushService(
             config, log, self._commit, self._dispatcher, self._flush_all, self._state.fail
         )
-        if config.flush_disk_type is FlushDiskType.SYNC_FLUSH:
-            self._dispatcher.before_store = self._commit.flush
-        elif config.is_transient:
-            self._dispatcher.before_store = log.commit
         self._puller = Puller(config, log, self.queues)
         self._tracing, self._trace = threading.Lock(), None
         self._mirror = self._tap = Mirror.of(config, self.paths, log, self.queues, self._puller)
         self._stops.append(self._stop_trace)
-        quota = LightQuota(self.queues, config.max_lmq_consume_queue_num)
-        self._append = Appender(log, self.queues, self._dispatcher, self._state, quota)
+        quota = LightQuota(self.queues, self._pending.offsets, config.max_lmq_consume_queue_num)
+        self._append = Appender(log, self._pending, self._state, quota)
         putter = Putter(
             config, log, self.queues, self._dispatcher, self._commit, self._flush, self._append,
             self._state.fail,
         )  # fmt: skip
         self._putter = putter
         self._clean = CleanService(
-            log, self.queues, self.index, self._dispatcher, self._commit, self.deleted_topics,
-            ExpiredQueues(self.paths.expired_queues), quota, self._state.check_writable,
+            log, self.queues, self.index, self._pending, self._dispatcher, self._commit,
+            self.deleted_topics, ExpiredQueues(self.paths.expired_queues), quota,
+            self._state.check_writable,
         )  # fmt: skip
         self.metrics = StoreMetrics(
             self.paths, log, self.queues, self._dispatcher, self._commit, putter,
@@ -280,13 +280,23 @@ class MessageStore(StoreCare):
                 self.paths, self.config, self.commit_log, self.queues, self.index,
                 self.checkpoint, self.report, self.deleted_topics,
             )  # fmt: skip
+            units = RecordUnits(
+                self.config, self.deleted_topics, self.queues.queue_type,
+                check_topic=self.queues.check_topic,
+                lmq_needs_multi_dispatch=self.queues.lmq_needs_multi_dispatch,
+            )  # fmt: skip
+            keys = RecordKeys(wanted=self.index is not None, tags=self.config.message_index_tags)
+            self._pending = Pending(self.queues, units, keys, self._state)
+            self._commit = GroupCommit(self.commit_log, self.config.sync_flush_timeout)
             self._dispatcher = Dispatcher(
-                self.queues, self.index, self.config, self.deleted_topics, self._state,
+                self._pending, self.queues, self.index, self.config.dispatch_slice, self._state,
+                self._before_store(),
             )  # fmt: skip
             rules = ScanRules(self.config.check_crc_on_recover)
             self._rebuild = QueueRebuild(
-                self.paths, self.commit_log, self.queues, self._dispatcher, rules, self._state.fail
-            )
+                self.paths, self.commit_log, self.queues, units, self._pending, self._dispatcher,
+                rules, self._state.fail,
+            )  # fmt: skip
             if self.read_only:
                 self.report.unfinished_rebuild = self.paths.rebuilding.exists()
                 self.report.queues_damaged = self.queues.damaged_queues()
@@ -294,12 +304,11 @@ class MessageStore(StoreCare):
             else:
                 changing = True
                 self._rebuild.drop_half_built()
-                recovery.run(self._dispatcher, options.cut_at, options.pass_over, options.progress)
+                replay = Replay(self._dispatcher.store, units, keys)
+                recovery.run(replay, options.cut_at, options.pass_over, options.progress)
                 self._note_cut_log(options.cut_at)
                 self._rebuild.resume()
-                mend = QueueMend(
-                    self.commit_log, self.queues, self._dispatcher, self._rebuild, rules
-                )
+                mend = QueueMend(self.commit_log, self.queues, units, self._rebuild, rules)
                 mended = mend.run(ExpiredQueues(self.paths.expired_queues).ends)
                 self.report.queues_mended = mended.mended
                 self.report.queues_damaged = mended.left
@@ -311,6 +320,12 @@ class MessageStore(StoreCare):
             raise
         if (last := recovery.last) is not None:
             self._dispatcher.note_last(last.phy_offset, last.size, last.store_timestamp)
+
+    def _before_store(self) -> Callable[[], object]:
+        """Return what has to be done with the log before units of it become visible."""
+        if self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH:
+            return self._commit.flush
+        return self.commit_log.commit if self.config.is_transient else bool
 
     def _note_cut_log(self, cut_at: int | None) -> None:
         """Note for backends that are left behind that the log may have lost what they have."""
@@ -413,7 +428,7 @@ class MessageStore(StoreCare):
         try:
             with self._state.failing():
                 self._stop()
-                with self._dispatcher.append_lock:
+                with self._pending.lock:
                     self._state.close()
         finally:
             with self._clean.lock:  # what is being deleted comes to its end

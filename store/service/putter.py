@@ -129,9 +129,8 @@ class Putter:
             queue_offset, appended = self._append.one(record)
         except (DiskFullError, IllegalMessageError) as exc:
             return self._refused(exc)
-        dispatcher = self._dispatcher
         result = _new(PutMessageResult, (_OK, appended, queue_offset, message.store_host, ""))
-        if self._sync or len(dispatcher.pending) >= dispatcher.full_at:
+        if self._sync or self._dispatcher.is_full:
             result = self._settle([result], wait=wait and _waits(properties))[0]
         return self._timed(started, result) if started else result
 
@@ -318,7 +317,7 @@ class Putter:
                 late = PutMessageStatus.FLUSH_DISK_TIMEOUT
                 results = [r._replace(status=late) if r.appended else r for r in results]
                 self.meter.not_ok(late, sum(result.ok for result in results))
-        if len(self._dispatcher.pending) >= self._dispatcher.full_at:
+        if self._dispatcher.is_full:
             self._dispatcher.relieve()
         return results
 

@@ -6,7 +6,7 @@ Source: RocketMQ ``CommitLog.checkMessageAndReturnSize``, ``CommitLogDispatcherB
 ``MultiDispatchUtils``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import NamedTuple
 
 from store.config import StoreConfig
@@ -14,8 +14,9 @@ from store.errors import IllegalMessageError
 from store.queue.facts import QueueType
 from store.record.encoder import is_queued
 from store.record.message import LMQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX
-from store.record.properties import DispatchProperties
+from store.record.properties import DispatchProperties, dispatch_properties
 from store.record.record_layout import MOST_QUEUE_OFFSET
+from store.record.scan import ScannedRecord
 from store.service.delay import DelayLevels
 from store.service.journals.deleted_topics import DeletedTopics
 
@@ -90,6 +91,31 @@ class RecordUnits:
             for name, offset in light_queues(topic, properties):
                 if self._can_hold(name) and not gone(name, phy_offset):
                     add((name, 0), offset, phy_offset, size, tags_code, timestamp)
+
+    def has_own_alone(self, properties: DispatchProperties) -> bool:
+        """Return whether a queued record has the unit of its own queue, plain, and no other.
+
+        ``False`` tells nothing: ``add`` knows.
+        """
+        return properties.only_tags and not len(self._deleted)
+
+    def of(self, records: Iterable[ScannedRecord], topics: Container[str]) -> Iterator[Unit]:
+        """Yield the units that ``records`` have in queues of ``topics``, light ones too."""
+        found: list[Unit] = []
+
+        def add(key: tuple[str, int], *unit: int) -> None:
+            if key[0] in topics:
+                found.append(Unit(key, *unit))
+
+        for record in records:
+            properties = dispatch_properties(record.properties)
+            if record.topic in topics or properties.multi_dispatch:
+                self.add(
+                    add, record.topic, record.queue_id, record.queue_offset, record.phy_offset,
+                    record.size, record.store_timestamp, record.sys_flag, properties,
+                )  # fmt: skip
+                yield from found
+                found.clear()
 
     def _can_hold(self, light_queue: str) -> bool:
         """Return whether the backend can; RocketMQ passes over those with a path separator."""

@@ -11,6 +11,7 @@ from store.queue.backends import backend_names
 from store.queue.combined import CombinedConsumeQueueStore
 from store.queue.time_search import BoundaryType
 from store.queue.units import BlockStop, QueueKey, UnitBatch
+from store.service.queue_offsets import QueueOffsets
 from tests.kit.engines import ENGINES
 from tests.kit.queue_drive import COMBINED, QueueDrive
 from tests.kit.tree import tree_digest
@@ -235,8 +236,7 @@ def test_truncation_drops_what_lies_behind(drive: QueueDrive, kept: int) -> None
     assert drive.store.truncate_dirty(kept * 100) == (1 if kept < 25 else 0)
     assert drive.phys("topic") == [100 * number for number in range(kept)]
     assert drive.store.max_offset("topic", 0) == kept
-    drive.store.forget_queue_offsets()
-    assert drive.store.assign_queue_offset("topic", 0) == kept
+    assert drive.store.next_offset("topic", 0) == kept
     drive.reopen()
     assert drive.store.max_offset("topic", 0) == kept
     drive.log.stamps = drive.log.stamps[:kept]
@@ -296,13 +296,21 @@ def test_an_estimate_is_cut_to_the_queue_and_exact_when_small(drive: QueueDrive)
 
 def test_offsets_are_assigned_behind_the_queue(drive: QueueDrive) -> None:
     drive.put("topic", 0, 0, 4)
-    store = drive.store
-    assert store.assign_queue_offset("topic", 0) == 4
-    store.increase_queue_offset("topic", 0, 3)
-    assert store.assign_queue_offset("topic", 0) == 7
-    assert store.max_offset("topic", 0) == 4
-    store.forget_queue_offsets(store.assigned_of({"topic"}))
-    assert store.assign_queue_offset("topic", 0) == 4
+    offsets, queue = QueueOffsets(drive.store), ("topic", 0)
+    assert offsets.assign(queue) == 4
+    offsets.take(queue, 3)
+    assert offsets.assign(queue) == 7
+    offsets.take(queue)
+    assert offsets.assign(queue) == 8
+    assert (offsets.assign(("topic", 1)), offsets.assign(("other", 0)), len(offsets)) == (0, 0, 3)
+    assert drive.store.max_offset("topic", 0) == 4
+    kept = offsets.queues_of({"topic"})
+    assert sorted(kept) == [("topic", 0), ("topic", 1)]
+    offsets.forget(kept)
+    assert (len(offsets), offsets.assign(queue)) == (1, 4)
+    offsets.take(queue)
+    offsets.forget_all()
+    assert (len(offsets), offsets.assign(queue)) == (0, 4)
 
 
 def test_an_empty_batch_is_no_error(drive: QueueDrive) -> None:

@@ -214,7 +214,7 @@ def test_a_closed_store_answers_nothing(tmp_path: Path) -> None:
         lambda: store.min_offset("T", 0),
         lambda: store.read_units("T", 0, 0, 1),
         lambda: store.unit_timestamp("T", 0, 0),
-        lambda: store.assign_queue_offset("T", 0),
+        lambda: store.next_offset("T", 0),
         lambda: put(store, 1, rows(2, 1)),
         store.queues,
         store.flush,

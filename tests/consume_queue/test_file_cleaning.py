@@ -111,7 +111,7 @@ def test_a_deleted_topic_is_gone_with_all_its_kinds_of_files(tmp_path: Path) -> 
     assert not disk.folder("T").parent.exists()
     assert not ext.parent.exists()
     assert list(store.queues()) == [QueueKey("T2", 0)]
-    assert store.max_offset("T", 0) == store.assign_queue_offset("T", 0) == 0
+    assert store.max_offset("T", 0) == store.next_offset("T", 0) == 0
     put(store, 0, rows(20, 1))
     assert read_all(store) == rows(20, 1)
     assert read_all(store, "T2") == rows(14, 1)

@@ -234,17 +234,13 @@ def test_a_file_that_went_below_the_writer_is_an_error_that_says_what_it_did(
 
 
 @pytest.mark.parametrize("read_only", [False, True])
-def test_a_closed_store_has_no_file_open_and_keeps_no_offset(
-    tmp_path: Path, *, read_only: bool
-) -> None:
+def test_a_closed_store_has_no_file_open(tmp_path: Path, *, read_only: bool) -> None:
     disk = Disk(tmp_path)
     disk.write(0, rows(1, 3))
     store = disk.open(read_only=read_only)
     assert read_all(store) == rows(1, 3)
-    assert store.assign_queue_offset("T", 0) == 3
     assert open_below(tmp_path) == [str(disk.file(0))]
     store.close()
     assert open_below(tmp_path) == []
-    assert store.assigned_queues == 0
     with pytest.raises(StoreClosedError):
         store._cache.get(str(disk.file(0)))

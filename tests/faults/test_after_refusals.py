@@ -19,7 +19,7 @@ from store.errors import (
 from store.queue.backends import backend_names
 from store.queue.units import QueueKey
 from store.record.message import Message
-from store.service import dispatch
+from store.service import replay
 from store.service.journals.deleted_topics import DeletedTopics
 from store.service.journals.expired_queues import ExpiredQueues
 from store.service.message_store import MessageStore
@@ -185,8 +185,8 @@ def test_a_queues_fault_is_not_the_end_of_the_log(
     data = bytearray(path.read_bytes())
     data[put.phy_offset + 20 : put.phy_offset + 28] = (1000).to_bytes(8, "big")  # its queue offset
     path.write_bytes(data)
-    monkeypatch.setattr(dispatch, "REPLAY_UNITS", 1)
-    monkeypatch.setattr(dispatch, "_SLICE_PER_QUEUE", 1)
+    monkeypatch.setattr(replay, "REPLAY_UNITS", 1)
+    monkeypatch.setattr(replay, "SLICE_PER_QUEUE", 1)
     with pytest.raises(QueueGapError):
         open_store(tmp_path, "file")
 

@@ -27,6 +27,10 @@ from store.record.properties import dispatch_properties, encode_properties
 from store.record.scan import ScanRules, TopicCache, scan_block
 from store.service.dispatch import Dispatcher
 from store.service.journals.deleted_topics import DeletedTopics
+from store.service.pending import Pending
+from store.service.record_keys import RecordKeys
+from store.service.record_units import RecordUnits
+from store.service.replay import Replay
 from store.service.running_state import RunningState
 from tests.kit.corpus import PROPERTIES, blocks, messages, record_fields, records
 from tests.kit.mutations import fuzz, mutated
@@ -40,9 +44,6 @@ Run = Callable[[bytes], object]
 
 class Sink:
     """Queues that group every batch and keep nothing."""
-
-    lmq_needs_multi_dispatch = False
-    assigned_queues = 0
 
     def put_batch(self, batch: UnitBatch) -> list[QueueRestart]:
         batch.runs()
@@ -62,12 +63,18 @@ def replay(folder: Path) -> Run:
     queues = cast("ConsumeQueueStore", Sink())
     deleted = DeletedTopics(folder / "none")
     state = RunningState(folder, read_only=False)
-    dispatcher = Dispatcher(queues, index, StoreConfig(), deleted, state)
+    units = RecordUnits(
+        StoreConfig(), deleted, queues.queue_type, check_topic=queues.check_topic,
+        lmq_needs_multi_dispatch=False,
+    )  # fmt: skip
+    keys = RecordKeys(wanted=True, tags=False)
+    dispatcher = Dispatcher(Pending(queues, units, keys, state), queues, index, 1, state)
+    again = Replay(dispatcher.store, units, keys)
 
     def run(data: bytes) -> None:
         for rules in (ScanRules(), ScanRules(property_crc=True), ScanRules(check_crc=False)):
             found = scan_block(data, 0, len(data) + 8, rules, TopicCache())
-            dispatcher.replay(found, 0, 0)
+            again.run(found, 0, 0)
 
     return run
 

@@ -336,10 +336,10 @@ def test_a_batch_that_another_thread_hands_on_does_not_keep_writers_waiting(
         assert entered.wait(30)
         for _ in range(35):  # more than three times what a batch waits for
             assert store.put_message(message()).ok
-        assert len(store._dispatcher.pending) == 35
+        assert len(store._pending.units) == 35
         writer = threading.Thread(target=lambda: [store.put_message(message()) for _ in range(10)])
         writer.start()
-        until(lambda: len(store._dispatcher.pending) == 40)
+        until(lambda: len(store._pending.units) == 40)
         assert writer.is_alive(), "four times is far too many: it waits"
         leave.set()
         writer.join(30)

@@ -30,7 +30,7 @@ from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueRestart
 from store.queue.units import UnitBatch
 from store.record.message import Message
-from store.service import dispatch
+from store.service import replay
 from store.service.message_store import MessageStore
 from store.service.results import GetMessageStatus
 from tests.kit.call_order import CallOrder
@@ -437,7 +437,7 @@ def cut_short(
             raise fault
         return put_batch(queues, batch)
 
-    monkeypatch.setattr(dispatch, "REPLAY_UNITS", 10)
+    monkeypatch.setattr(replay, "REPLAY_UNITS", 10)
     monkeypatch.setattr(kind, "put_batch", failing)
 
 

@@ -17,7 +17,6 @@ from store.errors import CorruptionError, StoreIOError
 from store.index.index_service import IndexService
 from store.log.commit_log import CommitLog
 from store.queue.consume_queue_store import ConsumeQueueStore
-from store.queue.topic_hold import TopicHold
 from store.queue.units import QueueKey
 from store.record.encoder import is_queued
 from store.record.message import LMQ_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
@@ -28,7 +27,9 @@ from store.service.group_commit import GroupCommit
 from store.service.journals.deleted_topics import DeletedTopics
 from store.service.journals.expired_queues import ExpiredQueues
 from store.service.light_quota import LightQuota
+from store.service.pending import Pending
 from store.service.record_units import light_queues
+from store.service.topic_hold import TopicHold
 
 _LOG = logging.getLogger(__name__)
 TOPICS_AT_ONCE = 1000
@@ -57,6 +58,7 @@ class CleanService:
         log: CommitLog,
         queues: ConsumeQueueStore,
         index: IndexService | None,
+        pending: Pending,
         dispatcher: Dispatcher,
         commit: GroupCommit,
         deleted: DeletedTopics,
@@ -68,6 +70,7 @@ class CleanService:
         self._log = log
         self._queues = queues
         self._index = index
+        self._pending = pending
         self._dispatcher = dispatcher
         self._commit = commit
         self._deleted = deleted
@@ -98,22 +101,22 @@ class CleanService:
                 self._queues.delete_topics(topics)
                 self._expired.forget(topics)
                 self._deleted.finish(topics)
-                with self._dispatcher.append_lock:
+                with self._pending.lock:
                     self._quota.let_out(gone)
-                    self._queues.hold(None)
+                    self._pending.offsets.hold(None)
             finally:
                 hold.end()
             self._deleted.compact(self._log.min_phy_offset())
 
     def _hold(self, hold: TopicHold) -> int:
         """Let nobody put to the topics of ``hold``; return where the log ends before."""
-        queues = self._queues
-        with self._dispatcher.append_lock:
-            queues.hold(hold)
+        pending = self._pending
+        with pending.lock:
+            pending.offsets.hold(hold)
             self._quota.hold()
-        assigned = queues.assigned_of(hold.topics)  # no further ones are assigned now
-        with self._dispatcher.append_lock:
-            queues.forget_queue_offsets(assigned)
+        assigned = pending.offsets.queues_of(hold.topics)  # no further ones are assigned now
+        with pending.lock:
+            pending.offsets.forget(assigned)
             return self._log.max_phy_offset()
 
     def unused_topics(self, retain: Collection[str]) -> Iterator[str]:
@@ -141,12 +144,12 @@ class CleanService:
         if end <= before:
             return ExpiryReport(0, 0, 0, 0, before)
         expired = expired_offsets(log, end)
-        with dispatcher.drain_lock, dispatcher.append_lock:
+        with dispatcher.drain_lock, self._pending.lock:
             dispatcher.catch_up()
             ends = [(key, at) for key, at in (expired or {}).items() if self._ends_at(key, at)]
             self._commit.flush()  # for the log, not a line here, names the queues that live on
         self._expired.add(ends)  # before the records go
-        with dispatcher.drain_lock, dispatcher.append_lock:
+        with dispatcher.drain_lock, self._pending.lock:
             dispatcher.catch_up()
             fault = files.delete_before(end)
             minimum = log.min_phy_offset()

@@ -15,7 +15,7 @@ from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueDamage, QueueType
 from store.queue.units import QueueKey
 from store.record.scan import ScanRules
-from store.service.dispatch import Dispatcher
+from store.service.record_units import RecordUnits
 from store.service.recovering.queue_rebuild import QueueRebuild
 
 _LOG = logging.getLogger(__name__)
@@ -45,13 +45,13 @@ class QueueMend:
         self,
         log: CommitLog,
         queues: ConsumeQueueStore,
-        dispatcher: Dispatcher,
+        units: RecordUnits,
         rebuild: QueueRebuild,
         rules: ScanRules,
     ) -> None:
         self._log = log
         self._queues = queues
-        self._dispatcher = dispatcher
+        self._units = units
         self._rebuild = rebuild
         self._rules = rules
 
@@ -102,7 +102,7 @@ class QueueMend:
             return lives
         starts = {tuple(key): damage.suspect_from or 0 for key, damage in damages.items()}
         records = self._log.scan_kept(self._rules, min(starts.values()))
-        for unit in self._dispatcher.units_of(records, {topic for topic, _ in damages}):
+        for unit in self._units.of(records, {topic for topic, _ in damages}):
             start = starts.get(unit.key)
             if start is None or unit.phy_offset < start:
                 continue

@@ -17,9 +17,12 @@ from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueType
 from store.queue.units import UnitBatch
 from store.record.scan import ScannedRecord, ScanRules
-from store.service.dispatch import REPLAY_UNITS, Dispatcher
+from store.service.dispatch import Dispatcher
 from store.service.journals.journal import Entry, Journal, read_lines
 from store.service.journals.kept import forget, keep
+from store.service.pending import Pending
+from store.service.record_units import RecordUnits
+from store.service.replay import REPLAY_UNITS
 
 _LOG = logging.getLogger(__name__)
 _TICK = 65_536
@@ -43,6 +46,8 @@ class QueueRebuild:
         paths: StorePaths,
         log: CommitLog,
         queues: ConsumeQueueStore,
+        units: RecordUnits,
+        pending: Pending,
         dispatcher: Dispatcher,
         rules: ScanRules,
         failed: Callable[[BaseException], object],
@@ -51,6 +56,8 @@ class QueueRebuild:
         self._path = paths.rebuilding
         self._log = log
         self._queues = queues
+        self._units = units
+        self._pending = pending
         self._dispatcher = dispatcher
         self._rules = rules
         self._failed = failed
@@ -65,7 +72,7 @@ class QueueRebuild:
             raise RefusedStoreError(f"{topic!r} is a BatchCQ topic: it is read, not written")
         counted = self._log.max_phy_offset()
         counts = self._count(topic, 0, counted, progress or (lambda _: None))
-        with self._dispatcher.drain_lock, self._dispatcher.append_lock:
+        with self._dispatcher.drain_lock, self._pending.lock:
             self._dispatcher.catch_up()
             counts += self._count(topic, counted, self._log.max_phy_offset(), lambda _: None)
             keys = [key for key in queues.queues(topic) if queue_id in {None, key.queue_id}]
@@ -120,7 +127,7 @@ class QueueRebuild:
     def _count(self, topic: str, start: int, end: int, progress: Progress) -> Counter[int]:
         """Count the units of each queue; so a damaged log is met before anything is removed."""
         records = ticking(self._log.scan_kept(self._rules, start, end), progress)
-        units = self._dispatcher.units_of(records, {topic})
+        units = self._units.of(records, {topic})
         return Counter(unit.key[1] for unit in units)
 
     def _build(self, entries: Sequence[Entry]) -> int:
@@ -128,7 +135,7 @@ class QueueRebuild:
         ends = [(entry["topic"], *pair) for entry in entries for pair in entry["ends"]]
         wanted = _wanted(entries)
         self._remove(wanted)
-        for unit in self._dispatcher.units_of(self._log.scan_kept(self._rules), wanted):
+        for unit in self._units.of(self._log.scan_kept(self._rules), wanted):
             if wanted[unit.key[0]].isdisjoint({None, unit.key[1]}):
                 continue
             batch.add(*unit)
@@ -142,7 +149,8 @@ class QueueRebuild:
         for topic, number, end in ends:
             if end and not queues.max_offset(topic, number):  # all its records have expired
                 queues.restore_end(topic, number, end)
-        queues.forget_queue_offsets(queues.assigned_of(wanted))
+        offsets = self._pending.offsets
+        offsets.forget(offsets.queues_of(wanted))
         queues.flush()
         return count
 

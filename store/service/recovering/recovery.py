@@ -32,7 +32,6 @@ from store.queue.facts import QueueDamage, QueueRestart
 from store.queue.units import QueueKey
 from store.record.decoder import StoredMessage
 from store.record.scan import ScannedRecord, ScanRules
-from store.service.dispatch import Dispatcher, ReplayResult
 from store.service.journals.deleted_topics import DeletedTopics
 from store.service.journals.expired_queues import ExpiredQueues
 from store.service.recovering.log_end import (
@@ -47,6 +46,7 @@ from store.service.recovering.log_end import (
     whole_records,
 )
 from store.service.recovering.pass_over import PassedOver, PassOver
+from store.service.replay import Replay, ReplayResult
 
 _LOG = logging.getLogger(__name__)
 
@@ -174,7 +174,7 @@ class Recovery:
 
     def run(
         self,
-        dispatcher: Dispatcher,
+        replay: Replay,
         cut_at: int | None,
         pass_over: Collection[int] = (),
         progress: Callable[[int], object] = bool,
@@ -203,11 +203,11 @@ class Recovery:
         if index_from is None and self._index is not None:
             index_from = queues_from  # a writer that stops dispatches to both, or to none
 
-        def replay(start: int) -> ReplayResult:
-            return dispatcher.replay(self._scan(start), queues_from, index_from, progress)
+        def from_there(start: int) -> ReplayResult:
+            return replay.run(self._scan(start), queues_from, index_from, progress)
 
         wanted = min(at for at in (queues_from, index_from, cut_at, *pass_over) if at is not None)
-        fault = self._dispatch(replay, wanted, max(marks.values()), cut_at, {*pass_over})
+        fault = self._dispatch(from_there, wanted, max(marks.values()), cut_at, {*pass_over})
         end = report.end_phy_offset
         self._save_tail(end, fault)
         if not report.last_exit_ok and self._mark.is_known:
@@ -218,7 +218,7 @@ class Recovery:
         self._deleted.fit(log.min_phy_offset(), end)
         if queues_from <= max(log.min_phy_offset(), 0):
             self._restore(expired)
-        self._mend_index(dispatcher, end)
+        self._mend_index(replay, end)
         if not report.last_exit_ok:
             self._queues.flush()
         log.files.sync()  # whatever files are gone must not come back after this
@@ -417,7 +417,7 @@ class Recovery:
             return True
         return self._report.last_exit_ok and end < newest
 
-    def _mend_index(self, dispatcher: Dispatcher, end: int) -> None:
+    def _mend_index(self, replay: Replay, end: int) -> None:
         """Remove index files that point behind the end, and index again what that lost."""
         if self._index is None:
             return
@@ -425,6 +425,6 @@ class Recovery:
         if self._report.index_files_cut:
             again = self._index.resume_phy_offset() or 0
             start = scan_start(self._log, again, again, self._rules, trust_wanted=False)
-            result = dispatcher.replay(self._log.scan(start, end, self._rules), end, again)
+            result = replay.run(self._log.scan(start, end, self._rules), end, again)
             if result.fault is not None:
                 raise result.fault

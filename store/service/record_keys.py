@@ -1,0 +1,36 @@
+"""RecordKeys: by which keys one record of the log is found in the index.
+
+Source: RocketMQ ``CommitLogDispatcherBuildIndex``, ``IndexService.buildIndex``.
+"""
+
+from store.index.index_batch import TAGS_PREFIX, IndexBatch
+from store.record.message import TRANSACTION_MASK, SysFlag
+from store.record.properties import DispatchProperties
+
+
+class RecordKeys:
+    """Derives keys under one configuration. Any thread may use it."""
+
+    def __init__(self, *, wanted: bool, tags: bool) -> None:
+        """``wanted``: there is an index; ``tags``: by whole tags too."""
+        self.wanted = wanted
+        self.tags = wanted and tags
+
+    def add(
+        self,
+        keys: IndexBatch,
+        topic: str,
+        sys_flag: int,
+        properties: DispatchProperties,
+        phy_offset: int,
+        timestamp: int,
+    ) -> None:
+        """Add the keys of one record to ``keys``; a ROLLBACK has none."""
+        if sys_flag & TRANSACTION_MASK == SysFlag.TRANSACTION_ROLLBACK:
+            return
+        tags = properties.tags if self.tags else None
+        if not properties.only_tags:
+            uniq_key, words = properties.uniq_key, properties.keys
+            keys.add_record(topic, uniq_key, words, tags, phy_offset, timestamp)
+        elif tags:
+            keys.add(topic, TAGS_PREFIX + tags, phy_offset, timestamp)
