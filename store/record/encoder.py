@@ -183,9 +183,9 @@ _JAVA_INT = re.compile(r"[+-]?[0-9]{1,9}")
 
 def _copied(body: object) -> bytes:
     """Return what may change in the caller's hands as what does not."""
-    if isinstance(body, bytes | bytearray | memoryview):
-        return bytes(body)
-    raise TypeError
+    if not isinstance(body, bytes | bytearray | memoryview):
+        raise TypeError
+    return bytes(body)
 
 
 def _check_delay(delay: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from store.config import FlushDiskType, StoreConfig
-from store.errors import StoreConfigError, StoreIOError
+from store.errors import DiskFullError, StoreConfigError, StoreIOError
 from store.queue.time_search import BoundaryType
 from store.record.client_batch import encode_client_batch
 from store.record.message import Message
@@ -125,8 +125,9 @@ def test_what_is_there_already_is_not_written_over(tmp_path: Path, there: str) -
     with MessageStore.open(tmp_path / "store", CONFIG) as store:
         with pytest.raises(StoreConfigError, match="new file"):
             store.record_trace(path)
-        with pytest.raises(StoreIOError):
+        with pytest.raises(StoreIOError) as caught:
             store.record_trace(tmp_path / "no folder" / "trace")
+        assert caught.value.path == tmp_path / "no folder" / "trace"
         with pytest.raises(StoreConfigError, match="holds nothing"):
             store.record_trace(tmp_path / "other", 0)
         assert store.max_offset("a", 0) == 0
@@ -191,6 +192,8 @@ def test_a_disk_that_refuses_ends_the_trace_and_nothing_else(
             trace = store.record_trace(tmp_path / "trace")
             store.put_message(Message("t", b"x"))
             until(lambda: trace.failure is not None)
+        assert isinstance(trace.failure, DiskFullError)
+        assert trace.failure.path == tmp_path / "trace"
         assert "No space" in str(trace.failure)
         assert store.put_message(Message("t", b"x")).ok
         assert store.max_offset("t", 0) == 2

@@ -23,6 +23,7 @@ from tests.kit.faults import EIO, Faults
 
 CONFIG = StoreConfig(mapped_file_size_commit_log=16384)
 BAD = 5
+NEXT_INDEX = "29991231235959999"
 
 
 @pytest.fixture
@@ -81,6 +82,12 @@ def watch(root: Path) -> None:
     StoreWatch(detect(root, CONFIG)).look()
 
 
+def open_with_an_empty_index_file(root: Path) -> None:
+    (root / "index").mkdir(exist_ok=True)
+    (root / "index" / NEXT_INDEX).touch()
+    open_and_close(root)
+
+
 class Refusal(NamedTuple):
     """A call that is refused where a path holds ``part``, and the path that the error names."""
 
@@ -111,6 +118,7 @@ REFUSALS = [
     Refusal("open", "/cqstore/passing-over", pass_over, "cqstore/passing-over"),
     Refusal("rename", "/cqstore/passing-over", pass_over, "cqstore/passing-over"),
     Refusal("unlink", "/cqstore/passing-over", pass_over, "cqstore/passing-over", after=1),
+    Refusal("unlink", NEXT_INDEX, open_with_an_empty_index_file, f"index/{NEXT_INDEX}"),
     Refusal("list", "/store/index", lambda root: measure(root / "index"), "index"),
     Refusal("mkdir", ".partial", lambda root: copy_store(root, root.with_name("to")), ""),
     Refusal("list", "", look_at_files, f"commitlog/{0:020d}"),

@@ -1,0 +1,126 @@
+"""What verbs do and say unasked: no old file goes, and what is odd about a store is told."""
+
+import struct
+import threading
+from pathlib import Path
+
+import pytest
+
+from store.config import StoreConfig
+from store.log.checkpoint import StoreCheckpoint
+from store.record.message import Message
+from store.service.message_store import MessageStore
+from tests.kit.double_write import Told, open_store
+from tests.kit.verbs import call, rows
+
+CONFIG = StoreConfig(mapped_file_size_commit_log=16384, mapped_file_size_consume_queue=400)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    with MessageStore.open(tmp_path / "s", CONFIG, backend="file", housekeeping=False) as store:
+        for number in range(50):
+            assert store.put_message(Message("t", b"x" * 500, number % 3)).ok
+    return tmp_path / "s"
+
+
+def spoil_queue(root: Path) -> None:
+    (root / "consumequeue" / "t" / "1" / f"{0:020d}").write_bytes(bytes(range(200)) * 2)
+
+
+def spoil_log(root: Path) -> int:
+    with MessageStore.open(root, CONFIG, read_only=True) as store:
+        at = [record.phy_offset for record in store.commit_log.scan(0)][-1]
+    with max((root / "commitlog").iterdir()).open("r+b") as file:
+        file.seek(at % 16384)
+        file.write(b"\xff" * 4)
+    return at
+
+
+def record_starts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the names of threads, as they are started from now on."""
+    started: list[str] = []
+    start = threading.Thread.start
+
+    def noted(thread: threading.Thread) -> None:
+        started.append(thread.name)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", noted)
+    return started
+
+
+@pytest.mark.slow
+def test_no_verb_starts_what_deletes_old_files(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = record_starts(monkeypatch)
+    for words in (["put", root, "--topic", "t"], ["recover", root], ["rebuild", root]):
+        assert call(*words).exit_code == 0
+    with open_store(both := root.with_name("both")) as store:
+        Told().put(store, 5)
+    assert call("mode", both, "--verify").exit_code == 0
+    assert call("mode", both, "--to", "file").exit_code == 0
+    assert "cqstore-expiry" not in started
+    MessageStore.open(root).close()
+    assert "cqstore-expiry" in started
+
+
+def test_a_repair_starts_it_neither(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spoil_queue(root)
+    started = record_starts(monkeypatch)
+    assert call("check", root, "--repair", "--in-place").exit_code == 0
+    assert started
+    assert "cqstore-expiry" not in started
+    assert call("check", root).exit_code == 0
+
+
+def test_a_damaged_log_is_said_by_every_look(root: Path) -> None:
+    at = spoil_log(root)
+    for verb in ("info", "topics"):
+        done = call(verb, root)
+        assert "cqstore: the log is damaged: " in done.stderr
+        assert f"phy_offset {at}" in done.stderr
+        assert "needs recovery" not in done.stderr
+
+
+def test_queues_that_were_written_to_after_they_were_left_are_told(tmp_path: Path) -> None:
+    """As a broker does that is started with the storeType of before: its checkpoint tells."""
+    root = tmp_path / "s"
+    with open_store(root) as store:
+        Told().put(store, 20)
+        line = store.commit_log.max_phy_offset()
+    for state in ("double-write-rocksdb", "rocksdb"):
+        assert call("mode", root, "--to", state).exit_code == 0
+    checkpoint = root / "checkpoint"
+    place = StoreCheckpoint(checkpoint).fields._fields.index("logics_phy_offset") * 8
+    for end in (line, line + 1):
+        data = bytearray(checkpoint.read_bytes())
+        struct.pack_into(">q", data, place, end)
+        checkpoint.write_bytes(data)
+        (facts,) = rows("info", root)
+        left = f"the file queues are left behind, whole up to phy offset {line}"
+        assert left in facts["odd"]
+        said = (
+            f"the file queues, left behind at phy offset {line}, were written to since, up to {end}"
+        )
+        assert (said in facts["odd"]) is (end > line)
+        assert ("from where the rocksdb queues get them" in facts["odd"]) is (end > line)
+
+
+def test_queues_that_were_left_need_not_be_readable(tmp_path: Path) -> None:
+    root = tmp_path / "s"
+    with open_store(root) as store:
+        Told().put(store, 20)
+    assert call("mode", root, "--to", "file").exit_code == 0
+    (current,) = root.glob("consumequeue*/CURRENT")
+    current.write_bytes(b"MANIFEST-999999\n")
+    (facts,) = rows("info", root)
+    assert "written to since" not in facts["odd"]
+    with MessageStore.open(root, housekeeping=False) as store:
+        assert store.report.written_since == {}
+        assert store.put_message(Message("t", b"x")).ok
+
+
+def test_double_write_tells_what_a_backend_gets_only(tmp_path: Path) -> None:
+    with open_store(tmp_path / "s") as store:
+        Told().put(store, 5)
+    assert not [fact for fact in rows("info", tmp_path / "s")[0] if "gets only" in fact]
