@@ -47,7 +47,11 @@ def logged_counters(log_folder: Path) -> LoggedCounters | None:
             for heading in reversed(list(_HEADING.finditer(data))):
                 end = _BEHIND_COUNTERS.search(data, heading.end())
                 if end is not None:
-                    found = _COUNTER.finditer(data, heading.end(), end.start())
-                    counts = {match[1].decode(): int(match[2]) for match in found}
+                    counts = counters_in(data[heading.end() : end.start()])
                     return LoggedCounters(heading[1].decode(errors="replace"), counts)
     return None
+
+
+def counters_in(text: bytes) -> dict[str, int]:
+    """Return the counters of a dump of RocksDB's statistics, by its names."""
+    return {match[1].decode(): int(match[2]) for match in _COUNTER.finditer(text)}

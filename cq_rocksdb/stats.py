@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cq_rocksdb.engine import Family, RocksEngine
-from cq_rocksdb.logged_counters import logged_counters
+from cq_rocksdb.logged_counters import counters_in, logged_counters
 from store.queue.facts import QueueStat
 
 PROPERTIES = {
@@ -24,7 +24,14 @@ COUNTERS = {
     "compaction_written_bytes": "rocksdb.compact.write.bytes",
 }
 """Our name → RocksDB's, for what it counts and writes to its own log."""
+WRITTEN = {
+    "flush": COUNTERS["flush_written_bytes"],
+    "compaction": COUNTERS["compaction_written_bytes"],
+    "wal": "rocksdb.wal.bytes",
+}
+"""Cause → RocksDB's counter of the bytes that it has written to disk."""
 CACHE_USAGE = "rocksdb.block-cache-usage"
+STATISTICS = "rocksdb.options-statistics"
 
 
 def engine_stats(engine: RocksEngine) -> Iterator[QueueStat]:
@@ -41,6 +48,16 @@ def engine_stats(engine: RocksEngine) -> Iterator[QueueStat]:
     if usage is not None:
         yield QueueStat("rocksdb_block_cache_bytes", "database", int(usage))
     yield QueueStat("rocksdb_dropped_units", "database", engine.dropped_units)
+
+
+def written_bytes(engine: RocksEngine) -> dict[str, int]:
+    """Return what RocksDB has written to disk since it was opened, by cause; of both families.
+
+    Its statistics as text: half a millisecond. Empty if the engine cannot tell.
+    """
+    text = engine.property_value(Family.DEFAULT, STATISTICS)
+    counts = counters_in(text.encode()) if text is not None else {}
+    return {cause: counts[name] for cause, name in WRITTEN.items() if name in counts}
 
 
 def logged_stats(log_folder: Path) -> Iterator[QueueStat]:

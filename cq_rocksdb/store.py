@@ -39,7 +39,7 @@ from cq_rocksdb.keys import (
 from cq_rocksdb.offset_table import NO_UNIT, OffsetTable, QueueState
 from cq_rocksdb.private_folder import DATABASE_FILE
 from cq_rocksdb.spans import queue_spans
-from cq_rocksdb.stats import engine_stats, logged_stats
+from cq_rocksdb.stats import engine_stats, logged_stats, written_bytes
 from cq_rocksdb.unit_table import UnitTable
 from store.config import StoreConfig
 from store.errors import (
@@ -445,6 +445,10 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
     def stats(self) -> Sequence[QueueStat]:
         """Return RocksDB's properties."""
         return list(engine_stats(self._open_engine()))
+
+    def written_bytes(self) -> Mapping[str, int]:
+        """Return what flushes, compactions and the write-ahead log have written."""
+        return written_bytes(self._open_engine())
 
     def close(self) -> None:
         """Wait for running calls, flush if read-write, release the database."""

@@ -18,6 +18,8 @@ class Figure(NamedTuple):
     unit: Unit
     of: Callable[[Sequence[Round]], float | None]
     more_is_better: bool = False
+    lacks: str = "too few operations in a round"
+    """Why a side may not have it."""
 
 
 class SideFigure(NamedTuple):
@@ -39,6 +41,13 @@ def _cpu(turns: Sequence[Round]) -> float | None:
 
 def _written(turns: Sequence[Round]) -> float | None:
     return _by(sum(turn.written_bytes for turn in turns), sum(turn.items for turn in turns))
+
+
+def _counted(turns: Sequence[Round]) -> float | None:
+    if not all(turn.backend_written for turn in turns):
+        return None
+    total = sum(sum(turn.backend_written.values()) for turn in turns)
+    return _by(total, sum(turn.items for turn in turns))
 
 
 def _memory(turns: Sequence[Round]) -> float | None:
@@ -83,6 +92,13 @@ FIGURES: dict[str, Figure] = {
         *_latencies("intended", " from the due time"),
         Figure("cpu", "CPU time an operation", Unit.SECONDS, _cpu),
         Figure("written", "written an item", Unit.BYTES, _written),
+        Figure(
+            "counted",
+            "written an item, by its own count",
+            Unit.BYTES,
+            _counted,
+            lacks="a backend that does not count what it writes",
+        ),
         Figure("memory", "memory", Unit.BYTES, _memory),
     )
 }

@@ -6,6 +6,7 @@ round gave. Where less than half of the rounds, or less than an interval needs, 
 them count, and the noise shows in the interval.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -51,6 +52,15 @@ def pairs(workload: Workload, figure: Figure, side: str, reference: str) -> Pair
     if not ours or not others:
         return Pairs([], [], 0, 0)
     return Pairs(ours, others, len(numbers) - len(used), len(used) - len(calm))
+
+
+def written_by_cause(workload: Workload) -> dict[str, dict[str, int]]:
+    """Return side → cause → bytes, where a backend counts what it writes; without the warm-up."""
+    found: dict[str, Counter[str]] = {}
+    for turn in workload.rounds:
+        if turn.backend_written and not turn.warm_up:
+            found.setdefault(turn.side, Counter()).update(turn.backend_written)
+    return {side: dict(causes) for side, causes in found.items()}
 
 
 def values(workload: Workload, figure: Figure, side: str) -> list[float]:

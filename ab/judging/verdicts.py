@@ -13,7 +13,7 @@ from ab.judging.figures import FIGURES, NEVER_JUDGED, THROUGHPUT, Figure
 from ab.judging.intervals import LEAST_ROUNDS, LEAST_WITHOUT_FLOOR, Interval, centre, interval
 from ab.judging.judgement import Comparison, Outcome
 from ab.judging.latencies import merged, withheld
-from ab.judging.rounds import Pairs, pairs
+from ab.judging.rounds import Pairs, pairs, values
 from ab.results.result import Method, Result, Side, Workload
 
 
@@ -134,7 +134,7 @@ def _judged(workload: Workload, told: Comparison, found: Pairs, rule: Rule) -> C
         return told.model_copy(update={"why": NEVER_JUDGED[told.figure]})
     made = _interval(found, rule.confidence, rule.least)
     if made is None:
-        return told.model_copy(update=_why_not(workload, found, rule.least))
+        return told.model_copy(update=_why_not(workload, told, found, rule.least))
     outcome = decide(made, rule.floor, rule.method)
     if outcome is None:
         more = FIGURES[told.figure].more_is_better
@@ -143,10 +143,10 @@ def _judged(workload: Workload, told: Comparison, found: Pairs, rule: Rule) -> C
     return told.model_copy(update=_ends(made) | {"outcome": outcome, "floor": floor})
 
 
-def _why_not(workload: Workload, found: Pairs, least: int) -> dict[str, object]:
+def _why_not(workload: Workload, told: Comparison, found: Pairs, least: int) -> dict[str, object]:
     """Say why there is no interval."""
     if not found.mine:
-        few = "too few operations in a round" if workload.rounds else "not measured by rounds"
+        few = FIGURES[told.figure].lacks if workload.rounds else "not measured by rounds"
         return {"why": few}
     if not found.ratios:
         return {"why": "one of them is zero: there is no ratio"}
@@ -190,6 +190,7 @@ def _value(workload: Workload, figure: Figure, side: str, by_round: list[float])
         over_all = merged(workload, side, figure.key)
         if over_all is not None:
             return over_all
+    by_round = by_round or values(workload, figure, side)
     if not by_round:
         return None
     return centre(by_round) if all(by_round) else sum(by_round) / len(by_round)

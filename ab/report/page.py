@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ab.judging.figures import FIGURES, SIDE_FIGURES
 from ab.judging.judgement import Comparison, Judgement, Outcome
+from ab.judging.rounds import written_by_cause
 from ab.judging.tally import tally
 from ab.judging.words import (
     Unit,
@@ -59,7 +60,7 @@ def page(result: Result, judgement: Judgement) -> str:
         result=result, judgement=judgement, tally=tally(judgement),
         colours={side.name: _colour(result, side.name) for side in result.sides},
         works=[
-            (workload, made, list(_figures(made.comparisons)))
+            (workload, made, list(_figures(made.comparisons)), written_by_cause(workload))
             for workload, made in zip(result.workloads, judgement.workloads, strict=True)
         ],
         ratios=ratio_plot(judgement), latencies=_latencies(result, judgement),

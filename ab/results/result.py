@@ -131,7 +131,12 @@ class Round(_Model):
     items: NonNegativeInt = Field(description="What the operations gave: messages, units, queues.")
     seconds: NonNegativeFloat
     cpu_seconds: NonNegativeFloat
-    written_bytes: NonNegativeInt = Field(description="That reached the block layer.")
+    written_bytes: NonNegativeInt = Field(description="By /proc/PID/io: pages made dirty.")
+    backend_written: dict[str, NonNegativeInt] = Field(
+        default={},
+        description="Cause (flush, compaction, wal) → bytes that the backend has written by its own"
+        " count. Empty if it counts none.",
+    )
     read_bytes: NonNegativeInt
     pss_bytes: NonNegativeInt
     steal: NonNegativeFloat = Field(description="Share of CPU time that other guests took.")

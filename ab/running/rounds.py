@@ -206,7 +206,8 @@ def _round(
         number=number, turn=turn, side=side, warm_up=warm_up,
         operations=told.operations, items=told.items, seconds=told.seconds,
         cpu_seconds=told.cpu_seconds, written_bytes=told.written_bytes, read_bytes=told.read_bytes,
-        pss_bytes=told.pss_bytes, steal=steal, others=others, disturbed=disturbance(steal, others),
+        backend_written=told.backend_written, pss_bytes=told.pss_bytes, steal=steal,
+        others=others, disturbed=disturbance(steal, others),
         answers=told.answers, service_ns=told.service_ns, intended_ns=told.intended_ns,
     )  # fmt: skip
 

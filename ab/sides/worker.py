@@ -46,6 +46,7 @@ class Told(BaseModel):
     cpu_seconds: float
     read_bytes: int
     written_bytes: int
+    backend_written: dict[str, int]
     pss_bytes: int
     service: str
     """HdrHistogram V2, Base64."""
@@ -140,14 +141,17 @@ class Worker:
         if drop:
             self._side.drop_cache()
         gc.collect()
+        counted = self._side.written()
         read, written = measures.input_output()
         done = self._workload.turn(self._side, self._setting, Turn(number, count))
         read_then, written_then = measures.input_output()
+        counted_then = self._side.written()
         self._done = done
         told = Told(
             operations=done.operations, items=done.items,
             seconds=done.spent.seconds, cpu_seconds=done.spent.cpu_seconds,
             read_bytes=read_then - read, written_bytes=written_then - written,
+            backend_written={cause: counted_then[cause] - counted[cause] for cause in counted_then},
             pss_bytes=measures.pss_bytes(),
             service=encoded(done.service), intended=encoded(done.intended),
             service_ns=percentiles(done.service), intended_ns=percentiles(done.intended),

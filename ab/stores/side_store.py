@@ -2,6 +2,7 @@
 
 import shutil
 import time
+from collections import Counter
 from pathlib import Path
 
 from ab.measuring import measures
@@ -24,6 +25,7 @@ class SideStore:
         self.config = config
         self.scratch = root.with_name(f"{root.name}.scratch")
         self._store: MessageStore | None = None
+        self._written: Counter[str] = Counter()
 
     @property
     def store(self) -> MessageStore:
@@ -53,7 +55,22 @@ class SideStore:
         """Close it, unless it is."""
         store, self._store = self._store, None
         if store is not None:
+            self.count_written(store)
             store.close()
+
+    def count_written(self, store: MessageStore) -> None:
+        """Keep what the backend of a store of this side has written; asked before it is closed."""
+        self._written.update(store.queues.written_bytes())
+
+    def written(self) -> Counter[str]:
+        """Return bytes that this process's stores have written by their backend's own count.
+
+        By cause; of the stores that are closed, and of the side's own. It never falls.
+        """
+        found = self._written.copy()
+        if self._store is not None:
+            found.update(self._store.queues.written_bytes())
+        return found
 
     def build(self) -> tuple[float, int]:
         """Make the queues from the log; return seconds, and the units that were dispatched."""

@@ -91,6 +91,7 @@ class Dispatch(_Life):
         with store:
             digest, queues, units = whole_digest(store)
             done.operations = done.items = store.report.scanned_records
+            side.count_written(store)
         done.answers = [f"{units} units in {queues} queues, digest {digest}"]
         return done
 
@@ -186,6 +187,7 @@ class Expiry(_Life):
             with done.spent.timed():
                 report = store.delete_expired_files(setting.min_phy_offset + setting.file_size)
                 store.flush()
+            side.count_written(store)
             gone = f"{report.log_files} files, {report.log_bytes} bytes gone"
             return f"{gone}; {_offsets(store, setting)}", report.log_files
 

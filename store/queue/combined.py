@@ -11,6 +11,7 @@ two backends disagree: that would hide history.
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Self, TypeVar
@@ -411,6 +412,14 @@ class CombinedConsumeQueueStore(CombinedReads):
             found.append(QueueStat("queue_backend_set_aside", part.name, int(failed)))
             found.append(QueueStat("queue_backend_whole_phy_offset", part.name, part.whole))
             found += () if failed else part.store.stats()
+        return found
+
+    def written_bytes(self) -> Mapping[str, int]:
+        """Return the sums of all parts that are in use."""
+        found: Counter[str] = Counter()
+        for part in self._parts:
+            if part.failure is None:
+                found.update(part.store.written_bytes())
         return found
 
     def close(self) -> None:

@@ -310,6 +310,13 @@ class ConsumeQueueStore(ABC):
         """Return numbers to watch; cheap, whatever the number of queues. Any thread."""
         return ()
 
+    def written_bytes(self) -> Mapping[str, int]:
+        """Return the bytes written to disk since the opening, by cause, as the backend counts them.
+
+        Empty where it counts none. Takes about a millisecond. Any thread.
+        """
+        return {}
+
     def queue_type(self, topic: str) -> QueueType:
         """Return the kind of ``topic``'s queues."""
         _ = topic

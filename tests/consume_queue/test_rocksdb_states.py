@@ -57,6 +57,7 @@ OF_THE_WHOLE: list[Call] = [
     lambda store: store.engine,
     lambda store: store.describe(),
     lambda store: store.stats(),
+    lambda store: store.written_bytes(),
 ]
 READS: list[Call] = [
     *OF_THE_WHOLE,

@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from cq_rocksdb.engines import open_engine
 from cq_rocksdb.keys import queue_prefix, unit_key
 from cq_rocksdb.logged_counters import logged_counters
 from cq_rocksdb.options import database_options
+from cq_rocksdb.stats import written_bytes
 from store.config import RocksDBEngine, StoreConfig
 from store.errors import (
     CorruptionError,
@@ -58,8 +60,10 @@ def offsets_left(engine: RocksEngine) -> list[int]:
 
 
 @pytest.fixture
-def opened(tmp_path: Path) -> RocksEngine:
-    return open_in(tmp_path)
+def opened(tmp_path: Path) -> Iterator[RocksEngine]:
+    engine = open_in(tmp_path)
+    yield engine
+    engine.close()  # else the folder of the next test may pass for this one, by its inode
 
 
 def test_compactions_drop_what_lies_strictly_below_and_nothing_else(
@@ -248,6 +252,21 @@ def test_what_rocksdb_counted_is_read_from_its_own_log(
         found = {name: logged.counts[name] for name in names} if logged else {}
     assert found == wanted
     engine.close()
+
+
+def test_what_is_written_is_the_sizes_of_the_tables_that_were_made(opened: RocksEngine) -> None:
+    def table_bytes() -> int:
+        return sum(file.size_bytes for file in opened.live_files())
+
+    assert written_bytes(opened) == {"flush": 0, "compaction": 0, "wal": 0}
+    opened.write(batch(range(1_000)))
+    opened.flush()  # one table: nothing that would be compacted by itself
+    flushed = table_bytes()
+    assert written_bytes(opened) == {"flush": flushed, "compaction": 0, "wal": 0}
+    opened.compact(Family.DEFAULT)
+    found, compacted = written_bytes(opened), table_bytes()
+    assert (found["flush"], found["wal"]) == (flushed, 0)
+    assert found["compaction"] in {compacted, 2 * compacted}, "by hand it goes down two levels"
 
 
 def test_of_two_units_of_one_key_in_a_batch_the_later_wins_in_any_order(

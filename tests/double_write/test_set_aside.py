@@ -379,3 +379,20 @@ def test_a_part_is_whole_as_far_as_it_was_flushed_as_a_whole(tmp_path: Path) -> 
         store.queues.flush()
         assert [part.whole for part in parts] == [store.commit_log.max_phy_offset()] * 2
         assert not any("behind" in part.describe() for part in parts)
+
+
+def test_of_two_backends_those_in_use_tell_what_they_have_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = Told()
+    with open_store(tmp_path / "s", "file") as store:
+        told.put(store, 30)
+        store.flush()
+        (database,) = (part for part in store.queues.parts() if part.written_bytes())
+        assert store.queues.written_bytes() == database.written_bytes()
+        assert store.queues.written_bytes()["flush"] > 0
+        with monkeypatch.context() as patched:
+            refuse(patched, "rocksdb", "put_batch")
+            told.put(store, 1)
+        assert store.backends_set_aside()
+        assert not store.queues.written_bytes()

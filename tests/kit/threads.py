@@ -302,6 +302,7 @@ class Threads:
         store.metrics.snapshot()
         store.queues.describe()
         store.queues.stats()
+        store.queues.written_bytes()
         store.queues.total_size_bytes()
         list(store.check())
         self._done.wait(draw.choice([0.01, 0.2]))
