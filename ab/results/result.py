@@ -107,7 +107,9 @@ class Method(_Model):
 class Trace(_Model):
     """Which operations were run."""
 
-    origin: Literal["derived", "given", "recorded"]
+    origin: Literal["derived", "given", "recorded"] = Field(
+        description="Derived from the store, recorded by one, or made by somebody else."
+    )
     operations: NonNegativeInt
     digest: str = Field(description="SHA-256 of the operations, as they were run.")
     loop: Literal["closed", "open"]

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -83,6 +84,7 @@ class Run:
         self._made = datetime.now(UTC).isoformat(timespec="seconds")
         self._not_measured: list[str] = []
         self._digest, self._operations = sha256(), 0
+        self._origin: Literal["derived", "given", "recorded"] = "derived"
 
     def prepare(self) -> Plan:
         """Look at everything that is asked for, and return what will be done. Changes nothing.
@@ -115,7 +117,8 @@ class Run:
         return workloads(self._options.mix)
 
     def _read_given(self, path: Path) -> list[Operation]:
-        operations, queries = read_trace(path)
+        operations, queries, recorded = read_trace(path)
+        self._origin = "recorded" if recorded else "given"
         if queries:
             self._not_measured.append(
                 f"{queries} queries by key of the trace: the index answers them, alike on any side."
@@ -205,8 +208,7 @@ class Run:
         if self._operations:
             is_open = options.rate is not None or options.speed is not None
             trace = Trace(
-                origin="given" if options.trace is not None else "derived",
-                operations=self._operations, digest=self._digest.hexdigest(),
+                origin=self._origin, operations=self._operations, digest=self._digest.hexdigest(),
                 loop="open" if is_open else "closed", rate=options.rate,
             )  # fmt: skip
         return Result(

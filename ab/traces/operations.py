@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
@@ -219,22 +219,43 @@ _ANY: TypeAdapter[Operation | Query] = TypeAdapter(
 )
 
 
-def read_trace(path: Path, most: int = MOST_OPERATIONS) -> tuple[list[Operation], int]:
-    """Return at most ``most`` operations of a trace, and how many queries by key were left out.
+class _FirstLine(BaseModel):
+    """The line that a recording begins with; files of others have none."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    trace: Literal["recorded"]
+    time: int
+
+
+class TraceFile(NamedTuple):
+    """What a file of operations holds."""
+
+    operations: list[Operation]
+    queries: int = 0
+    """By key, which are left out."""
+    recorded: bool = False
+    """A store wrote it; else somebody else made it."""
+
+
+def read_trace(path: Path, most: int = MOST_OPERATIONS) -> TraceFile:
+    """Return at most ``most`` operations of a trace.
 
     Raises:
         StoreIOError: it cannot be read.
         StoreConfigError: a line is no operation, which is named, or there is none.
     """
     found: list[Operation] = []
-    queries = 0
+    queries, recorded = 0, False
     with os_errors("read the trace", path), reading(path) as file:
         lines = iter(lambda: file.readline(_LONGEST_LINE), b"")
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
             operation = _parsed(line, number, path)
-            if isinstance(operation, Query):
+            if isinstance(operation, _FirstLine):
+                recorded = True
+            elif isinstance(operation, Query):
                 queries += 1
             else:
                 found.append(operation)
@@ -242,18 +263,21 @@ def read_trace(path: Path, most: int = MOST_OPERATIONS) -> tuple[list[Operation]
                 break
     if not found:
         raise StoreConfigError("the trace has no operation that is run", path=path)
-    return found, queries
+    return TraceFile(found, queries, recorded)
 
 
-def _parsed(line: bytes, number: int, path: Path) -> Operation | Query:
+def _parsed(line: bytes, number: int, path: Path) -> Operation | Query | _FirstLine:
     try:
-        return _ANY.validate_python(json.loads(line))
+        value = json.loads(line)
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise StoreConfigError(f"line {number} is no JSON", path=path) from exc
+    is_first = number == 1 and isinstance(value, dict) and "trace" in value
+    try:
+        return _FirstLine.model_validate(value) if is_first else _ANY.validate_python(value)
     except ValidationError as exc:
-        first = exc.errors()[0]
-        where = ".".join(str(part) for part in first["loc"][1:])
-        reason = f"{where}: {first['msg']}" if where else first["msg"]
+        found = exc.errors()[0]
+        place = found["loc"] if is_first else found["loc"][1:]  # behind the kind of operation
+        reason = ": ".join(filter(None, (".".join(map(str, place)), found["msg"])))
         raise StoreConfigError(f"line {number} is no operation: {reason}", path=path) from exc
 
 

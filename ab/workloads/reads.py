@@ -44,7 +44,7 @@ class Reads(Workload):
     def begin(self, side: SideStore, setting: Setting) -> None:
         """Read the operations."""
         assert setting.trace is not None
-        self._operations, _ = read_trace(setting.trace)
+        self._operations = read_trace(setting.trace).operations
 
     def turn(self, side: SideStore, setting: Setting, turn: Turn) -> Done:
         """Run the next operations, from the beginning again when all have been run."""

@@ -3,11 +3,16 @@
 ``record_trace`` writes them, ``ab`` reads and replays them. Each has ``op``, one of ``StoreOp``,
 the fields of ``FIELDS`` for it, and ``at``, seconds since the trace began. A field that is ``None``
 is left out. Times are ms since the epoch; a range ends before its ``to``.
+
+What a store has recorded begins with a line of its own, ``{"trace":"recorded","time":…}``, ``time``
+being that of ``at`` 0. A file without it was made by somebody else.
 """
 
 import json
 from collections.abc import Sequence
 from enum import StrEnum
+
+RECORDED = "recorded"
 
 
 class StoreOp(StrEnum):
@@ -35,6 +40,11 @@ FIELDS: dict[StoreOp, tuple[str, ...]] = {
 }
 """Fields by operation. ``tags``: an expression of ``TagFilter``, without it all; of a put its tag.
 ``count``: most messages. ``boundary``: ``lower`` or ``upper``. ``size``: bytes of the body."""
+
+
+def first_line(time: int) -> bytes:
+    """Return the line that a recording begins with, made at ``time``."""
+    return f'{{"trace":"{RECORDED}","time":{time}}}\n'.encode()
 
 
 def operation_line(op: StoreOp, values: Sequence[object], at: float) -> bytes:

@@ -16,7 +16,7 @@ from typing import Self
 
 from store.errors import StoreConfigError, os_errors
 from store.files import open_regular, write_all
-from store.service.operation_lines import StoreOp, operation_line
+from store.service.operation_lines import StoreOp, first_line, operation_line
 from store.service.waiting import Waiting
 from store.service.worker import Worker
 
@@ -38,7 +38,8 @@ class Trace:
             StoreConfigError: the file is there already, or ``most_bytes`` makes no sense.
             StoreIOError: it cannot be made.
         """
-        if most_bytes < 1:
+        self._first = first_line(int(time.time() * 1000))
+        if most_bytes < len(self._first):
             raise StoreConfigError(f"a trace of {most_bytes} bytes holds nothing")
         self.path = path
         with os_errors("make the trace", path):
@@ -49,7 +50,7 @@ class Trace:
                     "a trace goes to a new file, and this one is there", path=path
                 ) from exc
         self.operations = 0
-        """Lines that were written."""
+        """That were written, a line each behind the first."""
         self.total_bytes = 0
         self.full = False
         """It has come to its most bytes, and ended by itself."""
@@ -117,7 +118,8 @@ class Trace:
     def _write(self) -> bool:
         """Write what waits; False: there is no room for more."""
         lines: list[bytes] = []
-        size, waiting = self.total_bytes, self._waiting
+        first = b"" if self.total_bytes else self._first
+        size, waiting = self.total_bytes + len(first), self._waiting
         for _ in range(len(waiting)):
             if (noted := waiting.take()) is None:
                 break
@@ -129,7 +131,7 @@ class Trace:
                 self._stopped(self)
                 break
             lines.append(line)
-        data = b"".join(lines)
+        data = b"".join([first, *lines])
         with os_errors("write the trace", self.path):
             write_all(self._fd, data, self.total_bytes)
         self.operations += len(lines)

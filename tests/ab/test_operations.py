@@ -10,7 +10,7 @@ from ab.workloads.timing import run_closed
 from store.errors import StoreConfigError, StoreIOError
 from store.record.message import Message
 from store.service.message_store import MessageStore
-from store.service.operation_lines import FIELDS, StoreOp, operation_line
+from store.service.operation_lines import FIELDS, StoreOp, first_line, operation_line
 from store.service.puller import TagFilter
 from tests.ab.made_store import CONFIG, make_varied_store
 
@@ -34,15 +34,15 @@ def test_what_a_store_has_recorded_is_read_and_written_back_alike(tmp_path: Path
         list(store.topics("h"))
         store.query_message("hot", "k")
         store.put_message(Message("hot", b"12345", 1, {"TAGS": "t"}))
-    operations, queries = read_trace(path)
-    assert queries == 1
+    operations, queries, recorded = read_trace(path)
+    assert (queries, recorded) == (1, True)
     assert [each.op for each in operations] == [
         "pull", "pull", "minOffset", "estimate", "listTopics", "put",
     ]  # fmt: skip
     assert operations[1].model_dump()["topic"] == "half \ud800"
     again = tmp_path / "again"
     again.write_bytes(b"".join(trace_lines(operations)))
-    assert read_trace(again) == (operations, 0)
+    assert read_trace(again) == (operations, 0, False)
 
 
 @pytest.mark.parametrize(
@@ -60,6 +60,7 @@ def test_what_a_store_has_recorded_is_read_and_written_back_alike(tmp_path: Path
         (b'{"op":"minOffset","topic":"t","queueId":0,"more":1}', "more: Extra inputs"),
         (b'{"op":"minOffset","topic":"t","at":-1}', "at: Input should be greater"),
         (b"[]", "line 2 is no operation"),
+        (first_line(17), "line 2 is no operation"),
     ],
 )
 def test_a_bad_line_is_named_with_its_number(tmp_path: Path, line: bytes, sentence: str) -> None:
@@ -71,10 +72,27 @@ def test_a_bad_line_is_named_with_its_number(tmp_path: Path, line: bytes, senten
     assert str(path) in str(told.value)
 
 
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ('{"trace":"made up","time":5}', "line 1 is no operation: trace: Input should be 'rec"),
+        ('{"trace":"recorded"}', "line 1 is no operation: time: Field required"),
+        ('{"trace":"recorded","time":5,"op":"put"}', "line 1 is no operation: op: Extra inputs"),
+    ],
+)
+def test_a_first_line_is_as_a_store_writes_it(tmp_path: Path, line: str, sentence: str) -> None:
+    path = tmp_path / "trace"
+    path.write_text(f'{line}\n{{"op":"minOffset","topic":"t"}}\n')
+    with pytest.raises(StoreConfigError) as told:
+        read_trace(path)
+    assert sentence in str(told.value)
+
+
 def test_a_trace_without_an_operation_or_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "empty").write_bytes(b"\n\n")
-    with pytest.raises(StoreConfigError, match="no operation"):
-        read_trace(tmp_path / "empty")
+    for nothing in (b"\n\n", first_line(17)):
+        (tmp_path / "empty").write_bytes(nothing)
+        with pytest.raises(StoreConfigError, match="no operation"):
+            read_trace(tmp_path / "empty")
     with pytest.raises(StoreIOError, match="read the trace"):
         read_trace(tmp_path / "nowhere")
 

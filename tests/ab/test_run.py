@@ -12,7 +12,7 @@ from ab.running.rounds import Effort
 from ab.running.run import Run
 from ab.workloads import workloads
 from bench.sample_store import make_store
-from store.service.operation_lines import StoreOp, operation_line
+from store.service.operation_lines import StoreOp, first_line, operation_line
 from tests.ab import wrong_backends
 from tests.ab.made_store import make_varied_store
 from tests.ab.running import command, compare, options, result_of, workload
@@ -161,7 +161,11 @@ def test_a_given_trace_is_run_at_its_own_times_or_at_a_rate(tmp_path: Path) -> N
     ]
     paced = workload(compare(root, "offsets", rate=2000.0), "offsets")
     assert paced.offered == pytest.approx(2000, rel=0.01)
-    closed = workload(compare(root, trace=trace), "trace")
+    trace.write_bytes(b"".join([first_line(1_790_000_000_000), *lines]))
+    recorded = compare(root, trace=trace)
+    assert recorded.trace is not None
+    assert (recorded.trace.origin, recorded.trace.digest) == ("recorded", fast.trace.digest)
+    closed = workload(recorded, "trace")
     assert (closed.mode, closed.offered, closed.intended) == ("closed", None, {})
 
 

@@ -23,7 +23,12 @@ CONFIG = StoreConfig(mapped_file_size_commit_log=65536, rocksdb_memory_bytes=8 <
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    """The operations of a recording, behind the line that says that it is one."""
+    first, *found = [json.loads(line) for line in path.read_text().splitlines()]
+    assert first.keys() == {"trace", "time"}
+    assert first["trace"] == "recorded"
+    assert abs(first["time"] / 1000 - time.time()) < 600
+    return found
 
 
 def test_every_operation_is_a_line_in_its_order(tmp_path: Path) -> None:
@@ -129,7 +134,7 @@ def test_what_is_there_already_is_not_written_over(tmp_path: Path, there: str) -
             store.record_trace(tmp_path / "no folder" / "trace")
         assert caught.value.path == tmp_path / "no folder" / "trace"
         with pytest.raises(StoreConfigError, match="holds nothing"):
-            store.record_trace(tmp_path / "other", 0)
+            store.record_trace(tmp_path / "other", 20)
         assert store.max_offset("a", 0) == 0
     assert there != "file" or path.read_bytes() == b"mine"
     assert not (tmp_path / "elsewhere").exists()
