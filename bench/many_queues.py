@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.queues import measured
-from store.service.replay import MOST_REPLAY_UNITS
+from store.service.dispatching.replay import MOST_REPLAY_UNITS
 
 QUEUES = (1, 1_000, 100_000, 1_000_000)
 BACKENDS = (("rocksdb", "native"), ("rocksdb", "rocksdict"), ("file", "auto"))

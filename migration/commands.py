@@ -41,7 +41,7 @@ from store.cli.options import ConfigFile, Dir, Format, check_folder, note, read_
 from store.cli.output import OutputFormat, output
 from store.errors import RefusedStoreError
 from store.paths import StorePaths
-from store.service.mode import StoreMode
+from store.service.upkeep.mode import StoreMode
 
 app = typer.Typer(
     help="Move queues between files and RocksDB, and prove them equal.", no_args_is_help=True

@@ -11,6 +11,7 @@ from migration.segment_writer import SEGMENT_UNITS, SegmentWriter
 from migration.workspace import Workspace
 from store.config import CQ_UNIT_SIZE, StoreConfig
 from store.errors import RefusedStoreError
+from store.journals.store_lock import locked_by
 from store.queue.bulk import (
     BulkBackend,
     bulk_backend,
@@ -18,7 +19,6 @@ from store.queue.bulk import (
 )
 from store.queue.facts import QueueType
 from store.service.message_store import MessageStore
-from store.service.store_lock import locked_by
 
 
 def make_plan(

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from store.config import StoreConfig
 from store.errors import RefusedStoreError
+from store.journals.deleted_topics import DeletedTopics
 from store.queue.backends import backend
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.units import QueueKey
-from store.service.journals.deleted_topics import DeletedTopics
 from store.service.message_store import MessageStore
 
 _NAMED = 5

@@ -23,14 +23,14 @@ from migration.workspace import Workspace, write_file
 from store.config import StoreConfig
 from store.errors import CorruptionError, RefusedStoreError, os_errors
 from store.files import make_folder, reading, replacing
+from store.journals.store_lock import StoreLock
 from store.log.commit_log import CommitLog
 from store.paths import StorePaths
 from store.queue.bulk import bulk_backend
+from store.service.finding.lay_out import lay_out
+from store.service.finding.store_layout import StoreLayout
 from store.service.message_store import MessageStore
-from store.service.mode import ModeRecord, StoreMode, change_mode, current_mode, write_mode
-from store.service.opening import lay_out
-from store.service.store_layout import StoreLayout
-from store.service.store_lock import StoreLock
+from store.service.upkeep.mode import ModeRecord, StoreMode, change_mode, current_mode, write_mode
 
 Tell = Callable[[str], object]
 """Told what is being done, a few words."""

@@ -24,12 +24,12 @@ from migration.workspace import Workspace
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, os_errors
 from store.files import sync_folder
+from store.journals.store_lock import StoreLock
 from store.paths import StorePaths
 from store.queue.bulk import bulk_backend
-from store.service.mode import ModeRecord, StoreMode, current_mode, write_mode
-from store.service.opening import lay_out
-from store.service.store_layout import StoreLayout
-from store.service.store_lock import StoreLock
+from store.service.finding.lay_out import lay_out
+from store.service.finding.store_layout import StoreLayout
+from store.service.upkeep.mode import ModeRecord, StoreMode, current_mode, write_mode
 
 
 def rollback(

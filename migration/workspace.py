@@ -15,8 +15,8 @@ from typing import Any
 
 from store.errors import RefusedStoreError, StoreLockedError, os_errors
 from store.files import make_folder, open_regular, replace_file
+from store.journals.journal import Journal, read_lines
 from store.paths import StorePaths
-from store.service.journals.journal import Journal, read_lines
 
 _SEGMENT_DIGITS = 6
 

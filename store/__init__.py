@@ -8,7 +8,7 @@ from store.queue.time_search import BoundaryType
 from store.record.decoder import StoredMessage
 from store.record.message import Host, Message
 from store.service.message_store import MessageStore
-from store.service.puller import TagFilter
+from store.service.reading.puller import TagFilter
 from store.service.results import (
     GetMessageResult,
     GetMessageStatus,

@@ -41,7 +41,7 @@ from store.service.mirroring.figures import (
     read_figures,
 )
 from store.service.mirroring.verdict import Outcome
-from store.service.operation_lines import StoreOp
+from store.service.tracing.operation_lines import StoreOp
 
 if TYPE_CHECKING:
     from hdrh.histogram import HdrHistogram

@@ -11,8 +11,8 @@ from store.queue.part import selects
 from store.queue.units import QUEUE_UNIT, QueueKey
 from store.record.message import LMQ_PREFIX
 from store.record.properties import dispatch_properties
+from store.service.dispatching.record_units import RecordUnits
 from store.service.message_store import MessageStore
-from store.service.record_units import RecordUnits
 
 CLASSES = (f"{LMQ_PREFIX}*", "%RETRY%*", "%DLQ%*", "*")
 """Told of every store, behind the classes that are asked for: light, retry, dead, all others."""

@@ -14,10 +14,10 @@ from pathlib import Path
 from ab.stores.survey import Survey
 from store.errors import DiskFullError, os_errors
 from store.files import make_folder, open_regular
+from store.journals.expired_queues import ExpiredQueues
+from store.journals.kept import keep
 from store.paths import StorePaths
-from store.service.journals.expired_queues import ExpiredQueues
-from store.service.journals.kept import keep
-from store.service.store_copy import copy_file
+from store.service.upkeep.store_copy import copy_file
 
 _FICLONE = 0x40049409
 """``FICLONE`` of Linux: a file whose blocks are another's until one of them is written."""

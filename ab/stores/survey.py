@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from ab.results.result import Shape
 from store.config import StoreConfig
 from store.errors import CorruptionError, RefusedStoreError
+from store.journals.store_lock import refuse_if_open
 from store.paths import StorePaths
 from store.queue.units import QueueKey
 from store.record.message import MessageProperty
 from store.service.message_store import MessageStore
-from store.service.store_lock import refuse_if_open
 
 _MOST_QUEUES = 200_000
 """Whose names and offsets are kept."""

@@ -1,7 +1,7 @@
 """Operations: what is asked of every side; how each is read from a trace, run and told.
 
-The lines are those of ``store.service.operation_lines``, and ``listQueues`` beside them. ``at`` is
-the moment at which an operation was due, in seconds from the trace's begin.
+The lines are those of ``store.service.tracing.operation_lines``, and ``listQueues`` beside them.
+``at`` is the moment at which an operation was due, in seconds from the trace's begin.
 """
 
 import json
@@ -22,7 +22,7 @@ from store.queue.facts import QueueSpan
 from store.queue.time_search import BoundaryType
 from store.record.message import Message
 from store.service.message_store import MessageStore
-from store.service.puller import TagFilter
+from store.service.reading.puller import TagFilter
 from store.service.results import GetMessageResult, PutMessageResult
 
 MOST_OPERATIONS = 200_000

@@ -9,7 +9,7 @@ from migration.preflight.broker_keys import Version, release
 from migration.preflight.broker_values import not_loaded
 from migration.preflight.layout import Verdict
 from migration.preflight.report import Affected, Figure, Finding, Severity
-from store.service.store_layout import ROCKSDB
+from store.service.finding.store_layout import ROCKSDB
 
 _ROCKSDB_QUEUES: Version = (5, 2, 0)
 """First release with queues in RocksDB."""

@@ -27,8 +27,8 @@ from migration.preflight.units import BatchQueues, UnitScan
 from store.config import CQ_UNIT_SIZE, StoreConfig
 from store.errors import StoreConfigError, StoreError, os_errors
 from store.queue.consume_queue_store import ConsumeQueueStore
+from store.service.finding.store_layout import FILE, ROCKSDB
 from store.service.message_store import MessageStore
-from store.service.store_layout import FILE, ROCKSDB
 
 RELEASE = "5.5.1"
 _OTHER = {FILE: ROCKSDB, ROCKSDB: FILE}

@@ -11,9 +11,9 @@ from typing import NamedTuple
 from migration.preflight.report import Finding, Severity
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreError
+from store.journals.store_lock import locked_by
 from store.paths import StorePaths
-from store.service.store_layout import FILE, ROCKSDB, StoreLayout, detect
-from store.service.store_lock import locked_by
+from store.service.finding.store_layout import FILE, ROCKSDB, StoreLayout, detect
 
 _CURRENT = "CURRENT"
 

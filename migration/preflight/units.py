@@ -15,7 +15,7 @@ from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.context import LogView
 from store.queue.facts import QueueType
 from store.queue.units import BlockStop, UnitBlock
-from store.service.store_layout import FILE, ROCKSDB
+from store.service.finding.store_layout import FILE, ROCKSDB
 
 _BLOCK_UNITS = 65_536
 

@@ -36,7 +36,7 @@ from store.record.record_layout import (
     TAIL,
 )
 from store.record.scan import ScannedRecord, ScanRules
-from store.service.record_units import RecordUnits
+from store.service.dispatching.record_units import RecordUnits
 from store.service.recovering.log_end import whole_records
 
 BLOCK_BYTES = 4 << 20

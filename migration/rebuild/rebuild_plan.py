@@ -30,17 +30,17 @@ from store.errors import (
     os_errors,
 )
 from store.files import read_file
+from store.journals.deleted_topics import DeletedTopics
+from store.journals.expired_queues import ExpiredQueues
+from store.journals.journal import MOST_BYTES
+from store.journals.store_lock import locked_by
 from store.log.commit_log import CommitLog
 from store.queue.bulk import BulkBackend, bulk_backend
 from store.queue.units import QueueKey
-from store.service.journals.deleted_topics import DeletedTopics
-from store.service.journals.expired_queues import ExpiredQueues
-from store.service.journals.journal import MOST_BYTES
+from store.service.finding.lay_out import lay_out
+from store.service.finding.store_layout import StoreLayout
 from store.service.message_store import MessageStore
-from store.service.opening import lay_out
 from store.service.recovering.log_end import valid_record_behind
-from store.service.store_layout import StoreLayout
-from store.service.store_lock import locked_by
 
 RANGE_BYTES = 1 << 28
 """Log files that one task scans are together no shorter, save the last ones."""
@@ -246,7 +246,8 @@ class _Rebuild:
         found = dict(self._old_ends())
         deleted = DeletedTopics(self._paths.deleted_topics)
         deleted.load()
-        found |= ExpiredQueues(self._paths.expired_queues).ends()
+        expired = ExpiredQueues(self._paths.expired_queues).ends()
+        found |= {QueueKey(*queue): end for queue, end in expired.items()}
         gone = set(deleted.unfinished())
         return {queue: end for queue, end in found.items() if queue.topic not in gone}
 

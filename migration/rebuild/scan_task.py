@@ -16,14 +16,14 @@ from migration.rebuild.log_scan import LogScan
 from migration.rebuild.scan_plan import ScanDone, ScanPlan, ScanSpace, sizes_in
 from migration.workspace import Workspace
 from store.errors import CorruptionError, os_errors
+from store.journals.deleted_topics import DeletedTopics
 from store.log.commit_log import CommitLog
 from store.queue.backends import backend
 from store.queue.bulk import bulk_backend
 from store.queue.facts import QueueType
 from store.queue.units import QueueKey
 from store.record.scan import ScanRules
-from store.service.journals.deleted_topics import DeletedTopics
-from store.service.record_units import RecordUnits
+from store.service.dispatching.record_units import RecordUnits
 
 PROGRESS = "progress"
 

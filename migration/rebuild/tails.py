@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from store.record.bounded_cache import BoundedCache
 from store.record.properties import dispatch_properties, tags_code_of
-from store.service.record_units import RecordUnits
+from store.service.dispatching.record_units import RecordUnits
 
 _MAX_TOPIC = 127
 _MAX_PROPERTIES = 0x7FFF

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from store.config import StoreConfig, read_broker_conf
 from store.errors import StoreConfigError, os_errors
 from store.log.commit_log import CommitLog
+from store.service.finding.lay_out import lay_out
 from store.service.message_store import MessageStore
-from store.service.opening import lay_out
 
 _SEVERAL = "paths"  # what Spark makes of load([one, another])
 

@@ -16,8 +16,8 @@ from migration.workspace import Workspace
 from store.cli.options import ConfigFile, Format, note, read_config
 from store.cli.output import OutputFormat, Row, output, progress
 from store.errors import RefusedStoreError
+from store.journals.store_lock import locked_by
 from store.service.message_store import MessageStore
-from store.service.store_lock import locked_by
 
 EXIT_DIFFERENT = 1
 _BACKENDS = 2

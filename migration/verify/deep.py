@@ -9,8 +9,8 @@ from store.record.decoder import check_record
 from store.record.encoder import is_queued
 from store.record.message import LMQ_PREFIX, SCHEDULE_TOPIC
 from store.record.properties import dispatch_properties
-from store.service.delay import DelayLevels
-from store.service.record_units import light_queues
+from store.service.dispatching.delay import DelayLevels
+from store.service.dispatching.record_units import light_queues
 
 
 class RecordCheck:

@@ -19,9 +19,9 @@ from store.cli.options import (
 )
 from store.cli.output import OutputFormat, Row, output, progress
 from store.errors import StoreConfigError
-from store.service.check import Finding
-from store.service.repair import RepairPlan, carry_out, plan_repair
-from store.service.store_copy import copy_store
+from store.service.care.check import Finding
+from store.service.upkeep.repair import RepairPlan, carry_out, plan_repair
+from store.service.upkeep.store_copy import copy_store
 
 
 def check(

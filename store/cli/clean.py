@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 from store.cli.options import ConfigFile, Dir, Format, Yes, note, open_to_delete
 from store.cli.output import OutputFormat, Row, output
-from store.service.cleaning.disk_levels import DiskDemand
-from store.service.cleaning.file_expiry import FileOutlook
+from store.service.care.disk_levels import DiskDemand
+from store.service.care.file_expiry import FileOutlook
 
 
 def clean(

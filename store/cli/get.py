@@ -10,7 +10,7 @@ from store.cli.output import OutputFormat, Row, body_fields, output
 from store.cli.rows import host_text
 from store.record.decoder import StoredMessage
 from store.service.message_store import MessageStore
-from store.service.puller import TagFilter
+from store.service.reading.puller import TagFilter
 from store.service.results import GetMessageStatus
 
 

@@ -5,7 +5,7 @@ from itertools import islice
 
 from store.cli.options import Backend, CommitLogFolder, ConfigFile, Dir, Format, open_store
 from store.cli.output import OutputFormat, output, progress
-from store.service.left_behind import sentence
+from store.service.finding.left_behind import sentence
 from store.service.message_store import MessageStore
 
 _COUNTED_QUEUES = 1_000_000

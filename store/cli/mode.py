@@ -9,9 +9,9 @@ from store.cli.options import ConfigFile, Dir, Format, note, read_config
 from store.cli.output import OutputFormat, Row, output, progress
 from store.errors import StoreConfigError
 from store.queue.verify import VerifyReport
+from store.service.finding.lay_out import lay_out
 from store.service.message_store import MessageStore
-from store.service.mode import StoreMode, change_mode, current_mode, possible_steps
-from store.service.opening import lay_out
+from store.service.upkeep.mode import StoreMode, change_mode, current_mode, possible_steps
 
 
 def mode(

@@ -10,10 +10,10 @@ import typer
 from store.cli.output import OutputFormat
 from store.config import StoreConfig, odd_keys, read_broker_conf
 from store.errors import RefusedStoreError
+from store.journals.store_lock import refuse_if_open
 from store.paths import StorePaths
+from store.service.finding.lay_out import lay_out
 from store.service.message_store import MessageStore
-from store.service.opening import lay_out
-from store.service.store_lock import refuse_if_open
 
 Dir = Annotated[Path, typer.Argument(metavar="DIR", help="Root of the store (storePathRootDir).")]
 ConfigFile = Annotated[

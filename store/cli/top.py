@@ -15,8 +15,8 @@ from rich.live import Live
 from store.cli.options import CommitLogFolder, ConfigFile, Dir, Format, read_config
 from store.cli.output import OutputFormat, Row, output, table
 from store.errors import RefusedStoreError
-from store.service.store_layout import detect
-from store.service.watch import Look, StoreWatch
+from store.service.figures.watch import Look, StoreWatch
+from store.service.finding.store_layout import detect
 
 
 def top(

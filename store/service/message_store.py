@@ -23,6 +23,10 @@ from store.errors import (
     StoreError,
     os_errors,
 )
+from store.journals.deleted_topics import DeletedTopics
+from store.journals.expired_queues import ExpiredQueues
+from store.journals.mode_record import BehindLines
+from store.journals.store_lock import StoreLock, mark_closed, mark_open
 from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
 from store.queue.backends import backend as backend_class
@@ -32,38 +36,40 @@ from store.queue.context import QueueStoreContext
 from store.queue.units import QueueKey
 from store.record.message import Message
 from store.record.scan import ScanRules
-from store.service.append import Appender
-from store.service.cleaning.clean_service import CleanService
-from store.service.cleaning.disk_levels import DiskLevels
-from store.service.cleaning.file_expiry import FileExpiry
-from store.service.dispatch import Dispatcher
-from store.service.flush import FlushService, WholeFlush
-from store.service.group_commit import GroupCommit
-from store.service.journals.deleted_topics import DeletedTopics
-from store.service.journals.expired_queues import ExpiredQueues
-from store.service.journals.mode_record import BehindLines
-from store.service.left_behind import written_since
-from store.service.light_quota import LightQuota
-from store.service.metrics import StoreMetrics
+from store.service.care.clean_service import CleanService
+from store.service.care.disk_levels import DiskLevels
+from store.service.care.file_expiry import FileExpiry
+from store.service.dispatching.dispatch import Dispatcher
+from store.service.dispatching.pending import Pending
+from store.service.dispatching.record_keys import RecordKeys
+from store.service.dispatching.record_units import RecordUnits
+from store.service.dispatching.replay import Replay
+from store.service.figures.metrics import StoreMetrics
+from store.service.finding.lay_out import lay_out
+from store.service.finding.left_behind import written_since
+from store.service.finding.store_layout import (
+    StoreLayout,
+    choose_backends,
+    choose_roles,
+    detect,
+)
 from store.service.mirroring.mirror import Mirror
-from store.service.opening import OpenOptions, lay_out, open_index, refuse_queues_without_log
-from store.service.pending import Pending
-from store.service.puller import Puller
-from store.service.putter import Putter
-from store.service.record_keys import RecordKeys
-from store.service.record_units import RecordUnits
+from store.service.opening.options import OpenOptions, open_index, refuse_queues_without_log
+from store.service.reading.puller import Puller
 from store.service.recovering import replacement
 from store.service.recovering.queue_mend import QueueMend
 from store.service.recovering.queue_rebuild import QueueRebuild
 from store.service.recovering.recovery import Recovery, RecoveryReport
 from store.service.recovering.replacement import Rebuild
-from store.service.replay import Replay
 from store.service.results import PutMessageResult
-from store.service.running_state import RunningState
+from store.service.running.running_state import RunningState
+from store.service.running.surroundings import Surroundings
 from store.service.store_care import StoreCare
-from store.service.store_layout import StoreLayout, choose_backends, choose_roles, detect
-from store.service.store_lock import StoreLock, mark_closed, mark_open
-from store.service.surroundings import Surroundings
+from store.service.writing.append import Appender
+from store.service.writing.flush import FlushService, WholeFlush
+from store.service.writing.group_commit import GroupCommit
+from store.service.writing.light_quota import LightQuota
+from store.service.writing.putter import Putter
 
 _LOG = logging.getLogger(__name__)
 

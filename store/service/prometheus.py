@@ -15,10 +15,10 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from store.errors import StoreConfigError, StoreError
+from store.service.figures.metrics import MetricsSnapshot
 from store.service.message_store import MessageStore
-from store.service.meters import BOUNDS, HistogramSnapshot
-from store.service.metrics import MetricsSnapshot
 from store.service.mirroring.mirror import MirrorSnapshot
+from store.service.running.meters import BOUNDS, HistogramSnapshot
 
 _HISTOGRAMS: dict[str, tuple[str, tuple[str, ...]]] = {
     "cqstore_put_seconds": (

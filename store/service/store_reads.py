@@ -11,6 +11,7 @@ from pathlib import Path
 from store.config import FlushDiskType, StoreConfig
 from store.errors import CorruptionError, RefusedStoreError, StoreConfigError
 from store.index.index_service import IndexService
+from store.journals.deleted_topics import DeletedTopics
 from store.log.commit_log import CommitLog
 from store.paths import StorePaths
 from store.queue.combined import CombinedConsumeQueueStore
@@ -22,20 +23,19 @@ from store.queue.verify import VerifyReport
 from store.record.decoder import StoredMessage, refuse_filler
 from store.record.message import MessageProperty
 from store.record.message_id import decode_message_id
-from store.service.check import Finding, StoreCheck
-from store.service.cleaning.clean_service import CleanService
-from store.service.cleaning.disk_levels import DiskDemand
-from store.service.cleaning.file_expiry import FileExpiry, FileOutlook
-from store.service.dispatch import Dispatcher
-from store.service.journals.deleted_topics import DeletedTopics
+from store.service.care.check import Finding, StoreCheck
+from store.service.care.clean_service import CleanService
+from store.service.care.disk_levels import DiskDemand
+from store.service.care.file_expiry import FileExpiry, FileOutlook
+from store.service.dispatching.dispatch import Dispatcher
 from store.service.mirroring.mirror import Mirror
-from store.service.operation_lines import StoreOp
-from store.service.puller import MAX_PULL_BYTES, Puller, TagFilter
-from store.service.putter import Puts
-from store.service.recorder import RecordedPutter, Recorder
+from store.service.reading.puller import MAX_PULL_BYTES, Puller, TagFilter
+from store.service.reading.tap import NoTap, Tap
 from store.service.results import GetMessageResult
-from store.service.tap import NoTap, Tap
-from store.service.trace import MOST_TRACE_BYTES, Trace
+from store.service.tracing.operation_lines import StoreOp
+from store.service.tracing.recorder import RecordedPutter, Recorder
+from store.service.tracing.trace import MOST_TRACE_BYTES, Trace
+from store.service.writing.putter import Puts
 
 _ALL_TIME = (0, (1 << 63) - 1)
 

@@ -10,8 +10,8 @@ from ab.workloads.timing import run_closed
 from store.errors import StoreConfigError, StoreIOError
 from store.record.message import Message
 from store.service.message_store import MessageStore
-from store.service.operation_lines import FIELDS, StoreOp, first_line, operation_line
-from store.service.puller import TagFilter
+from store.service.reading.puller import TagFilter
+from store.service.tracing.operation_lines import FIELDS, StoreOp, first_line, operation_line
 from tests.ab.made_store import CONFIG, make_varied_store
 
 

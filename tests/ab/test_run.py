@@ -12,7 +12,7 @@ from ab.running.rounds import Effort
 from ab.running.run import Run
 from ab.workloads import workloads
 from bench.sample_store import make_store
-from store.service.operation_lines import StoreOp, first_line, operation_line
+from store.service.tracing.operation_lines import StoreOp, first_line, operation_line
 from tests.ab import wrong_backends
 from tests.ab.made_store import make_varied_store
 from tests.ab.running import command, compare, options, result_of, workload

@@ -14,10 +14,10 @@ from store.errors import DiskFullError, StoreConfigError, StoreIOError
 from store.queue.time_search import BoundaryType
 from store.record.client_batch import encode_client_batch
 from store.record.message import Message
-from store.service import trace as trace_module
 from store.service.message_store import MessageStore
-from store.service.operation_lines import FIELDS, StoreOp
-from store.service.puller import TagFilter
+from store.service.reading.puller import TagFilter
+from store.service.tracing import trace as trace_module
+from store.service.tracing.operation_lines import FIELDS, StoreOp
 
 CONFIG = StoreConfig(mapped_file_size_commit_log=65536, rocksdb_memory_bytes=8 << 20)
 

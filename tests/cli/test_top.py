@@ -17,11 +17,11 @@ from rich.console import Console
 from store.cli.top import facts, show
 from store.config import StoreConfig
 from store.errors import StoreLockedError
+from store.journals.store_lock import StoreLock
 from store.record.message import Message
+from store.service.figures.watch import FolderSize, StoreWatch, measure
+from store.service.finding.store_layout import detect
 from store.service.message_store import MessageStore
-from store.service.store_layout import detect
-from store.service.store_lock import StoreLock
-from store.service.watch import FolderSize, StoreWatch, measure
 from tests.kit.tree import tree_digest
 
 COMMAND = [str(Path(sys.executable).parent / "cqstore"), "top"]

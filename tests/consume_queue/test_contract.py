@@ -11,7 +11,7 @@ from store.queue.backends import backend_names
 from store.queue.combined import CombinedConsumeQueueStore
 from store.queue.time_search import BoundaryType
 from store.queue.units import BlockStop, QueueKey, UnitBatch
-from store.service.queue_offsets import QueueOffsets
+from store.service.dispatching.queue_offsets import QueueOffsets
 from tests.kit.engines import ENGINES
 from tests.kit.queue_drive import COMBINED, QueueDrive
 from tests.kit.tree import tree_digest

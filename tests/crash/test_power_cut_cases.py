@@ -13,12 +13,12 @@ from cq_file.layout import FILE_UNIT
 from store.config import FlushDiskType, StoreConfig
 from store.errors import CorruptionError, RefusedStoreError
 from store.files import sync_below, sync_file_system
+from store.journals.deleted_topics import DeletedTopics
+from store.journals.expired_queues import ExpiredQueues
 from store.log.checkpoint import StoreCheckpoint
 from store.paths import StorePaths
 from store.queue.units import QueueKey
 from store.record.message import Message
-from store.service.journals.deleted_topics import DeletedTopics
-from store.service.journals.expired_queues import ExpiredQueues
 from store.service.message_store import MessageStore
 from store.service.recovering.log_end import lacks_a_sector
 from tests.kit.call_order import CallOrder

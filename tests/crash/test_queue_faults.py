@@ -34,8 +34,8 @@ def test_it_does_not_end_the_log(
     with MessageStore.open(root, CONFIG, backend=kind.name) as store:
         for _ in range(60):
             assert store.put_message(Message("t", b"x" * 100)).ok
-    monkeypatch.setattr("store.service.replay.REPLAY_UNITS", 60 // batches)
-    monkeypatch.setattr("store.service.replay.MOST_REPLAY_UNITS", 60 // batches)
+    monkeypatch.setattr("store.service.dispatching.replay.REPLAY_UNITS", 60 // batches)
+    monkeypatch.setattr("store.service.dispatching.replay.MOST_REPLAY_UNITS", 60 // batches)
     shutil.rmtree(root / "consumequeue")
     (root / "abort").touch()
     (root / "checkpoint").write_bytes(bytes(4096))

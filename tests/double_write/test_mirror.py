@@ -11,8 +11,8 @@ from store.service.mirroring import mirror as mirror_module
 from store.service.mirroring.differences import read_differences
 from store.service.mirroring.figures import AGAIN, Way, read_figures
 from store.service.mirroring.verdict import Outcome
-from store.service.operation_lines import StoreOp
-from store.service.puller import TagFilter
+from store.service.reading.puller import TagFilter
+from store.service.tracing.operation_lines import StoreOp
 from tests.kit.double_write import OTHER, QUEUES, Told, refuse
 from tests.kit.mirrored import (
     another_phy,

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from store.errors import CorruptionError
-from store.service.meters import BOUNDS, Histogram
 from store.service.mirroring import figures as figures_module
 from store.service.mirroring.figures import (
     FINE_BOUNDS,
@@ -21,6 +20,7 @@ from store.service.mirroring.figures import (
     read_figures,
 )
 from store.service.mirroring.verdict import Outcome
+from store.service.running.meters import BOUNDS, Histogram
 
 
 class Clock:

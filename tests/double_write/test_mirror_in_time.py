@@ -14,7 +14,7 @@ from store.service.mirroring import verdict as verdict_module
 from store.service.mirroring.differences import read_differences
 from store.service.mirroring.reads import Answer, Failed, Units
 from store.service.mirroring.verdict import Outcome
-from store.service.operation_lines import StoreOp
+from store.service.tracing.operation_lines import StoreOp
 from tests.kit.double_write import OTHER, Told
 from tests.kit.mirrored import (
     another_phy,

@@ -17,7 +17,7 @@ from store.paths import StorePaths
 from store.queue.units import QueueKey
 from store.record.message import Message
 from store.service.message_store import MessageStore
-from store.service.mode import (
+from store.service.upkeep.mode import (
     ModeRecord,
     StoreMode,
     change_mode,
@@ -289,8 +289,8 @@ def test_an_empty_folder_of_batch_queues_speaks_against_nothing(tmp_path: Path) 
 def test_no_old_file_goes_while_a_backend_catches_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("store.service.replay.REPLAY_UNITS", 4)
-    monkeypatch.setattr("store.service.replay.MOST_REPLAY_UNITS", 4)
+    monkeypatch.setattr("store.service.dispatching.replay.REPLAY_UNITS", 4)
+    monkeypatch.setattr("store.service.dispatching.replay.MOST_REPLAY_UNITS", 4)
     started, start = list[str](), threading.Thread.start
 
     def note(thread: threading.Thread) -> None:

@@ -7,8 +7,8 @@ import pytest
 from store.config import StoreConfig
 from store.errors import RefusedStoreError
 from store.paths import StorePaths
-from store.service.mode import StoreMode, current_mode
-from store.service.store_layout import StoreLayout
+from store.service.finding.store_layout import StoreLayout
+from store.service.upkeep.mode import StoreMode, current_mode
 
 
 @pytest.mark.parametrize("found", [["third"], ["file", "third"], ["file", "rocksdb", "third"]])

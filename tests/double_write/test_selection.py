@@ -6,12 +6,12 @@ import pytest
 
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreConfigError
+from store.journals.mode_record import Standing
 from store.queue.part import selects
 from store.queue.units import QueueKey
 from store.record.message import Message
-from store.service.journals.mode_record import Standing
 from store.service.message_store import MessageStore
-from store.service.mode import StoreMode, change_mode, possible_steps
+from store.service.upkeep.mode import StoreMode, change_mode, possible_steps
 from tests.kit.call_order import CallOrder
 from tests.kit.double_write import Told, config, open_store, standing
 

@@ -16,12 +16,12 @@ from store.errors import (
     StoreFailedError,
     StoreIOError,
 )
+from store.journals.deleted_topics import DeletedTopics
+from store.journals.expired_queues import ExpiredQueues
 from store.queue.backends import backend_names
 from store.queue.units import QueueKey
 from store.record.message import Message
-from store.service import replay
-from store.service.journals.deleted_topics import DeletedTopics
-from store.service.journals.expired_queues import ExpiredQueues
+from store.service.dispatching import replay
 from store.service.message_store import MessageStore
 from store.service.results import PutMessageStatus
 from tests.faults.test_refusals import CONFIG, open_store
@@ -136,7 +136,7 @@ def test_a_torn_line_does_not_become_damage(tmp_path: Path, torn: bytes) -> None
     for name in ("b", "c"):
         expired.add([(QueueKey(name, 0), 1)])
         deleted.begin([name], 1)
-    assert [key.topic for key in expired.ends()] == ["a", "b", "c"]
+    assert [topic for topic, _ in expired.ends()] == ["a", "b", "c"]
     again = DeletedTopics(deleted.path)
     again.load()
     assert again.unfinished() == ["a", "b", "c"]

@@ -10,15 +10,15 @@ import pytest
 
 from store.config import StoreConfig
 from store.errors import StoreIOError
+from store.journals.store_lock import lock_stamp, locked_by
 from store.paths import StorePaths
 from store.record.message import Message
+from store.service.figures.metrics import disk_used_ratio
+from store.service.figures.watch import StoreWatch, measure
+from store.service.finding.store_layout import detect
 from store.service.message_store import MessageStore
-from store.service.metrics import disk_used_ratio
 from store.service.recovering.replacement import Rebuild
-from store.service.store_copy import copy_store
-from store.service.store_layout import detect
-from store.service.store_lock import lock_stamp, locked_by
-from store.service.watch import StoreWatch, measure
+from store.service.upkeep.store_copy import copy_store
 from tests.kit.faults import EIO, Faults
 
 CONFIG = StoreConfig(mapped_file_size_commit_log=16384)

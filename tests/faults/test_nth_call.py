@@ -13,7 +13,7 @@ from store.config import RocksDBEngine
 from store.errors import StoreError, StoreIOError
 from store.queue.backends import backend_names
 from store.service.message_store import MessageStore
-from store.service.store_copy import copy_store
+from store.service.upkeep.store_copy import copy_store
 from tests.kit.engines import ENGINES
 from tests.kit.faults import EIO, Faults
 from tests.kit.nth_call import FAULTS, Case, NthCall

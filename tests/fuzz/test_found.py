@@ -18,6 +18,9 @@ from store.config import StoreConfig
 from store.errors import CorruptionError, IllegalMessageError, RefusedStoreError
 from store.index.index_service import IndexService
 from store.index.layout import INDEX_HEADER
+from store.journals.deleted_topics import DeletedTopics
+from store.journals.expired_queues import ExpiredQueues
+from store.journals.journal import _crc32c
 from store.paths import StorePaths
 from store.queue.backends import backend_names
 from store.queue.time_search import BoundaryType
@@ -27,12 +30,9 @@ from store.record.compression import compress, decompress
 from store.record.message import CompressionType, Message, MessageProperty
 from store.record.properties import dispatch_properties_of
 from store.record.record_layout import QUEUE_OFFSET_POSITION
-from store.service.delay import DelayLevels
-from store.service.journals.deleted_topics import DeletedTopics
-from store.service.journals.expired_queues import ExpiredQueues
-from store.service.journals.journal import _crc32c
+from store.service.dispatching.delay import DelayLevels
+from store.service.dispatching.record_units import light_queues
 from store.service.message_store import MessageStore
-from store.service.record_units import light_queues
 from tests.fuzz.test_queue_files import known
 from tests.kit.file_queues import BATCH, PRE_BLANK, Disk, NoLog, put, rows
 from tests.kit.index_records import index_record

@@ -12,18 +12,18 @@ import pytest
 from store.errors import StoreError
 from store.index.index_service import IndexService, open_index_file
 from store.index.layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT, IndexGeometry, slot_position
-from store.log.checkpoint import CHECKPOINT, StoreCheckpoint
-from store.paths import StorePaths
-from store.queue.units import QueueKey
-from store.service.journals.deleted_topics import DeletedTopics
-from store.service.journals.expired_queues import ExpiredQueues
-from store.service.journals.journal import _crc32c
-from store.service.journals.mode_record import (
+from store.journals.deleted_topics import DeletedTopics
+from store.journals.expired_queues import ExpiredQueues
+from store.journals.journal import _crc32c
+from store.journals.mode_record import (
     Standing,
     StoreMode,
     read_standing,
     write_standing,
 )
+from store.log.checkpoint import CHECKPOINT, StoreCheckpoint
+from store.paths import StorePaths
+from store.queue.units import QueueKey
 from tests.kit.index_records import index_record
 from tests.kit.mutations import fuzz, mutated
 

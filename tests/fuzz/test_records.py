@@ -16,6 +16,7 @@ import pytest
 from store.config import StoreConfig
 from store.errors import IllegalMessageError, StoreError
 from store.index.index_service import IndexService
+from store.journals.deleted_topics import DeletedTopics
 from store.queue.facts import QueueRestart, QueueType
 from store.queue.units import UnitBatch
 from store.record.client_batch import decode_client_batch, encode_client_batch
@@ -25,13 +26,12 @@ from store.record.message import Message
 from store.record.message_id import decode_message_id
 from store.record.properties import dispatch_properties, encode_properties
 from store.record.scan import ScanRules, TopicCache, scan_block
-from store.service.dispatch import Dispatcher
-from store.service.journals.deleted_topics import DeletedTopics
-from store.service.pending import Pending
-from store.service.record_keys import RecordKeys
-from store.service.record_units import RecordUnits
-from store.service.replay import Replay
-from store.service.running_state import RunningState
+from store.service.dispatching.dispatch import Dispatcher
+from store.service.dispatching.pending import Pending
+from store.service.dispatching.record_keys import RecordKeys
+from store.service.dispatching.record_units import RecordUnits
+from store.service.dispatching.replay import Replay
+from store.service.running.running_state import RunningState
 from tests.kit.corpus import PROPERTIES, blocks, messages, record_fields, records
 from tests.kit.mutations import fuzz, mutated
 from tests.kit.plain_record import PlainRecord

@@ -21,7 +21,7 @@ from store.queue.backends import backend_names
 from store.queue.units import QueueKey
 from store.record.message import Message, MessageProperty
 from store.service.message_store import MessageStore
-from store.service.puller import TagFilter
+from store.service.reading.puller import TagFilter
 from tests.kit.corpus import record_fields
 from tests.kit.golden import NAMES
 from tests.kit.mutations import in_time, mutated, resident

@@ -17,7 +17,7 @@ from migration.way_back import rollback
 from store.config import StoreConfig
 from store.queue.units import QueueKey
 from store.service.message_store import MessageStore
-from store.service.mode import StoreMode
+from store.service.upkeep.mode import StoreMode
 from tests.interop.rocketmq import RocketMQ, Row
 from tests.interop.test_interop import CONFIG, QUEUES, SIZES, compare, write
 from tests.kit.migrations import NO_SPARK

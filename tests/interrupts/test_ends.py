@@ -16,10 +16,10 @@ from store.errors import StoreClosedError, StoreError, StoreFailedError, StoreIO
 from store.record.encoder import EncodedRecord
 from store.record.message import Message
 from store.service.message_store import MessageStore
-from store.service.putter import Putter
 from store.service.recovering.replacement import Rebuild
-from store.service.running_state import RunningState
-from store.service.surroundings import Surroundings
+from store.service.running.running_state import RunningState
+from store.service.running.surroundings import Surroundings
+from store.service.writing.putter import Putter
 from tests.kit.faults import Faults
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.mutations import in_time

@@ -9,11 +9,11 @@ import pytest
 
 from store.config import StoreConfig
 from store.errors import ConsumeQueueError
+from store.journals.mode_record import Standing, read_standing
 from store.paths import StorePaths
 from store.queue.backends import backend
 from store.queue.units import QueueKey
 from store.record.message import Message
-from store.service.journals.mode_record import Standing, read_standing
 from store.service.message_store import MessageStore
 
 TYPES = {"file": "default", "rocksdb": "defaultRocksDB"}

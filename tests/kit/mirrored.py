@@ -14,7 +14,7 @@ from store.service.mirroring import mirror as mirror_module
 from store.service.mirroring.figures import FiguresSnapshot, read_figures
 from store.service.mirroring.mirror import Mirror
 from store.service.mirroring.verdict import Outcome
-from store.service.puller import TagFilter
+from store.service.reading.puller import TagFilter
 from tests.kit.double_write import QUEUES, open_store
 from tests.kit.waiting import until
 

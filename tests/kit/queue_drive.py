@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from store.config import RocksDBEngine, StoreConfig
+from store.journals.mode_record import BehindLines
 from store.paths import StorePaths
 from store.queue.backends import backend, backend_names
 from store.queue.combined import CombinedConsumeQueueStore
@@ -11,7 +12,6 @@ from store.queue.context import QueueStoreContext
 from store.queue.facts import QueueRestart
 from store.queue.part import Roles
 from store.queue.units import UnitBatch, UnitBlock
-from store.service.journals.mode_record import BehindLines
 from tests.kit.model import RECORD_SIZE, NoCheckpoint, PlainLog, batch_of
 
 COMBINED = "combined, reading "

@@ -16,7 +16,7 @@ from store.queue.time_search import BoundaryType
 from store.record.decoder import StoredMessage
 from store.record.message import Message
 from store.service.message_store import MessageStore
-from store.service.puller import TagFilter
+from store.service.reading.puller import TagFilter
 from store.service.results import GetMessageStatus, PutMessageResult
 
 Queue = tuple[str, int]

@@ -9,10 +9,10 @@ import pytest
 from store.config import StoreConfig
 from store.queue.units import QueueKey
 from store.record.message import Message, SysFlag
-from store.service import check
-from store.service.check import StoreCheck
+from store.service.care import check
+from store.service.care.check import StoreCheck
+from store.service.care.queue_lives import Life
 from store.service.message_store import MessageStore
-from store.service.queue_lives import Life
 
 CONFIG = StoreConfig(mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=2000)
 COUNT, UNIT = 20, 20

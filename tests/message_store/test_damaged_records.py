@@ -13,7 +13,7 @@ from store.record.message import Message
 from store.record.record_layout import HEAD, body_position
 from store.record.scan import ScanRules
 from store.service.message_store import MessageStore
-from store.service.puller import TagFilter
+from store.service.reading.puller import TagFilter
 from store.service.recovering import log_end
 from store.service.recovering.replacement import Rebuild
 from store.service.results import GetMessageStatus

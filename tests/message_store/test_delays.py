@@ -3,7 +3,7 @@
 import pytest
 
 from store.errors import StoreConfigError
-from store.service.delay import DelayLevels
+from store.service.dispatching.delay import DelayLevels
 
 LONG_MAX = (1 << 63) - 1
 TAGS_CODE = 7

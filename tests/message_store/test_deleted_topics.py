@@ -12,9 +12,9 @@ from crcmod.predefined import mkCrcFun
 from store.config import StoreConfig
 from store.errors import CorruptionError, StoreIOError
 from store.files import reading
+from store.journals.deleted_topics import DeletedTopics
 from store.queue.backends import backend_names
 from store.record.message import Message
-from store.service.journals.deleted_topics import DeletedTopics
 from store.service.message_store import MessageStore
 
 CONFIG = StoreConfig(
@@ -184,7 +184,7 @@ def test_the_journal_is_read_once_however_many_lines_are_added(
         assert opened != path, "it was read again"
         return reading(opened)
 
-    monkeypatch.setattr("store.service.journals.journal.reading", read)
+    monkeypatch.setattr("store.journals.journal.reading", read)
     for number in range(3):
         journal.begin([str(number)], number)
         journal.finish([str(number)])

@@ -8,11 +8,11 @@ import pytest
 
 from store.config import RocksDBEngine, StoreConfig
 from store.errors import ReadOnlyStoreError
+from store.journals.expired_queues import ExpiredQueues
 from store.queue.backends import backend_names
 from store.queue.units import QueueKey, UnitBlock
 from store.record.message import Message, SysFlag
-from store.service.cleaning.clean_service import expired_offsets
-from store.service.journals.expired_queues import ExpiredQueues
+from store.service.care.clean_service import expired_offsets
 from store.service.message_store import MessageStore
 from store.service.results import GetMessageStatus
 from tests.kit.engines import ENGINES

@@ -17,7 +17,7 @@ from store.queue.backends import backend_names
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from store.service.results import PutMessageStatus
-from store.service.surroundings import Surroundings
+from store.service.running.surroundings import Surroundings
 
 HOUR = 3600
 FILE = 65536

@@ -16,9 +16,9 @@ from store.log.checkpoint import StoreCheckpoint
 from store.queue.facts import QueueRestart
 from store.queue.units import UnitBatch
 from store.record.message import Message, MessageProperty
-from store.service.flush import _Rounds
 from store.service.message_store import MessageStore
 from store.service.results import PutMessageResult, PutMessageStatus
+from store.service.writing.flush import _Rounds
 from tests.kit.engines import engine_in_use
 from tests.kit.waiting import until
 

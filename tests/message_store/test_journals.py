@@ -12,14 +12,14 @@ from crcmod.predefined import mkCrcFun
 from migration.workspace import Workspace
 from store.config import StoreConfig
 from store.errors import CorruptionError, IllegalMessageError
+from store.journals import journal as journals
+from store.journals.deleted_topics import DeletedTopics
+from store.journals.expired_queues import ExpiredQueues
+from store.journals.journal import Journal, read_lines
+from store.journals.mode_record import BehindLines, Standing, read_standing
 from store.paths import StorePaths
 from store.queue.units import MOST_UNITS, QueueKey
 from store.record.message import Message
-from store.service.journals import journal as journals
-from store.service.journals.deleted_topics import DeletedTopics
-from store.service.journals.expired_queues import ExpiredQueues
-from store.service.journals.journal import Journal, read_lines
-from store.service.journals.mode_record import BehindLines, Standing, read_standing
 from store.service.message_store import MessageStore
 from tests.kit.call_order import CallOrder
 from tests.kit.power_cut import SECTOR
@@ -179,10 +179,10 @@ def test_whatever_pages_a_power_cut_leaves_of_an_append_it_is_a_torn_end(
         path.write_bytes(left)
         journal = ExpiredQueues(path)
         ends = journal.ends()
-        assert dict(QUEUES).items() <= {**ends, **dict(QUEUES)}.items()
+        assert all(ends.get(queue, end) == end for queue, end in QUEUES)
         found.add(len(ends))
         journal.add([(QueueKey("next", 0), 7)])
-        assert ExpiredQueues(path).ends() == ends | {QueueKey("next", 0): 7}
+        assert ExpiredQueues(path).ends() == ends | {("next", 0): 7}
     assert len(found) > 1
     assert path.stat().st_size < 200_000
 

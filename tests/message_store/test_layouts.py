@@ -6,10 +6,10 @@ import pytest
 
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreConfigError
+from store.journals.mode_record import Standing, StoreMode
 from store.paths import StorePaths
 from store.queue.part import NO_LIGHT, Roles
-from store.service.journals.mode_record import Standing, StoreMode
-from store.service.store_layout import (
+from store.service.finding.store_layout import (
     StoreLayout,
     choose_backends,
     choose_roles,

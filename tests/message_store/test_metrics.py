@@ -15,10 +15,10 @@ from store.errors import DiskFullError, StoreClosedError, StoreIOError
 from store.queue.units import UnitBatch
 from store.record.client_batch import encode_client_batch
 from store.record.message import Message
+from store.service.figures.metrics import disk_used_ratio
 from store.service.message_store import MessageStore
-from store.service.metrics import disk_used_ratio
-from store.service.putter import SAMPLED_PUTS
 from store.service.results import GetMessageStatus, PutMessageStatus
+from store.service.writing.putter import SAMPLED_PUTS
 from tests.kit.engines import ENGINES
 
 FILE = 65536
@@ -167,7 +167,9 @@ def test_the_lag_is_what_no_queue_has_yet(
     assert first.appended is not None
     assert second.appended is not None
     clock = (second.appended.store_timestamp + 1234) * 1_000_000
-    monkeypatch.setattr("store.service.metrics.time", SimpleNamespace(time_ns=lambda: clock))
+    monkeypatch.setattr(
+        "store.service.figures.metrics.time", SimpleNamespace(time_ns=lambda: clock)
+    )
     snapshot = store.metrics.snapshot()
     assert snapshot.dispatch_lag_bytes == second.appended.size
     assert snapshot.dispatch_lag_ms == 1234

@@ -30,7 +30,7 @@ from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueRestart
 from store.queue.units import UnitBatch
 from store.record.message import Message
-from store.service import replay
+from store.service.dispatching import replay
 from store.service.message_store import MessageStore
 from store.service.results import GetMessageStatus
 from tests.kit.call_order import CallOrder

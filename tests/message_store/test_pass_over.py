@@ -15,7 +15,7 @@ from store.record.filler import UNKNOWN_TOPIC
 from store.record.message import Message, SysFlag
 from store.record.record_layout import HEAD, body_position
 from store.service.message_store import MessageStore
-from store.service.puller import TagFilter
+from store.service.reading.puller import TagFilter
 from store.service.recovering.replacement import Rebuild
 from store.service.results import PutMessageStatus
 from tests.kit.plain_record import PlainRecord

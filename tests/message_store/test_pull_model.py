@@ -12,7 +12,7 @@ from store.config import StoreConfig
 from store.queue.backends import backend_names
 from store.record.message import Message
 from store.service.message_store import MessageStore
-from store.service.puller import TagFilter
+from store.service.reading.puller import TagFilter
 from store.service.results import GetMessageStatus
 
 PER_FILE = 10

@@ -11,9 +11,9 @@ from store.config import FlushDiskType, StoreConfig
 from store.queue.backends import backend_names
 from store.record.client_batch import encode_client_batch
 from store.record.message import Message, SysFlag
-from store.service import dispatch
+from store.service.dispatching import dispatch
 from store.service.message_store import MessageStore
-from store.service.puller import TagFilter
+from store.service.reading.puller import TagFilter
 from store.service.recovering.replacement import Rebuild
 from store.service.results import GetMessageStatus, PutMessageStatus
 

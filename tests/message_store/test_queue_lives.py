@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.service import queue_lives
-from store.service.queue_lives import QueueLives, hash_of
+from store.service.care import queue_lives
+from store.service.care.queue_lives import QueueLives, hash_of
 
 KEYS = [(topic, number) for topic in ("a", "b", "主题") for number in range(3)]
 places = st.lists(st.tuples(st.sampled_from(KEYS), st.integers(0, 5)), max_size=60)

@@ -119,7 +119,7 @@ def test_a_rebuild_that_is_cut_short_goes_on_with_the_next_open(
 
     with monkeypatch.context() as patched:
         rename, put_batch = Path.rename, backend_class(target).put_batch
-        patched.setattr("store.service.replay.REPLAY_UNITS", 100)
+        patched.setattr("store.service.dispatching.replay.REPLAY_UNITS", 100)
         patched.setattr(Path, "rename", lambda *args: count_down() or rename(*args))
         patched.setattr(
             backend_class(target), "put_batch", lambda *args: count_down() or put_batch(*args)

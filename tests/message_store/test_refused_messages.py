@@ -14,7 +14,7 @@ from store.queue.backends import backend_names
 from store.record.client_batch import encode_client_batch
 from store.record.message import Host, Message
 from store.service.message_store import MessageStore
-from store.service.puller import TagFilter
+from store.service.reading.puller import TagFilter
 from store.service.results import PutMessageStatus
 
 ILLEGAL = PutMessageStatus.MESSAGE_ILLEGAL

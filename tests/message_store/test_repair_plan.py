@@ -9,9 +9,9 @@ import pytest
 from store.config import StoreConfig
 from store.queue.units import QueueKey
 from store.record.message import Message
-from store.service.check import Finding
+from store.service.care.check import Finding
 from store.service.message_store import MessageStore
-from store.service.repair import MOST_SINGLE, RepairPlan, carry_out, plan_repair
+from store.service.upkeep.repair import MOST_SINGLE, RepairPlan, carry_out, plan_repair
 
 CONFIG = StoreConfig(mapped_file_size_commit_log=16384)
 QUEUES = MOST_SINGLE + 1

@@ -8,7 +8,7 @@ import pytest
 from store.errors import StoreError
 from store.record.message import Message
 from store.service.message_store import MessageStore
-from store.service.store_copy import copy_store
+from store.service.upkeep.store_copy import copy_store
 from tests.kit.tree import tree_digest
 
 

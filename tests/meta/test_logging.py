@@ -50,7 +50,7 @@ with MessageStore.open(sys.argv[1], backend="rocksdb") as store:
     asked = subprocess.run(
         [*run, "aloud"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stderr
-    assert "store.service.putter ERROR put refused: no room" in asked
+    assert "store.service.writing.putter ERROR put refused: no room" in asked
     assert "cq_rocksdb.store INFO opened the RocksDB queues" in asked
 
 

@@ -17,7 +17,7 @@ from store.paths import StorePaths
 from store.queue.units import QueueKey
 from store.record.message import Message
 from store.service.message_store import MessageStore
-from store.service.mode import StoreMode, change_mode
+from store.service.upkeep.mode import StoreMode, change_mode
 from tests.double_write.test_verify import Database
 from tests.kit.double_write import Told, config
 from tests.kit.migrations import NO_SPARK

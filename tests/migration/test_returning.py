@@ -19,7 +19,7 @@ from store.errors import RefusedStoreError
 from store.paths import StorePaths
 from store.record.message import Message
 from store.service.message_store import MessageStore
-from store.service.mode import StoreMode
+from store.service.upkeep.mode import StoreMode
 from tests.kit.migrations import NO_SPARK
 from tests.kit.served import served
 from tests.kit.tree import tree_digest

@@ -21,7 +21,7 @@ from store.errors import RefusedStoreError, StoreIOError, StoreLockedError
 from store.paths import StorePaths
 from store.record.message import Message
 from store.service.message_store import MessageStore
-from store.service.mode import StoreMode, change_mode, read_mode
+from store.service.upkeep.mode import StoreMode, change_mode, read_mode
 from tests.kit.golden import load_dump
 from tests.kit.migrations import NO_SPARK
 from tests.kit.served import served

@@ -29,13 +29,13 @@ from store.errors import CorruptionError, RefusedStoreError, StoreConfigError, S
 from store.paths import StorePaths
 from store.queue.units import QueueKey
 from store.service.message_store import MessageStore
-from store.service.mode import StoreMode
+from store.service.upkeep.mode import StoreMode
 from tests.kit.migrations import NO_SPARK, stored
 from tests.migration.made import in_this_process
 
 if TYPE_CHECKING:
+    from store.journals.deleted_topics import DeletedTopics
     from store.queue.consume_queue_store import ConsumeQueueStore
-    from store.service.journals.deleted_topics import DeletedTopics
 
 UNITS, QUEUES = 400, 8
 

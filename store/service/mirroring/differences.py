@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from store.errors import CorruptionError
+from store.journals.journal import Entry, Journal
 from store.log.commit_log import CommitLog
 from store.queue.units import QueueKey
 from store.record.message import LMQ_PREFIX
-from store.service.journals.journal import Entry, Journal
 from store.service.mirroring.reads import Answer, Failed, MirroredRead, Row, Units
 
 MOST_KEPT = 1000

@@ -16,9 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegative
 
 from store.errors import CorruptionError, os_errors
 from store.files import make_folder
-from store.service.journals.journal import Entry, read_lines, rewrite
-from store.service.meters import BOUNDS, Histogram, HistogramSnapshot
+from store.journals.journal import Entry, read_lines, rewrite
 from store.service.mirroring.verdict import Outcome
+from store.service.running.meters import BOUNDS, Histogram, HistogramSnapshot
 
 FINE_BOUNDS = tuple(sorted({*BOUNDS, *(float(f"{5e-7 * 10 ** (k / 20):.3g}") for k in range(147))}))
 """Upper bounds of buckets, seconds, twenty a power of ten: all of ``BOUNDS`` and more."""

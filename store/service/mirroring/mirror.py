@@ -34,11 +34,11 @@ from store.service.mirroring.reads import (
 )
 from store.service.mirroring.shares import Shares
 from store.service.mirroring.verdict import Outcome, judge
-from store.service.operation_lines import StoreOp
-from store.service.puller import Puller, TagFilter
+from store.service.reading.puller import Puller, TagFilter
 from store.service.results import GetMessageResult
-from store.service.waiting import Waiting
-from store.service.worker import Worker
+from store.service.running.waiting import Waiting
+from store.service.running.worker import Worker
+from store.service.tracing.operation_lines import StoreOp
 
 _LOG = logging.getLogger(__name__)
 MOST_WAITING = 1024

@@ -14,7 +14,7 @@ from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueType
 from store.queue.units import CqUnit, QueueKey, UnitBlock
 from store.service.mirroring.moments import Moment
-from store.service.operation_lines import StoreOp
+from store.service.tracing.operation_lines import StoreOp
 
 Sides = tuple[ConsumeQueueStore, ConsumeQueueStore]
 """Who answers, the *reference*, and who ought to answer alike, the *other*."""

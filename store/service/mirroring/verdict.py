@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from store.service.mirroring.moments import Moment, Moments
 from store.service.mirroring.reads import Answer, Failed, MirroredRead, Units
-from store.service.operation_lines import StoreOp
+from store.service.tracing.operation_lines import StoreOp
 
 _TRIES = 100
 _PAUSE_SECONDS = 0.002

@@ -6,7 +6,7 @@ to build them, whatever their number; not at all if nothing is damaged or suspec
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from store.errors import CorruptionError, RefusedStoreError
@@ -15,7 +15,7 @@ from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueDamage, QueueType
 from store.queue.units import QueueKey
 from store.record.scan import ScanRules
-from store.service.record_units import RecordUnits
+from store.service.dispatching.record_units import RecordUnits
 from store.service.recovering.queue_rebuild import QueueRebuild
 
 _LOG = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class QueueMend:
         self._rebuild = rebuild
         self._rules = rules
 
-    def run(self, expired_ends: Callable[[], dict[QueueKey, int]]) -> MendReport:
+    def run(self, expired_ends: Callable[[], Mapping[tuple[str, int], int]]) -> MendReport:
         """Mend what the backend says; ``expired_ends`` tells where expired queues go on.
 
         Raises:
@@ -76,9 +76,11 @@ class QueueMend:
             self._refuse_unknown_ends(found.values(), exc)
             lives, mendable = {}, {}
         damaged = [key for key, damage in mendable.items() if self._is_damaged(damage, lives)]
-        ends = expired_ends() if damaged else {}
-        for key in damaged:
-            ends[key] = max(ends.get(key, 0), found[key].next_offset, self._queues.max_offset(*key))
+        expired = expired_ends() if damaged else {}
+        ends = {
+            key: max(expired.get(key, 0), found[key].next_offset, self._queues.max_offset(*key))
+            for key in damaged
+        }
         if damaged:
             _LOG.warning("%d damaged queues are built anew from the log", len(damaged))
             self._rebuild.build(

@@ -11,18 +11,18 @@ from typing import NamedTuple
 
 from store.errors import RefusedStoreError, StoreIOError, os_errors
 from store.files import remove_file
+from store.journals.journal import Entry, Journal, read_lines
+from store.journals.kept import forget, keep
 from store.log.commit_log import CommitLog
 from store.paths import StorePaths
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueType
 from store.queue.units import UnitBatch
 from store.record.scan import ScannedRecord, ScanRules
-from store.service.dispatch import Dispatcher
-from store.service.journals.journal import Entry, Journal, read_lines
-from store.service.journals.kept import forget, keep
-from store.service.pending import Pending
-from store.service.record_units import RecordUnits
-from store.service.replay import REPLAY_UNITS
+from store.service.dispatching.dispatch import Dispatcher
+from store.service.dispatching.pending import Pending
+from store.service.dispatching.record_units import RecordUnits
+from store.service.dispatching.replay import REPLAY_UNITS
 
 _LOG = logging.getLogger(__name__)
 _TICK = 65_536

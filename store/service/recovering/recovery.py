@@ -23,6 +23,8 @@ from store.errors import (
 )
 from store.files import sync_below
 from store.index.index_service import IndexService
+from store.journals.deleted_topics import DeletedTopics
+from store.journals.expired_queues import ExpiredQueues
 from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
 from store.log.synced_mark import SyncedMark
@@ -32,8 +34,7 @@ from store.queue.facts import QueueDamage, QueueRestart
 from store.queue.units import QueueKey
 from store.record.decoder import StoredMessage
 from store.record.scan import ScannedRecord, ScanRules
-from store.service.journals.deleted_topics import DeletedTopics
-from store.service.journals.expired_queues import ExpiredQueues
+from store.service.dispatching.replay import Replay, ReplayResult
 from store.service.recovering.log_end import (
     SavedTail,
     data_behind,
@@ -46,7 +47,6 @@ from store.service.recovering.log_end import (
     whole_records,
 )
 from store.service.recovering.pass_over import PassedOver, PassOver
-from store.service.replay import Replay, ReplayResult
 
 _LOG = logging.getLogger(__name__)
 

@@ -14,6 +14,10 @@ from enum import Flag, auto
 from store.config import StoreConfig
 from store.errors import CorruptionError, RefusedStoreError, StoreConfigError, os_errors
 from store.files import make_folder, remove_file, sync_folder
+from store.journals.expired_queues import ExpiredQueues
+from store.journals.journal import Entry, read_lines, rewrite
+from store.journals.kept import forget, keep
+from store.journals.store_lock import mark_open
 from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
 from store.log.synced_mark import SyncedMark
@@ -21,12 +25,8 @@ from store.paths import StorePaths
 from store.queue.backends import backend
 from store.queue.units import QueueKey
 from store.record.scan import ScanRules
-from store.service.journals.expired_queues import ExpiredQueues
-from store.service.journals.journal import Entry, read_lines, rewrite
-from store.service.journals.kept import forget, keep
+from store.service.finding.store_layout import StoreLayout, choose_backends
 from store.service.recovering.log_end import valid_record_behind, was_on_disk
-from store.service.store_layout import StoreLayout, choose_backends
-from store.service.store_lock import mark_open
 
 _LOG = logging.getLogger(__name__)
 

@@ -12,13 +12,13 @@ from migration.rebuild.log_scan import LogScan, queue_of
 from migration.rebuild.tails import Tails
 from store.config import StoreConfig
 from store.errors import CorruptionError
+from store.journals.deleted_topics import DeletedTopics
 from store.log.commit_log import CommitLog
 from store.queue.facts import QueueType
 from store.record.java_hash import java_hash
 from store.record.properties import dispatch_properties
 from store.record.scan import ScanRules
-from store.service.journals.deleted_topics import DeletedTopics
-from store.service.record_units import RecordUnits
+from store.service.dispatching.record_units import RecordUnits
 from store.service.recovering.log_end import whole_records
 from tests.kit.golden import NAMES
 from tests.kit.plain_record import PlainRecord

@@ -1,0 +1,146 @@
+"""DeletedTopics: a small journal of ours, so that deleted topics stay deleted.
+
+The log keeps a deleted topic's records until they expire, and every replay of the log would bring
+its queues back. An entry here says from where on records of the topic count again. A deletion has
+two: ``deleting`` before the queues go, ``deleted`` after; where the second is missing the
+deletion was interrupted, and opening the store does it again.
+
+A torn last line is dropped; damage before it is an error.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from store.journals.journal import Entry, Journal, is_offset
+from store.journals.kept import keep
+
+_SPARE_BYTES = 1 << 16
+"""By how much the journal may pass twice what it was when it was last written anew."""
+
+
+class DeletedTopics:
+    """The deleted topics of one store. One thread at a time changes them; any may ask."""
+
+    def __init__(self, path: Path) -> None:
+        """Describe the journal at ``path``; touches no file."""
+        self._journal = Journal(path, _is_entry, keep)
+        self._compact_from = _SPARE_BYTES
+        self._below: dict[str, int] = {}
+        self._unfinished: set[str] = set()
+
+    @property
+    def path(self) -> Path:
+        """Return where the journal lies."""
+        return self._journal.path
+
+    def load(self) -> None:
+        """Read the journal, if there is one. Changes nothing.
+
+        Raises:
+            CorruptionError: a line before the last one is damaged.
+            StoreIOError: it cannot be read.
+        """
+        for entry in self._journal.read():
+            self._take(entry)
+
+    def cut_torn_end(self) -> None:
+        """Make the journal whole after a crash, before a line is added.
+
+        Raises:
+            StoreIOError: it cannot be written.
+        """
+        self._journal.cut_torn_end()
+
+    def __len__(self) -> int:
+        return len(self._below)
+
+    def has_record(self, topic: str, phy_offset: int) -> bool:
+        """Return whether the record at ``phy_offset`` belongs to a deleted life of ``topic``."""
+        return phy_offset < self._below.get(topic, 0)
+
+    def unfinished(self) -> list[str]:
+        """Return the topics whose deletion was interrupted."""
+        return sorted(self._unfinished)
+
+    def begin(self, topics: Sequence[str], end_phy_offset: int) -> None:
+        """Note durably that ``topics`` are about to go: their records so far count no more.
+
+        The log must be durable up to there: else records that follow a power cut, written at the
+        same places, would be taken for deleted.
+
+        Raises:
+            StoreIOError: it cannot be written; nothing may be deleted.
+        """
+        self._append(_entry("deleting", topic, end_phy_offset) for topic in topics)
+
+    def finish(self, topics: Sequence[str]) -> None:
+        """Note durably that the queues of ``topics`` are gone.
+
+        Raises:
+            StoreIOError: it cannot be written; the next open deletes them again.
+        """
+        self._append(_entry("deleted", topic, self._below[topic]) for topic in topics)
+
+    def fit(self, min_phy_offset: int, end_phy_offset: int) -> None:
+        """Fit the journal to a log that begins and ends there, before anything is appended.
+
+        Lines below the log's minimum are dropped, and none reaches behind its end.
+
+        Raises:
+            StoreIOError: it cannot be written; it is as it was.
+        """
+        fitted = {
+            topic: min(below, end_phy_offset)
+            for topic, below in self._below.items()
+            if below > min_phy_offset
+        }
+        if fitted != self._below:
+            self._replace(fitted)
+
+    def compact(self, min_phy_offset: int) -> None:
+        """Write the journal anew if it has doubled since that was last done.
+
+        So it takes little more than twice what counts, however often topics are deleted.
+
+        Raises:
+            StoreIOError: it cannot be written; it is as it was.
+        """
+        if self._journal.size() > self._compact_from:
+            counts = {topic: at for topic, at in self._below.items() if at > min_phy_offset}
+            self._replace(counts)
+            self._compact_from = 2 * self._journal.size() + _SPARE_BYTES
+
+    # ---- inside
+
+    def _append(self, entries: Iterable[Entry]) -> None:
+        new = list(entries)
+        self._journal.append(new)
+        for entry in new:
+            self._take(entry)
+
+    def _replace(self, below: dict[str, int]) -> None:
+        begun = self._unfinished
+        self._journal.replace(
+            [_entry("deleting" if topic in begun else "deleted", topic, below[topic])
+             for topic in below]
+        )  # fmt: skip
+        self._below, self._unfinished = below, begun & below.keys()
+
+    def _take(self, entry: Entry) -> None:
+        if "deleting" in entry:
+            topic = entry["deleting"]
+            self._unfinished.add(topic)
+        else:
+            topic = entry["deleted"]
+            self._unfinished.discard(topic)
+        self._below[topic] = max(entry["below"], self._below.get(topic, 0))
+
+
+def _entry(verb: str, topic: str, below: int) -> Entry:
+    return {verb: topic, "below": below}
+
+
+def _is_entry(entry: Entry) -> bool:
+    if not is_offset(entry.get("below")):
+        return False
+    return isinstance(entry.get("deleting", entry.get("deleted")), str)

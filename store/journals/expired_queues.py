@@ -1,0 +1,81 @@
+"""ExpiredQueues: a small journal of ours, so that an expired queue keeps its next offset.
+
+When all records of a queue have left the log, only the queue itself knows where it goes on. A
+rebuild of all queues from the log asks this journal for those that the log no longer names.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from store.journals.journal import Entry, Journal, is_offset
+from store.journals.kept import keep
+from store.record.record_layout import MOST_QUEUE_OFFSET
+
+_IDS = 1 << 31
+Queue = tuple[str, int]
+"""Topic and queue id."""
+
+
+class ExpiredQueues:
+    """Where wholly expired queues go on. Read only by a rebuild; one thread at a time."""
+
+    def __init__(self, path: Path) -> None:
+        """Describe the journal at ``path``; touches no file."""
+        self.path = path
+        self._journal = Journal(path, _is_entry, keep)
+
+    def cut_torn_end(self) -> None:
+        """Make the journal whole after a crash, before a line is added.
+
+        Raises:
+            CorruptionError: a line before its end is damaged.
+            StoreIOError: it cannot be read or written.
+        """
+        self._journal.cut_torn_end()
+
+    def add(self, ends: Iterable[tuple[Queue, int]]) -> None:
+        """Note durably that each queue goes on at its offset, before its last records go.
+
+        Raises:
+            StoreIOError: they cannot be written; nothing may be deleted.
+        """
+        entries: list[Entry] = [{"queue": list(key), "next": end} for key, end in ends]
+        if entries:
+            self._journal.append(entries)
+
+    def forget(self, topics: Sequence[str]) -> None:
+        """Note durably that ``topics`` were deleted: they begin anew.
+
+        Raises:
+            StoreIOError: it cannot be written.
+        """
+        if self.path.exists():
+            self._journal.append([{"gone": topic} for topic in topics])
+
+    def ends(self) -> dict[Queue, int]:
+        """Return where each queue goes on that once was wholly expired.
+
+        Raises:
+            CorruptionError: a line before the last one is damaged.
+            StoreIOError: the journal cannot be read.
+        """
+        found: defaultdict[str, dict[Queue, int]] = defaultdict(dict)  # by topic
+        for entry in self._journal.read():
+            if "gone" in entry:
+                found.pop(entry["gone"], None)
+            else:
+                topic, queue_id = entry["queue"]
+                found[topic][topic, queue_id] = entry["next"]
+        return {key: end for ends in found.values() for key, end in ends.items()}
+
+
+def _is_entry(entry: Entry) -> bool:
+    if "gone" in entry:
+        return isinstance(entry["gone"], str)
+    queue = entry.get("queue")
+    if not isinstance(queue, list) or not is_offset(entry.get("next")):
+        return False
+    if entry["next"] > MOST_QUEUE_OFFSET:
+        return False
+    return [type(part) for part in queue] == [str, int] and -_IDS <= queue[1] < _IDS

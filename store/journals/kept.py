@@ -1,0 +1,95 @@
+"""``cqstore/kept``: which of our journals a store has, so that the loss of one is noticed.
+
+A journal that is gone looks like one that never was: deleted topics would come back, a half-built
+queue would be served. A name is noted when its file is durable, and taken out before the file goes.
+Whoever removes the whole folder ``cqstore`` has a store as RocketMQ knows it, without a word.
+"""
+
+import threading
+from pathlib import Path
+
+from store.errors import CorruptionError, RefusedStoreError
+from store.journals.journal import Entry, read_lines, rewrite
+from store.paths import StorePaths
+
+_CONSEQUENCES = {
+    "deleted-topics": "deleted topics come back",
+    "expired-queues": "queues whose records have all expired begin at 0 again",
+    "mode": "nobody knows what a backend lacks",
+    "rebuilding": "queues that are half rebuilt are served",
+    "replacing": "what has been moved away is not built anew",
+}
+_lock = threading.Lock()  # guards the file against threads of this process
+
+
+def keep(journal: Path) -> None:
+    """Note durably that ``journal`` is there.
+
+    Raises:
+        CorruptionError: the note is damaged.
+        StoreIOError: it cannot be written.
+    """
+    _change(journal, there=True)
+
+
+def forget(journal: Path) -> None:
+    """Note durably that ``journal`` is about to go.
+
+    Raises:
+        CorruptionError, StoreIOError: as for ``keep``.
+    """
+    _change(journal, there=False)
+
+
+def check_kept(paths: StorePaths) -> None:
+    """Refuse a store that has lost a journal. Changes nothing.
+
+    Raises:
+        RefusedStoreError: one is not there; the sentence says what that would lead to.
+        CorruptionError: the note is damaged.
+        StoreIOError: it cannot be read.
+    """
+    note = paths.own / _NAME
+    lost = _lost(note) and _lost(note)  # the second time: its writer may just have taken it out
+    for name in lost:
+        without = _CONSEQUENCES.get(name, "what it said is forgotten")
+        raise RefusedStoreError(
+            f"this file of the store is lost; without it {without}."
+            f" Bring it back from a copy; to go on without it, remove {note} too",
+            path=paths.own / name,
+        )
+
+
+_NAME = "kept"
+
+
+def _lost(note: Path) -> list[str]:
+    return [name for name in _read(note) if not (note.parent / name).exists()]
+
+
+def _change(journal: Path, *, there: bool) -> None:
+    note = journal.with_name(_NAME)
+    with _lock:
+        names = _read(note)
+        if (journal.name in names) == there:
+            return
+        left = [name for name in names if name != journal.name]
+        rewrite(note, [{"kept": sorted([*left, journal.name] if there else left)}])
+
+
+def _read(note: Path) -> list[str]:
+    entries = list(read_lines(note, _is_entry))
+    if not entries and not note.exists():
+        return []
+    if len(entries) != 1 or entries[0] is None:
+        raise CorruptionError("the note of our journals is damaged", path=note)
+    names: list[str] = entries[0]["kept"]
+    return names
+
+
+def _is_entry(entry: Entry) -> bool:
+    names = entry.get("kept")
+    return isinstance(names, list) and all(
+        isinstance(name, str) and name not in {"", ".", ".."} and not {"/", "\0"} & set(name)
+        for name in names
+    )

@@ -1,0 +1,1 @@
+"""What takes away, looks after and checks, in an open store."""

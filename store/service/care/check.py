@@ -1,0 +1,293 @@
+"""The full check of a store: every record, every unit, every file. Changes nothing.
+
+Damage is reported and stepped over, so that one bad record does not hide the next.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from store.config import StoreConfig
+from store.errors import CorruptionError, StoreError
+from store.index.index_service import IndexService
+from store.journals.deleted_topics import DeletedTopics
+from store.log.commit_log import CommitLog
+from store.queue.combined import CombinedConsumeQueueStore
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.facts import QueueType
+from store.queue.units import BlockStop, QueueKey
+from store.record.decoder import StoredMessage
+from store.record.encoder import is_queued
+from store.record.message import LMQ_PREFIX, SCHEDULE_TOPIC, SysFlag
+from store.record.properties import DispatchProperties, dispatch_properties
+from store.record.scan import ScannedRecord, ScanRules
+from store.service.care.queue_lives import Life, QueueLives, hash_of
+from store.service.dispatching.delay import DelayLevels
+from store.service.dispatching.record_units import light_queues
+from store.service.recovering.log_end import data_behind, valid_record_behind
+
+_UNITS = 4096
+_QUEUES = 4096
+_EXAMPLES = 1000
+"""Differences of each kind between two backends that are listed."""
+_IGNORED_TICKS = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that the check found.
+
+    ``damage`` is wrong; without it the finding is worth knowing and may be right.
+    """
+
+    problem: str
+    damage: bool = True
+    path: str = ""
+    phy_offset: int | None = None
+    position: int | None = None
+    queue: QueueKey | None = None
+    queue_offset: int | None = None
+
+
+class StoreCheck:
+    """One check of an open store."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        log: CommitLog,
+        end_phy_offset: int,
+        queues: ConsumeQueueStore,
+        index: IndexService | None,
+        deleted: DeletedTopics,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        """Take the parts of an open store; ``progress`` is told phy offsets now and then.
+
+        Records below ``end_phy_offset`` have been handed on to queues and index.
+        """
+        self._log = log
+        self._end = end_phy_offset
+        self._queues = queues
+        self._index = index
+        self._deleted = deleted
+        self._rules = ScanRules(check_crc=True, property_crc=config.force_verify_prop_crc)
+        self._delays = DelayLevels(config.message_delay_level)
+        self._progress = progress or (lambda _: None)
+        self._lives = QueueLives()
+        self.records = 0
+        self.units = 0
+
+    def run(self) -> Iterator[Finding]:
+        """Yield everything that is found: the log first, then queues, files and index."""
+        yield from self._check_log()
+        for finding in self._queues.check_files():
+            yield Finding(
+                finding.problem,
+                path=finding.path,
+                position=finding.position,
+                queue=finding.queue,
+                queue_offset=finding.queue_offset,
+            )
+        for keys in _blocks(self._queues.queues(), _QUEUES):
+            for key, life in zip(keys, self._lives.ask(keys), strict=True):
+                yield from self._check_queue(key, life)
+        for hashed, phy_offset in self._lives.not_asked():
+            yield Finding(
+                "the log has records of this queue, but there is no such queue: its topic was "
+                "deleted, or it was never dispatched",
+                damage=False,
+                queue=self._queue_of(phy_offset, hashed),
+                phy_offset=phy_offset,
+            )
+        yield from self._compare_backends()
+        if self._index is not None:
+            for odd in self._index.check(self._log.max_phy_offset()):
+                yield Finding(odd.problem, path=odd.path, position=odd.position)
+
+    # ---- the log
+
+    def _check_log(self) -> Iterator[Finding]:
+        at: int | None = max(self._log.min_phy_offset(), 0)
+        while at is not None and at < self._end:
+            try:
+                for record in self._log.scan(at, self._end, self._rules):
+                    self._note(record)
+                    if record.sys_flag & SysFlag.PASSED_OVER:
+                        yield self._passed_over(record)
+                break
+            except CorruptionError as exc:
+                bad = at if exc.phy_offset is None else exc.phy_offset
+                if bad < self._log.min_phy_offset():  # it has expired meanwhile
+                    at = self._log.min_phy_offset()
+                    continue
+                yield Finding(str(exc), path=str(self._log.files.folder), phy_offset=bad)
+                at = valid_record_behind(self._log, bad)
+        yield from self._look_behind()
+
+    def _look_behind(self) -> Iterator[Finding]:
+        """Tell what lies behind the end of the log, unless it is being written just now."""
+        log = self._log
+        end = log.max_phy_offset()
+        spans = data_behind(log, end)
+        if log.append_began or log.max_phy_offset() != end:
+            return
+        for file, first, last in spans:
+            yield Finding(
+                f"{last - first} bytes lie behind the end of the log",
+                damage=False,
+                path=str(file.path),
+                position=first,
+                phy_offset=file.file_from_offset + first,
+            )
+
+    def _passed_over(self, record: ScannedRecord) -> Finding:
+        return Finding(
+            "a damaged record was passed over here; its bytes are below cqstore/cut",
+            damage=False, path=str(self._log.files.folder), phy_offset=record.phy_offset,
+        )  # fmt: skip
+
+    def _note(self, record: ScannedRecord) -> None:
+        self.records += 1
+        if self.records % _IGNORED_TICKS == 0:
+            self._progress(record.phy_offset)
+        if not is_queued(record.sys_flag):
+            return
+        properties = dispatch_properties(record.properties)
+        for topic, queue_id, offset in _places(record, properties):
+            if not self._deleted.has_record(topic, record.phy_offset):
+                self._lives.note((topic, queue_id), offset, record.phy_offset)
+
+    def _queue_of(self, phy_offset: int, hashed: int) -> QueueKey | None:
+        """Return the queue of a record, its own or a light one, that has this hash."""
+        try:
+            record = next(self._log.scan(phy_offset))
+        except CorruptionError:  # it has expired meanwhile
+            return None
+        places = _places(record, dispatch_properties(record.properties))
+        found = (QueueKey(topic, number) for topic, number, _ in places)
+        return next((key for key in found if hash_of(key) == hashed), None)
+
+    # ---- the queues
+
+    def _check_queue(self, key: QueueKey, life: Life | None) -> Iterator[Finding]:
+        topic, queue_id = key
+        try:
+            low, high = self._queues.min_offset(*key), self._queues.max_offset(*key)
+            yield from self._compare_with_log(key, life, low, high)
+            if self._queues.queue_type(topic) is QueueType.BATCH:
+                yield from self._check_batch_queue(key, low)
+                return
+            at, previous = low, -1
+            while at < high:
+                block = self._queues.read_units(topic, queue_id, at, min(_UNITS, high - at))
+                for phy_offset, size, tags_code in block.rows():
+                    if phy_offset <= previous:
+                        yield self._unit("the unit's record lies before its predecessor's", key, at)
+                    previous = phy_offset
+                    yield from self._check_unit(key, at, phy_offset, size, tags_code)
+                    at += 1
+                if block.stop is BlockStop.HOLE and block.hole is not None:
+                    missing = f"units {block.hole.start} to {block.hole.stop - 1} are missing"
+                    yield self._unit(missing, key, at)
+                    at = block.hole.stop
+                elif not block.count:
+                    yield self._unit(f"the queue ends before its maximum {high}", key, at)
+                    break
+        except StoreError as exc:
+            yield Finding(str(exc), queue=key)
+
+    def _compare_with_log(
+        self, key: QueueKey, life: Life | None, low: int, high: int
+    ) -> Iterator[Finding]:
+        if life is None:
+            return
+        if life.last >= high:
+            problem = f"records {max(high, life.first)} to {life.last} of the log have no unit"
+            yield self._unit(problem, key, high)
+        if life.first < low:
+            problem = f"records {life.first} to {low - 1} of the log lie before the queue's minimum"
+            yield self._unit(problem, key, low)
+
+    def _compare_backends(self) -> Iterator[Finding]:
+        """Compare the backends of a store with double write, unless one is known to be behind."""
+        queues = self._queues
+        if not isinstance(queues, CombinedConsumeQueueStore):
+            return
+        for name, exc in queues.set_aside.items():
+            yield Finding(f"the {name} queues cannot be used: {exc}")
+        for name, at in queues.behind.items():
+            problem = f"the {name} queues are behind, whole up to here; the next open catches up"
+            yield Finding(problem, damage=False, phy_offset=at)
+        if queues.behind or len(queues.parts()) == 1:
+            return
+        try:
+            report = queues.comparison(most_examples=_EXAMPLES, progress=self._progress).run()
+        except StoreError as exc:
+            yield Finding(f"the backends cannot be compared: {exc}")
+            return
+        for found in report.examples:
+            yield Finding(found.sentence(), queue=found.queue, queue_offset=found.offsets.start)
+
+    def _check_batch_queue(self, key: QueueKey, low: int) -> Iterator[Finding]:
+        following = low
+        for unit in self._queues.iterate(key.topic, key.queue_id, low):
+            if unit.queue_offset != following:
+                yield self._unit(f"expected unit {following}", key, unit.queue_offset)
+            following = unit.queue_offset + unit.batch_num
+            yield from self._check_unit(
+                key, unit.queue_offset, unit.phy_offset, unit.size, unit.tags_code or 0, batch=True
+            )
+
+    def _check_unit(
+        self, key: QueueKey, offset: int, phy_offset: int, size: int, tags_code: int,
+        *, batch: bool = False,
+    ) -> Iterator[Finding]:  # fmt: skip
+        self.units += 1
+        if self.units % _IGNORED_TICKS == 0:
+            self._progress(phy_offset)
+        try:
+            message = StoredMessage(self._log.view(phy_offset, size), phy_offset)
+        except CorruptionError as exc:
+            yield self._unit(f"the unit points to no message: {exc}", key, offset, phy_offset)
+            return
+        code = self._queues.resolve_tags_code(key.topic, key.queue_id, tags_code)
+        for problem in self._differences(key, offset, message, code, batch=batch):
+            yield self._unit(problem, key, offset, phy_offset)
+
+    def _differences(
+        self, key: QueueKey, offset: int, message: StoredMessage, code: int | None, *, batch: bool
+    ) -> Iterator[str]:
+        properties = dispatch_properties(message.properties_bytes)
+        place: tuple[str, int, int] = (message.topic, message.queue_id, message.queue_offset)
+        if key.topic.startswith(LMQ_PREFIX) and key.topic != message.topic:
+            places = [(name, 0, at) for name, at in light_queues(message.topic, properties)]
+            if (*key, offset) not in places:
+                yield f"the unit points to a message of {place}, not of this light queue"
+        elif place[:2] != tuple(key) or (not batch and place[2] != offset):
+            yield f"the unit points to the message of {place}"
+        expected = properties.tags_code
+        if message.topic == SCHEDULE_TOPIC and properties.delay is not None:
+            expected = self._delays.tags_code(properties.delay, message.store_timestamp, expected)
+        if code is not None and code != expected and not message.is_passed_over:
+            yield f"tags code {code}, but the message's is {expected}"
+
+    def _unit(
+        self, problem: str, key: QueueKey, offset: int, phy_offset: int | None = None
+    ) -> Finding:
+        return Finding(problem, queue=key, queue_offset=offset, phy_offset=phy_offset)
+
+
+def _places(
+    record: ScannedRecord, properties: DispatchProperties
+) -> Iterator[tuple[str, int, int]]:
+    """Yield topic, queue id and offset of each place that a record has in queues."""
+    yield record.topic, record.queue_id, record.queue_offset
+    if properties.multi_dispatch:
+        for name, offset in light_queues(record.topic, properties):
+            yield name, 0, offset
+
+
+def _blocks(keys: Iterator[QueueKey], size: int) -> Iterator[list[QueueKey]]:
+    while block := list(islice(keys, size)):
+        yield block

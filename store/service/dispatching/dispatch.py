@@ -1,0 +1,164 @@
+"""Dispatcher: from what was appended to the queues and the index.
+
+Units wait in memory (``Pending``) until a batch is full, a reader asks, or the flush thread comes
+round, so nothing is read back from the log and no thread competes with the writer.
+
+Source: RocketMQ ``DefaultMessageStore.ReputMessageService``,
+``CommitLogDispatcherBuildConsumeQueue``.
+"""
+
+import threading
+from collections.abc import Callable
+
+from store.index.index_batch import IndexBatch
+from store.index.index_service import IndexService
+from store.log.commit_log import Appended
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.facts import QueueRestart
+from store.queue.units import UnitBatch
+from store.service.dispatching.pending import NOTHING, Pending, oldest_timestamp
+from store.service.running.running_state import RunningState, Section
+
+ASSIGNED_QUEUES = 100_000
+"""Queues whose next offset is kept beside the queues; more are read from them again."""
+SLICE_PER_QUEUE = 8
+"""Units a queue that a batch waits for before it goes to the queues: one write for several."""
+_MAX_SLICE = 1 << 16
+_FAR_TOO_MANY = 4
+"""Times ``full_at`` from which the writer waits for a batch that another thread hands on."""
+
+
+class Dispatcher:
+    """Feeds the queues and the index of one store. Any thread.
+
+    Locks are taken in this order: ``drain_lock``, then that of ``pending``. From taking a batch to
+    its being in queues and index either all of it happens or the store fails.
+    """
+
+    def __init__(
+        self,
+        pending: Pending,
+        queues: ConsumeQueueStore,
+        index: IndexService | None,
+        dispatch_slice: int,
+        state: RunningState,
+        before_store: Callable[[], object] = bool,
+    ) -> None:
+        """``dispatch_slice``: units that make a batch, where there are few queues.
+
+        ``before_store`` is called before units become visible: under ``SYNC_FLUSH`` it makes the
+        log durable.
+        """
+        self._pending = pending
+        self._queues = queues
+        self._index = index
+        self.drain_lock = threading.Lock()
+        """One batch at a time goes into the queues, in log order."""
+        self._state = state
+        self._handing_on = Section(state, "the dispatch of a batch")
+        self._slice = dispatch_slice
+        self.full_at = dispatch_slice
+        """Waiting units at which the writer should ``relieve``."""
+        self._handed = NOTHING
+        self.last_dispatched: Appended | None = None
+        """The last record of the log that queues and index have."""
+        self._before_store = before_store
+
+    def note_last(self, phy_offset: int, size: int, store_timestamp: int) -> None:
+        """Take over the last record that recovery met."""
+        self.last_dispatched = Appended(phy_offset, size, store_timestamp)
+
+    @property
+    def behind(self) -> bool:
+        """Return whether a record of the log may not be in its queue yet.
+
+        True also while another thread hands a batch on: a reader has to wait for that one too.
+        """
+        return bool(self._pending.units.end_phy_offset) or self._handed is not NOTHING
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether the writer should ``relieve``."""
+        return len(self._pending.units) >= self.full_at
+
+    def oldest_waiting(self) -> int:
+        """Return the store time, ms, of the first unit that may not be in its queue yet.
+
+        0 if none waits. The answer may be of a moment ago.
+        """
+        return oldest_timestamp(self._handed.units) or oldest_timestamp(self._pending.units)
+
+    def drain(self) -> None:
+        """Hand everything that waits on to the queues; when it returns readers see it.
+
+        Raises:
+            StoreError: the backend failed, or an earlier batch did; the store must be opened again.
+        """
+        with self.drain_lock:
+            self._drain()
+
+    def relieve(self) -> None:
+        """Hand on what waits, unless another thread is at it and not far too much waits already.
+
+        For the writer, whose next put should not wait for a batch of the flush thread.
+
+        Raises:
+            StoreError: as for ``drain``.
+        """
+        waiting = len(self._pending.units)
+        if waiting < _FAR_TOO_MANY * self.full_at and self.drain_lock.locked():
+            return
+        self.drain()
+
+    def catch_up(self) -> None:
+        """Hand on everything that waits; the caller holds both locks.
+
+        While he does, no put and no batch comes in.
+
+        Raises:
+            StoreError: as for ``drain``.
+        """
+        self._take()
+        self._hand_on()
+
+    def store(self, units: UnitBatch, keys: IndexBatch) -> list[QueueRestart]:
+        """Bring units and keys into queues and index; nobody else does meanwhile."""
+        restarts: list[QueueRestart] = []
+        if units.end_phy_offset:
+            restarts = self._queues.put_batch(units)
+        if self._index is not None:
+            self._index.put_batch(keys)
+        return restarts
+
+    def _drain(self) -> None:
+        pending = self._pending
+        with pending.lock:
+            self._take()
+        self._hand_on()
+        if len(pending.offsets) > ASSIGNED_QUEUES:
+            with pending.lock:  # so that the queues' own ends are those assigned last
+                self.catch_up()
+                pending.offsets.forget_all()
+
+    def _take(self) -> None:
+        """Take what waits; the caller holds the lock of ``pending``."""
+        waiting = self._pending.seen()
+        self._handing_on.begin()
+        self._handed = waiting  # before nothing waits any more, see behind
+        self._pending.let_go()
+
+    def _hand_on(self) -> None:
+        """Bring what was taken into the queues and the index."""
+        units, keys, last = self._handed
+        try:
+            if units.end_phy_offset:
+                self._before_store()
+                self.store(units, keys)
+                self.last_dispatched = last
+                wanted = SLICE_PER_QUEUE * len(units.queues)
+                self.full_at = max(self._slice, min(wanted, _MAX_SLICE))
+        except BaseException as exc:
+            self._state.fail(exc)
+            raise
+        self._handed = NOTHING
+        self._handing_on.end()

@@ -1,0 +1,126 @@
+"""Pending: what was appended to the log and waits for the queues and the index, in memory.
+
+The writer's side of dispatch. One lock guards all that an append changes: the log's tail, the next
+offsets of the queues, and what waits here.
+
+Source: RocketMQ ``CommitLog.putMessageLock``, ``ReputMessageService``.
+"""
+
+import threading
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from store.index.index_batch import IndexBatch
+from store.log.commit_log import Appended
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.units import QUEUE_UNIT, UnitBatch
+from store.record.encoder import EncodedRecord, is_queued
+from store.service.dispatching.queue_offsets import QueueOffsets
+from store.service.dispatching.record_keys import RecordKeys
+from store.service.dispatching.record_units import RecordUnits
+from store.service.running.running_state import RunningState, Section
+
+
+class Appends(NamedTuple):
+    """Records that were appended one after the other, as their units and keys."""
+
+    units: UnitBatch
+    keys: IndexBatch
+    last: Appended | None
+    """The last record, also if it has neither unit nor key."""
+
+
+NOTHING = Appends(UnitBatch(), IndexBatch(), None)
+"""No records."""
+
+
+class Pending:
+    """What waits. Everything under ``lock``, unless told otherwise."""
+
+    def __init__(
+        self, queues: ConsumeQueueStore, units: RecordUnits, keys: RecordKeys, state: RunningState
+    ) -> None:
+        self.lock = threading.Lock()
+        """One append at a time."""
+        self.appending = Section(state, "an append")
+        """Guards the steps of an append; who takes what waits finds them done, or none."""
+        self.offsets = QueueOffsets(queues)
+        self.units = UnitBatch()
+        """Any thread may ask for its length, and for ``end_phy_offset``: 0 if nothing waits."""
+        self._add = units.add
+        self._record_keys = keys
+        self._keys = IndexBatch()
+        self._last: Appended | None = None
+
+    def note(self, record: EncodedRecord, queue_offset: int, appended: Appended) -> None:
+        """Take over one appended record."""
+        phy_offset, size, timestamp = appended
+        units = self.units
+        properties, sys_flag = record.dispatch, record.sys_flag
+        if properties.only_tags:
+            if is_queued(sys_flag):
+                units.add(
+                    (record.topic, record.queue_id), queue_offset,
+                    phy_offset, size, properties.tags_code, timestamp,
+                )  # fmt: skip
+        else:
+            self._add(
+                units.add, record.topic, record.queue_id, queue_offset,
+                phy_offset, size, timestamp, sys_flag, properties,
+            )  # fmt: skip
+        if self._record_keys.wanted:
+            self._record_keys.add(
+                self._keys, record.topic, sys_flag, properties, phy_offset, timestamp
+            )
+        units.end_phy_offset = phy_offset + size
+        self._last = appended
+
+    def note_list(
+        self,
+        records: Sequence[EncodedRecord],
+        queue_offsets: Sequence[int],
+        appended: Sequence[Appended],
+    ) -> None:
+        """Take over a list of appended records, in log order; as ``note`` each, but in columns."""
+        if not all(record.dispatch.only_tags and is_queued(record.sys_flag) for record in records):
+            for record, queue_offset, done in zip(records, queue_offsets, appended, strict=True):
+                self.note(record, queue_offset, done)
+            return
+        phy_offsets, sizes, timestamps = zip(*appended, strict=True)
+        self.units.add_list(
+            [(record.topic, record.queue_id) for record in records],
+            queue_offsets, phy_offsets, sizes,
+            [record.dispatch.tags_code for record in records],
+            timestamps,
+        )  # fmt: skip
+        if self._record_keys.tags:
+            self._keys.add_tags(
+                [record.topic for record in records],
+                [record.dispatch.tags for record in records],
+                phy_offsets,
+                timestamps,
+            )
+        self._last = last = appended[-1]
+        self.units.end_phy_offset = last.phy_offset + last.size
+
+    def seen(self) -> Appends:
+        """Return what waits, as it goes on growing. It is forgotten with ``let_go``.
+
+        Raises:
+            StoreFailedError: an append was cut short.
+        """
+        self.appending.check()
+        return Appends(self.units, self._keys, self._last)
+
+    def let_go(self) -> None:
+        """Let nothing wait any more: somebody else has it."""
+        self.units, self._keys = UnitBatch(), IndexBatch()
+
+    def oldest_timestamp(self) -> int:
+        """Return the store time, ms, of the first unit that waits, 0 if none does. Any thread."""
+        return oldest_timestamp(self.units)
+
+
+def oldest_timestamp(units: UnitBatch) -> int:
+    """Return the store time, ms, of the first of ``units``, 0 if there is none."""
+    return QUEUE_UNIT.unpack_from(units.units).store_timestamp if units.units else 0

@@ -1,0 +1,72 @@
+"""QueueOffsets: the offset that the next message of each queue gets.
+
+They belong to the writer: records of the log have theirs before any queue has the unit. What is not
+kept here is read from the queues, so only those that have units waiting must be.
+
+Source: RocketMQ ``QueueOffsetOperator``, ``RocksDBConsumeQueueOffsetTable``.
+"""
+
+from collections.abc import Collection, Iterable
+
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.service.dispatching.topic_hold import TopicHeldError, TopicHold
+
+Queue = tuple[str, int]
+"""Topic and queue id."""
+
+
+class QueueOffsets:
+    """Next offsets of the queues that are put to. Under the append lock, unless told otherwise."""
+
+    def __init__(self, queues: ConsumeQueueStore) -> None:
+        self._queues = queues
+        self._next: dict[Queue, int] = {}
+        self._hold: TopicHold | None = None
+
+    def __len__(self) -> int:
+        return len(self._next)
+
+    def assign(self, queue: Queue) -> int:
+        """Return the offset that the next message of ``queue`` gets.
+
+        Raises:
+            TopicHeldError: nobody may put to the topic for now, see ``hold``.
+        """
+        offset = self._next.get(queue)
+        if offset is None:
+            if self._hold is not None and queue[0] in self._hold.topics:
+                raise TopicHeldError(self._hold)
+            offset = self._next[queue] = self._queues.next_offset(*queue)
+        return offset
+
+    def take(self, queue: Queue, count: int = 1) -> None:
+        """Take ``count`` offsets that were assigned, after the log has the records."""
+        self._next[queue] += count
+
+    def hold(self, hold: TopicHold | None) -> None:
+        """Assign no first offset to queues of the topics of ``hold``; ``None``: to all again.
+
+        Offsets that are assigned already still count up until they are forgotten.
+        """
+        self._hold = hold
+
+    @property
+    def held_topics(self) -> Collection[str]:
+        """Return the topics to whose queues no first offset is assigned."""
+        return self._hold.topics if self._hold is not None else ()
+
+    def queues_of(self, topics: Collection[str]) -> list[Queue]:
+        """Return the queues of ``topics`` that are kept here. Any thread may ask.
+
+        Held topics get no others meanwhile.
+        """
+        return [queue for queue in [*self._next] if queue[0] in topics]
+
+    def forget(self, queues: Iterable[Queue]) -> None:
+        """Let the offsets of ``queues`` be read from the queues again."""
+        for queue in queues:
+            self._next.pop(queue, None)
+
+    def forget_all(self) -> None:
+        """Let all be read from the queues again, which must have every unit."""
+        self._next.clear()

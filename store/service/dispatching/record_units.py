@@ -1,0 +1,173 @@
+"""RecordUnits: which units one record of the log has, in its own queue and in light queues.
+
+The only place that knows; dispatch, rebuilds and the migration ask here.
+
+Source: RocketMQ ``CommitLog.checkMessageAndReturnSize``, ``CommitLogDispatcherBuildConsumeQueue``,
+``MultiDispatchUtils``.
+"""
+
+from collections.abc import Callable, Container, Iterable, Iterator
+from typing import NamedTuple
+
+from store.config import StoreConfig
+from store.errors import IllegalMessageError
+from store.journals.deleted_topics import DeletedTopics
+from store.queue.facts import QueueType
+from store.record.encoder import is_queued
+from store.record.message import LMQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX
+from store.record.properties import DispatchProperties, dispatch_properties
+from store.record.record_layout import MOST_QUEUE_OFFSET
+from store.record.scan import ScannedRecord
+from store.service.dispatching.delay import DelayLevels
+
+_DIGITS = len(str(MOST_QUEUE_OFFSET))
+_INNER = b"INNER_"
+"""What the names of all properties begin with that give a record other units than its own."""
+
+
+class Unit(NamedTuple):
+    """The arguments of ``UnitBatch.add``."""
+
+    key: tuple[str, int]
+    queue_offset: int
+    phy_offset: int
+    size: int
+    tags_code: int
+    store_timestamp: int
+
+
+AddUnit = Callable[[tuple[str, int], int, int, int, int, int], None]
+"""``UnitBatch.add``, or what looks at its arguments first."""
+
+
+class RecordUnits:
+    """Derives units under one configuration. Any thread may use it."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        deleted: DeletedTopics,
+        queue_type: Callable[[str], QueueType],
+        *,
+        check_topic: Callable[[str], None],
+        lmq_needs_multi_dispatch: bool,
+    ) -> None:
+        """``check_topic``, ``lmq_needs_multi_dispatch`` are those of the backend for the units."""
+        self._delays = DelayLevels(config.message_delay_level)
+        self._deleted = deleted
+        self._queue_type = queue_type
+        self._check_topic = check_topic
+        self._replays_lmq = config.replays_lmq and not (
+            lmq_needs_multi_dispatch
+            and not config.enable_multi_dispatch
+            and "enable_multi_dispatch" in config.model_fields_set
+        )
+
+    def add(
+        self,
+        add: AddUnit,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        phy_offset: int,
+        size: int,
+        timestamp: int,
+        sys_flag: int,
+        properties: DispatchProperties,
+    ) -> None:
+        """Call ``add`` for each unit of one record: its own queue's, and its light queues'."""
+        if not is_queued(sys_flag):
+            return
+        tags_code = properties.tags_code
+        if topic == SCHEDULE_TOPIC and properties.delay is not None:
+            tags_code = self._delays.tags_code(properties.delay, timestamp, tags_code)
+        gone = self._deleted.has_record
+        whole = properties.inner_base is None
+        if (whole or self._queue_type(topic) is not QueueType.BATCH) and not gone(
+            topic, phy_offset
+        ):
+            add((topic, queue_id), queue_offset, phy_offset, size, tags_code, timestamp)
+        if properties.multi_dispatch and properties.multi_queue_offset and self._replays_lmq:
+            for name, offset in light_queues(topic, properties):
+                if self._can_hold(name) and not gone(name, phy_offset):
+                    add((name, 0), offset, phy_offset, size, tags_code, timestamp)
+
+    def has_own_alone(self, properties: DispatchProperties) -> bool:
+        """Return whether a queued record has the unit of its own queue, plain, and no other.
+
+        ``False`` tells nothing: ``add`` knows.
+        """
+        return properties.only_tags and not len(self._deleted)
+
+    def of(self, records: Iterable[ScannedRecord], topics: Container[str]) -> Iterator[Unit]:
+        """Yield the units that ``records`` have in queues of ``topics``, light ones too."""
+        found: list[Unit] = []
+
+        def add(key: tuple[str, int], *unit: int) -> None:
+            if key[0] in topics:
+                found.append(Unit(key, *unit))
+
+        for record in records:
+            properties = dispatch_properties(record.properties)
+            if record.topic in topics or properties.multi_dispatch:
+                self.add(
+                    add, record.topic, record.queue_id, record.queue_offset, record.phy_offset,
+                    record.size, record.store_timestamp, record.sys_flag, properties,
+                )  # fmt: skip
+                yield from found
+                found.clear()
+
+    def _can_hold(self, light_queue: str) -> bool:
+        """Return whether the backend can; RocketMQ passes over those with a path separator."""
+        try:
+            self._check_topic(light_queue)
+        except IllegalMessageError:
+            return False
+        return True
+
+    def is_plain_topic(self, topic: str) -> bool:
+        """Return whether no record of ``topic`` is treated in another way than most are.
+
+        A queued record of such a topic whose properties are plain too has one unit, in its own
+        queue, with the hash of its tags. ``False`` tells nothing: ask ``add``.
+        """
+        return topic != SCHEDULE_TOPIC and not self._deleted.has_record(topic, 0)
+
+    @staticmethod
+    def are_plain(properties: bytes) -> bool:
+        """Return whether there is nothing but tags here that changes a record's units.
+
+        Also of the properties of many records at once, with whatever lies between.
+        """
+        return _INNER not in properties
+
+
+def allows_light_queues(topic: str) -> bool:
+    """Return whether messages of ``topic`` may go to light queues."""
+    return topic != SCHEDULE_TOPIC and not topic.startswith((RETRY_PREFIX, SYSTEM_PREFIX))
+
+
+def light_queues(topic: str, properties: DispatchProperties) -> list[tuple[str, int]]:
+    """Return the light queues of a record with its offset in each.
+
+    As in RocketMQ nothing is dispatched when names and offsets differ in number; a name that is
+    no light queue's, or an offset that no queue has, is passed over (RocketMQ stumbles: T29).
+    """
+    if not allows_light_queues(topic):
+        return []
+    names = (properties.multi_dispatch or "").split(",")
+    offsets = (properties.multi_queue_offset or "").split(",")
+    if len(names) != len(offsets):
+        return []
+    places = {
+        name: int(offset)
+        for name, offset in zip(names, offsets, strict=True)
+        if name.startswith(LMQ_PREFIX) and _is_queue_offset(offset)
+    }
+    return list(places.items())  # a name that came twice has one unit
+
+
+def _is_queue_offset(text: str) -> bool:
+    """Return whether ``text`` is a number without a sign that a queue offset can be."""
+    digits = text.isascii() and text.isdecimal() and len(text) <= _DIGITS
+    return digits and int(text) < MOST_QUEUE_OFFSET

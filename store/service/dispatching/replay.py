@@ -1,0 +1,131 @@
+"""Replay: from records of the log that were scanned to the queues and the index.
+
+Source: RocketMQ ``CommitLog.recoverNormally``, ``recoverAbnormally``, ``MultiDispatchUtils``.
+"""
+
+from collections.abc import Callable, Iterable
+
+from store.errors import CorruptionError
+from store.index.index_batch import IndexBatch
+from store.queue.facts import QueueRestart
+from store.queue.units import UnitBatch
+from store.record.encoder import is_queued
+from store.record.properties import dispatch_properties
+from store.record.scan import ScannedRecord
+from store.service.dispatching.dispatch import SLICE_PER_QUEUE
+from store.service.dispatching.record_keys import RecordKeys
+from store.service.dispatching.record_units import RecordUnits
+
+REPLAY_UNITS = 1 << 18
+"""Units that a replay collects before it hands them on: large, so that queues get runs."""
+MOST_REPLAY_UNITS = 1 << 20
+"""As many where there are many queues; about 250 bytes of memory a unit on RocksDB."""
+
+PutUnits = Callable[[UnitBatch, IndexBatch], list[QueueRestart]]
+"""``Dispatcher.store``."""
+
+
+class Replay:
+    """Replays into the queues and the index of one store. One thread, while nobody puts."""
+
+    def __init__(self, put: PutUnits, units: RecordUnits, keys: RecordKeys) -> None:
+        self._put = put
+        self._units = units
+        self._keys = keys
+
+    def run(
+        self,
+        records: Iterable[ScannedRecord],
+        queues_from: int,
+        index_from: int | None,
+        progress: Callable[[int], object] = bool,
+    ) -> "ReplayResult":
+        """Dispatch scanned records, to the queues those that start at or behind ``queues_from``.
+
+        At or behind, not behind: RocketMQ's ``>`` loses a record (spec trap T16). To the index
+        go those from ``index_from`` on, none if it is ``None``. Whatever was read before a
+        ``CorruptionError`` of ``records`` is stored; the error is returned, not raised, for it is
+        how the scan of a torn log ends. ``progress`` is told phy offsets, one a batch.
+        """
+        result = ReplayResult()
+        batch, keys, full_at = UnitBatch(), IndexBatch(), REPLAY_UNITS
+        storing = False
+        try:
+            for record in records:
+                result.note(record)
+                self._note(record, batch, keys, queues_from, index_from)
+                if len(batch) >= full_at:
+                    wanted = min(SLICE_PER_QUEUE * len(batch.queues), MOST_REPLAY_UNITS)
+                    if len(batch) < wanted:
+                        full_at = wanted
+                        continue
+                    storing = True
+                    result.take(batch, self._put(batch, keys))
+                    storing = False
+                    progress(record.phy_offset)
+                    batch, keys, full_at = UnitBatch(), IndexBatch(), REPLAY_UNITS
+        except CorruptionError as exc:
+            if storing:  # the queues' fault, a gap for one, is not the end of the log
+                raise
+            result.fault = exc
+        if batch.end_phy_offset or len(keys):
+            result.take(batch, self._put(batch, keys))
+        return result
+
+    def _note(
+        self,
+        record: ScannedRecord,
+        batch: UnitBatch,
+        keys: IndexBatch,
+        queues_from: int,
+        index_from: int | None,
+    ) -> None:
+        phy_offset, size, topic, queue_id, queue_offset, sys_flag, timestamp, data = record
+        properties = dispatch_properties(data)
+        if phy_offset >= queues_from:
+            if self._units.has_own_alone(properties):
+                if is_queued(sys_flag):
+                    batch.add(
+                        (topic, queue_id), queue_offset,
+                        phy_offset, size, properties.tags_code, timestamp,
+                    )  # fmt: skip
+            else:
+                self._units.add(
+                    batch.add, topic, queue_id, queue_offset, phy_offset, size, timestamp, sys_flag,
+                    properties,
+                )  # fmt: skip
+            batch.end_phy_offset = phy_offset + size
+        if index_from is not None and self._keys.wanted and phy_offset >= index_from:
+            self._keys.add(keys, topic, sys_flag, properties, phy_offset, timestamp)
+
+
+class ReplayResult:
+    """What a replay met and did."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.units = 0
+        self.first_phy_offset = -1
+        self.last: ScannedRecord | None = None
+        self.restarts: list[QueueRestart] = []
+        self.fault: CorruptionError | None = None
+
+    def note(self, record: ScannedRecord) -> None:
+        """Count one scanned record."""
+        if not self.records:
+            self.first_phy_offset = record.phy_offset
+        self.records += 1
+        self.last = record
+
+    def take(self, batch: UnitBatch, restarts: list[QueueRestart]) -> None:
+        """Count one stored batch."""
+        self.units += len(batch)
+        self.restarts += restarts
+
+    def join(self, following: "ReplayResult") -> None:
+        """Take in the result of a replay that went on where this one stopped."""
+        self.records += following.records
+        self.units += following.units
+        self.last = following.last or self.last
+        self.restarts += following.restarts
+        self.fault = following.fault

@@ -1,0 +1,1 @@
+"""Finding out what a folder holds; nothing is changed."""

@@ -1,0 +1,231 @@
+"""What a directory holds, before anything in it is opened for writing.
+
+Stores that this project must not write to are recognised here, each with its reason; they are
+still read where their records are framed as ours are.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+from store.config import BrokerRole, StoreConfig
+from store.errors import RefusedStoreError, StoreConfigError
+from store.journals.kept import check_kept
+from store.journals.mode_record import Standing, read_standing
+from store.paths import StorePaths
+from store.queue.backends import backend, backend_names
+from store.queue.part import NO_LIGHT, Roles
+
+FILE, ROCKSDB = "file", "rocksdb"
+_ROCKSDB_TYPE = "defaultrocksdb"
+_FILE_TYPES = {"default", "file"}
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLayout:
+    """The verdict on one directory."""
+
+    paths: StorePaths
+    log_folders: list[Path]
+    has_log: bool
+    backends: list[str]
+    """Backends that hold queues here, files first."""
+    refusals: list[str] = field(default_factory=list)
+    """Why it must not be opened read-write."""
+    standing: Standing = field(default_factory=Standing)
+    """Our record of its backends."""
+
+    @property
+    def combined(self) -> bool:
+        """Return whether two backends hold queues, as double write leaves them."""
+        return len(self.backends) > 1
+
+
+def detect(root: Path, config: StoreConfig, commit_log: Path | None = None) -> StoreLayout:
+    """Look at ``root``; ``commit_log`` is the log's folder when it lies elsewhere.
+
+    Changes nothing.
+
+    Raises:
+        RefusedStoreError: two readings are possible, or the log is DLedger's.
+        CorruptionError: our record of its backends is damaged.
+    """
+    refusals: list[str] = []
+    given = commit_log or _configured_log(config, root)
+    paths = StorePaths(root, given)
+    folders = [paths.commit_log]
+    if config.store_path_commit_log and "," in config.store_path_commit_log and not commit_log:
+        folders = [Path(part.strip()) for part in config.store_path_commit_log.split(",")]
+        refusals.append("its commit log is spread over several paths")
+    elif given is not None:
+        refusals.append(f"its commit log lies elsewhere, in {given}")
+    refusals += _foreign(paths, config)
+    has_log = any(_has_files(folder) for folder in folders)
+    found = [name for name in backend_names() if backend(name).present(paths)]
+    check_kept(paths)
+    return StoreLayout(paths, folders, has_log, found, refusals, read_standing(paths))
+
+
+def _configured_log(config: StoreConfig, root: Path) -> Path | None:
+    text = config.store_path_commit_log
+    if not text or "," in text:
+        return None
+    folder = Path(text)
+    return None if folder.absolute() == (root / "commitlog").absolute() else folder
+
+
+def _foreign(paths: StorePaths, config: StoreConfig) -> list[str]:
+    reasons: list[str] = []
+    dledger = sorted(paths.root.glob("dledger-*")) if paths.root.is_dir() else []
+    if dledger or config.enable_dledger_commit_log:
+        where = dledger[0] if dledger else paths.root
+        if not _has_files(paths.commit_log):
+            raise RefusedStoreError(
+                "the commit log is DLedger's, framed in its own way", path=where
+            )
+        reasons.append("a DLedger log belongs to it")
+    if paths.epoch_file.exists() or config.enable_controller_mode:
+        reasons.append("a controller decides who writes it (epochFileCheckpoint)")
+    if config.broker_role is BrokerRole.SLAVE:
+        reasons.append("it is a slave's: only its master's bytes may be added")
+    if config.duplication_enable:
+        reasons.append("log duplication decides its offsets (duplicationEnable)")
+    if paths.compaction_log.is_dir() and any(paths.compaction_log.iterdir()):
+        reasons.append("compacted topics live in it (compaction/)")
+    return reasons
+
+
+def _has_entries(folder: Path) -> bool:
+    return folder.is_dir() and any(folder.iterdir())
+
+
+def _has_files(folder: Path) -> bool:
+    return folder.is_dir() and any(path.is_file() for path in folder.iterdir())
+
+
+def choose_backends(
+    layout: StoreLayout, config: StoreConfig, asked: str | None, *, read_only: bool = False
+) -> list[str]:
+    """Return the backends to open, the one that is read first.
+
+    The state that was set decides, else what lies on disk, with double write also what the settings
+    load; for a new store ``asked`` or ``storeType``. ``asked`` picks the one to read of several.
+    Read-only nothing is opened that is not there, and nothing served that is behind.
+
+    Raises:
+        RefusedStoreError: ``asked`` has no queues here but another backend has, or is left behind;
+            or queues lie here that the settings do not load.
+        StoreConfigError: an unknown ``storeType``.
+    """
+    if asked is not None:
+        backend(asked)
+    names = _kept(layout, config, asked, read_only=read_only)
+    batches = layout.paths.batch_consume_queue
+    if len(names) > 1 and not read_only and _has_entries(batches):
+        raise RefusedStoreError("BatchCQ queues live in files alone: no double write", path=batches)
+    if asked is not None and asked not in names:
+        _refuse_asked(layout, asked)
+    first = asked or names[0]
+    if read_only:
+        if asked is None:
+            first = next((name for name in names if _servable(layout, name, names)), first)
+        if not _servable(layout, first, names):
+            raise RefusedStoreError(
+                f"the {first} queues are behind or hold some topics only, and are not served so;"
+                " open the store to write (cqstore recover) and they catch up",
+                path=layout.paths.root,
+            )
+    return [first, *(name for name in names if name != first)]
+
+
+def _servable(layout: StoreLayout, name: str, names: Sequence[str]) -> bool:
+    given = layout.standing.covers.get(name)
+    whole = given is None or (given == NO_LIGHT and ROCKSDB in names)
+    return whole and name not in layout.standing.behind
+
+
+def _refuse_asked(layout: StoreLayout, asked: str) -> NoReturn:
+    if (state := layout.standing.state) is not None:
+        raise RefusedStoreError(
+            f"the store's state is {state}: backend {asked!r} is not kept in it (cqstore mode)",
+            path=layout.paths.root,
+        )
+    raise RefusedStoreError(
+        f"the queues are in backend {layout.backends[0]!r}, not {asked!r}; "
+        "opening it so would hide them",
+        path=layout.paths.root,
+    )
+
+
+def _kept(
+    layout: StoreLayout, config: StoreConfig, asked: str | None, *, read_only: bool
+) -> list[str]:
+    """Return the backends that are kept, in the order in which they would be read."""
+    there, state = layout.backends, layout.standing.state
+    if state is not None:
+        names = state.backends
+    elif not there:
+        return [asked] if asked else _configured(config)
+    else:
+        names = list(there)
+        if config.rocksdb_cq_double_write_enable and config.store_type.lower() in _FILE_TYPES:
+            names = config.loaded_backends
+            if left := [name for name in there if name not in names]:
+                raise RefusedStoreError(
+                    f"{left[0]} queues lie here that combineCQLoadingCQTypes does not load: they"
+                    " would be left behind (cqstore mode does that well)",
+                    path=layout.paths.root,
+                )
+        if config.preferred_backend in names:
+            first = config.preferred_backend
+            names = [first, *(name for name in names if name != first)]
+    if read_only:
+        return [name for name in names if name in there] or names
+    return names
+
+
+def _configured(config: StoreConfig) -> list[str]:
+    kind = config.store_type.lower()
+    if kind == _ROCKSDB_TYPE:
+        return [ROCKSDB]
+    if kind not in _FILE_TYPES:
+        raise StoreConfigError(
+            f"storeType {config.store_type!r} is neither default nor defaultRocksDB"
+        )
+    if not config.rocksdb_cq_double_write_enable:
+        return [FILE]
+    first = config.preferred_backend
+    return [first, *(name for name in config.loaded_backends if name != first)]
+
+
+def choose_roles(names: Sequence[str], config: StoreConfig) -> Roles:
+    """Return what each of the backends does of which the first is read.
+
+    Raises:
+        StoreConfigError: RocksDB gets some topics only, and would be read or assign offsets.
+    """
+    read, assign = names[0], config.assigning_backend
+    assign = assign if assign in names and assign is not None else read
+    if ROCKSDB not in names or len(names) == 1:
+        return Roles(read, assign)
+    selection = config.double_write_selection
+    if selection is None:
+        return Roles(read, assign, ROCKSDB, config.combine_cq_use_rocksdb_for_lmq)
+    if ROCKSDB in {read, assign}:
+        raise StoreConfigError(
+            "rocksdbCQSelectiveDoubleWriteEnable leaves topics out of RocksDB, so it cannot be read"
+        )
+    return Roles(read, assign, selections={ROCKSDB: selection})
+
+
+def found_sizes(layout: StoreLayout, config: StoreConfig) -> dict[str, int]:
+    """Return the file sizes that the files themselves show, for settings that were not given."""
+    if "mapped_file_size_commit_log" in config.model_fields_set:
+        return {}
+    for folder in layout.log_folders:
+        if folder.is_dir():
+            sizes = {path.stat().st_size for path in folder.iterdir() if path.is_file()} - {0}
+            if sizes:
+                return {"mapped_file_size_commit_log": max(sizes)}
+    return {}

@@ -1,0 +1,1 @@
+"""Opening a store: its parts, made one upon the other."""

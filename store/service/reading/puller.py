@@ -1,0 +1,336 @@
+"""Puller: pulls from a queue, with RocketMQ's statuses and next-offset rules.
+
+One contract on every backend, RocketMQ's on files: a pull never passes a multiple of the queue
+file's units, and a filter may pass over up to ``max_filter_message_size / 20`` units.
+
+Source: RocketMQ ``DefaultMessageStore.getMessage``, ``ExpressionMessageFilter``.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+from typing import Protocol
+
+from store.config import CQ_UNIT_SIZE, StoreConfig
+from store.errors import CorruptionError
+from store.log.commit_log import CommitLog
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.facts import QueueType
+from store.queue.units import BlockStop, CqUnit, UnitBlock
+from store.record.decoder import StoredMessage, check_record, refuse_filler
+from store.record.java_hash import java_hash
+from store.record.message import MessageProperty, SysFlag
+from store.record.record_layout import MAGIC_V1, MIN_RECORD_SIZE, PLACE
+from store.service.results import GetMessageResult, GetMessageStatus
+from store.service.running.meters import GetMeter
+
+MAX_PULL_BYTES = 128 << 20
+_MIN_PULL_BYTES = 100
+_ALL = "*"
+_INT32 = 1 << 32
+_INT31 = 1 << 31
+_place = PLACE.unpack_from
+_GONE = int(SysFlag.PASSED_OVER)
+
+
+class TagFilter:
+    """A subscription by tags: ``*``, or ``TagA || TagB``.
+
+    The hash in the queue is asked first; a record whose hash matches is read, and its real tag
+    compared (RocketMQ leaves that to the client). SQL92 is not supported.
+    """
+
+    def __init__(self, expression: str = _ALL) -> None:
+        """``expression``: an empty one lets everything through, as in RocketMQ.
+
+        Raises:
+            TypeError: it is no text.
+        """
+        if not isinstance(expression, str):
+            raise TypeError(f"a filter is text, not {expression!r:.60}")
+        self.tags = {tag.strip() for tag in expression.split("||")} - {""}
+        self._everything = not self.tags or self.tags == {_ALL}
+        self._codes = {java_hash(tag) for tag in self.tags}
+
+    def may_match(self, tags_code: int | None) -> bool:
+        """Return whether a unit's tags code lets it through; unknown codes do."""
+        if self._everything or tags_code is None:
+            return True
+        return (tags_code + _INT31) % _INT32 - _INT31 in self._codes  # Java's cast to int
+
+    def matches(self, message: StoredMessage) -> bool:
+        """Return whether the record's own tag is one of the filter's."""
+        if self._everything:
+            return True
+        return message.properties.get(MessageProperty.TAGS) in self.tags
+
+    @property
+    def everything(self) -> bool:
+        """Return whether nothing is filtered."""
+        return self._everything
+
+
+class PulledQueues(Protocol):
+    """What a pull asks of the queues, see ``ConsumeQueueStore``."""
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """Return the next offset of a queue."""
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """Return its first offset."""
+
+    def read_units(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> UnitBlock:
+        """Return consecutive units."""
+
+    def queue_type(self, topic: str) -> QueueType:
+        """Return the kind of a topic's queues."""
+
+    def iterate(self, topic: str, queue_id: int, queue_offset: int) -> Iterator[CqUnit]:
+        """Yield units, also of batch queues."""
+
+    def resolve_tags_code(self, topic: str, queue_id: int, tags_code: int) -> int | None:
+        """Return the code that an address stands for."""
+
+
+class Puller:
+    """Pulls from the queues of one store. Any thread."""
+
+    def __init__(self, config: StoreConfig, log: CommitLog, queues: ConsumeQueueStore) -> None:
+        self._config = config
+        self._log = log
+        self.queues: PulledQueues = queues
+        """Whom it asks."""
+        self._units_per_file = queues.units_per_file
+        self.meter = GetMeter()
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        self._in_memory = memory * config.access_message_in_memory_max_ratio // 100
+
+    def over(self, queues: PulledQueues) -> "Puller":
+        """Return one that asks ``queues`` instead, and counts with this one."""
+        other = object.__new__(Puller)  # ``copy`` takes five times as long
+        other.__dict__.update(self.__dict__)
+        other.queues = queues
+        return other
+
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_msgs: int,
+        tags: TagFilter | None,
+        max_total_bytes: int = MAX_PULL_BYTES,
+    ) -> GetMessageResult:
+        """Pull at most ``max_msgs`` messages, see ``MessageStore.get_message``."""
+        started = time.perf_counter()
+        result = self._get(topic, queue_id, offset, max_msgs, tags, max_total_bytes)
+        self.meter.pulled(started, result)
+        return result
+
+    def _get(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_msgs: int,
+        tags: TagFilter | None,
+        max_total_bytes: int,
+    ) -> GetMessageResult:
+        queues = self.queues
+        max_offset = queues.max_offset(topic, queue_id)
+        min_offset = queues.min_offset(topic, queue_id)
+        if max_offset == 0:
+            return _empty(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, min_offset, max_offset)
+        if offset < min_offset:
+            return _empty(GetMessageStatus.OFFSET_TOO_SMALL, min_offset, min_offset, max_offset)
+        if offset == max_offset:
+            return _empty(GetMessageStatus.OFFSET_OVERFLOW_ONE, offset, min_offset, max_offset)
+        if offset > max_offset:
+            status = GetMessageStatus.OFFSET_OVERFLOW_BADLY
+            return _empty(status, max_offset, min_offset, max_offset)
+        scan = -(
+            -max(self._config.max_filter_message_size, max_msgs * CQ_UNIT_SIZE) // CQ_UNIT_SIZE
+        )
+        scan = min(scan, max_offset - offset)
+        scan = min(scan, self._units_per_file - offset % self._units_per_file)
+        most = max(_MIN_PULL_BYTES, min(max_total_bytes, MAX_PULL_BYTES))
+        pull = _Pull(self, offset, max_msgs, most, tags)
+        pull.result.min_offset, pull.result.max_offset = min_offset, max_offset
+        if queues.queue_type(topic) is QueueType.BATCH:
+            for unit in queues.iterate(topic, queue_id, offset):
+                if unit.queue_offset - offset >= scan or not pull.take_unit(unit):
+                    break
+            return pull.result
+        return self._walk_blocks(pull, topic, queue_id, offset, offset + scan)
+
+    def _walk_blocks(
+        self, pull: "_Pull", topic: str, queue_id: int, offset: int, end: int
+    ) -> GetMessageResult:
+        """Walk [offset, end) block by block: a first block as large as the answer may be."""
+        step = pull.max_msgs if pull.max_msgs > 0 else 1
+        resolve = self.queues.resolve_tags_code if self._config.enable_consume_queue_ext else None
+        while offset < end:
+            block = self.queues.read_units(topic, queue_id, offset, min(step, end - offset))
+            if pull.takes_all and not resolve and self._take_block(pull, block):
+                return pull.result
+            for phy_offset, size, code in block.rows():
+                tags_code = resolve(topic, queue_id, code) if resolve else code
+                if not pull.take(offset, phy_offset, size, tags_code, 1):
+                    return pull.result
+                offset += 1
+            if block.stop is BlockStop.HOLE and offset < end:
+                return self._at_hole(pull.result, topic, queue_id, offset, block.hole)
+            if not block.count:
+                return pull.result
+            step = _FILTERED_STEP
+        return pull.result
+
+    def _at_hole(
+        self, result: GetMessageResult, topic: str, queue_id: int, offset: int, hole: range | None
+    ) -> GetMessageResult:
+        """End a pull before units that are missing, or that have expired since it began."""
+        if result.records:
+            return result
+        least = self.queues.min_offset(topic, queue_id)
+        if offset < least:
+            high = self.queues.max_offset(topic, queue_id)
+            return _empty(GetMessageStatus.OFFSET_TOO_SMALL, least, least, high)
+        result.status = GetMessageStatus.OFFSET_FOUND_NULL
+        result.hole = hole
+        result.next_begin_offset = hole.stop if hole else offset
+        return result
+
+    def _take_block(self, pull: "_Pull", block: UnitBlock) -> bool:
+        """Take the first block of a pull without a filter, in one sweep.
+
+        Does what ``_Pull.take`` does unit by unit, for units whose records all lie in memory and
+        in the log, and are where they should be; False, and nothing is taken, for any other block.
+        """
+        rows = list(block.rows())
+        result, total = pull.result, 0
+        if self.checks_crc or not rows or self._log.max_phy_offset() - rows[0][0] > self._in_memory:
+            return False
+        most = min(pull.max_bytes, self._config.max_transfer_bytes_on_message_in_memory)
+        count = max(self._config.max_transfer_count_on_message_in_memory, 1)
+        records: list[memoryview] = []
+        start, data, there = 0, memoryview(b""), 0
+        for phy_offset, size, _ in rows[: min(count, max(pull.max_msgs, 1))]:
+            at = phy_offset - start
+            if not 0 <= at < there:
+                try:
+                    start, data = self._log.files.select_file(phy_offset)
+                except CorruptionError:  # its file has gone meanwhile
+                    return False
+                at, there = phy_offset - start, len(data)
+            end = at + size
+            if size < MIN_RECORD_SIZE or end > there:
+                return False
+            total += size
+            if total > most and records:
+                total -= size
+                break
+            says_size, magic, says_at, sys_flag = _place(data, at)
+            if says_size != size or magic != MAGIC_V1 or says_at != phy_offset or sys_flag & _GONE:
+                return False
+            records.append(data[at:end])
+        first = block.queue_offset
+        result.records = records
+        result.queue_offsets = list(range(first, first + len(records)))
+        result.next_begin_offset = first + len(records)
+        result.total_bytes = total
+        result.status = GetMessageStatus.FOUND
+        return True
+
+    @property
+    def checks_crc(self) -> bool:
+        """Return whether the CRC of each body is checked."""
+        return self._config.check_crc_on_pull
+
+    @property
+    def log(self) -> CommitLog:
+        """Return the log that records are read from."""
+        return self._log
+
+    def transfer_limits(self, phy_offset: int) -> tuple[int, int]:
+        """Return bytes and count that one pull may return, by where its record lies."""
+        config = self._config
+        if self._log.max_phy_offset() - phy_offset <= self._in_memory:
+            return (
+                config.max_transfer_bytes_on_message_in_memory,
+                config.max_transfer_count_on_message_in_memory,
+            )
+        return (
+            config.max_transfer_bytes_on_message_in_disk,
+            config.max_transfer_count_on_message_in_disk,
+        )
+
+
+_FILTERED_STEP = 800
+
+
+class _Pull:
+    """One pull under way; every unit is offered to it in order."""
+
+    def __init__(
+        self, puller: Puller, offset: int, max_msgs: int, max_bytes: int, tags: TagFilter | None
+    ) -> None:
+        self._puller = puller
+        self._log = puller.log
+        self._tags = tags if tags is not None and not tags.everything else None
+        self.max_msgs = max_msgs
+        self.max_bytes = max_bytes
+        self._count = 0
+        self.result = GetMessageResult(GetMessageStatus.NO_MATCHED_MESSAGE, offset, 0, 0)
+
+    @property
+    def takes_all(self) -> bool:
+        """Return whether nothing is filtered and nothing has been taken yet."""
+        return self._tags is None and not self.result.records
+
+    def take_unit(self, unit: CqUnit) -> bool:
+        """Offer a unit record; see ``take``."""
+        return self.take(
+            unit.queue_offset, unit.phy_offset, unit.size, unit.tags_code, unit.batch_num
+        )
+
+    def take(
+        self, queue_offset: int, phy_offset: int, size: int, tags_code: int | None, messages: int
+    ) -> bool:
+        """Take or pass over one unit; False: the answer is complete without it."""
+        result = self.result
+        if result.records and self._full(phy_offset, size, messages):
+            return False
+        result.next_begin_offset = queue_offset + messages
+        if self._tags is not None and not self._tags.may_match(tags_code):
+            return True
+        try:
+            record = self._log.view(phy_offset, size)
+            message = check_record(
+                record, phy_offset, check_crc=self._puller.checks_crc, property_crc=False
+            )
+            refuse_filler(message)
+        except CorruptionError as exc:
+            if phy_offset >= self._log.min_phy_offset():
+                result.leave_out(queue_offset, phy_offset, size, exc)
+            elif not result.records:  # its file has gone meanwhile
+                result.status = GetMessageStatus.MESSAGE_WAS_REMOVING
+            return True
+        if self._tags is not None and not self._tags.matches(message):
+            return True
+        result.records.append(record)
+        result.queue_offsets.append(queue_offset)
+        result.total_bytes += size
+        result.status = GetMessageStatus.FOUND
+        self._count += messages
+        return True
+
+    def _full(self, phy_offset: int, size: int, messages: int) -> bool:
+        total = self.result.total_bytes + size
+        if self._count + messages > self.max_msgs or total > self.max_bytes:
+            return True
+        most_bytes, most_count = self._puller.transfer_limits(phy_offset)
+        return total > most_bytes or self._count >= most_count
+
+
+def _empty(status: GetMessageStatus, following: int, low: int, high: int) -> GetMessageResult:
+    return GetMessageResult(status, following, low, high)

@@ -1,0 +1,1 @@
+"""The state of a running store, its threads and its surroundings."""

@@ -1,0 +1,1 @@
+"""Writing down what is asked of a store."""

@@ -1,0 +1,119 @@
+"""Recorder: notes every operation of a store in a trace, then lets it go on."""
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from time import perf_counter
+
+from store.queue.time_search import BoundaryType
+from store.record.message import Message, MessageProperty
+from store.service.reading.puller import TagFilter
+from store.service.reading.tap import NoTap, Tap
+from store.service.results import GetMessageResult, PutMessageResult
+from store.service.tracing.operation_lines import StoreOp
+from store.service.tracing.trace import Trace
+from store.service.writing.putter import Puts
+
+
+class Recorder:
+    """Stands in front of ``behind``, the mirror if there is one, and of ``plain``."""
+
+    def __init__(self, trace: Trace, plain: NoTap, behind: Tap | None) -> None:
+        self.trace = trace
+        self._plain = plain
+        self._behind = behind
+
+    def is_due(self) -> bool:
+        """Return True: it wants all of them."""
+        return True
+
+    def _next(self) -> Tap:
+        behind = self._behind
+        return behind if behind is not None and behind.is_due() else self._plain
+
+    def pull(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_msgs: int,
+        tags: TagFilter | None,
+        max_total_bytes: int,
+    ) -> GetMessageResult:
+        """Note and pull."""
+        self.trace.note(StoreOp.PULL, topic, queue_id, offset, max_msgs, _expression(tags))
+        return self._next().pull(topic, queue_id, offset, max_msgs, tags, max_total_bytes)
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """Note and ask."""
+        self.trace.note(StoreOp.MIN_OFFSET, topic, queue_id)
+        return self._next().min_offset(topic, queue_id)
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """Note and ask."""
+        self.trace.note(StoreOp.MAX_OFFSET, topic, queue_id)
+        return self._next().max_offset(topic, queue_id)
+
+    def offset_by_time(
+        self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType
+    ) -> int:
+        """Note and ask."""
+        self.trace.note(StoreOp.TIME_SEARCH, topic, queue_id, timestamp, boundary.value)
+        return self._next().offset_by_time(topic, queue_id, timestamp, boundary)
+
+    def estimate(
+        self, topic: str, queue_id: int, from_offset: int, to_offset: int, tags: TagFilter
+    ) -> int:
+        """Note and ask."""
+        self.trace.note(
+            StoreOp.ESTIMATE, topic, queue_id, from_offset, to_offset, _expression(tags)
+        )
+        return self._next().estimate(topic, queue_id, from_offset, to_offset, tags)
+
+
+class RecordedPutter:
+    """Notes each message that was put and not refused: where, how long its body is, its tag."""
+
+    def __init__(self, trace: Trace, putter: Puts) -> None:
+        self._trace = trace
+        self.putter = putter
+        """Who puts."""
+
+    def put(self, message: Message, *, wait: bool = True) -> PutMessageResult:
+        """Put and note."""
+        began = perf_counter()
+        result = self.putter.put(message, wait=wait)
+        self._note(message, began, stored=result.ok)
+        return result
+
+    def put_async(self, message: Message) -> Future[PutMessageResult]:
+        """Put and note; what is not done yet was not refused."""
+        began = perf_counter()
+        future = self.putter.put_async(message)
+        refused = future.done() and not (future.exception() or future.result().ok)
+        self._note(message, began, stored=not refused)
+        return future
+
+    def put_list(self, messages: Sequence[Message]) -> list[PutMessageResult]:
+        """Put them and note each."""
+        began = perf_counter()
+        results = self.putter.put_list(messages)
+        for message, result in zip(messages, results, strict=True):
+            self._note(message, began, stored=result.ok)
+        return results
+
+    def put_client_batch(self, batch: Message) -> list[PutMessageResult]:
+        """Put it, and note it as one."""
+        began = perf_counter()
+        results = self.putter.put_client_batch(batch)
+        self._note(batch, began, stored=all(result.ok for result in results))
+        return results
+
+    def _note(self, message: Message, began: float, *, stored: bool) -> None:
+        if stored:
+            tags = message.properties.get(MessageProperty.TAGS)
+            place = message.topic, message.queue_id
+            self._trace.note(StoreOp.PUT, *place, len(message.body), tags, at=began)
+
+
+def _expression(tags: TagFilter | None) -> str | None:
+    return None if tags is None or tags.everything else " || ".join(sorted(tags.tags))

@@ -1,0 +1,143 @@
+"""Trace: the operations of an open store, written down as they come; no bodies.
+
+Who asks leaves a tuple, about a microsecond; a thread makes lines of them, some two more. No call
+ever waits for the disk: what comes faster than it can be written is dropped and counted. Nothing
+that goes wrong here reaches the store: it ends the trace, which says so.
+"""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from store.errors import StoreConfigError, os_errors
+from store.files import open_regular, write_all
+from store.service.running.waiting import Waiting
+from store.service.running.worker import Worker
+from store.service.tracing.operation_lines import StoreOp, first_line, operation_line
+
+_LOG = logging.getLogger(__name__)
+MOST_TRACE_BYTES = 1 << 30
+_MOST_WAITING = 1 << 17
+"""Operations, some 200 bytes each."""
+_LOOK_SECONDS = 0.05
+_now = time.perf_counter
+
+
+class Trace:
+    """One recording, from its making to ``stop``. Any thread may call any method."""
+
+    def __init__(self, path: Path, most_bytes: int, stopped: Callable[["Trace"], object]) -> None:
+        """Make the file ``path``; ``stopped`` is told when nothing is to be noted any more.
+
+        Raises:
+            StoreConfigError: the file is there already, or ``most_bytes`` makes no sense.
+            StoreIOError: it cannot be made.
+        """
+        self._first = first_line(int(time.time() * 1000))
+        if most_bytes < len(self._first):
+            raise StoreConfigError(f"a trace of {most_bytes} bytes holds nothing")
+        self.path = path
+        with os_errors("make the trace", path):
+            try:
+                self._fd = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            except FileExistsError as exc:
+                raise StoreConfigError(
+                    "a trace goes to a new file, and this one is there", path=path
+                ) from exc
+        self.operations = 0
+        """That were written, a line each behind the first."""
+        self.total_bytes = 0
+        self.full = False
+        """It has come to its most bytes, and ended by itself."""
+        self.failure: BaseException | None = None
+        """What ended it before it was stopped."""
+        self._most_bytes = most_bytes
+        self._stopped = stopped
+        self._waiting: Waiting[tuple[StoreOp, float, tuple[object, ...]]] = Waiting(_MOST_WAITING)
+        self._began = _now()
+        self._stop = threading.Event()
+        self._closing = threading.Lock()  # one thread closes the file
+        self._worker = Worker("cqstore-trace", self._run, self._give_up, "the trace ends")
+
+    def start(self) -> None:
+        """Start the thread that writes."""
+        self._worker.start()
+
+    def note(self, op: StoreOp, *values: object, at: float = 0.0) -> None:
+        """Note one operation that begins now, or began ``at`` by ``time.perf_counter``."""
+        self._waiting.put((op, at or _now(), values))
+
+    def stop(self) -> None:
+        """Write what waits and close the file, durably. A second call does nothing."""
+        self._stopped(self)
+        self._stop.set()
+        self._worker.end()
+        with self._closing:
+            fd, self._fd = self._fd, -1
+            if fd < 0:
+                return
+            try:
+                os.fsync(fd)
+            except OSError as exc:
+                self.failure = self.failure or exc
+            finally:
+                os.close(fd)
+        if self.dropped:
+            _LOG.warning("the trace %s lacks %d operations", self.path, self.dropped)
+
+    @property
+    def dropped(self) -> int:
+        """Return how many operations came faster than they could be written."""
+        return self._waiting.dropped
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    # ---- the thread
+
+    def _run(self) -> None:
+        over = False
+        while not over:
+            over = self._stop.wait(_LOOK_SECONDS)  # what came before is written all the same
+            if not self._write():
+                return
+
+    def _write(self) -> bool:
+        """Write what waits; False: there is no room for more."""
+        lines: list[bytes] = []
+        first = b"" if self.total_bytes else self._first
+        size, waiting = self.total_bytes + len(first), self._waiting
+        for _ in range(len(waiting)):
+            if (noted := waiting.take()) is None:
+                break
+            op, at, values = noted
+            line = operation_line(op, values, at - self._began)
+            size += len(line)
+            if size > self._most_bytes:
+                self.full = True
+                self._stopped(self)
+                break
+            lines.append(line)
+        data = b"".join([first, *lines])
+        with os_errors("write the trace", self.path):
+            write_all(self._fd, data, self.total_bytes)
+        self.operations += len(lines)
+        self.total_bytes += len(data)
+        return not self.full
+
+    def _give_up(self, exc: BaseException) -> None:
+        self.failure = exc
+        self._stopped(self)

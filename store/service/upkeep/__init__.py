@@ -1,0 +1,1 @@
+"""What is done to a store that nobody has open."""

@@ -1,0 +1,266 @@
+"""The states of a store, and the steps between them: which backends it keeps, which one it reads.
+
+``file`` - ``double-write-file`` - ``double-write-rocksdb`` - ``rocksdb``: steps lead to a neighbour
+only, in both directions; ``passing`` takes two with one comparison. Before a step everything that
+speaks against it is looked for; nothing is changed if there is anything. A backend that is no
+longer kept stays where it lies, with a line that says up to where it is whole: it is not opened,
+and catches up from there when it is kept again.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from store.config import StoreConfig
+from store.errors import IllegalMessageError, RefusedStoreError, StoreError
+from store.journals.mode_record import (
+    ModeRecord,
+    StoreMode,
+    read_mode,
+    write_mode,
+)
+from store.journals.store_lock import StoreLock, locked_by
+from store.queue.backends import backend
+from store.queue.part import NO_LIGHT
+from store.queue.verify import VerifyReport
+from store.service.finding.lay_out import lay_out
+from store.service.finding.store_layout import StoreLayout, choose_backends
+from store.service.message_store import MessageStore
+from store.service.recovering.recovery import RecoveryReport
+
+__all__ = [
+    "ModeChange", "ModeRecord", "Step", "StoreMode", "change_mode", "current_mode",
+    "possible_steps", "read_mode", "write_mode",
+]  # fmt: skip
+_MOST_TOPICS = 5
+"""Topics that a reason names."""
+Progress = Callable[[int], object]
+"""Told phy offsets now and then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step to a neighbour of the present state."""
+
+    to: StoreMode
+    reasons: list[str]
+    """What speaks against it, a sentence each; empty: it can be done."""
+
+    @property
+    def possible(self) -> bool:
+        """Return whether nothing speaks against it."""
+        return not self.reasons
+
+
+@dataclass(frozen=True, slots=True)
+class ModeChange:
+    """What one step did."""
+
+    before: StoreMode
+    after: StoreMode
+    behind: dict[str, int] = field(default_factory=dict)
+    """Backends that are behind now, or left behind: phy offset up to which each is whole."""
+    set_aside: dict[str, str] = field(default_factory=dict)
+    """Backends that failed while they caught up, and why."""
+    recovery: RecoveryReport | None = None
+    """With a backend that is kept anew: the opening that caught it up."""
+
+
+def current_mode(layout: StoreLayout, config: StoreConfig) -> StoreMode:
+    """Return the state that was set, else the one that disk and settings make.
+
+    Raises:
+        RefusedStoreError, StoreConfigError: as ``choose_backends``; or other backends than the two
+            of RocketMQ are kept, between which no steps lead.
+    """
+    if layout.standing.state is not None:
+        return layout.standing.state
+    names = choose_backends(layout, config, None)
+    for mode in StoreMode:
+        if mode.backends == names:
+            return mode
+    raise RefusedStoreError(
+        f"no state keeps the queues in {' and '.join(names)}: there are {', '.join(StoreMode)}",
+        path=layout.paths.root,
+    )
+
+
+def possible_steps(
+    root: Path, config: StoreConfig | None = None, *, progress: Progress = bool
+) -> list[Step]:
+    """Return the steps to the neighbours, each with what speaks against it. Changes nothing.
+
+    A step that another backend must be whole for compares both, the whole range.
+
+    Raises:
+        RefusedStoreError, CorruptionError, StoreIOError: there is no store that could be read.
+    """
+    layout, config = lay_out(root, config or StoreConfig(), None, read_only=True)
+    now = current_mode(layout, config)
+    look = _Look(layout, config, progress)
+    return [Step(to, look.reasons(now, to)) for to in now.neighbours]
+
+
+def change_mode(
+    root: Path,
+    to: StoreMode,
+    config: StoreConfig | None = None,
+    *,
+    passing: bool = False,
+    progress: Progress = bool,
+) -> ModeChange:
+    """Take one step, under the store's lock; nothing is changed if anything speaks against it.
+
+    With ``passing`` a state that keeps two backends may be left for the one behind the neighbour
+    that keeps them too: both steps need the same comparison. A backend that is kept from now on is
+    caught up before this returns: from its line, or, if there is none of it yet, from all that the
+    log has.
+
+    Raises:
+        RefusedStoreError: it is not one step away, or something speaks against it: all of that is
+            named.
+        StoreLockedError: somebody has the store open.
+        StoreError: as for opening the store.
+    """
+    layout, config = lay_out(root, config or StoreConfig(), None, read_only=True)
+    now = current_mode(layout, config)
+    if to is now:
+        return ModeChange(now, to, dict(layout.standing.behind))
+    ways = now.reachable if passing else now.neighbours
+    if to not in ways:
+        named = " or ".join(str(mode) for mode in ways)
+        raise RefusedStoreError(
+            f"one step from {now} leads to {named}, not to {to}", path=layout.paths.root
+        )
+    lock = StoreLock(layout.paths)
+    try:
+        look = _Look(layout, config, progress)
+        reasons = look.reasons(now, to, locked=True)
+        if reasons:
+            raise RefusedStoreError(
+                f"no step from {now} to {to}: {'; '.join(reasons)}", path=layout.paths.root
+            )
+        write_mode(layout.paths, _record(layout, now, to, look.log_end))
+    finally:
+        lock.release()
+    return _settle(layout, config, now, to, progress)
+
+
+def _record(layout: StoreLayout, now: StoreMode, to: StoreMode, log_end: int) -> ModeRecord:
+    """Return the record of the new state, with the lines of backends that go or come."""
+    behind = dict(layout.standing.behind)
+    for name in set(now.backends) - set(to.backends):
+        behind.setdefault(name, log_end)
+    for name in set(to.backends) - set(now.backends):
+        behind.setdefault(name, 0)
+    return ModeRecord(to, behind)
+
+
+def _settle(
+    layout: StoreLayout, config: StoreConfig, now: StoreMode, to: StoreMode, progress: Progress
+) -> ModeChange:
+    if not set(to.backends) - set(now.backends):
+        record = read_mode(layout.paths)
+        return ModeChange(now, to, dict(record.behind) if record else {})
+    with MessageStore.open(
+        layout.paths.root, config, housekeeping=False, progress=progress
+    ) as store:
+        aside = {name: str(exc) for name, exc in store.backends_set_aside().items()}
+        report = store.report
+    record = read_mode(layout.paths)
+    return ModeChange(now, to, dict(record.behind) if record else {}, aside, report)
+
+
+class _Look:
+    """What speaks against steps of one store that nobody changes meanwhile."""
+
+    def __init__(self, layout: StoreLayout, config: StoreConfig, progress: Progress) -> None:
+        self._layout, self._config, self._progress = layout, config, progress
+        self._paths = layout.paths
+        self.log_end = 0
+        """Where the log ended when the store was looked at."""
+
+    def reasons(self, now: StoreMode, to: StoreMode, *, locked: bool = False) -> list[str]:
+        """Return all that speaks against the step; ``locked``: the caller has the store's lock."""
+        found = [f"the store can only be read: {reason}" for reason in self._layout.refusals]
+        holder = 0 if locked else locked_by(self._paths)
+        if holder:
+            return [*found, f"process {holder} has the store open"]
+        if self._paths.replacing.exists() or self._paths.rebuilding.exists():
+            found.append("a rebuild of queues is not finished (cqstore recover)")
+        if not self._layout.has_log:
+            found.append(
+                "there is no commit log: nothing to compare with, nothing to catch up from"
+            )
+        try:
+            with MessageStore.open(self._paths.root, self._config, read_only=True) as store:
+                self.log_end = max(store.commit_log.max_phy_offset(), 0)
+                found += self._of_open_store(store, now, to)
+        except StoreError as exc:
+            found.append(f"the store cannot be read: {exc}")
+        return found
+
+    def _of_open_store(self, store: MessageStore, now: StoreMode, to: StoreMode) -> list[str]:
+        if store.report.needed:
+            return ["the store was not closed well and needs recovery (cqstore recover)"]
+        found: list[str] = []
+        for name in sorted(set(to.backends) - set(now.backends)):
+            found += self._not_for(store, name)
+        if len(now.backends) > 1:
+            found += self._not_whole(store, to.backends)
+        return found
+
+    def _not_for(self, store: MessageStore, name: str) -> list[str]:
+        """Return why backend ``name`` could not hold the queues that are there."""
+        found: list[str] = []
+        batches = self._paths.batch_consume_queue
+        if batches.is_dir() and any(batches.iterdir()):
+            found.append(f"BatchCQ queues live in files alone ({batches})")
+        kind = backend(name)(store.queues.context)  # not loaded: it touches no file
+        unfit: list[str] = []
+        count = 0
+        for topic in store.topics():
+            try:
+                kind.check_topic(topic)
+            except IllegalMessageError as exc:
+                count += 1
+                if count <= _MOST_TOPICS:
+                    unfit.append(str(exc))
+        if count:
+            more = f" and {count - len(unfit)} more" if count > len(unfit) else ""
+            found.append(
+                f"{count} topics cannot be held by backend {name}: {', '.join(unfit)}{more}"
+            )
+        return found
+
+    def _not_whole(self, store: MessageStore, kept: list[str]) -> list[str]:
+        """Return why the first of these could not be the one that is read, or the only one."""
+        standing, name = self._layout.standing, kept[0]
+        if name in standing.behind:
+            return [
+                f"the {name} queues are behind, whole only up to phy offset"
+                f" {standing.behind[name]}: open the store to write (cqstore recover)"
+            ]
+        given = standing.covers.get(name)
+        if given == NO_LIGHT and len(kept) == 1:
+            return [f"the {name} queues hold no light queues: those lie in the other ones alone"]
+        if given not in {None, NO_LIGHT}:
+            return [f"the {name} queues hold only the topics {given!r}"]
+        if len(store.queues.parts()) == 1:
+            if store.queues.parts()[0].name == name:
+                return []
+            return [f"there are no {name} queues yet: open the store to write (cqstore recover)"]
+        report = store.verify(progress=self._progress)
+        return _sentences(report, name)
+
+
+def _sentences(report: VerifyReport, name: str) -> list[str]:
+    found: list[str] = []
+    if lacking := report.lacks(name):
+        found.append(
+            f"the {name} queues lack {lacking} units, or have other values"
+            " (cqstore mode --verify lists them)"
+        )
+    if report.skipped:
+        found.append(f"{len(report.skipped)} BatchCQ queues live in files alone")
+    return found

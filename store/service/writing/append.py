@@ -1,0 +1,161 @@
+"""Appender: offsets, log and dispatch of new records as one step.
+
+The one way into the log for new messages: whoever puts brings encoded records and gets places back.
+From a record's first byte to its unit's being in a batch either all of it happens or the store
+fails, also where an exception comes between two lines (``Section``).
+
+Source: RocketMQ ``CommitLog.asyncPutMessage``, ``MultiDispatch``.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar, TypeVarTuple
+
+from store.errors import DiskFullError, IllegalMessageError
+from store.log.commit_log import Appended, CommitLog
+from store.record.encoder import EncodedRecord, is_queued
+from store.service.dispatching.pending import Pending
+from store.service.dispatching.queue_offsets import Queue
+from store.service.dispatching.topic_hold import TopicHeldError
+from store.service.running.running_state import RunningState
+from store.service.writing.light_quota import LightQuota
+
+_REFUSALS = (DiskFullError, IllegalMessageError)
+"""What the log raises before it has written a byte of a record."""
+_LIGHT_ID = 0
+_LOOK_AGAIN_SECONDS = 0.1
+A = TypeVarTuple("A")
+R = TypeVar("R")
+
+
+class Appender:
+    """Appends to one store; any thread may call, appends are one at a time.
+
+    Every method raises ``DiskFullError`` or ``IllegalMessageError`` where nothing was appended, and
+    what ``RunningState.check_writable`` raises; any other error has failed the store.
+    """
+
+    def __init__(
+        self, log: CommitLog, pending: Pending, state: RunningState, quota: LightQuota
+    ) -> None:
+        self._log = log
+        self._pending = pending
+        self._offsets = pending.offsets
+        self._lock = pending.lock
+        self._state = state
+        self._section = pending.appending
+        self.quota = quota
+
+    def one(self, record: EncodedRecord) -> tuple[int, Appended]:
+        """Append one record; return its queue offset and its place."""
+        return self._step(self._one, record)
+
+    def many(
+        self, records: Sequence[EncodedRecord], *, whole: bool
+    ) -> tuple[list[int], list[Appended]]:
+        """Append ``records``, or the first of them if the disk is full; return offsets, places.
+
+        ``whole``: all of them go into one file, or none.
+        """
+        return self._step(self._many, records, whole)
+
+    def light(
+        self, names: Sequence[str], encode: Callable[[Sequence[int]], EncodedRecord]
+    ) -> tuple[int, Appended]:
+        """Append a queued record that is in light queues too; ``encode`` gets its offsets there.
+
+        Raises:
+            LightQuotaError: it would make more light queues than there may be.
+        """
+        return self._step(self._light, names, encode)
+
+    def _step(self, step: Callable[[*A], R], *given: *A) -> R:
+        """Take one step under the lock; it begins the section with its first byte, and ends it."""
+        section = self._section
+        while True:
+            try:
+                with self._lock:
+                    if section.begun or self._state.unwritable:
+                        self._refuse()
+                    try:
+                        return step(*given)
+                    except BaseException as exc:
+                        if section.begun:
+                            if isinstance(exc, _REFUSALS):
+                                section.begun = False
+                            else:
+                                self._state.fail(exc)
+                        raise
+            except TopicHeldError as held:  # a topic is being deleted: nothing was appended
+                held.hold.wait(_LOOK_AGAIN_SECONDS)
+
+    def _one(self, record: EncodedRecord) -> tuple[int, Appended]:
+        if not is_queued(record.sys_flag):
+            return 0, self._append(record, 0, ())
+        queue = (record.topic, record.queue_id)
+        queue_offset = self._offsets.assign(queue)
+        return queue_offset, self._append(record, queue_offset, (queue,))
+
+    def _light(
+        self, names: Sequence[str], encode: Callable[[Sequence[int]], EncodedRecord]
+    ) -> tuple[int, Appended]:
+        assign = self._offsets.assign
+        queues = [(name, _LIGHT_ID) for name in names]
+        light = [assign(queue) for queue in queues]
+        made = light.count(0)
+        self.quota.check(made)
+        record = encode(light)
+        own = (record.topic, record.queue_id)
+        queue_offset = assign(own)
+        appended = self._append(record, queue_offset, (own, *queues), made)
+        return queue_offset, appended
+
+    def _append(
+        self, record: EncodedRecord, queue_offset: int, queues: Sequence[Queue], made: int = 0
+    ) -> Appended:
+        """Append a record that has its offset in each of ``queues``, ``made`` of them anew."""
+        self._section.begun = True
+        appended = self._log.append(record, queue_offset)
+        for queue in queues:
+            self._offsets.take(queue)
+        if made:
+            self.quota.count(made)
+        self._pending.note(record, queue_offset, appended)
+        self._section.begun = False
+        return appended
+
+    def _many(
+        self,
+        records: Sequence[EncodedRecord],
+        whole: bool,  # noqa: FBT001
+    ) -> tuple[list[int], list[Appended]]:
+        queue_offsets, taken = self._assign(records)
+        self._section.begun = True
+        appended = self._log.append_list(records, queue_offsets, whole=whole)
+        if len(appended) < len(records):
+            records = records[: len(appended)]
+            queue_offsets, taken = self._assign(records)
+        for queue, count in taken.items():
+            self._offsets.take(queue, count)
+        self._pending.note_list(records, queue_offsets, appended)
+        self._section.begun = False
+        return queue_offsets, appended
+
+    def _assign(self, records: Sequence[EncodedRecord]) -> tuple[list[int], dict[Queue, int]]:
+        """Return the queue offset of each record, and how many of each queue's they take."""
+        assign = self._offsets.assign
+        queue_offsets: list[int] = []
+        taken: dict[Queue, int] = {}
+        for record in records:
+            if not is_queued(record.sys_flag):
+                queue_offsets.append(0)
+                continue
+            queue = (record.topic, record.queue_id)
+            count = taken.get(queue, 0)
+            queue_offsets.append(assign(queue) + count)
+            taken[queue] = count + 1
+        return queue_offsets, taken
+
+    def _refuse(self) -> None:
+        """Say why nothing may be appended; a disk that filled meanwhile lets this one in."""
+        self._section.check()
+        self._state.check_writable()

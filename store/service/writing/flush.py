@@ -1,0 +1,224 @@
+"""FlushService: when the log, the queues and the checkpoint reach the disk.
+
+``SYNC_FLUSH``: ``GroupCommit`` serves the writers that wait, the thread here those who took a
+future instead.
+``ASYNC_FLUSH``: the thread syncs the log every ``flush_interval_commit_log``. In both modes it
+hands waiting units to the queues, writes file queues ahead, and every
+``flush_consume_queue_thorough_interval`` makes all queues and the checkpoint durable.
+
+Source: RocketMQ ``CommitLog.FlushRealTimeService``,
+``ConsumeQueueStore.FlushConsumeQueueService``.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from store.config import StoreConfig
+from store.errors import StoreClosedError, StoreError
+from store.index.index_service import IndexService
+from store.log.checkpoint import StoreCheckpoint
+from store.log.commit_log import CommitLog
+from store.log.mapped_file import PAGE_BYTES
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.service.dispatching.dispatch import Dispatcher
+from store.service.running.worker import Worker
+from store.service.writing.group_commit import GroupCommit
+
+
+class FlushService:
+    """Flushes one store; ``failed`` is told what ended the thread: no more writes then."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        log: CommitLog,
+        commit: GroupCommit,
+        dispatcher: Dispatcher,
+        whole: "WholeFlush",
+        failed: Callable[[BaseException], StoreError],
+    ) -> None:
+        self._config = config
+        self._log = log
+        self._commit = commit
+        self._dispatcher = dispatcher
+        self._whole = whole
+        self._failed = failed
+        self._waiting: list[_Waiter] = []
+        self._waiting_lock = threading.Lock()  # guards _waiting
+        self._wake = threading.Event()
+        self._stopped = False
+        self._thread = Worker("cqstore-flush", self._run, self._give_up)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def when_durable(self, phy_offset: int, future: Future[bool]) -> None:
+        """Complete ``future`` once the log is durable up to ``phy_offset``: True if in time.
+
+        It fails with the error that kept the log from the disk.
+        """
+        waiter = _Waiter(phy_offset, future, time.monotonic() + self._commit.timeout)
+        with self._waiting_lock:
+            if not self._stopped:
+                self._waiting.append(waiter)
+                self._wake.set()
+                return
+        waiter.fail(StoreClosedError("the store is closed"))
+
+    # ---- the thread
+
+    def stop(self) -> None:
+        """End the thread once nobody waits any more; the caller flushes what is left."""
+        with self._waiting_lock:
+            self._stopped = True
+            self._wake.set()
+        self._thread.end()
+
+    def _run(self) -> None:
+        config = self._config
+        rounds = _Rounds(time.monotonic())
+        if config.is_transient:
+            rounds.add(config.commit_interval_commit_log, self._commit_much)
+            rounds.add(config.commit_commit_log_thorough_interval, self._log.commit)
+        rounds.add(config.flush_interval_commit_log, self._flush_much)
+        rounds.add(config.flush_commit_log_thorough_interval, self._commit.flush)
+        rounds.add(config.flush_interval_commit_log, self._log.note_synced)
+        rounds.add(config.flush_interval_consume_queue, self._write_ahead)
+        rounds.add(config.flush_consume_queue_thorough_interval, self._whole.without_index)
+        while not self._stopped or self._waiting:
+            self._wake.wait(rounds.seconds_left(time.monotonic()))
+            self._wake.clear()
+            if self._waiting:
+                self._serve()
+            if not self._stopped:
+                rounds.run(time.monotonic())
+
+    def _give_up(self, exc: BaseException) -> None:
+        """Fail the store, and all who wait for this thread."""
+        failure = self._failed(exc)
+        with self._waiting_lock:
+            self._stopped = True
+            waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            waiter.fail(failure)
+
+    def _serve(self) -> None:
+        """Sync once, for all who took a future until now."""
+        durable = self._commit.flush()
+        now = time.monotonic()
+        with self._waiting_lock:
+            served = [waiter for waiter in self._waiting if waiter.phy_offset <= durable]
+            self._waiting = [waiter for waiter in self._waiting if waiter.phy_offset > durable]
+        for waiter in served:
+            waiter.future.set_result(now <= waiter.deadline)
+
+    def _flush_much(self) -> None:
+        self._dispatcher.drain()
+        waiting = self._log.max_phy_offset() - self._log.flushed_phy_offset()
+        if waiting >= self._config.flush_commit_log_least_pages * PAGE_BYTES:
+            self._commit.flush()
+
+    def _commit_much(self) -> None:
+        self._log.commit(self._config.commit_commit_log_least_pages)
+
+    def _write_ahead(self) -> None:
+        self._whole.queues.flush(self._config.flush_consume_queue_least_pages)
+
+
+class WholeFlush:
+    """Flushes the log first, then what points into it, then the checkpoint that vouches for both.
+
+    Writers go on meanwhile. One flush at a time, so that each has done all it claims.
+    """
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        queues: ConsumeQueueStore,
+        index: IndexService | None,
+        checkpoint: StoreCheckpoint,
+        commit: GroupCommit,
+    ) -> None:
+        self._dispatcher = dispatcher
+        self.queues = queues
+        self._index = index
+        self._checkpoint = checkpoint
+        self._commit = commit
+        self._lock = threading.Lock()
+
+    def __call__(self) -> None:
+        """Make everything durable that was put before."""
+        with self._lock:
+            self._flush()
+            self._flush_index()
+            self._checkpoint.flush()
+
+    def without_index(self) -> None:
+        """The same but for the index: of that, a crash leaves only whole files anyhow."""
+        with self._lock:
+            self._flush()
+            self._checkpoint.flush()
+
+    def _flush(self) -> None:
+        self._dispatcher.drain()
+        last = self._dispatcher.last_dispatched
+        self._commit.flush()
+        self._commit.log.note_synced()
+        self.queues.flush()
+        changes = {}
+        if self._index is not None:
+            changes["index_msg_timestamp"] = self._index.index_timestamp
+        if last is not None:
+            changes["physic_msg_timestamp"] = last.store_timestamp
+            changes["confirm_phy_offset"] = last.phy_offset
+        if last is not None and self.queues.counts_in_checkpoint:
+            changes["logics_msg_timestamp"] = last.store_timestamp
+            changes["logics_phy_offset"] = last.phy_offset
+        self._checkpoint.update(**changes)
+
+    def _flush_index(self) -> None:
+        if self._index is None:
+            return
+        with self._dispatcher.drain_lock:  # no batch comes in
+            file = self._index.drain()
+            timestamp = self._index.index_timestamp
+        if file is not None:
+            file.sync()
+        self._checkpoint.update(index_msg_timestamp=timestamp)
+
+
+class _Waiter:
+    """Somebody who wants to know when the log is durable."""
+
+    def __init__(self, phy_offset: int, future: Future[bool], deadline: float) -> None:
+        self.phy_offset = phy_offset
+        self.future = future
+        self.deadline = deadline
+
+    def fail(self, exc: StoreError) -> None:
+        self.future.set_exception(exc)
+
+
+class _Rounds:
+    """Things to do again and again, each in its own interval."""
+
+    def __init__(self, now: float) -> None:
+        self._now = now
+        self._things: list[tuple[float, Callable[[], object]]] = []
+        self._due: list[float] = []
+
+    def add(self, interval_ms: int, thing: Callable[[], object]) -> None:
+        self._things.append((interval_ms / 1000, thing))
+        self._due.append(self._now + interval_ms / 1000)
+
+    def seconds_left(self, now: float) -> float:
+        return max(min(self._due) - now, 0)
+
+    def run(self, now: float) -> None:
+        for at, (interval, thing) in enumerate(self._things):
+            if self._due[at] <= now:
+                thing()
+                self._due[at] = max(self._due[at] + interval, now)

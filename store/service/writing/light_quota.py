@@ -1,0 +1,57 @@
+"""LightQuota: how many light queues a store may have.
+
+RocketMQ has the setting and the status but enforces neither; here they hold where the setting is
+given. Light queues are counted once, when the first one is put to.
+"""
+
+from store.errors import IllegalMessageError
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.record.message import LMQ_PREFIX
+from store.service.dispatching.queue_offsets import QueueOffsets
+
+
+class LightQuotaError(IllegalMessageError):
+    """A message would make more light queues than the store may have."""
+
+
+class LightQuota:
+    """Counts the light queues of one store; used under the append lock."""
+
+    def __init__(self, queues: ConsumeQueueStore, offsets: QueueOffsets, most: int | None) -> None:
+        """``most``: ``None`` for any number."""
+        self._queues = queues
+        self._offsets = offsets
+        self._most = most
+        self._count: int | None = None
+        self._counted_before = False
+
+    def check(self, new: int) -> None:
+        """Let a message in that makes ``new`` light queues; ``count`` them when they are made.
+
+        Raises:
+            LightQuotaError: there would be too many.
+        """
+        if self._most is None or not new:
+            return
+        if self._count is None:
+            held = self._offsets.held_topics  # they are as good as gone
+            self._count = sum(topic not in held for topic in self._queues.topics(LMQ_PREFIX))
+        if self._count + new > self._most:
+            raise LightQuotaError(
+                f"{new} light queues more than the {self._count} that there are would exceed"
+                f" maxLmqConsumeQueueNum, {self._most}"
+            )
+
+    def count(self, new: int) -> None:
+        """Count light queues that were made."""
+        if self._count is not None:
+            self._count += new
+
+    def hold(self) -> None:
+        """Take note that topics are held from now on, see ``let_out``."""
+        self._counted_before = self._count is not None
+
+    def let_out(self, gone: int) -> None:
+        """Take note that ``gone`` light queues among the topics that are held were deleted."""
+        if self._count is not None and self._counted_before:
+            self._count -= gone

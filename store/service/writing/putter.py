@@ -1,0 +1,393 @@
+"""Putter: the checks before a put, and the put.
+
+check → encode outside the lock → append (``Appender``) → flush as configured.
+
+Source: RocketMQ ``HookUtils.checkBeforePutMessage``, ``CommitLog.asyncPutMessage``,
+``DefaultMessageStore.putMessages``, ``MultiDispatch``.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Protocol
+
+from store.config import FlushDiskType, StoreConfig
+from store.errors import (
+    DiskFullError,
+    IllegalMessageError,
+    PropertiesTooLongError,
+    StoreError,
+)
+from store.log.commit_log import CommitLog
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.facts import QueueType
+from store.record.client_batch import decode_client_batch
+from store.record.encoder import EncodedRecord, MessageEncoder, is_queued
+from store.record.message import (
+    CHECKPOINT_TOPIC,
+    LMQ_PREFIX,
+    RETRY_PREFIX,
+    TRANSACTION_MASK,
+    Message,
+    MessageProperty,
+    SysFlag,
+)
+from store.record.message_check import fault_of, illegal
+from store.service.dispatching.dispatch import Dispatcher
+from store.service.dispatching.record_units import allows_light_queues
+from store.service.results import PutMessageResult, PutMessageStatus
+from store.service.running.meters import PutMeter
+from store.service.writing.append import Appender
+from store.service.writing.flush import FlushService
+from store.service.writing.group_commit import GroupCommit
+from store.service.writing.light_quota import LightQuotaError
+
+_LOG = logging.getLogger(__name__)
+_MAX_TOPIC_BYTES = 127
+_MAX_QUEUE_ID = 0x7FFFFFFF
+_OK = PutMessageStatus.PUT_OK
+_LIGHT = MessageProperty.INNER_MULTI_DISPATCH
+_LIGHT_OFFSETS = MessageProperty.INNER_MULTI_QUEUE_OFFSET
+_INNER_NUM = MessageProperty.INNER_NUM
+_INNER = int(SysFlag.INNER_BATCH)
+_NO_TOPICS = frozenset({".", "..", CHECKPOINT_TOPIC})
+_NO_NAME = frozenset("/\0")
+"""In no name of a folder: a topic with them could never be moved to file queues."""
+_new = tuple.__new__
+SAMPLED_PUTS = 61
+"""One in so many asynchronous puts of one message is timed: a clock costs what a put must not. A
+prime, so that no rhythm of the batches behind it is always met or always missed."""
+
+
+class Puts(Protocol):
+    """Who puts, see ``Putter``; or who stands in front of it."""
+
+    def put(self, message: Message, *, wait: bool = True) -> PutMessageResult:
+        """Put one message."""
+
+    def put_async(self, message: Message) -> Future[PutMessageResult]:
+        """Put one message without waiting."""
+
+    def put_list(self, messages: Sequence[Message]) -> list[PutMessageResult]:
+        """Put a list under one lock."""
+
+    def put_client_batch(self, batch: Message) -> list[PutMessageResult]:
+        """Put a client batch, all of it or nothing."""
+
+
+class Putter:
+    """Puts messages into one store. Any number of threads may call.
+
+    ``failed`` is told when a flush failed: only reopening mends that.
+    """
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        log: CommitLog,
+        queues: ConsumeQueueStore,
+        dispatcher: Dispatcher,
+        commit: GroupCommit,
+        flush: FlushService,
+        append: Appender,
+        failed: Callable[[BaseException], object],
+    ) -> None:
+        self._config = config
+        self._log = log
+        self._queues = queues
+        self._dispatcher = dispatcher
+        self._commit = commit
+        self._flush = flush
+        self._append = append
+        self._failed = failed
+        self._encoder = MessageEncoder(config, self._check_topic)
+        self._sync = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        self.meter = PutMeter()
+        self._timed_from = 0  # appended records at which the next put is timed
+
+    # ---- one message
+
+    def put(self, message: Message, *, wait: bool = True) -> PutMessageResult:
+        """Put one message, see ``MessageStore.put_message``; ``wait`` for the disk if it is due."""
+        started = 0.0
+        if self._log.appended_records >= self._timed_from:
+            started = self._start_timing()
+        properties = message.properties
+        try:
+            if _LIGHT in properties or message.sys_flag & _INNER or _INNER_NUM in properties:
+                _refuse_inner_batch(message)
+                if self._goes_to_light(message):
+                    return self._timed(started, self._put_light(message, wait=wait))
+                _refuse_light_offsets(message)
+            record = self._encoder.encode(message)
+        except IllegalMessageError as exc:
+            return self._refused(exc)
+        except (TypeError, AttributeError) as exc:
+            return self._refused(illegal(message, exc))
+        try:
+            queue_offset, appended = self._append.one(record)
+        except (DiskFullError, IllegalMessageError) as exc:
+            return self._refused(exc)
+        result = _new(PutMessageResult, (_OK, appended, queue_offset, message.store_host, ""))
+        if self._sync or self._dispatcher.is_full:
+            result = self._settle([result], wait=wait and _waits(properties))[0]
+        return self._timed(started, result) if started else result
+
+    def _start_timing(self) -> float:
+        self._timed_from = 0 if self._sync else self._log.appended_records + SAMPLED_PUTS
+        return time.perf_counter()
+
+    def _timed(self, started: float, result: PutMessageResult) -> PutMessageResult:
+        if started:
+            self.meter.seconds.observe(time.perf_counter() - started)
+        return result
+
+    def put_async(self, message: Message) -> Future[PutMessageResult]:
+        """Put one message without waiting, see ``MessageStore.put_message_async``."""
+        done: Future[PutMessageResult] = Future()
+        done.set_running_or_notify_cancel()
+        result = self.put(message, wait=False)
+        if result.appended is None or not (self._sync and _waits(message.properties)):
+            done.set_result(result)
+            return done
+
+        def complete(durable: Future[bool]) -> None:
+            fault = durable.exception()
+            if fault is not None:
+                done.set_exception(fault)
+                return
+            if durable.result():
+                done.set_result(result)
+                return
+            late = PutMessageStatus.FLUSH_DISK_TIMEOUT
+            self.meter.not_ok(late)
+            done.set_result(result._replace(status=late))
+
+        durable: Future[bool] = Future()
+        durable.add_done_callback(complete)
+        self._flush.when_durable(result.phy_offset + result.appended.size, durable)
+        return done
+
+    # ---- several messages
+
+    def put_list(self, messages: Sequence[Message]) -> list[PutMessageResult]:
+        """Put a list under one lock, see ``MessageStore.put_messages``."""
+        started = time.perf_counter()
+        results: list[PutMessageResult | None] = [None] * len(messages)
+        places: list[int] = []
+        records: list[EncodedRecord] = []
+        for place, message in enumerate(messages):
+            properties = message.properties
+            try:
+                if not (
+                    _LIGHT in properties or message.sys_flag & _INNER or _INNER_NUM in properties
+                ):
+                    records.append(self._encoder.encode(message))
+                    places.append(place)
+                    continue
+            except IllegalMessageError as exc:
+                results[place] = self._refused(exc)
+                continue
+            except TypeError as exc:
+                results[place] = self._refused(illegal(message, exc))
+                continue
+            # Rare, and encoded under the lock: what came before it goes first.
+            self._append_all(messages, records, places, results, whole=False)
+            records, places = [], []
+            results[place] = self.put(message)
+        self._append_all(messages, records, places, results, whole=False)
+        done = [result for result in results if result is not None]
+        wait = self._sync and any(_waits(message.properties) for message in messages)
+        done = self._settle(done, wait=wait)
+        self.meter.list_seconds.observe(time.perf_counter() - started)
+        return done
+
+    def put_client_batch(self, batch: Message) -> list[PutMessageResult]:
+        """Put a client batch, all of it or nothing, see ``MessageStore.put_client_batch``."""
+        started = time.perf_counter()
+        try:
+            _check_client_batch(batch, self._config.max_message_size)
+            messages = decode_client_batch(batch)
+            for message in messages:
+                _refuse_inner_batch(message)
+                _refuse_light_offsets(message)
+            records = [self._encoder.encode(message) for message in messages]
+        except IllegalMessageError as exc:
+            return [self._refused(exc)]
+        results: list[PutMessageResult | None] = [None] * len(messages)
+        self._append_all(messages, records, range(len(messages)), results, whole=True)
+        done = [result for result in results if result is not None]
+        done = self._settle(done, wait=_waits(batch.properties))
+        self.meter.list_seconds.observe(time.perf_counter() - started)
+        return done
+
+    def _append_all(
+        self,
+        messages: Sequence[Message],
+        records: Sequence[EncodedRecord],
+        places: Sequence[int],
+        results: list[PutMessageResult | None],
+        *,
+        whole: bool,
+    ) -> None:
+        """Append ``records`` under one lock; ``results[places[i]]`` is the outcome of record i."""
+        while records:  # once, but on a full disk or where a record is longer than a file
+            try:
+                offsets, appended = self._append.many(records, whole=whole)
+            except (DiskFullError, IllegalMessageError) as exc:  # nothing was appended
+                one = isinstance(exc, IllegalMessageError) and not whole
+                out = 1 if one else len(records)
+                for place in places[:out]:
+                    results[place] = self._refused(exc)
+                records, places = records[out:], places[out:]
+                continue
+            for place, offset, done in zip(places, offsets, appended, strict=False):
+                host = messages[place].store_host
+                results[place] = _new(PutMessageResult, (_OK, done, offset, host, ""))
+            records, places = records[len(appended) :], places[len(appended) :]
+
+    # ---- light queues
+
+    def _goes_to_light(self, message: Message) -> bool:
+        config = self._config
+        enabled = config.enable_lmq and (
+            config.enable_multi_dispatch or not self._queues.lmq_needs_multi_dispatch
+        )
+        names = message.properties.get(_LIGHT, "")
+        return bool(enabled and names.strip() and _has_units(message))
+
+    def _put_light(self, message: Message, *, wait: bool) -> PutMessageResult:
+        """Put a message into its own queue and into its light queues.
+
+        Their offsets are among the properties, so it is encoded under the lock. A list that
+        RocketMQ could not take apart again (spec trap T29) is refused.
+        """
+        names = message.properties[_LIGHT].split(",")
+        for name in names:
+            if not name.startswith(LMQ_PREFIX):
+                raise IllegalMessageError(f"{name!r} in INNER_MULTI_DISPATCH is no light queue")
+            self._queues.check_topic(name)
+        if len(set(names)) != len(names):
+            raise IllegalMessageError("INNER_MULTI_DISPATCH names a light queue twice")
+
+        def encode(offsets: Sequence[int]) -> EncodedRecord:
+            properties = dict(message.properties)
+            properties[_LIGHT_OFFSETS] = ",".join(map(str, offsets))
+            record = self._encoder.encode(_with_properties(message, properties))
+            _check_light_size(record.size, self._config.max_message_size)
+            return record
+
+        try:
+            queue_offset, appended = self._append.light(names, encode)
+        except PropertiesTooLongError as exc:  # RocketMQ's status for this step
+            return self._refused(IllegalMessageError(exc.reason))
+        except (DiskFullError, IllegalMessageError) as exc:
+            return self._refused(exc)
+        result = PutMessageResult(_OK, appended, queue_offset, message.store_host)
+        return self._settle([result], wait=wait and _waits(message.properties))[0]
+
+    # ---- before and after
+
+    def _check_topic(self, topic: str) -> None:
+        """Refuse a topic that the log or the queues cannot hold; asked once a topic."""
+        if not topic:
+            raise IllegalMessageError("the topic is empty")
+        size = len(topic.encode("utf-8", "surrogatepass"))
+        if size > _MAX_TOPIC_BYTES and not topic.startswith(RETRY_PREFIX):
+            raise IllegalMessageError(f"topic of {size} bytes, at most {_MAX_TOPIC_BYTES}")
+        if topic in _NO_TOPICS or not _NO_NAME.isdisjoint(topic):
+            raise IllegalMessageError(f"{topic!r} is no name that every kind of queue can have")
+        if self._queues.queue_type(topic) is QueueType.BATCH:
+            raise IllegalMessageError(f"{topic!r} is a BatchCQ topic: it is read, not written")
+        self._queues.check_topic(topic)
+
+    def _settle(self, results: list[PutMessageResult], *, wait: bool) -> list[PutMessageResult]:
+        """Flush and dispatch as configured, after the lock is free."""
+        end = 0
+        if self._sync and wait:
+            end = max((r.phy_offset + r.appended.size for r in results if r.appended), default=0)
+        if end:
+            try:
+                in_time = self._commit.wait_for(end)
+            except StoreError as exc:
+                self._failed(exc)
+                raise
+            if not in_time:
+                late = PutMessageStatus.FLUSH_DISK_TIMEOUT
+                results = [r._replace(status=late) if r.appended else r for r in results]
+                self.meter.not_ok(late, sum(result.ok for result in results))
+        if self._dispatcher.is_full:
+            self._dispatcher.relieve()
+        return results
+
+    def _refused(self, exc: StoreError) -> PutMessageResult:
+        status = _status_of(exc)
+        if status is PutMessageStatus.CREATE_MAPPED_FILE_FAILED:
+            _LOG.error("put refused: %s", exc)
+        self.meter.not_ok(status)
+        return PutMessageResult(status, reason=str(exc))
+
+
+def _status_of(exc: StoreError) -> PutMessageStatus:
+    if isinstance(exc, PropertiesTooLongError):
+        return PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
+    if isinstance(exc, LightQuotaError):
+        return PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED
+    if isinstance(exc, DiskFullError):
+        return PutMessageStatus.CREATE_MAPPED_FILE_FAILED
+    return PutMessageStatus.MESSAGE_ILLEGAL
+
+
+def _waits(properties: dict[str, str]) -> bool:
+    """Return whether the producer wants to wait for the disk: yes, unless it says otherwise."""
+    value = properties.get(MessageProperty.WAIT)
+    return value is None or value.lower() == "true"
+
+
+def _refuse_inner_batch(message: Message) -> None:
+    """Inner batches go to BatchCQ topics only, and those are not written yet."""
+    if message.sys_flag & SysFlag.INNER_BATCH:
+        raise IllegalMessageError(f"an inner batch, but {message.topic!r} is no BatchCQ topic")
+    if _INNER_NUM in message.properties:
+        raise IllegalMessageError("INNER_NUM without the inner batch flag")
+
+
+def _refuse_light_offsets(message: Message) -> None:
+    """Only the store gives offsets in light queues: others' would make units where none belong."""
+    both = {_LIGHT, _LIGHT_OFFSETS} <= message.properties.keys()
+    if both and _has_units(message):
+        raise IllegalMessageError(f"{_LIGHT_OFFSETS} is given by the store, with light queues on")
+
+
+def _has_units(message: Message) -> bool:
+    """Return whether light queues may get units of it: an offset without one would be a gap."""
+    return is_queued(message.sys_flag) and allows_light_queues(message.topic)
+
+
+def _check_light_size(size: int, most: int) -> None:
+    """A record for light queues has no allowance beyond the message size."""
+    if size > most:
+        raise IllegalMessageError(f"record of {size} bytes for light queues, at most {most}")
+
+
+def _check_client_batch(batch: Message, max_size: int) -> None:
+    if (fault := fault_of(batch)) is not None:
+        raise IllegalMessageError(fault)
+    if len(batch.body) > max_size:
+        raise IllegalMessageError(f"batch of {len(batch.body)} bytes, at most {max_size}")
+    if batch.sys_flag & (TRANSACTION_MASK | SysFlag.INNER_BATCH):
+        raise IllegalMessageError("a client batch takes no transactions and no inner batches")
+    delay = batch.properties.get(MessageProperty.DELAY, "0")
+    if delay.isdecimal() and delay.strip("0"):
+        raise IllegalMessageError("a client batch cannot be delayed")
+    if not batch.body:
+        raise IllegalMessageError("the batch is empty")
+
+
+def _with_properties(message: Message, properties: dict[str, str]) -> Message:
+    return Message(
+        message.topic, message.body, message.queue_id, properties, message.flag,
+        message.sys_flag, message.born_timestamp, message.born_host, message.store_host,
+        message.reconsume_times, message.prepared_transaction_offset,
+    )  # fmt: skip
