@@ -97,7 +97,7 @@ FIGURES: dict[str, Figure] = {
             "written an item, by its own count",
             Unit.BYTES,
             _counted,
-            lacks="a backend that does not count what it writes",
+            lacks="one of them does not count",
         ),
         Figure("memory", "memory", Unit.BYTES, _memory),
     )

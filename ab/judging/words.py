@@ -42,8 +42,17 @@ def span_text(low: float, high: float) -> str:
 
 
 def percent_text(share: float) -> str:
-    """Return a share as percent."""
-    return f"{_HUNDRED * share:.4g} %"
+    """Return a share as percent, four digits of it at most."""
+    percent = _HUNDRED * share
+    if 0 < percent < 1 / _HUNDRED:
+        return "<0.01 %"
+    return f"{percent:.4g} %" if percent < _TEN * _HUNDRED else f"{percent:,.0f} %"
+
+
+def within_text(share: float) -> str:
+    """Return how far something misses at most, as percent; no closer than anybody would say."""
+    percent = max(_HUNDRED * share, 1 / _TEN)
+    return f"within {percent:.1f} %" if percent < _TEN else f"within {percent:,.0f} %"
 
 
 def count_text(count: int, one: str) -> str:

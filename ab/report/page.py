@@ -17,6 +17,7 @@ from ab.judging.words import (
     ratio_text,
     span_text,
     value_text,
+    within_text,
 )
 from ab.report.plots import LinePlot, latency_plot, projection_plots, ratio_plot
 from ab.results.result import Result
@@ -52,6 +53,7 @@ def page(result: Result, judgement: Judgement) -> str:
         "digits": digits_text,
         "ratio": ratio_text,
         "percent": percent_text,
+        "within": within_text,
         "mark": lambda value: f"{value:.2g}" if value < _TEN else f"{value:,.0f}",
         "opening": lambda text: text[:1].upper() + text[1:],
     }
