@@ -22,20 +22,20 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from migration.planner import make_plan
+from migration.copying.run import RunReport, run_plan
+from migration.planning.planner import make_plan
+from migration.planning.segment_writer import SEGMENT_UNITS
 from migration.preflight.command import preflight_command
 from migration.rebuild.block_source import LOG
 from migration.rebuild.rebuild_plan import make_log_plan
-from migration.returning import Returning
-from migration.run import RunReport, run_plan
-from migration.segment_writer import SEGMENT_UNITS
 from migration.status import status as status_of
-from migration.switch import SwitchReport
-from migration.switch import switch as switch_to
+from migration.switching.switch import SwitchReport
+from migration.switching.switch import switch as switch_to
 from migration.tasks import MASTER, NO_SPARK
 from migration.verify.command import verify_command
-from migration.way_back import finish as finish_switch
-from migration.way_back import rollback as roll_back
+from migration.way_back.returning import Returning
+from migration.way_back.way_back import finish as finish_switch
+from migration.way_back.way_back import rollback as roll_back
 from migration.workspace import Workspace
 from store.cli.options import ConfigFile, Dir, Format, check_folder, note, read_config
 from store.cli.output import OutputFormat, output

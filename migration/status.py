@@ -3,8 +3,8 @@
 from enum import StrEnum
 from pathlib import Path
 
-from migration.plan import Plan, read_plan
-from migration.segment import read_done, units_done
+from migration.copying.segment import read_done, units_done
+from migration.planning.plan import Plan, read_plan
 from migration.workspace import Workspace
 
 

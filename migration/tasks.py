@@ -16,8 +16,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from migration.session import TASK_ATTEMPTS, spark_session
 from migration.worker import Task, guarded, unwrap
+from on_spark.session import TASK_ATTEMPTS, spark_session
 from store.errors import StoreConfigError, StoreError
 
 if TYPE_CHECKING:

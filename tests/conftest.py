@@ -3,13 +3,17 @@
 import os
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 from tests.kit.golden import unpack_all
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 settings.register_profile("ci", derandomize=True, max_examples=50, deadline=None)
 settings.register_profile("deep", max_examples=1000, deadline=None)
@@ -36,3 +40,19 @@ def golden(golden_folder: Path, tmp_path: Path) -> Callable[[str], Path]:
         return Path(shutil.copytree(golden_folder / name, tmp_path / name))
 
     return copy
+
+
+@pytest.fixture(scope="session")
+def spark() -> "Iterator[SparkSession]":
+    """The one session of the whole run, on two threads: it costs many seconds to start."""
+    from on_spark.session import spark_session  # noqa: PLC0415
+
+    with spark_session("tests", "local[2]", settings={"spark.sql.shuffle.partitions": "2"}) as one:
+        yield one
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep what needs the session on one worker of pytest-xdist (``--dist loadgroup``)."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))

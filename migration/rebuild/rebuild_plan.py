@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from migration.context import log_identity, settings_of_tasks, tail_identity
 from migration.markers import read_progress
-from migration.plan import Plan, Slice, write_plan
+from migration.planning.context import log_identity, settings_of_tasks, tail_identity
+from migration.planning.plan import Plan, Slice, write_plan
+from migration.planning.segment_writer import SEGMENT_UNITS, SegmentWriter
 from migration.rebuild.block_source import LOG, BlockUnitSource
 from migration.rebuild.merge import Merged, merge_indexes
 from migration.rebuild.scan_plan import ScanDone, ScanPlan, ScanSpace
 from migration.rebuild.scan_task import PROGRESS, scan_item, scan_range
-from migration.segment_writer import SEGMENT_UNITS, SegmentWriter
 from migration.tasks import MASTER, run_tasks
 from migration.workspace import Workspace, write_file
 from store.config import StoreConfig

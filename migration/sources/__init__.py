@@ -1,4 +1,1 @@
-"""Stores as tables: Spark data sources over the log and the queues, and questions in SQL.
-
-``spark`` has the sources themselves (``register``); everything below it knows nothing of Spark.
-"""
+"""The name that ``cqstore sql`` had before it moved to ``analysis``."""

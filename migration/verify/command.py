@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from migration.planner import task_settings
+from migration.planning.planner import task_settings
 from migration.tasks import MASTER
 from migration.verify.comparison import QueuePlace
 from migration.verify.page import MEANINGS

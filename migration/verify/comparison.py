@@ -7,7 +7,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from migration.context import queue_context
+from migration.planning.context import queue_context
 from migration.rebuild.block_source import LOG, BlockUnitSource
 from migration.verify.alignment import align
 from migration.verify.blocks import Blocks

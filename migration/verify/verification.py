@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from migration.plan import Plan, read_plan
+from migration.copying.run import check_source
+from migration.planning.plan import Plan, read_plan
 from migration.rebuild.block_source import LOG
-from migration.run import check_source
 from migration.tasks import MASTER, run_tasks
 from migration.verify.comparison import QueuePlace, Range, RangeComparison
 from migration.verify.deep import RecordCheck

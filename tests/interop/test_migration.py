@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from bench.sample_store import LOG_FILE_BYTES, make_store, topic_and_queue
-from migration.planner import make_plan
-from migration.run import run_plan
-from migration.switch import switch
+from migration.copying.run import run_plan
+from migration.planning.planner import make_plan
+from migration.switching.switch import switch
 from migration.verify import verify_migration
-from migration.way_back import rollback
+from migration.way_back.way_back import rollback
 from store.config import StoreConfig
 from store.queue.units import QueueKey
 from store.service.message_store import MessageStore

@@ -11,10 +11,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from migration.run import run_plan
-from migration.switch import switch
+from migration.copying.run import run_plan
+from migration.switching.switch import switch
 from migration.verify import verify_migration
-from migration.way_back import rollback
+from migration.way_back.way_back import rollback
 
 _CHANGES = {"os.rename", "os.remove", "os.link", "os.mkdir", "os.rmdir", "os.truncate"}
 _STEPS: dict[str, Callable[[Path], object]] = {

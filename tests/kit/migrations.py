@@ -3,10 +3,10 @@
 import shutil
 from pathlib import Path
 
-from migration.context import queue_context
-from migration.plan import Plan
-from migration.planner import make_plan
-from migration.run import RunReport, run_plan
+from migration.copying.run import RunReport, run_plan
+from migration.planning.context import queue_context
+from migration.planning.plan import Plan
+from migration.planning.planner import make_plan
 from migration.workspace import Workspace
 from store.paths import StorePaths
 from store.queue.bulk import bulk_backend

@@ -27,7 +27,9 @@ def test_the_packages_warn_nobody_by_default() -> None:
         [sys.executable, "-c", WARNS, *PACKAGES], cwd=ROOT, capture_output=True, text=True,
         check=True,
     )  # fmt: skip
-    assert PACKAGES == ["ab", "cq_file", "cq_rocksdb", "migration", "store"]
+    assert PACKAGES == [
+        "ab", "analysis", "cq_file", "cq_rocksdb", "migration", "on_spark", "store",
+    ]  # fmt: skip
     assert (done.stdout, done.stderr) == ("", "")
 
 

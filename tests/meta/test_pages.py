@@ -12,7 +12,7 @@ from tests.kit.command_tree import all_options, strange_words, verbs
 from tests.kit.pages import PAGES, ROOT, anchors, code_lines, links, prose, spans, tables
 
 MOST_COLUMNS = 110
-PACKAGES = "store|cq_file|cq_rocksdb|migration|ab|tests|bench|mutants"
+PACKAGES = "store|cq_file|cq_rocksdb|migration|analysis|on_spark|ab|tests|bench|mutants"
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 

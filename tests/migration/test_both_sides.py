@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from migration.both_sides import BothSides, Side, _side
+from migration.planning.both_sides import BothSides, Side, _side
 from store.queue.units import QUEUE_UNIT, BlockStop, QueueKey, UnitBlock
 
 if TYPE_CHECKING:

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-import migration.switch
-from migration.planner import make_plan
-from migration.run import run_plan
-from migration.switch import switch
+import migration.switching.switch
+from migration.copying.run import run_plan
+from migration.planning.planner import make_plan
+from migration.switching.switch import switch
 from migration.verify import verify_migration
-from migration.way_back import rollback
+from migration.way_back.way_back import rollback
 from migration.workspace import Workspace
 from store.errors import RefusedStoreError, StoreIOError
 from store.paths import StorePaths
@@ -112,7 +112,7 @@ def test_cut_short_it_goes_on_or_back(
     root: Path, told: Told, monkeypatch: pytest.MonkeyPatch, name: str, count: int, *, back: bool
 ) -> None:
     prepare(root)
-    real, left = getattr(migration.switch, name), [count]
+    real, left = getattr(migration.switching.switch, name), [count]
 
     def broken(*words: object, **more: object) -> object:
         if not left[0]:
@@ -121,7 +121,7 @@ def test_cut_short_it_goes_on_or_back(
         return real(*words, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(migration.switch, name, broken)
+        patch.setattr(migration.switching.switch, name, broken)
         if name == "write_file" and count:
             switch(root, PLAIN)
         else:

@@ -15,8 +15,8 @@ pytestmark = [pytest.mark.long, pytest.mark.slow]
 NAME = "basic-combine"
 _READ = """
 import json, os, sys
-from migration.session import spark_session
-from migration.sources.spark import register
+from on_spark.session import spark_session
+from analysis.spark import register
 
 def where(batches):
     import pyarrow as pa

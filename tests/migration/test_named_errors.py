@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from bench.sample_store import make_store
-from migration import run as run_module
-from migration import segment, switch, way_back
-from migration.log_records import LogRecords
-from migration.planner import make_plan
+from migration.copying import run as run_module
+from migration.copying import segment
+from migration.copying.log_records import LogRecords
+from migration.copying.run import run_plan
+from migration.planning.planner import make_plan
 from migration.preflight import preflight
 from migration.preflight.broker_conf import read_values
 from migration.rebuild.block_source import BlockUnitSource
@@ -22,8 +23,9 @@ from migration.rebuild.log_scan import Units
 from migration.rebuild.merge import merge_indexes
 from migration.rebuild.rebuild_plan import make_log_plan
 from migration.rebuild.scan_plan import ScanSpace
-from migration.run import run_plan
+from migration.switching import switch
 from migration.verify.fingerprint import made_digest
+from migration.way_back import way_back
 from migration.workspace import Workspace
 from store.errors import CorruptionError, StoreIOError
 from store.queue.bulk import UNIT_ROWS
@@ -99,7 +101,7 @@ def test_blocks_that_cannot_be_written_are_named(
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("migration.run.run_tasks", in_this_process)
+    monkeypatch.setattr("migration.copying.run.run_tasks", in_this_process)
     make_store(tmp_path / "store", 100, 4)
     return tmp_path / "store"
 
@@ -115,7 +117,9 @@ def test_steps_of_a_move_that_the_disk_refuses_name_their_folders(
     space.segments.touch()
     named(lambda: run_plan(root, master=NO_SPARK), "tidy the workspace", space.segments)
     with monkeypatch.context() as patched:
-        patched.setattr("migration.segment.uuid.uuid4", lambda: SimpleNamespace(hex="0" * 32))
+        patched.setattr(
+            "migration.copying.segment.uuid.uuid4", lambda: SimpleNamespace(hex="0" * 32)
+        )
         attempt = space.attempt(0, f"{os.getpid()}-{'0' * 8}")
         named(lambda: segment.write_segment(space, plan, 0), "make the folder of an attempt",
               attempt)  # fmt: skip
@@ -123,7 +127,7 @@ def test_steps_of_a_move_that_the_disk_refuses_name_their_folders(
     first = segment.write_segment(space, plan, 0)
     with monkeypatch.context() as patched:
         patched.setattr(segment, "make_marker", lambda *_: first)
-        patched.setattr("migration.segment.shutil.rmtree", refuse)
+        patched.setattr("migration.copying.segment.shutil.rmtree", refuse)
         named(lambda: segment._mark(space, plan, first), "remove the second attempt at a segment",
               space.segments)  # fmt: skip
     with monkeypatch.context() as patched:

@@ -9,12 +9,12 @@ import pytest
 from typer.testing import CliRunner
 
 from migration.commands import app
-from migration.planner import make_plan
-from migration.returning import Returning
-from migration.run import run_plan
-from migration.switch import switch
+from migration.copying.run import run_plan
+from migration.planning.planner import make_plan
+from migration.switching.switch import switch
 from migration.verify import verify_migration
-from migration.way_back import rollback
+from migration.way_back.returning import Returning
+from migration.way_back.way_back import rollback
 from store.errors import RefusedStoreError
 from store.paths import StorePaths
 from store.record.message import Message

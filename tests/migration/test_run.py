@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
-import migration.segment
+import migration.copying.segment
 from bench.sample_store import make_store, topic_and_queue
-from migration.plan import Plan
-from migration.planner import make_plan
-from migration.run import RunReport, run_plan
-from migration.segment import SegmentDone, write_segment
+from migration.copying.run import RunReport, run_plan
+from migration.copying.segment import SegmentDone, write_segment
+from migration.planning.plan import Plan
+from migration.planning.planner import make_plan
 from migration.status import status
 from migration.workspace import Workspace
 from store.errors import CorruptionError, StoreLockedError
@@ -90,7 +90,7 @@ def test_of_two_attempts_one_counts(root: Path) -> None:
     space.segments.mkdir()
     together = threading.Barrier(2)
     found: list[SegmentDone] = []
-    writer = migration.segment.write_segment
+    writer = migration.copying.segment.write_segment
 
     def attempt() -> None:
         together.wait(30)
@@ -115,8 +115,8 @@ def test_a_second_driver_is_refused(root: Path) -> None:
 def test_progress_is_told_and_kept_to_a_rate(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = make_plan(root)
     slept: list[float] = []
-    monkeypatch.setattr(migration.segment, "CHUNK_UNITS", 1_000)
-    monkeypatch.setattr("migration.segment.time.sleep", slept.append)
+    monkeypatch.setattr(migration.copying.segment, "CHUNK_UNITS", 1_000)
+    monkeypatch.setattr("migration.copying.segment.time.sleep", slept.append)
     write_segment(Workspace.of(root), plan, 0, bytes_per_second=28)
     assert len(slept) == 4
     for number, seconds in enumerate(slept, 1):
@@ -177,7 +177,7 @@ def test_on_spark_as_without_it(root: Path, tmp_path: Path, spark: SparkSession)
 
 def in_chunks_of(monkeypatch: pytest.MonkeyPatch, chunk: int, root: Path) -> Plan:
     """Move all segments in this process, so many units at once."""
-    monkeypatch.setattr(migration.segment, "CHUNK_UNITS", chunk)
+    monkeypatch.setattr(migration.copying.segment, "CHUNK_UNITS", chunk)
     plan = make_plan(root, segment_units=330)
     for number in range(len(plan.segments)):
         write_segment(Workspace.of(root), plan, number)

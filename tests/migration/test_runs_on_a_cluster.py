@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from bench.sample_store import make_store
-from migration.planner import make_plan
+from migration.planning.planner import make_plan
 from migration.verify import verify_migration
 from migration.workspace import Workspace
 from tests.kit.migrations import NO_SPARK

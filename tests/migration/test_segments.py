@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migration.plan import Segment, Slice, read_slices
-from migration.segment_writer import SegmentWriter
+from migration.planning.plan import Segment, Slice, read_slices
+from migration.planning.segment_writer import SegmentWriter
 from migration.workspace import Workspace
 from store.config import StoreConfig
 from store.errors import CorruptionError, StoreIOError
@@ -63,7 +63,7 @@ def made(
             yield from writer.cut(QueueKey("t", number), begin, end)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("migration.segment_writer._MOST_SLICES", MOST_SLICES)
+        patched.setattr("migration.planning.segment_writer._MOST_SLICES", MOST_SLICES)
         segments = writer.write(space, slices())
     return segments, writer.units
 
@@ -109,7 +109,7 @@ def test_slices_and_segments_are_as_large_as_they_may_be_and_no_larger(
 
 
 def test_a_unit_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("migration.segment_writer._CHUNK_UNITS", 4)
+    monkeypatch.setattr("migration.planning.segment_writer._CHUNK_UNITS", 4)
     for gone in (3, 4, 9, 11):
         source, target = cast("UnitSource", _Source(gone)), cast("BulkBackend", _Target(1))
         writer = SegmentWriter(source, target, StoreConfig(), 100, bool, Path("root"))
@@ -124,7 +124,7 @@ def test_a_checksum_is_that_of_all_units_however_many_are_read_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for chunk in (1, 3, 4, 100):
-        monkeypatch.setattr("migration.segment_writer._CHUNK_UNITS", chunk)
+        monkeypatch.setattr("migration.planning.segment_writer._CHUNK_UNITS", chunk)
         source, target = cast("UnitSource", _Source()), cast("BulkBackend", _Target(1))
         told: list[int] = []
         writer = SegmentWriter(source, target, StoreConfig(), 100, told.append, Path("root"))

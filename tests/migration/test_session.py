@@ -17,8 +17,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from migration import session
-from migration.session import master_with_retries, spark_session
+from on_spark import session
+from on_spark.session import master_with_retries, spark_session
 from store.errors import StoreConfigError, StoreError
 
 
@@ -58,7 +58,7 @@ def test_without_spark_the_sentence_says_what_to_install(monkeypatch: pytest.Mon
     def without(name: str) -> ModuleSpec | None:
         return None if name == "pyspark" else find_spec(name)
 
-    monkeypatch.setattr("migration.session.find_spec", without)
+    monkeypatch.setattr("on_spark.session.find_spec", without)
     with pytest.raises(StoreConfigError, match=r"install cqstore\[spark\]"), spark_session("x"):
         pass
 
@@ -70,7 +70,7 @@ def test_what_is_no_master_is_refused_before_anything_starts(master: str) -> Non
 
 
 def test_importing_the_module_imports_no_spark() -> None:
-    code = "import sys, migration.session; print([n for n in sys.modules if n.startswith('pysp')])"
+    code = "import sys, on_spark.session; print([n for n in sys.modules if n.startswith('pysp')])"
     path = os.pathsep.join([str(session._ROOT), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path}, text=True,
@@ -160,7 +160,7 @@ def test_a_home_for_workers_is_all_links_but_for_their_own_folder(
         (tmp_path / "spark" / name).mkdir(parents=True)
     ends: list[tuple[Any, ...]] = []
     bare.setenv("SPARK_HOME", str(tmp_path / "spark"))
-    bare.setattr("migration.session.atexit.register", lambda *a, **k: ends.append((*a, k)))
+    bare.setattr("on_spark.session.atexit.register", lambda *a, **k: ends.append((*a, k)))
     home = session._home_of_links()
     links = {path.name: path.resolve() for path in home.iterdir()}
     assert links == {name: (tmp_path / "spark" / name).resolve() for name in ("jars", "bin")}

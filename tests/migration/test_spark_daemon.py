@@ -8,7 +8,7 @@ import pytest
 from pyspark import daemon
 from pyspark.sql import SparkSession
 
-from migration.spark_daemon import print_exc, quieten, tell
+from on_spark.daemon import print_exc, quieten, tell
 
 
 @pytest.mark.parametrize("error", [BrokenPipeError, ConnectionResetError, ValueError, EOFError])
@@ -30,7 +30,7 @@ def test_a_closed_pipe_is_not_told_and_the_rest_is(
 
 def test_the_daemon_calls_them(monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in = SimpleNamespace(**vars(daemon))
-    monkeypatch.setattr("migration.spark_daemon.daemon", stand_in)
+    monkeypatch.setattr("on_spark.daemon.daemon", stand_in)
     assert {"print", "traceback"} <= set(daemon.worker.__code__.co_names)
     assert "print_exc" in daemon.manager.__code__.co_names
     quieten()
@@ -38,11 +38,11 @@ def test_the_daemon_calls_them(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_sessions_run_it(spark: SparkSession) -> None:
-    assert spark.conf.get("spark.python.daemon.module") == "migration.spark_daemon"
+    assert spark.conf.get("spark.python.daemon.module") == "on_spark.daemon"
 
 
 ENOUGH = """
-from migration.session import spark_session
+from on_spark.session import spark_session
 
 def many(batches):
     for batch in batches:

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 import cq_rocksdb.bulk
-import migration.switch
-from migration.planner import make_plan
+import migration.switching.switch
+from migration.copying.run import run_plan
+from migration.planning.planner import make_plan
 from migration.rebuild.rebuild_plan import make_log_plan
-from migration.run import run_plan
 from migration.status import status
-from migration.switch import switch
+from migration.switching.switch import switch
 from migration.verify import verify_migration
-from migration.way_back import finish, rollback
+from migration.way_back.way_back import finish, rollback
 from migration.workspace import Workspace
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreIOError, StoreLockedError
@@ -313,7 +313,7 @@ def test_a_switch_that_is_cut_short_goes_on_or_back(
     prepare(root, target)
     put(root, 5)
     whole = served(root)
-    real = getattr(migration.switch, name)
+    real = getattr(migration.switching.switch, name)
 
     def broken(*words: object, **more: object) -> object:
         if after:
@@ -321,7 +321,7 @@ def test_a_switch_that_is_cut_short_goes_on_or_back(
         raise StoreIOError("pulled")
 
     with monkeypatch.context() as patch:
-        patch.setattr(migration.switch, name, broken)
+        patch.setattr(migration.switching.switch, name, broken)
         with pytest.raises(StoreIOError, match="pulled"):
             switch(root)
     assert served(root) == whole

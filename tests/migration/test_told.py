@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from bench.sample_store import make_store
-from migration import returning
-from migration.context import log_identity
+from migration.copying.run import _parallel, run_plan, tidy
+from migration.copying.segment import SegmentDone, read_done, units_done, write_segment
 from migration.markers import make_marker, read_marker
-from migration.plan import read_plan
-from migration.planner import make_plan
-from migration.returning import refuse_to_guess
-from migration.run import _parallel, run_plan, tidy
-from migration.segment import SegmentDone, read_done, units_done, write_segment
+from migration.planning.context import log_identity
+from migration.planning.plan import read_plan
+from migration.planning.planner import make_plan
 from migration.status import status
-from migration.switch import read_switched, switch
+from migration.switching.switch import read_switched, switch
 from migration.verify import verify_migration
-from migration.way_back import finish, rollback
+from migration.way_back import returning
+from migration.way_back.returning import refuse_to_guess
+from migration.way_back.way_back import finish, rollback
 from migration.workspace import Workspace
 from store.config import BrokerRole, StoreConfig
 from store.errors import CorruptionError, RefusedStoreError, StoreConfigError, StoreIOError
@@ -43,7 +43,7 @@ UNITS, QUEUES = 400, 8
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A store of 50 units in each of 8 queues; tasks run in this process."""
-    monkeypatch.setattr("migration.run.run_tasks", in_this_process)
+    monkeypatch.setattr("migration.copying.run.run_tasks", in_this_process)
     monkeypatch.setattr("migration.verify.verification.run_tasks", in_this_process)
     make_store(tmp_path / "store", UNITS, QUEUES)
     return tmp_path / "store"
@@ -74,7 +74,7 @@ def test_progress_only_rises_and_ends_with_all(root: Path, monkeypatch: pytest.M
     plan = make_plan(root, segment_units=100)
     write_segment(Workspace.of(root), plan, 2)
     told: list[tuple[int, int]] = []
-    monkeypatch.setattr("migration.segment.CHUNK_UNITS", 60)
+    monkeypatch.setattr("migration.copying.segment.CHUNK_UNITS", 60)
 
     def tasks(
         task: Callable[[str], str], items: Sequence[str], _: str, tick: Callable[[], object]
@@ -93,7 +93,7 @@ def test_progress_only_rises_and_ends_with_all(root: Path, monkeypatch: pytest.M
         tick()
         return done
 
-    monkeypatch.setattr("migration.run.run_tasks", tasks)
+    monkeypatch.setattr("migration.copying.run.run_tasks", tasks)
     run_plan(root, master=NO_SPARK, progress=lambda *one: told.append(one))
     assert told == [
         (at, UNITS) for at in (100, 160, 200, 260, 300, 360, 400, 400, 400)
@@ -207,7 +207,7 @@ def test_what_was_not_done_is_not_noted(root: Path, monkeypatch: pytest.MonkeyPa
     space = moved(root)
     plan = read_plan(space)
     with monkeypatch.context() as patched:
-        patched.setattr("migration.switch.walk", refuse)
+        patched.setattr("migration.switching.switch.walk", refuse)
         with pytest.raises(StoreIOError, match="no more"):
             switch(root)
     assert steps(space)[-1] == ("published", plan.digest)
@@ -217,7 +217,7 @@ def test_what_was_not_done_is_not_noted(root: Path, monkeypatch: pytest.MonkeyPa
     assert steps(space)[-1] == ("switched", plan.digest)
     space.segments.mkdir()
     with monkeypatch.context() as patched:
-        patched.setattr("migration.way_back.shutil.rmtree", refuse)
+        patched.setattr("migration.way_back.way_back.shutil.rmtree", refuse)
         with pytest.raises(StoreIOError, match="empty the workspace"):
             finish(root)
     assert steps(space)[-1] == ("switched", plan.digest)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from migration.context import log_identity, queue_context, settings_of_tasks, tail_identity
+from migration.copying.segment import SegmentDone
 from migration.markers import make_marker, read_versioned
-from migration.plan import Plan, Segment, Slice, read_slices
-from migration.segment import SegmentDone
+from migration.planning.context import log_identity, queue_context, settings_of_tasks, tail_identity
+from migration.planning.plan import Plan, Segment, Slice, read_slices
 from migration.status import status
 from migration.workspace import Workspace, write_file
 from store.config import StoreConfig

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from migration.planner import make_plan
+from migration.planning.planner import make_plan
 from migration.workspace import Workspace
 from store.config import StoreConfig
 from store.errors import IllegalMessageError

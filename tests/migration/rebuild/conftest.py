@@ -18,4 +18,4 @@ def in_this_process(
 def no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run tasks in this process."""
     monkeypatch.setattr("migration.rebuild.rebuild_plan.run_tasks", in_this_process)
-    monkeypatch.setattr("migration.run.run_tasks", in_this_process)
+    monkeypatch.setattr("migration.copying.run.run_tasks", in_this_process)

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from migration.copying.run import run_plan
 from migration.rebuild.block_source import BlockUnitSource
 from migration.rebuild.blocks import BlockWriter
 from migration.rebuild.rebuild_plan import LogPlanReport, make_log_plan
-from migration.run import run_plan
 from migration.workspace import Workspace
 from store.config import StoreConfig
 from store.errors import CorruptionError, QueueGapError, RefusedStoreError, StoreError

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from migration.context import log_identity
-from migration.plan import read_plan
+from migration.planning.context import log_identity
+from migration.planning.plan import read_plan
 from migration.rebuild.block_source import BlockUnitSource
 from migration.rebuild.rebuild_plan import make_log_plan
 from migration.rebuild.scan_plan import ScanDone, ScanPlan, ScanSpace

@@ -1,0 +1,1 @@
+"""Switching: verified queues are published, catch up from the log, and are served."""

@@ -1,0 +1,300 @@
+"""The switch to the new queues.
+
+The new queues are put into the store as a backend that is behind: its state stays the old one, so
+nobody serves them. Then the store goes from state to state (``cqstore mode``): the new backend
+catches up from the log, both are compared, and only then it is read. The old queues stay where they
+lie, with a line that says up to where they are whole; the way back catches them up from there.
+"""
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from migration.markers import read_marker
+from migration.planning.context import tail_identity
+from migration.planning.plan import Plan, read_plan
+from migration.rebuild.block_source import LOG
+from migration.rebuild.scan_plan import ScanSpace
+from migration.verify import verified
+from migration.workspace import Workspace, write_file
+from store.config import StoreConfig
+from store.errors import CorruptionError, RefusedStoreError, os_errors
+from store.files import make_folder, reading, replacing
+from store.journals.store_lock import StoreLock
+from store.log.commit_log import CommitLog
+from store.paths import StorePaths
+from store.queue.bulk import bulk_backend
+from store.service.finding.lay_out import lay_out
+from store.service.finding.store_layout import StoreLayout
+from store.service.message_store import MessageStore
+from store.service.upkeep.mode import ModeRecord, StoreMode, change_mode, current_mode, write_mode
+
+Tell = Callable[[str], object]
+"""Told what is being done, a few words."""
+ALONE = {"file": StoreMode.FILE, "rocksdb": StoreMode.ROCKSDB}
+
+
+@dataclass(slots=True)
+class SwitchReport:
+    """What a switch, or the way back, did."""
+
+    before: StoreMode
+    state: StoreMode
+    caught_up_units: int = 0
+    """Units dispatched from the log into the backend that was behind."""
+    deleted_since: list[str] = field(default_factory=list)
+    """Topics that had been deleted since the plan was made; they stay deleted."""
+    left_behind: dict[str, int] = field(default_factory=dict)
+    """Backend that is no longer kept → phy offset up to which it is whole."""
+    returning: list[str] = field(default_factory=list)
+    """Of a way back: topics that only the old queues had, see ``Returning``."""
+
+
+@dataclass(slots=True)
+class Switched:
+    """What ``switched.json`` says."""
+
+    at: str
+    plan: str
+    source: str
+    target: str
+
+
+def switch(
+    root: Path,
+    config: StoreConfig | None = None,
+    *,
+    to: StoreMode | None = None,
+    workspace: Workspace | None = None,
+    tell: Tell = bool,
+) -> SwitchReport:
+    """Publish the verified queues, catch them up from the log, and go to state ``to``.
+
+    ``to`` is by default the state in which the new backend alone is kept. ``workspace`` may be that
+    of a copy of this store. Cut short, the same call goes on.
+
+    Raises:
+        RefusedStoreError: nothing was verified, the store is another one or needs recovery, or the
+            new queues differ after they have caught up; the old ones are served then as before.
+        StoreLockedError: somebody has the store open.
+    """
+    root = root.absolute()
+    own = Workspace.of(root)
+    space = own if workspace is None or own.switched.exists() else workspace
+    with space.held():
+        plan = read_plan(space)
+        config = (config or StoreConfig()).without_replicas()  # nothing is acknowledged here
+        layout, config = lay_out(root, config, None, read_only=True)
+        before = current_mode(layout, config)
+        goal = to or ALONE[plan.target]
+        if plan.target not in goal.backends:
+            raise RefusedStoreError(
+                f"in state {goal} the new {plan.target} queues would not be used", path=root
+            )
+        if not own.switched.exists():
+            tell("publishing")
+            _publish(space, own, plan, layout, config, before)
+        report = SwitchReport(before, before)
+        if plan.source == LOG:
+            report.caught_up_units = _take_over(root, config, plan, tell)
+
+        def forget(name: str) -> None:
+            if name == plan.target and plan.source != LOG:
+                report.deleted_since += _forget_deleted(root, config, plan)
+
+        walk(root, config, goal, report, tell, forget)
+        own.note("switched", plan=plan.digest, state=str(goal))
+    return report
+
+
+def _publish(
+    space: Workspace,
+    own: Workspace,
+    plan: Plan,
+    layout: StoreLayout,
+    config: StoreConfig,
+    before: StoreMode,
+) -> None:
+    paths = layout.paths
+    _check(space, plan, layout, before, config)
+    target = bulk_backend(plan.target)
+    lock = StoreLock(paths)
+    try:
+        if plan.replaces:
+            before = ALONE[plan.source]
+            if not _is_publishing(plan, layout):
+                # Said first: what is moved away file by file is served by nobody.
+                write_mode(paths, ModeRecord(before, {plan.target: 0}))
+                target.withdraw(paths, replaced_folder(paths))
+        write_mode(paths, ModeRecord(before, {plan.target: plan.complete_to}))
+        target.publish(space.made, paths, config)
+        if own != space:  # that of a copy: the way back is to be found here
+            for path in (space.slices, space.report, space.plan):
+                _copy(path, own.root / path.name)
+        note = Switched(_now(), plan.digest, plan.source, plan.target)
+        write_file(own.switched, json.dumps(asdict(note)) + "\n")
+    finally:
+        lock.release()
+    own.note("published", plan=plan.digest)
+    for folder in (space.made.root, space.segments, ScanSpace(space).root):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _check(
+    space: Workspace, plan: Plan, layout: StoreLayout, before: StoreMode, config: StoreConfig
+) -> None:
+    root = layout.paths.root
+    if not space.made.root.exists():
+        raise RefusedStoreError("there are no new queues: run cqstore migrate run", path=space.root)
+    going_on = _is_publishing(plan, layout)
+    reason = None if going_on else verified(space, plan)
+    if reason is not None:
+        raise RefusedStoreError(f"the new queues are not verified: {reason}", path=space.root)
+    alone = before is ALONE.get(plan.source)
+    in_the_way = plan.target in layout.backends and not going_on
+    if not plan.replaces and ((plan.source != LOG and not alone) or in_the_way):
+        raise RefusedStoreError(
+            f"the store's state is {before}; its {plan.source} queues alone were to be moved",
+            path=root,
+        )
+    if layout.paths.abort.exists():
+        raise RefusedStoreError(
+            "the store was not closed well and needs recovery (cqstore recover)", path=root
+        )
+    log = CommitLog(layout.log_folders, config, read_only=True)
+    log.load()
+    try:
+        found = tail_identity(log, plan.complete_to)
+    finally:
+        log.close()
+    if plan.tail and not found:
+        raise RefusedStoreError(
+            f"the log no longer has what lies before phy offset {plan.complete_to}, up to which the"
+            " new queues are whole: make a new plan",
+            path=root,
+        )
+    if found != plan.tail:
+        raise RefusedStoreError(
+            f"this is not the store that the plan was made for ({plan.store}), nor a later state of"
+            " it: their logs differ",
+            path=root,
+        )
+
+
+def _is_publishing(plan: Plan, layout: StoreLayout) -> bool:
+    """Return whether an interrupted switch has begun to publish, after all checks.
+
+    The new queues may have moved in part.
+    """
+    return layout.standing.behind.get(plan.target) == plan.complete_to
+
+
+def replaced_folder(paths: StorePaths) -> Path:
+    """Return a new folder's name for queues that are moved away."""
+    return paths.replaced / time.strftime("%Y%m%dT%H%M%S-migrated", time.gmtime())
+
+
+def walk(
+    root: Path,
+    config: StoreConfig,
+    goal: StoreMode,
+    report: SwitchReport,
+    tell: Tell,
+    before_reading: Callable[[str], object],
+) -> None:
+    """Take the steps to ``goal``, one after the other.
+
+    ``before_reading`` is told the backend that the next step lets be read, both being kept. A
+    process that was killed in a step may have had the store open: then it is recovered first.
+    """
+    order = list(StoreMode)
+    recover(root, config, tell)
+    while True:
+        layout, settings = lay_out(root, config, None, read_only=True)
+        now = current_mode(layout, settings)
+        report.state = now
+        report.left_behind = {
+            name: at for name, at in layout.standing.behind.items() if name not in now.backends
+        }
+        if now is goal:
+            return
+        following = min(now.reachable, key=lambda mode: abs(order.index(mode) - order.index(goal)))
+        tell(f"going to {following}")
+        if following.backends[0] != now.backends[0]:
+            before_reading(following.backends[0])
+        change = change_mode(root, following, config, passing=True)
+        if change.set_aside:
+            name, reason = next(iter(change.set_aside.items()))
+            raise RefusedStoreError(f"the {name} queues cannot catch up: {reason}", path=root)
+        report.caught_up_units += change.recovery.dispatched_units if change.recovery else 0
+
+
+def _take_over(root: Path, config: StoreConfig, plan: Plan, tell: Tell) -> int:
+    """Keep queues that were built from the log alone: what was there before is no measure.
+
+    Opens the store, which catches them up; returns how many units that took.
+    """
+    layout, config = lay_out(root, config, None, read_only=True)
+    alone = ALONE[plan.target]
+    if plan.target not in current_mode(layout, config).backends:
+        lock = StoreLock(layout.paths)
+        try:
+            others = {name: 0 for name in layout.backends if name != plan.target}
+            write_mode(layout.paths, ModeRecord(alone, others))
+        finally:
+            lock.release()
+    tell("catching up")
+    with MessageStore.open(root, config, housekeeping=False) as store:
+        return store.report.dispatched_units
+
+
+def recover(root: Path, config: StoreConfig, tell: Tell) -> None:
+    """Open the store to write if it was not closed well, or keeps a backend that is behind."""
+    layout, settings = lay_out(root, config, None, read_only=True)
+    kept = current_mode(layout, settings).backends
+    needed = layout.paths.abort.exists() or any(name in kept for name in layout.standing.behind)
+    if needed:
+        tell("recovering the store")
+        with MessageStore.open(root, config, housekeeping=False):
+            pass
+
+
+def _forget_deleted(root: Path, config: StoreConfig, plan: Plan) -> list[str]:
+    """Delete from the new backend what the old one had deleted since the plan was made."""
+    gone: set[str] = set()
+    with MessageStore.open(root, config, housekeeping=False) as store:
+        parts = {part.name: part for part in store.queues.parts()}
+        old, new = parts.get(plan.source), parts.get(plan.target)
+        if old is None or new is None:  # set aside: the step is refused with the reason
+            return []
+        for queue in list(new.queues()):
+            if not old.max_offset(*queue):
+                new.delete_queue(*queue)
+                gone.add(queue.topic)
+    return sorted(gone)
+
+
+def _copy(path: Path, target: Path) -> None:
+    with os_errors("copy", path):
+        make_folder(target.parent)
+        with reading(path) as source, replacing(target) as file:
+            shutil.copyfileobj(source, file)
+
+
+def read_switched(space: Workspace) -> Switched:
+    """Return what the switch noted.
+
+    Raises:
+        CorruptionError: it cannot be read.
+    """
+    try:
+        return Switched(**read_marker(space.switched))
+    except (OSError, CorruptionError, ValueError, TypeError) as exc:
+        raise CorruptionError("the note of the switch is damaged", path=space.switched) from exc
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
