@@ -57,7 +57,10 @@ Speed = Annotated[
 Mix = Annotated[
     str | None, typer.Option(metavar="KIND=PARTS,…", help="What the mixed workload is made of.")
 ]
-Readers = Annotated[int, typer.Option(min=1, max=64, help="Threads of it that read.")]
+Readers = Annotated[
+    int,
+    typer.Option(min=1, max=64, help="Threads that read: of the mixed workload, of an open loop."),
+]
 Rounds = Annotated[int, typer.Option(min=3, max=1000, help="Of each workload, at most.")]
 TurnSeconds = Annotated[
     float, typer.Option(metavar="S", min=0.001, max=600, help="About, of a side in a round.")

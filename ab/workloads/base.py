@@ -31,7 +31,7 @@ class Setting(BaseModel):
     max_phy_offset: int = 0
     """Of the original's log; the sides' own may have grown."""
     readers: int = 1
-    """Threads that read at once."""
+    """Threads that read at once: of a mixed workload, and of an open loop."""
     rate: float | None = None
     """Open loop: operations a second; closed if neither this nor ``speed`` is given."""
     speed: float | None = None

@@ -51,7 +51,8 @@ class Reads(Workload):
         operations = self.slice(turn)
         if setting.offered is not None:
             moments = due(operations, setting)
-            done = Done.of(run_open(operations, moments, side.store), operations)
+            ran = run_open(operations, moments, side.store, setting.readers)
+            done = Done.of(ran, operations)
             done.due_seconds = moments[-1] * len(moments) / max(len(moments) - 1, 1)
             return done
         return Done.of(run_closed(operations, side.store), operations)

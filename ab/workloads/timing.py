@@ -4,12 +4,14 @@ Answers are told between blocks, never while the clock runs. A latency costs a l
 """
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from ab.measuring.measures import Spent
-from ab.traces.operations import Operation, Told
+from ab.traces.operations import Operation, Put, Told
 from store.errors import StoreError
 from store.service.message_store import MessageStore
 
@@ -71,26 +73,58 @@ def run_calls(calls: Sequence[Call], answers: list[object], service: list[int]) 
         answers.append(answer)
 
 
-def run_open(operations: Sequence[Operation], due: Sequence[float], store: MessageStore) -> Ran:
+def run_open(
+    operations: Sequence[Operation], due: Sequence[float], store: MessageStore, readers: int = 1
+) -> Ran:
     """Run each operation when it is due, ``due`` seconds from the begin, or as soon after as goes.
 
-    One at a time: who waits for the one before has waited since it was due.
+    ``readers`` threads take the next one in turn: who waits until one is free has waited since it
+    was due. What asks about a topic that is put to runs in one further thread, in order, for its
+    answer hangs on what was put before.
     """
-    ran = Ran()
+    count = len(operations)
+    ran = Ran(service=[0] * count, intended=[0] * count)
     calls = [operation.bind(store) for operation in operations]
-    answers: list[object] = []
-    now = time.perf_counter_ns
-    with ran.spent.timed():
-        start = now()
-        for call, seconds in zip(calls, due, strict=True):
-            wanted = start + int(seconds * 1e9)
+    answers: list[object] = [None] * count
+    free, ordered = _lanes(operations)
+    lanes = [free] * readers + [ordered] * bool(ordered)
+
+    def run(lane: deque[int]) -> None:
+        while (at := _next(lane)) is not None:
+            wanted = start + int(due[at] * 1e9)
             while (left := (wanted - now()) / 1e9) > 0:
-                time.sleep(left)  # not spinning: that would keep the interpreter from the flushes
-            run_calls((call,), answers, ran.service)
-            ran.intended.append(now() - wanted)
+                time.sleep(left)  # not spinning: that would keep the interpreter from others
+            answer: list[object] = []
+            took: list[int] = []
+            run_calls((calls[at],), answer, took)
+            ran.intended[at] = now() - wanted
+            answers[at], ran.service[at] = answer[0], took[0]
+
+    now = time.perf_counter_ns
+    with ThreadPoolExecutor(len(lanes)) as pool, ran.spent.timed():
+        start = now()
+        for done in [pool.submit(run, lane) for lane in lanes]:
+            done.result()
     for operation, answer in zip(operations, answers, strict=True):
         ran.tell(operation, answer)
     return ran
+
+
+def _lanes(operations: Sequence[Operation]) -> tuple[deque[int], deque[int]]:
+    """Return the places of operations that may overtake each other, and of those that may not."""
+    written = {each.topic for each in operations if isinstance(each, Put)}
+    hang: set[str | None] = {*written, None} if written else set()  # no topic: a list of them all
+    free, ordered = deque[int](), deque[int]()
+    for at, each in enumerate(operations):
+        (ordered if getattr(each, "topic", None) in hang else free).append(at)
+    return free, ordered
+
+
+def _next(lane: deque[int]) -> int | None:
+    try:
+        return lane.popleft()
+    except IndexError:  # another thread may have had the last one
+        return None
 
 
 def digests(answers: Sequence[str]) -> list[str]:
