@@ -10,7 +10,7 @@ from store.errors import CorruptionError
 
 def double(item: str) -> str:
     """Return the text twice; what is printed is no answer."""
-    print("not an answer")  # noqa: T201
+    print("not an answer", flush=True)  # noqa: T201
     return item + item
 
 
