@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from migration.verify.comparison import QueuePlace, RangeComparison, union
 from migration.verify.log_heads import LogHeads
+from migration.verify.queue_findings import QueueFindings
 from migration.verify.queue_walk import Bounds
 from migration.verify.ranges import cut_ranges
 from migration.verify.report import Kind, Notes, QueueReport, Tally
@@ -588,3 +589,41 @@ def test_ranges_end_with_the_topic_that_fills_them(
         assert sum(map(len, found)) == sum(map(len, topics.values()))
         assert [held[0] for held in found[1:]] == wanted
         assert [side.closed for side in opened] == [1, 1]
+
+
+class _Checked:
+    """Notes which units are held against their whole records, and finds fault with one."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[object, ...]] = []
+
+    def problem(self, found: QueueFindings, *unit: int) -> Kind | None:
+        self.asked.append((found.queue, *unit))
+        return Kind.OTHER_TAGS if unit[0] == 2 else None
+
+
+def test_a_record_is_looked_at_whole_only_where_its_head_is_the_units(log: LogHeads) -> None:
+    units = {at: right_unit(2 * at) for at in range(6)}
+    units[1] = units[1]._replace(size=RECORD - 1)  # no record
+    units[3] = right_unit(7)  # of queue 1
+    light = {0: right_unit(7)}
+    side = {QUEUES[0]: Held(units, 6), QUEUES[2]: Held(light, 1)}
+    other = {
+        QUEUES[0]: Held(units | {4: units[4]._replace(tags_code=9)}, 6),
+        QUEUES[2]: Held(light, 1),
+    }
+    sources = [ModelSource(each, has_timestamps=True, run=4) for each in (side, other)]
+    check = _Checked()
+    tally = RangeComparison(
+        *sources,
+        log,
+        Bounds(0, 1 << 60),
+        check,  # type: ignore[arg-type]
+    ).run((None, None))
+    wanted = [(QUEUES[0], at, *units[at][:3]) for at in (0, 2, 5)]
+    assert sorted(check.asked) == [(QUEUES[2], 0, *light[0][:3]), *wanted]
+    kinds = [Kind.NO_RECORD, Kind.OTHER_QUEUE, Kind.DIFFERENT, Kind.OTHER_TAGS]
+    assert tally.counts == dict.fromkeys(kinds, 1)
+    told = {each.kind: (each.first, each.source) for one in tally.listed for each in one.findings}
+    assert told[Kind.OTHER_TAGS] == (2, units[2].tags_code)
+    assert told[Kind.NO_RECORD] == (1, units[1].phy_offset)

@@ -293,3 +293,31 @@ def test_tails_that_never_come_again_are_forgotten(
         assert codes.tolist() == expected
         assert len(tails._whole) <= 60
         assert len(tails._whole._numbers) <= 60
+
+
+@pytest.mark.parametrize("no_zeros", [True, False])
+def test_a_tail_is_plain_if_its_lengths_are_right_however_long(
+    tmp_path: Path,
+    no_zeros: bool,  # noqa: FBT001
+) -> None:
+    tails = Tails(record_units(tmp_path), no_zeros=no_zeros)
+    sizes = [0, 1, 255, 256, 257, 511, 512, 0x7FFF]
+    for beside in (0, 1, -1, 256, -256, 0x4000):
+        parts, wanted = [], []
+        for size in sizes:
+            said = size + beside
+            if 0 <= said <= 0x7FFF:
+                parts.append(b"\x01t" + said.to_bytes(2, "big") + b"x" * size)
+                wanted.append(beside == 0)
+        names = [b"\x7f" + b"t" * 127, b"\x80" + b"t" * 128, b"\x01\xff"]
+        parts += [name + b"\0\1x" for name in names] + [b"\1t\0", b"\2tt", b"\x7ft\0"]
+        wanted += [True] + [False] * 5
+        ends = np.cumsum([len(part) for part in parts])
+        starts = ends - [len(part) for part in parts]
+        for _ in range(3):  # by the dictionary, and apart where they do not repeat
+            plain, topics, codes = tails.look(b"".join(parts), starts, ends)
+            assert plain.tolist() == wanted
+            tails._repeat = False
+        assert {tails.topics[topic] for topic in topics[plain].tolist()} <= {"t", "t" * 127}
+        assert not codes[plain].any()
+        tails._repeat = True
