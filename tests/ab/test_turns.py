@@ -85,6 +85,7 @@ def test_a_restart_opens_and_closes_and_answers_for_the_queues(side: SideStore) 
     assert (restart.needs_open, restart.scales, restart.passes) == (False, False, 1)
 
 
+@pytest.mark.slow
 def test_replay_makes_the_queues_of_a_log_like_the_stores(side: SideStore) -> None:
     setting = surveyed(side)
     dispatch = workloads()["dispatch"]
@@ -159,6 +160,7 @@ class Killed(BaseException):
     """Where the process would be."""
 
 
+@pytest.mark.slow
 def test_a_killed_writer_has_put_messages_durably_and_others_not(
     side: SideStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -612,14 +612,9 @@ def test_a_record_is_looked_at_whole_only_where_its_head_is_the_units(log: LogHe
         QUEUES[0]: Held(units | {4: units[4]._replace(tags_code=9)}, 6),
         QUEUES[2]: Held(light, 1),
     }
-    sources = [ModelSource(each, has_timestamps=True, run=4) for each in (side, other)]
-    check = _Checked()
-    tally = RangeComparison(
-        *sources,
-        log,
-        Bounds(0, 1 << 60),
-        check,  # type: ignore[arg-type]
-    ).run((None, None))
+    source, target = (ModelSource(one, has_timestamps=True, run=4) for one in (side, other))
+    check: Any = _Checked()
+    tally = RangeComparison(source, target, log, Bounds(0, 1 << 60), check).run((None, None))
     wanted = [(QUEUES[0], at, *units[at][:3]) for at in (0, 2, 5)]
     assert sorted(check.asked) == [(QUEUES[2], 0, *light[0][:3]), *wanted]
     kinds = [Kind.NO_RECORD, Kind.OTHER_QUEUE, Kind.DIFFERENT, Kind.OTHER_TAGS]

@@ -3,6 +3,7 @@
 import pickle
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 from analysis.columns import ARROW
 from analysis.failures import spark_failures, store_error
 from analysis.options import SourceOptions
-from analysis.spark import CommitLogSource, QueueSource
+from analysis.spark import CommitLogSource, QueueSource, register
 from store.errors import (
     CorruptionError,
     RefusedStoreError,
@@ -226,3 +227,14 @@ def test_what_is_none_of_sparks_is_left_alone(exc: Exception) -> None:
     with pytest.raises(type(exc)) as caught, spark_failures():
         raise exc
     assert caught.value is exc
+
+
+def test_a_session_is_told_of_both_and_lets_filters_through() -> None:
+    said: list[Any] = []
+    session: Any = SimpleNamespace(
+        conf=SimpleNamespace(set=lambda name, value: said.append((name, value))),
+        dataSource=SimpleNamespace(register=said.append),
+    )
+    register(session)
+    setting = ("spark.sql.python.filterPushdown.enabled", "true")  # Spark refuses to read without
+    assert said == [setting, CommitLogSource, QueueSource]
