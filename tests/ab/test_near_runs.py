@@ -23,7 +23,7 @@ from store.errors import CorruptionError, StoreConfigError
 from store.queue.units import QueueKey
 from store.record.message import Message
 from store.service.message_store import MessageStore
-from store.service.operation_lines import StoreOp, operation_line
+from store.service.tracing.operation_lines import StoreOp, operation_line
 from tests.ab.made_store import CONFIG, make_varied_store
 from tests.ab.near import NearSide
 from tests.ab.running import options
