@@ -97,3 +97,25 @@ def test_every_dependency_has_its_reason() -> None:
     wanted = {re.split(r"[^\w-]", name)[0] for name in [*project["dependencies"], *extras]}
     text = (ROOT / "docs" / "decisions" / "0002-dependencies.md").read_text(encoding="utf-8")
     assert sorted(name for name in wanted if not re.search(rf"\b{name}\b", text)) == []
+
+
+def test_the_map_of_the_readme_shows_rooms_that_there_are() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    plan = text.split("## What is where")[1].split("\n## ")[0]
+    shown = set(re.findall(r"\b(\w+)/(?!\w)", plan))
+    packages = PACKAGES.split("|")
+    rooms = {path.parent.name for name in packages for path in (ROOT / name).rglob("__init__.py")}
+    assert set(packages) <= shown <= rooms
+
+
+def test_the_classes_that_the_design_names_are_there() -> None:
+    named = {
+        span
+        for span in spans(ROOT / "docs" / "design.md")
+        if re.fullmatch(r"[A-Z][a-z]+[A-Za-z]+", span)
+    }
+    sources = [path for name in PACKAGES.split("|") for path in (ROOT / name).rglob("*.py")]
+    code = "\n".join(path.read_text(encoding="utf-8") for path in sources)
+    classes = set(re.findall(r"^class (\w+)", code, re.MULTILINE))
+    assert {"Appender", "RunningState", "QueueMend"} <= named
+    assert named - classes == set()
