@@ -61,10 +61,14 @@ def test_tables_have_a_head_and_as_many_cells_in_every_row(page: Path) -> None:
 
 
 @every_page
-def test_lines_of_text_are_short(page: Path) -> None:
+def test_lines_of_text_are_short_and_no_conflict_is_left(page: Path) -> None:
     lines = enumerate(prose(page).splitlines(), 1)
     long = [at for at, line in lines if len(line) > MOST_COLUMNS and not line.startswith("|")]
     assert long == []
+    assert (
+        re.search(r"^(?:<{7}|={7}|>{7})( |$)", page.read_text(encoding="utf-8"), re.MULTILINE)
+        is None
+    )
 
 
 @every_page
