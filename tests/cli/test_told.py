@@ -453,6 +453,7 @@ def test_backends_are_compared_and_steps_are_told(tmp_path: Path) -> None:
         database.lose(2, 3, 4)
     done = call("mode", root, "--verify", "--output", "jsonl")
     assert (done.exit_code, done.stderr) == (1, told.format(2))
+    assert done.output.endswith(told.format(2)), "the sum comes last"
     assert json.loads(done.stdout) == {
         "kind": "hole", "topic": "t", "queueId": 2, "from": 3, "to": 4, "lacking": "rocksdb",
         "field": "", "values": None,

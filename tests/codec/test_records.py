@@ -258,6 +258,19 @@ def test_compressed_bodies(kind: CompressionType) -> None:
         decompress(b"\x00garbage", flag)
 
 
+def test_flags_are_those_of_rocketmq() -> None:
+    """``MessageSysFlag`` and ``CompressionType``, and one of ours that is none of its bits."""
+    assert {name: hex(flag) for name, flag in SysFlag.__members__.items()} == {
+        "COMPRESSED": "0x1", "MULTI_TAGS": "0x2", "TRANSACTION_PREPARED": "0x4",
+        "TRANSACTION_COMMIT": "0x8", "TRANSACTION_ROLLBACK": "0xc", "BORN_HOST_V6": "0x10",
+        "STORE_HOST_V6": "0x20", "NEED_UNWRAP": "0x40", "INNER_BATCH": "0x80",
+        "COMPRESSION_TYPE": "0x700", "PASSED_OVER": "0x40000000",
+    }  # fmt: skip
+    assert {kind.name: int(kind) for kind in CompressionType} == {
+        "UNNAMED": 0, "LZ4": 1, "ZSTD": 2, "ZLIB": 3,
+    }  # fmt: skip
+
+
 def test_an_unknown_compression_is_said_to_be_unknown() -> None:
     with pytest.raises(UnsupportedFormatError):
         decompress(b"x", SysFlag.COMPRESSED | 4 << 8)
