@@ -312,7 +312,7 @@ class MessageStore(StoreCare):
                 self._rebuild.drop_half_built()
                 replay = Replay(self._dispatcher.store, units, keys)
                 recovery.run(replay, options.cut_at, options.pass_over, options.progress)
-                self._note_cut_log(options.cut_at)
+                self._note_cut_log()
                 self._rebuild.resume()
                 mend = QueueMend(self.commit_log, self.queues, units, self._rebuild, rules)
                 mended = mend.run(ExpiredQueues(self.paths.expired_queues).ends)
@@ -333,12 +333,10 @@ class MessageStore(StoreCare):
             return self._commit.flush
         return self.commit_log.commit if self.config.is_transient else bool
 
-    def _note_cut_log(self, cut_at: int | None) -> None:
+    def _note_cut_log(self) -> None:
         """Note for backends that are left behind that the log may have lost what they have."""
-        end = self.report.end_phy_offset
-        beyond = any(at > end for at in self._lines.standing.behind.values())
-        if beyond or cut_at is not None or not self.last_exit_ok:
-            self._lines.log_was_cut(end, [part.name for part in self.queues.parts()])
+        opened = [part.name for part in self.queues.parts()]
+        self._lines.log_was_cut(self.report.end_phy_offset, opened)
 
     def _undo(self, *, marked: bool, whole: bool) -> None:
         """Close what a failed open has loaded; not ``whole``: a batch may have stopped midway."""

@@ -109,6 +109,8 @@ def test_what_lies_behind_is_all_but_zeros(
     assert [span[0] // FILE for span in both] == [1, 2]
     assert both[0][0] >= FILE + 10
     assert both[1] == (2 * FILE + 3, last + 305)  # its size is less than 256
+    made.write(2 * FILE, b"a")
+    assert spans(made.open(), FILE + 10)[1] == (2 * FILE, last + 305)
     made.write(3 * FILE - 1, b"z")
     assert spans(made.open(), 3 * FILE - 1) == [(3 * FILE - 1, 3 * FILE)]
     assert spans(made.open(), 3 * FILE) == []
