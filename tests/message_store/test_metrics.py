@@ -14,7 +14,7 @@ from store.config import FlushDiskType, RocksDBEngine, StoreConfig
 from store.errors import DiskFullError, StoreClosedError, StoreIOError
 from store.queue.units import UnitBatch
 from store.record.client_batch import encode_client_batch
-from store.record.message import Message
+from store.record.message import Message, SysFlag
 from store.service.figures.metrics import disk_used_ratio
 from store.service.message_store import MessageStore
 from store.service.results import GetMessageStatus, PutMessageStatus
@@ -186,6 +186,14 @@ def test_the_lag_is_what_no_queue_has_yet(
     ]
     after = store.metrics.snapshot()
     assert (after.dispatch_lag_bytes, after.dispatch_lag_ms) == (0, 0)
+
+
+def test_no_queue_waits_for_a_record_that_none_gets(store: MessageStore) -> None:
+    prepared = Message("t", b"x", sys_flag=int(SysFlag.TRANSACTION_PREPARED))
+    assert store.put_message(prepared).ok
+    snapshot = store.metrics.snapshot()
+    assert snapshot.dispatch_lag_bytes == store.commit_log.max_phy_offset()
+    assert snapshot.dispatch_lag_ms == 0
 
 
 def test_flushes_with_something_to_flush_are_timed(store: MessageStore) -> None:

@@ -141,7 +141,7 @@ class StoreMetrics:
         if not dispatcher.behind:
             return 0, 0
         oldest, last = dispatcher.oldest_waiting(), dispatcher.last_dispatched
-        done = last.phy_offset + last.size if last is not None else max(log.min_phy_offset(), 0)
+        done = last.phy_offset + last.size if last is not None else log.min_phy_offset()
         return log.max_phy_offset() - done, _since(oldest) if oldest else 0
 
 
