@@ -212,8 +212,6 @@ class CommitLog:
             data = file.read(position, min(there, _SCAN_BYTES))
             start = at
             for record in scan_block(data, at, left, rules, self._topics):
-                if record.phy_offset >= end:
-                    return
                 yield record
                 at = record.phy_offset + record.size
             if at > start:

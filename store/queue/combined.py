@@ -121,8 +121,7 @@ class CombinedConsumeQueueStore(CombinedReads):
         )  # fmt: skip
 
     def _note_behind(self, part: Part, phy_offset: int) -> None:
-        if not self.context.read_only:
-            self._lines.note_behind(part.name, phy_offset)
+        self._lines.note_behind(part.name, phy_offset)
         part.behind = phy_offset
 
     def _count_in_checkpoint(self) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store.errors import StoreError
+from store.index.index_file import IndexFile
 from store.index.index_service import IndexService
 from store.index.layout import IndexGeometry
 from store.record.java_hash import java_hash
@@ -128,6 +129,19 @@ def test_a_record_that_comes_again_is_indexed_once(tmp_path: Path) -> None:
     assert index.query("t", "a", 10, *ALL) == [200, 100]
     assert index.query("t", "u1", 10, *ALL) == [100]
     index.close()
+
+
+def test_a_key_that_comes_while_a_reader_looks_hides_no_older_one(tmp_path: Path) -> None:
+    writer = service(tmp_path, slots=1)
+    index_record(writer, "T", None, "k", 1000, 5_000_000)
+    writer.flush()
+    (path,) = tmp_path.iterdir()
+    reader = IndexFile(path, IndexGeometry(1, 20), read_only=True)
+    index_record(writer, "T", None, "k", 2000, 5_000_000)
+    writer.flush()
+    assert reader.select("T", "k", 10, *ALL) == [2000, 1000]
+    reader.close()
+    writer.close()
 
 
 def test_keys_are_split_at_single_spaces(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from store.config import StoreConfig
 from store.errors import StoreClosedError
 from store.record.message import Message
 from store.service.message_store import MessageStore
-from store.service.puller import TagFilter
+from store.service.reading.puller import TagFilter
 
 NEVER_MS = 10_000_000
 CONFIG = StoreConfig(
