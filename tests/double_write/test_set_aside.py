@@ -255,7 +255,7 @@ def test_a_crash_in_the_middle_of_catching_up_loses_nothing(
     line = standing(root).behind
     with monkeypatch.context() as patched:
         patched.setattr("store.service.dispatching.replay.REPLAY_UNITS", 16)
-        patched.setattr("store.service.dispatching.dispatch._SLICE_PER_QUEUE", 0)
+        patched.setattr("store.service.dispatching.replay.SLICE_PER_QUEUE", 0)
         refuse(patched, read, "allow_expiry")  # the replay is done, nothing else of it
         with pytest.raises(ConsumeQueueError):
             open_store(root, read)
