@@ -80,6 +80,9 @@ def _alone(kind: str, one: Set[str], other: Set[str]) -> Iterator[str]:
 
 def circumstances(pair: Pair) -> Iterator[str]:
     """Yield what else differs and may be the cause of a change, a sentence each."""
+    roots = [result.store.root for result in pair]
+    if roots[0] != roots[1]:
+        yield f"store: {roots[0]} in A, {roots[1]} in B"
     one, other = (result.machine.model_dump() for result in pair)
     versions = one.pop("versions"), other.pop("versions")
     for name, value in one.items():

@@ -11,6 +11,8 @@ from store.files import read_file, replace_file
 
 _MOST_BYTES = 1 << 28
 """Some hundred bytes a turn, some thousand a histogram."""
+_JUDGED = {"reference", "answers", "workloads", "footprint"}
+"""Keys of a judgement, see ``ab.judging``, that together no other file has."""
 
 
 def result_schema() -> str:
@@ -48,6 +50,11 @@ def read_result(path: Path) -> Result:
             )
         return Result.model_validate_json(text)
     except ValidationError as exc:
+        if isinstance(found, dict) and found.keys() >= _JUDGED:
+            raise StoreConfigError(
+                "this is the judgement that --output json prints: give the result (--result)",
+                path=path,
+            ) from exc
         raise StoreConfigError(
             f"this is no result of cqstore ab: {_first(exc)}", path=path
         ) from exc

@@ -7,12 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from ab.commands import app
 from ab.judging.judge import judge
 from ab.judging.judgement import Outcome as Said
 from ab.live.live import live_result
-from ab.results.result_file import read_result
-from store.errors import CorruptionError, RefusedStoreError
+from ab.results.result_file import read_result, write_result
+from store.errors import CorruptionError, RefusedStoreError, StoreConfigError
 from store.paths import StorePaths
 from store.queue.units import QueueKey
 from store.service.message_store import MessageStore
@@ -75,6 +77,31 @@ def test_hours_of_a_running_store_are_judged_as_rounds(
         if (each.figure, each.side) == ("service_p50", "rocksdb")
     )
     assert latency.ratio == pytest.approx(slower, rel=0.05)
+
+
+def test_two_weeks_are_compared_by_their_hours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, slower in (("a", 1.0), ("b", 1.5)):
+        (tmp_path / name).mkdir()
+        week(tmp_path / name, monkeypatch, slower)
+        write_result(tmp_path / f"{name}.json", live_result(tmp_path / name, ["x"]))
+    done = CliRunner().invoke(
+        app, ["compare", str(tmp_path / "a.json"), str(tmp_path / "b.json"), "--output", "json"]
+    )
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert told["cannot"] == []
+    assert told["circumstances"] == [f"store: {tmp_path / 'a'} in A, {tmp_path / 'b'} in B"]
+    outcomes = {each["side"]: each for each in told["changes"]}
+    assert outcomes["file"]["outcome"] == Said.SAME.value
+    assert outcomes["rocksdb"]["outcome"] == Said.WORSE.value
+    assert outcomes["rocksdb"]["ratio"] == pytest.approx(1.5, rel=0.1)
+    judged = tmp_path / "judged.json"
+    judged.write_text(judge(read_result(tmp_path / "a.json")).model_dump_json())
+    refused = CliRunner().invoke(app, ["compare", str(judged), str(tmp_path / "b.json")])
+    assert isinstance(refused.exception, StoreConfigError)
+    assert "give the result (--result)" in str(refused.exception)
 
 
 def test_a_difference_is_told_above_all_figures(
