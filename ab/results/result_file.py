@@ -43,23 +43,23 @@ def read_result(path: Path) -> Result:
         text = read_file(path, _MOST_BYTES)
     try:
         found = json.loads(text)
-        said = found.get("format") if isinstance(found, dict) else None
-        if isinstance(said, int) and said != FORMAT:
-            raise UnsupportedFormatError(
-                f"the result has format {said}, this release reads {FORMAT}", path=path
-            )
+    except (ValueError, RecursionError) as exc:
+        raise StoreConfigError("this is no result of cqstore ab: no JSON", path=path) from exc
+    said = found.get("format") if isinstance(found, dict) else None
+    if isinstance(said, int) and said != FORMAT:
+        raise UnsupportedFormatError(
+            f"the result has format {said}, this release reads {FORMAT}", path=path
+        )
+    if isinstance(found, dict) and _JUDGED <= found.keys():
+        raise StoreConfigError(
+            "this is the judgement that --output json prints: give the result (--result)", path=path
+        )
+    try:
         return Result.model_validate_json(text)
     except ValidationError as exc:
-        if isinstance(found, dict) and found.keys() >= _JUDGED:
-            raise StoreConfigError(
-                "this is the judgement that --output json prints: give the result (--result)",
-                path=path,
-            ) from exc
         raise StoreConfigError(
             f"this is no result of cqstore ab: {_first(exc)}", path=path
         ) from exc
-    except (ValueError, RecursionError) as exc:
-        raise StoreConfigError("this is no result of cqstore ab: no JSON", path=path) from exc
 
 
 def _first(exc: ValidationError) -> str:
