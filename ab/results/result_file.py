@@ -50,7 +50,7 @@ def read_result(path: Path) -> Result:
         raise UnsupportedFormatError(
             f"the result has format {said}, this release reads {FORMAT}", path=path
         )
-    if isinstance(found, dict) and _JUDGED <= found.keys():
+    if isinstance(found, dict) and found.keys() >= _JUDGED:
         raise StoreConfigError(
             "this is the judgement that --output json prints: give the result (--result)", path=path
         )
