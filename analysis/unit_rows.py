@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 
 from analysis.columns import ARROW, BATCH_ROWS, NULL_TIMESTAMP, Column, time_array
 from analysis.filters import LEAST, RowFilter
-from cq_file.layout import EXT_ADDRESS_MAX
 from store.log.commit_log import CommitLog
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueType
-from store.queue.units import PACKED_PREFIX, UNIT_COLUMNS, BlockStop, QueueKey
+from store.queue.units import EXT_ADDRESS_MAX, PACKED_PREFIX, UNIT_COLUMNS, BlockStop, QueueKey
 from store.service.message_store import MessageStore
 
 

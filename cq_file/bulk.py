@@ -3,7 +3,7 @@
 A sink's folder holds ``TOPIC/QUEUEID/N`` as ``consumequeue`` does.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -19,17 +19,52 @@ from store.config import StoreConfig
 from store.errors import IllegalMessageError, os_errors
 from store.files import make_folder, sync_folder
 from store.paths import StorePaths
-from store.queue.bulk import UnitRows, UnitSource, row_table
+from store.queue.bulk import (
+    Footprint,
+    NameFault,
+    QueueTotals,
+    UnitRows,
+    UnitSource,
+    row_table,
+)
 from store.queue.context import QueueStoreContext
 from store.queue.units import QueueKey
 
 _UNIT = FILE_UNIT.size
+_BLOCK_BYTES = 4096
+"""Of the file system: what a file or folder takes at least."""
+_NO_FOLDER = NameFault(
+    "name-no-folder",
+    "Names of topics cannot be names of folders, as queue files need: '/' or NUL in them, "
+    "'.' or '..', or more than 255 bytes.",
+    by_length=True,
+)
 
 
 class FileBulk:
     """See ``BulkBackend``."""
 
     name: ClassVar[str] = "file"
+    keeps_timestamps: ClassVar[bool] = False
+    needs_whole_queues: ClassVar[bool] = False
+
+    def name_faults(self, topic: str, config: StoreConfig) -> Iterator[NameFault]:
+        """Yield that it cannot be the name of a folder."""
+        _ = config
+        try:
+            check_folder_name(topic)
+        except IllegalMessageError:
+            yield _NO_FOLDER
+
+    def footprint(self, totals: QueueTotals) -> Footprint:
+        """Count the blocks that are written; every file and folder has one that is not full."""
+        entries = totals.files + totals.queues + totals.topics
+        return Footprint(
+            disk_bytes=totals.units * _UNIT + entries * _BLOCK_BYTES,
+            entries=entries,
+            mapped_files=totals.files,
+            apparent_bytes=totals.files * totals.units_per_file * _UNIT,
+        )
 
     def source(self, context: QueueStoreContext) -> UnitSource:
         """Read the files; none is opened yet."""

@@ -11,10 +11,10 @@ from cq_file.descriptor_cache import DescriptorCache, descriptor_limit
 from cq_file.ext import ExtFiles
 from cq_file.file_sync import UnsyncedFiles
 from cq_file.layout import (
-    EXT_ADDRESS_MAX,
     FILE_UNIT,
     NO_UNIT,
     PRE_BLANK_UNIT,
+    ext_folder,
     is_unit,
     parse_file_name,
     parse_queue_id,
@@ -33,7 +33,7 @@ from store.queue.bulk import (
     row_table,
 )
 from store.queue.context import QueueStoreContext
-from store.queue.units import BlockStop, QueueKey
+from store.queue.units import EXT_ADDRESS_MAX, BlockStop, QueueKey
 
 _UNIT = FILE_UNIT.size
 _BEHIND_UNITS = 204
@@ -50,7 +50,7 @@ class FileUnitSource:
         self._context = context
         self._folder = str(context.paths.consume_queue)
         self._per_file = config.units_per_file
-        self._has_ext = context.paths.consume_queue_ext.is_dir()
+        self._has_ext = ext_folder(context.paths).is_dir()
         self._unsynced = UnsyncedFiles()
         self._cache = DescriptorCache(descriptor_limit(config.queue_files_max), read_only=True)
         self._access = FileAccess(self._per_file * _UNIT, self._cache, self._unsynced)
@@ -152,7 +152,7 @@ class FileUnitSource:
         if not len(at):
             return
         topic, queue_id = queue
-        folder = str(self._context.paths.consume_queue_ext / topic / str(queue_id))
+        folder = str(ext_folder(self._context.paths) / topic / str(queue_id))
         ext = ExtFiles(self._ext_access, folder, self._starts(folder))
         for row in at.tolist():
             address = int(rows["tags_code"][row])

@@ -12,14 +12,20 @@ import numpy as np
 
 from cq_file.batch_queue import BatchConsumeQueue
 from cq_file.consume_queue import FileConsumeQueue
-from cq_file.layout import EXT_ADDRESS_MAX, FILE_UNIT, PRE_BLANK, parse_file_name, parse_queue_id
+from cq_file.layout import (
+    FILE_UNIT,
+    PRE_BLANK,
+    batch_folder,
+    parse_file_name,
+    parse_queue_id,
+)
 from cq_file.listing import entries
 from cq_file.queue_files import QueueFiles
 from cq_file.recovery import NO_PHY, read_rows
 from store.errors import TruncatedRecordError
 from store.paths import StorePaths
 from store.queue.facts import QueueFinding
-from store.queue.units import QueueKey
+from store.queue.units import EXT_ADDRESS_MAX, QueueKey
 
 if TYPE_CHECKING:
     from os import DirEntry
@@ -47,7 +53,7 @@ def check_queue_files(
         (queue.access.mapped_file_size for ids in batch_topics.values() for queue in ids.values()),
         None,
     )
-    yield from _check_names(paths.batch_consume_queue, batch_size)
+    yield from _check_names(batch_folder(paths), batch_size)
     for topic, ids in list(topics.items()):
         if topic in batch_topics:
             yield QueueFinding(

@@ -7,11 +7,13 @@ have one size, which is a whole number of units, so no unit crosses a file.
 """
 
 import re
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from store.files import NAME_DIGITS
+from store.paths import StorePaths
 from store.queue.units import QUEUE_UNIT
 from store.record.layout import Annotated, Layout, NamedTuple, Wire
 
@@ -58,8 +60,6 @@ PRE_BLANK = FILE_UNIT.pack(PRE_BLANK_UNIT)
 NO_UNIT = bytes(FILE_UNIT.size)
 """What a file holds where nothing was written."""
 
-EXT_ADDRESS_MAX = -(1 << 31) - 1
-"""Tags codes up to this one, below every 32-bit hash, are addresses of extension units."""
 EXT_ADDRESS_BASE = -(1 << 63)
 """The address of byte 0 of the extension files."""
 
@@ -67,6 +67,16 @@ _FILE_NAME = re.compile(rf"[0-9]{{{NAME_DIGITS}}}", re.ASCII)
 _QUEUE_ID = re.compile(r"0|-?[1-9][0-9]{0,9}", re.ASCII)
 _LONG_MAX = (1 << 63) - 1
 _INT_MIN, _INT_MAX = -(1 << 31), (1 << 31) - 1
+
+
+def batch_folder(paths: StorePaths) -> Path:
+    """Return the folder of the batch queues."""
+    return paths.root / "batchconsumequeue"
+
+
+def ext_folder(paths: StorePaths) -> Path:
+    """Return the folder of the extension files."""
+    return paths.root / "consumequeue_ext"
 
 
 def is_unit(phy_offset: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -12,7 +12,7 @@ from cq_file.descriptor_cache import DescriptorCache
 from cq_file.ext import ExtFiles
 from cq_file.file_sync import UnsyncedFiles
 from cq_file.known_ends import KnownQueue, changed_at, forget_ends, read_ends
-from cq_file.layout import BATCH_UNIT, FILE_UNIT
+from cq_file.layout import BATCH_UNIT, FILE_UNIT, batch_folder, ext_folder
 from cq_file.listing import (
     Listing,
     QueueFolder,
@@ -71,8 +71,8 @@ def open_queues(
     """
     paths, config = context.paths, context.config
     given = config.model_fields_set
-    simple, batch = list_queues(paths.consume_queue), list_queues(paths.batch_consume_queue)
-    ext = list_queues(paths.consume_queue_ext)
+    simple, batch = list_queues(paths.consume_queue), list_queues(batch_folder(paths))
+    ext = list_queues(ext_folder(paths))
 
     def access(listing: Listing, configured: int, unit: int, setting: str) -> FileAccess:
         size = fit_files(listing, configured, unit, explicit=setting in given)
@@ -119,7 +119,7 @@ def reopen_queues(
     at.
     """
     paths, config = context.paths, context.config
-    others = (paths.batch_consume_queue, paths.consume_queue_ext)
+    others = (batch_folder(paths), ext_folder(paths))
     known = read_ends(paths) if context.last_exit_ok else None
     if not sub_folders(str(paths.consume_queue)):
         known = None  # all are gone, maybe on purpose: to be dispatched again

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from cq_file.ends import find_ends, safe_phy_offset
 from cq_file.ext import ExtFiles, is_ext_address
 from cq_file.file_sync import UnsyncedFiles, for_each, remove_folders
 from cq_file.known_ends import ends_path, write_ends
-from cq_file.layout import BATCH_COLUMNS, FILE_UNIT
+from cq_file.layout import BATCH_COLUMNS, FILE_UNIT, batch_folder, ext_folder
 from cq_file.listing import allocated_bytes, check_folder_name, has_queue_files
 from cq_file.opening import OpenedQueues, load_queues
 from cq_file.queue_files import FileAccess, QueueFiles
@@ -71,6 +71,9 @@ class FileConsumeQueueStore(ConsumeQueueStore):
     """
 
     name = "file"
+    store_types: ClassVar[tuple[str, ...]] = ("default", "file")
+    heeds_double_write = True
+    begins_with_blanks = True
     lmq_needs_multi_dispatch = True
     counts_in_checkpoint = True
 
@@ -98,7 +101,18 @@ class FileConsumeQueueStore(ConsumeQueueStore):
     @classmethod
     def present(cls, paths: StorePaths) -> bool:
         """Return whether there is a folder of a simple or batch queue with a file in it."""
-        return has_queue_files(paths.consume_queue) or has_queue_files(paths.batch_consume_queue)
+        return has_queue_files(paths.consume_queue) or has_queue_files(batch_folder(paths))
+
+    @classmethod
+    def folders(cls, paths: StorePaths) -> list[Path]:
+        """Return the folders of queues, batch queues and extension files."""
+        return [paths.consume_queue, batch_folder(paths), ext_folder(paths)]
+
+    @classmethod
+    def unlike_others(cls, paths: StorePaths) -> Path | None:
+        """Return the folder of the batch queues if there are any."""
+        folder = batch_folder(paths)
+        return folder if folder.is_dir() and any(folder.iterdir()) else None
 
     @classmethod
     def own_files(cls, paths: StorePaths) -> list[Path]:
@@ -275,8 +289,7 @@ class FileConsumeQueueStore(ConsumeQueueStore):
             self._damaged.forget(QueueKey(topic, queue_id) for queue_id in simple)
             removed += [*simple.values(), *self._batch_topics.pop(topic, {}).values()]
         removed += [self._ext.pop(key) for key in [*self._ext] if key[0] in gone]
-        paths = self.context.paths
-        parents = (paths.consume_queue, paths.batch_consume_queue, paths.consume_queue_ext)
+        parents = self.folders(self.context.paths)
         self._remove(removed, [parent / topic for parent in parents for topic in gone])
 
     def delete_queue(self, topic: str, queue_id: int) -> None:
@@ -389,9 +402,7 @@ class FileConsumeQueueStore(ConsumeQueueStore):
     def total_size_bytes(self) -> int:
         """Return the allocated blocks of queue, batch queue and extension files."""
         self._check_open()
-        paths = self.context.paths
-        folders = (paths.consume_queue, paths.batch_consume_queue, paths.consume_queue_ext)
-        return sum(map(allocated_bytes, folders))
+        return sum(map(allocated_bytes, self.folders(self.context.paths)))
 
     def check_files(self) -> Iterator[QueueFinding]:
         """Yield damage, odd names and sizes, gaps, what lies behind ends, lost addresses."""

@@ -7,16 +7,18 @@ overlap in units, so RocksDB takes their files in at its last level, without a c
 import errno
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
 from cq_rocksdb.bulk_source import RocksDBUnitSource
 from cq_rocksdb.engine import EngineBatch, Family, RocksEngine, TableWriter
 from cq_rocksdb.engines import open_engine
+from cq_rocksdb.folders import database_folder, database_folders, log_folder, separate_folder
 from cq_rocksdb.keys import (
     CHECKPOINT_ENTRY,
     CHECKPOINT_KEY,
+    MAX_TOPIC_BYTES,
     OFFSET_ENTRY,
     CheckpointEntry,
     OffsetEntry,
@@ -26,17 +28,46 @@ from cq_rocksdb.keys import (
 )
 from cq_rocksdb.offset_table import NO_UNIT
 from cq_rocksdb.private_folder import DATABASE_FILE
-from cq_rocksdb.store import database_folder
 from store.config import StoreConfig
 from store.errors import IllegalMessageError, RefusedStoreError, os_errors
 from store.files import make_folder, sync_folder
 from store.paths import StorePaths
-from store.queue.bulk import UnitRows, UnitSource, row_table
+from store.queue.bulk import (
+    Footprint,
+    NameFault,
+    QueueTotals,
+    UnitRows,
+    UnitSource,
+    row_table,
+)
 from store.queue.context import QueueStoreContext
 from store.queue.units import QueueKey
+from store.record.message import CHECKPOINT_TOPIC
 
 _UNITS, _OFFSET = "units.sst", "offset.sst"
 _CURRENT = "CURRENT"
+_UNIT_BYTES = 40
+"""A unit in a table file that did not compress: value 28, its key's own part, filter, indexes."""
+_ENTRY_BYTES = 36
+"""A ``max`` or ``min`` entry beside its topic's name: key 14, value 16, and what tables add."""
+_TABLE_BYTES = 256 << 20
+_TOO_LONG = NameFault(
+    "name-too-long",
+    f"Topics have names longer than the {MAX_TOPIC_BYTES} bytes of UTF-8 that RocketMQ's RocksDB "
+    "keys have room for: one of them blocks its dispatch for ever.",
+    by_length=True,
+    most=MAX_TOPIC_BYTES,
+)
+_RESERVED = NameFault(
+    "name-reserved",
+    f"A topic is called {CHECKPOINT_TOPIC}, the name of RocksDB's checkpoint entry.",
+)
+_NO_TEXT = NameFault("name-not-utf-8", "Names of topics are no UTF-8, which keys are made of.")
+_LIKE_A_FILE = NameFault(
+    "name-of-database-file",
+    "Topics are named like files of RocksDB, which share consumequeue/ with the folders of topics: "
+    "use useSeparateStorePathForRocksdbCQ (5.5.0).",
+)
 _NOT_PUBLISHED = {"LOCK", "LOG", "rocksdict-config.json"}
 
 
@@ -44,6 +75,30 @@ class RocksDBBulk:
     """See ``BulkBackend``."""
 
     name: ClassVar[str] = "rocksdb"
+    keeps_timestamps: ClassVar[bool] = True
+    needs_whole_queues: ClassVar[bool] = True
+
+    def name_faults(self, topic: str, config: StoreConfig) -> Iterator[NameFault]:
+        """Yield why no key can hold it, or no folder that the database is in."""
+        try:
+            check_topic(topic)
+        except IllegalMessageError:
+            if topic == CHECKPOINT_TOPIC:
+                yield _RESERVED
+            elif len(topic.encode("utf-8", "surrogateescape")) > MAX_TOPIC_BYTES:
+                yield _TOO_LONG
+            else:
+                yield _NO_TEXT
+        beside = config.use_separate_store_path_for_rocksdb_cq
+        if not beside and DATABASE_FILE.fullmatch(topic):
+            yield _LIKE_A_FILE
+
+    def footprint(self, totals: QueueTotals) -> Footprint:
+        """Count the bytes of units and entries, and the tables that hold them."""
+        entries = 2 * (totals.queues * _ENTRY_BYTES + totals.key_bytes)
+        disk_bytes = totals.units * _UNIT_BYTES + entries
+        tables = disk_bytes // _TABLE_BYTES + 1
+        return Footprint(disk_bytes, entries=tables, mapped_files=None, tables=tables)
 
     def source(self, context: QueueStoreContext) -> UnitSource:
         """Open the database read-only.
@@ -54,8 +109,8 @@ class RocksDBBulk:
         folder = database_folder(context.paths)
         if folder is None:
             raise RefusedStoreError("there are no RocksDB queues", path=context.paths.root)
-        log_folder = context.paths.rocksdb_log
-        return RocksDBUnitSource(open_engine(folder, context.config, log_folder, read_only=True)[0])
+        log = log_folder(context.paths)
+        return RocksDBUnitSource(open_engine(folder, context.config, log, read_only=True)[0])
 
     def sink(self, folder: Path, config: StoreConfig) -> "RocksDBUnitSink":
         """Begin table files in ``folder``."""
@@ -86,7 +141,7 @@ class RocksDBBulk:
             waiting.mkdir(parents=True)
             paths.consume_queue.mkdir()
         tables = {_UNITS: _links(parts, _UNITS, waiting), _OFFSET: _links(parts, _OFFSET, waiting)}
-        engine, _ = open_engine(paths.consume_queue, config, paths.rocksdb_log, read_only=False)
+        engine, _ = open_engine(paths.consume_queue, config, log_folder(paths), read_only=False)
         try:
             for family, name in ((Family.DEFAULT, _UNITS), (Family.OFFSET, _OFFSET)):
                 if tables[name]:
@@ -106,7 +161,7 @@ class RocksDBBulk:
         """Rename the folder, or in the shared folder link the files and ``CURRENT`` last."""
         separate = config.use_separate_store_path_for_rocksdb_cq
         source = made.consume_queue
-        target = paths.consume_queue_rocksdb if separate else paths.consume_queue
+        target = separate_folder(paths) if separate else paths.consume_queue
         if database_folder(paths) == target and not (source / _CURRENT).exists():
             return  # it is there already
         with os_errors("publish the RocksDB queues", target):
@@ -126,7 +181,7 @@ class RocksDBBulk:
 
     def withdraw(self, paths: StorePaths, folder: Path) -> None:
         """Move ``CURRENT`` out first: without it there is no database."""
-        for held in (paths.consume_queue, paths.consume_queue_rocksdb):
+        for held in database_folders(paths):
             files = [path for path in _files_of(held) if DATABASE_FILE.fullmatch(path.name)]
             if not files:
                 continue

@@ -10,6 +10,7 @@ import typer
 
 from cq_rocksdb.check import Audit
 from cq_rocksdb.engine import Family, RocksEngine
+from cq_rocksdb.folders import log_folder
 from cq_rocksdb.keys import topic_range
 from cq_rocksdb.logged_counters import logged_counters
 from cq_rocksdb.stats import CACHE_USAGE, COUNTERS, PROPERTIES
@@ -55,7 +56,7 @@ def stats(
         queues = _rocksdb_queues(store)
         rows = [
             *_facts(queues),
-            *_counters(store.paths.rocksdb_log),
+            *_counters(log_folder(store.paths)),
             *_levels(queues.engine),
             *_topics(queues, topics),
         ]

@@ -22,6 +22,12 @@ from cq_rocksdb.cut import clean_expired, truncate_dirty
 from cq_rocksdb.engine import EngineBatch, Family, RocksEngine
 from cq_rocksdb.engines import check_settings, open_engine
 from cq_rocksdb.errors import RocksDBError, RocksDBStatus
+from cq_rocksdb.folders import (
+    database_folder,
+    database_folders,
+    log_folder,
+    separate_folder,
+)
 from cq_rocksdb.keys import (
     CHECKPOINT_ENTRY,
     CHECKPOINT_KEY,
@@ -66,26 +72,12 @@ _BLOCK_BYTES = 512
 """Unit of ``st_blocks``."""
 
 
-def database_folder(paths: StorePaths) -> Path | None:
-    """Return the folder that holds the database, ``None`` without one.
-
-    Raises:
-        RefusedStoreError: both folders hold one, and nothing tells which one is served.
-    """
-    folders = (paths.consume_queue, paths.consume_queue_rocksdb)
-    found = [folder for folder in folders if (folder / "CURRENT").is_file()]
-    if len(found) > 1:
-        raise RefusedStoreError(
-            f"there are two RocksDB queue databases, {found[0]} and {found[1]}; move one away",
-            path=paths.root,
-        )
-    return found[0] if found else None
-
-
 class RocksDBConsumeQueueStore(ConsumeQueueStore):
     """The promise of ``ConsumeQueueStore`` on RocksDB."""
 
     name: ClassVar[str] = "rocksdb"
+    store_types: ClassVar[tuple[str, ...]] = ("defaultRocksDB",)
+    takes_a_share: ClassVar[bool] = True
     fills_holes: ClassVar[bool] = True
 
     def __init__(self, context: QueueStoreContext) -> None:
@@ -111,7 +103,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         """
         if database_folder(paths) is not None:
             return True
-        for folder in (paths.consume_queue, paths.consume_queue_rocksdb):
+        for folder in database_folders(paths):
             inside = list(folder.iterdir()) if folder.is_dir() else []
             tables = any(path.suffix == ".sst" for path in inside)
             moving = paths.replacing.exists()  # a part of it has been moved away already
@@ -127,16 +119,21 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         check_settings(config)
 
     @classmethod
+    def folders(cls, paths: StorePaths) -> list[Path]:
+        """Return the folder of file queues and the database's own."""
+        return database_folders(paths)
+
+    @classmethod
     def own_files(cls, paths: StorePaths) -> list[Path]:
         """Return the database's files, also a part; file queues may lie in the same folder."""
-        folders = (paths.consume_queue, paths.consume_queue_rocksdb)
-        entries = [path for folder in folders if folder.is_dir() for path in folder.iterdir()]
+        folders = [folder for folder in database_folders(paths) if folder.is_dir()]
+        entries = [path for folder in folders for path in folder.iterdir()]
         return [path for path in entries if DATABASE_FILE.fullmatch(path.name) and path.is_file()]
 
     @classmethod
     def watch(cls, paths: StorePaths) -> Sequence[QueueStat]:
         """Return what RocksDB counted, as its own log says."""
-        return list(logged_stats(paths.rocksdb_log))
+        return list(logged_stats(log_folder(paths)))
 
     @classmethod
     def written_to(cls, context: QueueStoreContext) -> int:
@@ -153,13 +150,13 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         """Open the database; a read-only open without one has empty queues."""
         context = self.context
         separate = context.config.use_separate_store_path_for_rocksdb_cq
-        new = context.paths.consume_queue_rocksdb if separate else context.paths.consume_queue
+        new = separate_folder(context.paths) if separate else context.paths.consume_queue
         self.folder = database_folder(context.paths) or new
         try:
             self._engine, self._engine_reason = open_engine(
                 self.folder,
                 context.config,
-                context.paths.rocksdb_log,
+                log_folder(context.paths),
                 read_only=context.read_only,
             )
         except RocksDBError as exc:

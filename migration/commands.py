@@ -37,7 +37,7 @@ from migration.way_back.returning import Returning
 from migration.way_back.way_back import finish as finish_switch
 from migration.way_back.way_back import rollback as roll_back
 from migration.workspace import Workspace
-from store.cli.options import ConfigFile, Dir, Format, check_folder, note, read_config
+from store.cli.options import ConfigFile, Dir, Format, check_folder, note, read_config, state
 from store.cli.output import OutputFormat, output
 from store.errors import RefusedStoreError
 from store.paths import StorePaths
@@ -158,7 +158,9 @@ def switch(
     root: Dir,
     to: Annotated[
         StoreMode | None,
-        typer.Option("--to", help="State to go to [the new backend alone]."),
+        typer.Option(
+            "--to", parser=state, metavar="STATE", help="State to go to [the new backend alone]."
+        ),
     ] = None,
     workspace: Annotated[
         Path | None,

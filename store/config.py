@@ -21,6 +21,7 @@ from pydantic.alias_generators import to_camel
 
 from store.errors import StoreConfigError, os_errors
 from store.files import read_file
+from store.installed import backends_of, installed, known_types, taking_a_share
 from store.topic_classes import classes_of, is_share
 
 MOST_CONFIG_BYTES = 1 << 20
@@ -62,16 +63,6 @@ def _blank_is_none(value: object) -> object:
 
 
 OptionalText = Annotated[str | None, BeforeValidator(_blank_is_none)]
-
-
-_TYPES = {"default": "file", "defaultrocksdb": "rocksdb"}
-"""RocketMQ's word for a kind of queue store, ignoring case, and our backend's name."""
-
-
-def backends_of(types: str) -> list[str]:
-    """Return the backends that RocketMQ's words name, files first; other words are passed over."""
-    words = {word.strip().lower() for word in types.split(";")}
-    return [name for word, name in _TYPES.items() if word in words]
 
 
 class StoreConfig(BaseModel):
@@ -295,7 +286,7 @@ class StoreConfig(BaseModel):
         if not loaded:
             raise ValueError(
                 f"combineCQLoadingCQTypes {self.combine_cq_loading_cq_types!r} names neither"
-                " default nor defaultRocksDB"
+                f" {known_types()}"
             )
         roles = {
             "combineCQPreferCQType": self.combine_cq_prefer_cq_type,
@@ -305,7 +296,7 @@ class StoreConfig(BaseModel):
             named = loaded[:1] if text is None else backends_of(text)
             if len(named) != 1 or named[0] not in loaded:
                 raise ValueError(f"{key} {text!r} is none of combineCQLoadingCQTypes")
-        if self.combine_cq_use_rocksdb_for_lmq and "rocksdb" not in loaded:
+        if self.combine_cq_use_rocksdb_for_lmq and taking_a_share(loaded) is None:
             raise ValueError("combineCQUseRocksdbForLmq needs defaultRocksDB to be loaded")
         self._check_selection()
         return self
@@ -314,7 +305,7 @@ class StoreConfig(BaseModel):
         if not self.rocksdb_cq_selective_double_write_enable:
             return
         roles = [self.combine_cq_prefer_cq_type, self.combine_assign_offset_cq_type]
-        if any(text is not None and "rocksdb" in backends_of(text) for text in roles):
+        if any(text is not None and taking_a_share(backends_of(text)) for text in roles):
             raise ValueError(
                 "rocksdbCQSelectiveDoubleWriteEnable leaves topics out of RocksDB: it can neither"
                 " be read (combineCQPreferCQType) nor assign offsets (combineAssignOffsetCQType)"
@@ -349,7 +340,7 @@ class StoreConfig(BaseModel):
     @field_validator("read_topics")
     @classmethod
     def _check_read_topics(cls, value: str | None) -> str | None:
-        known = list(_TYPES.values())
+        known = installed()
         for topics, name in classes_of(value):
             if not topics or name not in known:
                 raise ValueError(f"{topics}={name} is no topics=backend of {', '.join(known)}")
@@ -365,7 +356,7 @@ class StoreConfig(BaseModel):
 
     @property
     def loaded_backends(self) -> list[str]:
-        """Return the backends that double write loads, files first."""
+        """Return the backends that double write loads, sorted by name."""
         return backends_of(self.combine_cq_loading_cq_types)
 
     @property

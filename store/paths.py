@@ -1,4 +1,4 @@
-"""Every file and folder name below the root of a store, in one place."""
+"""Every file and folder name below the root of a store, save what a backend has of its own."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,23 +22,8 @@ class StorePaths:
 
     @property
     def consume_queue(self) -> Path:
-        """Return the folder of the file queues, by default also RocksDB's."""
+        """Return the folder of the queues; a backend may have others beside it."""
         return self.root / "consumequeue"
-
-    @property
-    def consume_queue_rocksdb(self) -> Path:
-        """Return RocksDB's own folder (``useSeparateStorePathForRocksdbCQ``)."""
-        return self.root / "consumequeue_rocksdb"
-
-    @property
-    def consume_queue_ext(self) -> Path:
-        """Return the folder of the extension files of file queues."""
-        return self.root / "consumequeue_ext"
-
-    @property
-    def batch_consume_queue(self) -> Path:
-        """Return the folder of the 46-byte batch queues."""
-        return self.root / "batchconsumequeue"
 
     @property
     def index(self) -> Path:
@@ -84,11 +69,6 @@ class StorePaths:
     def own(self) -> Path:
         """Return this project's own folder below the root."""
         return self.root / "cqstore"
-
-    @property
-    def rocksdb_log(self) -> Path:
-        """Return the folder of RocksDB's own log."""
-        return self.own / "rocksdb-log"
 
     @property
     def deleted_topics(self) -> Path:

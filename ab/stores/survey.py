@@ -17,6 +17,7 @@ from store.config import StoreConfig
 from store.errors import CorruptionError, RefusedStoreError
 from store.journals.store_lock import refuse_if_open
 from store.paths import StorePaths
+from store.queue.backends import unlike_others
 from store.queue.units import QueueKey
 from store.record.message import MessageProperty
 from store.service.message_store import MessageStore
@@ -80,8 +81,7 @@ def _refuse(store: MessageStore, root: Path) -> None:
             " compared (cqstore recover)",
             path=root,
         )
-    batches = store.paths.batch_consume_queue
-    if batches.is_dir() and any(batches.iterdir()):
+    if (batches := unlike_others(store.paths)) is not None:
         raise RefusedStoreError("batch queues live in files alone: no comparison", path=batches)
     if store.commit_log.max_phy_offset() <= max(store.commit_log.min_phy_offset(), 0):
         raise RefusedStoreError("the commit log is empty: there is nothing to compare", path=root)

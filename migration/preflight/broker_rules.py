@@ -9,8 +9,9 @@ from migration.preflight.broker_keys import Version, release
 from migration.preflight.broker_values import not_loaded
 from migration.preflight.layout import Verdict
 from migration.preflight.report import Affected, Figure, Finding, Severity
-from store.service.finding.store_layout import ROCKSDB
+from store.queue.backends import backend
 
+_ROCKSDB_TYPE = "defaultRocksDB"
 _ROCKSDB_QUEUES: Version = (5, 2, 0)
 """First release with queues in RocksDB."""
 _ROCKSDB_LMQ: Version = (5, 3, 2)
@@ -26,7 +27,7 @@ def meaning(
     values: Mapping[str, str], version: Version, to: str, verdict: Verdict | None
 ) -> Iterator[Finding]:
     """Yield findings about ``values``, which are known and good, in a broker of ``version``."""
-    on_rocksdb = values.get("storeType", "").lower() == "defaultrocksdb"
+    on_rocksdb = values.get("storeType", "").lower() == _ROCKSDB_TYPE.lower()
     yield from _release(values, version, to, on_rocksdb=on_rocksdb)
     yield from _ignored(values, on_rocksdb=on_rocksdb)
     if not on_rocksdb and _is_on(values, _DOUBLE_WRITE):
@@ -43,7 +44,7 @@ def meaning(
 def _release(
     values: Mapping[str, str], version: Version, to: str, *, on_rocksdb: bool
 ) -> Iterator[Finding]:
-    there = to == ROCKSDB
+    there = backend(to).store_type() == _ROCKSDB_TYPE
     severity = Severity.REFUSE if there else Severity.WARN
     if (there or on_rocksdb) and version < _ROCKSDB_QUEUES:
         sentence = f"RocketMQ {release(version)} has no queues in RocksDB; 5.2.0 is the first."

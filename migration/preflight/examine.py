@@ -15,7 +15,7 @@ from migration.preflight.layout import READABLE, Look, layout_findings, look, st
 from migration.preflight.limits import Extent, machine_findings
 from migration.preflight.machine import Machine
 from migration.preflight.metadata import read_topic_table
-from migration.preflight.names import DatabaseNames, FolderNames, KeyNames, QueueIds
+from migration.preflight.names import QueueIds, TopicNames
 from migration.preflight.report import (
     Finding,
     PreflightReport,
@@ -24,21 +24,21 @@ from migration.preflight.report import (
 )
 from migration.preflight.survey import QueueCheck, Survey, Totals
 from migration.preflight.units import BatchQueues, UnitScan
-from store.config import CQ_UNIT_SIZE, StoreConfig
+from store.config import StoreConfig
 from store.errors import StoreConfigError, StoreError, os_errors
+from store.queue.backends import backend
+from store.queue.bulk import bulk_backend, bulk_names
 from store.queue.consume_queue_store import ConsumeQueueStore
-from store.service.finding.store_layout import FILE, ROCKSDB
 from store.service.message_store import MessageStore
 
 RELEASE = "5.5.1"
-_OTHER = {FILE: ROCKSDB, ROCKSDB: FILE}
 
 
 def preflight(
     root: Path,
     config: StoreConfig | None = None,
     *,
-    to: str = ROCKSDB,
+    to: str = "rocksdb",
     broker_conf: Path | None = None,
     rocketmq_version: str = RELEASE,
     machine: Machine | None = None,
@@ -48,7 +48,7 @@ def preflight(
     Args:
         root: the store's folder (``storePathRootDir``).
         config: its settings; without, those of ``broker_conf`` that make sense.
-        to: ``rocksdb`` or ``file``.
+        to: a backend, ``rocksdb`` or ``file``.
         broker_conf: the broker's configuration, to be linted.
         rocketmq_version: the release by whose rules it is, and that will open the store.
         machine: the computer; for tests.
@@ -57,8 +57,9 @@ def preflight(
         StoreConfigError: ``to`` or the version is none, or the configuration is no such file.
         StoreIOError: the configuration, or a folder of the store, cannot be read.
     """
-    if to not in _OTHER:
-        raise StoreConfigError(f"queues can go to {FILE!r} or {ROCKSDB!r}, not to {to!r}")
+    if to not in bulk_names():
+        known = " or ".join(map(repr, bulk_names()))
+        raise StoreConfigError(f"queues can go to {known}, not to {to!r}")
     version = parse_version(rocketmq_version)
     values = read_values(broker_conf) if broker_conf is not None else {}
     config = config or usable_config(values)
@@ -81,9 +82,6 @@ def preflight(
     )  # fmt: skip
 
 
-_STORE_TYPES = {FILE: "default", ROCKSDB: "defaultRocksDB"}
-
-
 class _Examination:
     """What is found by opening the store."""
 
@@ -93,17 +91,18 @@ class _Examination:
         self._root = root
         self._config = config
         self._backends = found.layout.backends if found.layout is not None else []
-        self._to = to
+        self._to = bulk_backend(to)
         self._machine = machine
         self.surveyed: str | None = None
         self.totals: Totals | None = None
 
     def run(self) -> Iterator[Finding]:
         """Yield everything; a store that cannot be opened is a finding itself."""
-        source = _OTHER[self._to] if _OTHER[self._to] in self._backends else self._backends[0]
+        source = next((name for name in self._backends if name != self._to.name), self._to.name)
         # Of double write the side to be moved is looked at, whichever the settings prefer: what it
         # lacks is told, not refused.
-        prefer = {"combine_cq_prefer_cq_type": _STORE_TYPES[_OTHER[source]]}
+        beside = next((name for name in self._backends if name != source), self._to.name)
+        prefer = {"combine_cq_prefer_cq_type": backend(beside).store_type()}
         config = self._config.model_copy(update=prefer)
         try:
             with MessageStore.open(
@@ -125,7 +124,7 @@ class _Examination:
         self.totals = Totals(queues.units_per_file)
         table, remarks = read_topic_table(store.paths)
         yield from remarks
-        checks: list[QueueCheck] = [self.totals, *self._name_checks(), QueueIds()]
+        checks: list[QueueCheck] = [self.totals, TopicNames(self._to, self._config), QueueIds()]
         checks += [
             BatchQueues(queues), UnitScan(queues, store.commit_log, self._to), table,
             *(CombinedStart(queues, part) for part in parts.values() if part is not queues),
@@ -134,25 +133,17 @@ class _Examination:
         yield from ConsumerOffsets(store.paths, queues).findings()
         yield from machine_findings(self._extent(store, parts), self._machine)
 
-    def _name_checks(self) -> list[QueueCheck]:
-        if self._to == FILE:
-            return [FolderNames()]
-        if self._config.use_separate_store_path_for_rocksdb_cq:
-            return [KeyNames()]
-        return [KeyNames(), DatabaseNames()]
-
     def _extent(self, store: MessageStore, parts: Mapping[str, ConsumeQueueStore]) -> Extent:
         assert self.totals is not None
         paths, log = store.paths, store.commit_log
-        files = parts[FILE].describe().get("queue files") if FILE in parts else 0
+        files = (part.describe().get("queue files") for part in parts.values())
         log_folders = store.layout.log_folders
         return Extent(
             root=self._root,
-            to_rocksdb=self._to == ROCKSDB,
+            target=self._to,
             totals=self.totals,
-            queue_files=files if isinstance(files, int) else 0,
+            queue_files=sum(each for each in files if isinstance(each, int)),
             other_files=sum(map(_count_files, [*log_folders, paths.index])),
-            mapped_file_size=self.totals.units_per_file * CQ_UNIT_SIZE,
             log_bytes=max(log.max_phy_offset() - max(log.min_phy_offset(), 0), 0),
             rocksdb_memory_bytes=self._config.rocksdb_memory_bytes,
         )

@@ -8,12 +8,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
+from cq_rocksdb.folders import separate_folder
 from migration.preflight.report import Finding, Severity
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreError
 from store.journals.store_lock import locked_by
 from store.paths import StorePaths
-from store.service.finding.store_layout import FILE, ROCKSDB, StoreLayout, detect
+from store.queue.backends import backend
+from store.service.finding.store_layout import StoreLayout, detect
 
 _CURRENT = "CURRENT"
 
@@ -32,12 +34,14 @@ class Verdict(StrEnum):
     BOTH_INSIDE = "file and rocksdb inside consumequeue"
     """Double write, as RocketMQ does it by default."""
     BOTH_BESIDE = "file and rocksdb beside consumequeue"
+    OTHER = "queues of other backends"
+    """Such as RocketMQ does not have."""
     TWO_DATABASES = "two rocksdb databases"
 
 
 READABLE = frozenset({
     Verdict.FILE, Verdict.ROCKSDB_INSIDE, Verdict.ROCKSDB_BESIDE, Verdict.BOTH_INSIDE,
-    Verdict.BOTH_BESIDE,
+    Verdict.BOTH_BESIDE, Verdict.OTHER,
 })  # fmt: skip
 """Verdicts with which the queues can be looked at."""
 
@@ -56,7 +60,7 @@ def look(root: Path, config: StoreConfig) -> Look:
         return Look(Verdict.NOT_A_STORE, None)
     paths = StorePaths(root)
     inside = (paths.consume_queue / _CURRENT).is_file()
-    beside = (paths.consume_queue_rocksdb / _CURRENT).is_file()
+    beside = (separate_folder(paths) / _CURRENT).is_file()
     if inside and beside:
         return Look(Verdict.TWO_DATABASES, None)
     try:
@@ -71,11 +75,17 @@ def _verdict(layout: StoreLayout, *, beside: bool) -> Verdict:
         return Verdict.LOG_ONLY if layout.has_log else Verdict.NOT_A_STORE
     if not layout.has_log:
         return Verdict.QUEUES_ONLY
-    if layout.combined:
-        return Verdict.BOTH_BESIDE if beside else Verdict.BOTH_INSIDE
-    if ROCKSDB in layout.backends:
-        return Verdict.ROCKSDB_BESIDE if beside else Verdict.ROCKSDB_INSIDE
-    return Verdict.FILE
+    held = frozenset(backend(name).store_type() for name in layout.backends)
+    return _HELD.get(held, (Verdict.OTHER, Verdict.OTHER))[beside]
+
+
+_FILES, _ROCKSDB = "default", "defaultRocksDB"
+_HELD = {
+    frozenset({_FILES}): (Verdict.FILE, Verdict.FILE),
+    frozenset({_ROCKSDB}): (Verdict.ROCKSDB_INSIDE, Verdict.ROCKSDB_BESIDE),
+    frozenset({_FILES, _ROCKSDB}): (Verdict.BOTH_INSIDE, Verdict.BOTH_BESIDE),
+}
+"""What RocketMQ's words for the backends make of them: without, and with a database beside."""
 
 
 def layout_findings(root: Path, found: Look, to: str) -> Iterator[Finding]:
@@ -106,7 +116,8 @@ def layout_findings(root: Path, found: Look, to: str) -> Iterator[Finding]:
         )
     elif to in found.layout.backends:
         yield _refuse("nothing-to-move", f"The queues are in backend {to!r} already.")
-    if (paths.consume_queue / _CURRENT).is_file() and to == FILE:
+    shared = (paths.consume_queue / _CURRENT).is_file()
+    if shared and backend(to).store_type() == _FILES:
         yield Finding(
             code="shared-folder",
             severity=Severity.INFO,

@@ -1,6 +1,6 @@
 """Whether the machine is large enough: kernel limits, disk, memory, and how long it will take.
 
-All of it is estimated from the totals of the survey; the constants are upper bounds, not averages.
+All of it is estimated from the totals of the survey, upper bounds, not averages.
 
 Source: RocketMQ ``DefaultMappedFile`` (a map and a descriptor a file); field notes 46, 47, b.
 """
@@ -12,17 +12,10 @@ from pathlib import Path
 from migration.preflight.machine import Machine
 from migration.preflight.report import Figure, Finding, Severity
 from migration.preflight.survey import Totals
-from store.config import CQ_UNIT_SIZE
+from store.queue.bulk import BulkBackend, Footprint
 
 JVM_RESERVE = 1_000
 """Maps and descriptors that a broker has beside its store's files."""
-ROCKSDB_UNIT_BYTES = 40
-"""A unit in a table file that did not compress: value 28, its key's own part, filter, indexes."""
-ROCKSDB_ENTRY_BYTES = 36
-"""A ``max`` or ``min`` entry beside its topic's name: key 14, value 16, and what tables add."""
-BLOCK_BYTES = 4096
-"""Of the file system: what a file or folder takes at least."""
-TABLE_BYTES = 256 << 20
 UNITS_PER_SECOND = 500_000
 """One core, with few queues: a third of what was measured, for slower disks."""
 SECONDS_A_QUEUE = 50e-6
@@ -37,21 +30,19 @@ class Extent:
     """What there is, of which the limits are told."""
 
     root: Path
-    to_rocksdb: bool
+    target: BulkBackend
     totals: Totals
     queue_files: int
     """Queue files that lie there now."""
     other_files: int
     """Files of log and index."""
-    mapped_file_size: int
-    """Bytes of one queue file."""
     log_bytes: int
     rocksdb_memory_bytes: int
 
     @property
-    def files_after(self) -> int:
-        """Return the queue files that a broker will have mapped after the move."""
-        return 0 if self.to_rocksdb else self.totals.files
+    def footprint(self) -> Footprint:
+        """Return what the queues will take where they go."""
+        return self.target.footprint(self.totals.sums)
 
 
 def machine_findings(extent: Extent, machine: Machine) -> Iterator[Finding]:
@@ -67,19 +58,20 @@ def machine_findings(extent: Extent, machine: Machine) -> Iterator[Finding]:
 def map_count(extent: Extent, machine: Machine) -> Iterator[Finding]:
     """Compare the files that a broker maps, now and afterwards, with ``vm.max_map_count``."""
     limit = machine.max_map_count()
-    files = extent.queue_files if extent.to_rocksdb else extent.files_after
+    mapped = extent.footprint.mapped_files
+    files = extent.queue_files if mapped is None else mapped
     needed = files + extent.other_files + JVM_RESERVE
     if limit is None or needed <= limit:
         return
     sentence = (
         "A broker maps every file: with the queue files that are here now, also while it writes "
         "both backends, it needs more maps than vm.max_map_count allows."
-        if extent.to_rocksdb
+        if mapped is None
         else "A broker maps every queue file: it will need more maps than vm.max_map_count allows."
     )
     yield Finding(
         code="map-count",
-        severity=Severity.WARN if extent.to_rocksdb else Severity.REFUSE,
+        severity=Severity.WARN if mapped is None else Severity.REFUSE,
         sentence=sentence,
         figures={
             "queueFiles": files,
@@ -95,10 +87,10 @@ def map_count(extent: Extent, machine: Machine) -> Iterator[Finding]:
 def open_files(extent: Extent, machine: Machine) -> Iterator[Finding]:
     """Compare descriptors that a broker will need, one a file, with the limits of open files."""
     soft, hard = machine.open_files()
-    tables = rocksdb_bytes(extent.totals) // TABLE_BYTES + 1 if extent.to_rocksdb else 0
-    needed = extent.files_after + tables + extent.other_files + JVM_RESERVE
+    tables, files = extent.footprint.tables, extent.footprint.mapped_files or 0
+    needed = files + tables + extent.other_files + JVM_RESERVE
     figures = {
-        "queueFiles": extent.files_after, "tables": tables, "otherFiles": extent.other_files,
+        "queueFiles": files, "tables": tables, "otherFiles": extent.other_files,
         "needed": needed, "soft": soft, "hard": hard,
     }  # fmt: skip
     if hard is not None and needed > hard:
@@ -122,9 +114,7 @@ def open_files(extent: Extent, machine: Machine) -> Iterator[Finding]:
 def inodes(extent: Extent, machine: Machine) -> Iterator[Finding]:
     """Compare the files and folders that are to be made with the file system's free inodes."""
     facts = machine.disk(extent.root)
-    totals = extent.totals
-    tables = rocksdb_bytes(totals) // TABLE_BYTES + 1
-    needed = tables if extent.to_rocksdb else totals.topics + totals.queues + totals.files
+    needed = extent.footprint.entries
     if facts is None or facts.free_inodes is None or needed <= facts.free_inodes:
         return
     yield Finding(
@@ -135,25 +125,12 @@ def inodes(extent: Extent, machine: Machine) -> Iterator[Finding]:
     )
 
 
-def rocksdb_bytes(totals: Totals) -> int:
-    """Return at most how many bytes the queues will take in a RocksDB."""
-    entries = 2 * (totals.queues * ROCKSDB_ENTRY_BYTES + totals.key_bytes)
-    return totals.units * ROCKSDB_UNIT_BYTES + entries
-
-
-def file_bytes(totals: Totals) -> int:
-    """Return at most how many bytes the queues will take in files, in blocks that are written."""
-    blocks = totals.files + totals.queues + totals.topics
-    return totals.units * CQ_UNIT_SIZE + blocks * BLOCK_BYTES
-
-
 def disk(extent: Extent, machine: Machine) -> Iterator[Finding]:
     """Compare the bytes of the copy, and of a second one beside it, with what is free."""
     facts = machine.disk(extent.root)
     if facts is None:
         return
-    totals = extent.totals
-    once = rocksdb_bytes(totals) if extent.to_rocksdb else file_bytes(totals)
+    once, apparent = extent.footprint.disk_bytes, extent.footprint.apparent_bytes
     severity, sentence = Severity.INFO, "The disk has room for the copy and a second one beside it."
     if facts.free_bytes < once:
         severity, sentence = Severity.REFUSE, "The disk has no room for the copy."
@@ -166,8 +143,8 @@ def disk(extent: Extent, machine: Machine) -> Iterator[Finding]:
     figures: dict[str, Figure] = {
         "bytes": once, "withSecondCopy": 2 * once, "freeBytes": facts.free_bytes,
     }  # fmt: skip
-    if not extent.to_rocksdb:
-        figures["apparentBytes"] = totals.files * extent.mapped_file_size
+    if apparent is not None:
+        figures["apparentBytes"] = apparent
     yield Finding(code="disk", severity=severity, sentence=sentence, figures=figures)
 
 
@@ -203,6 +180,6 @@ def duration(extent: Extent, machine: Machine) -> Finding:
             "seconds": round(units / UNITS_PER_SECOND + queues * SECONDS_A_QUEUE, 1),
             "unitsPerSecond": UNITS_PER_SECOND,
             "cores": machine.cores(),
-            "logBytes": extent.log_bytes if extent.to_rocksdb else 0,
+            "logBytes": extent.log_bytes if extent.target.keeps_timestamps else 0,
         },
     )

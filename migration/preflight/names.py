@@ -5,104 +5,33 @@ Source: spec 1, 9.2, T24; field notes 24.
 
 from collections.abc import Iterator
 
-from cq_file.listing import check_folder_name
-from cq_rocksdb.keys import MAX_TOPIC_BYTES, check_topic
-from cq_rocksdb.private_folder import DATABASE_FILE
 from migration.preflight.report import Finding, Severity, Tally
 from migration.preflight.survey import QueueCheck, QueueSpan
-from store.errors import IllegalMessageError
-from store.record.message import CHECKPOINT_TOPIC
+from store.config import StoreConfig
+from store.queue.bulk import BulkBackend, NameFault
 
 
-class KeyNames(QueueCheck):
-    """Names that no RocksDB key may hold."""
+class TopicNames(QueueCheck):
+    """Names that the backend that is moved to cannot hold."""
 
-    def __init__(self) -> None:
-        self._too_long, self._no_text, self._reserved = Tally(), Tally(), Tally()
+    def __init__(self, target: BulkBackend, config: StoreConfig) -> None:
+        self._target, self._config = target, config
+        self._found: dict[NameFault, Tally] = {}
         self._longest = 0
 
     def look(self, queue: QueueSpan) -> None:
         """Look at the topic's name."""
-        try:
-            check_topic(queue.topic)
-        except IllegalMessageError:
-            self._add(queue)
-
-    def _add(self, queue: QueueSpan) -> None:
-        size = len(queue.topic.encode("utf-8", "surrogateescape"))
-        self._longest = max(self._longest, size)
-        if queue.topic == CHECKPOINT_TOPIC:
-            self._reserved.add(queue.name)
-        elif size > MAX_TOPIC_BYTES:
-            self._too_long.add(queue.name, bytes=size, units=queue.units)
-        else:
-            self._no_text.add(queue.name)
-
-    def findings(self) -> Iterator[Finding]:
-        """Yield a finding a kind."""
-        yield from self._too_long.finding(
-            "name-too-long",
-            Severity.REFUSE,
-            f"Topics have names longer than the {MAX_TOPIC_BYTES} bytes of UTF-8 that RocketMQ's "
-            "RocksDB keys have room for: one of them blocks its dispatch for ever.",
-            most=MAX_TOPIC_BYTES,
-            longest=self._longest,
-        )
-        yield from self._reserved.finding(
-            "name-reserved",
-            Severity.REFUSE,
-            f"A topic is called {CHECKPOINT_TOPIC}, the name of RocksDB's checkpoint entry.",
-        )
-        yield from self._no_text.finding(
-            "name-not-utf-8",
-            Severity.REFUSE,
-            "Names of topics are no UTF-8, which keys are made of.",
-        )
-
-
-class FolderNames(QueueCheck):
-    """Names that no folder may have."""
-
-    def __init__(self) -> None:
-        self._bad = Tally()
-
-    def look(self, queue: QueueSpan) -> None:
-        """Look at the topic's name."""
-        try:
-            check_folder_name(queue.topic)
-        except IllegalMessageError:
+        for fault in self._target.name_faults(queue.topic, self._config):
             size = len(queue.topic.encode("utf-8", "surrogateescape"))
-            self._bad.add(queue.name, bytes=size, units=queue.units)
+            self._longest = max(self._longest, size)
+            figures = {"bytes": size, "units": queue.units} if fault.by_length else {}
+            self._found.setdefault(fault, Tally()).add(queue.name, **figures)
 
     def findings(self) -> Iterator[Finding]:
-        """Yield one finding."""
-        yield from self._bad.finding(
-            "name-no-folder",
-            Severity.REFUSE,
-            "Names of topics cannot be names of folders, as queue files need: '/' or NUL in them, "
-            "'.' or '..', or more than 255 bytes.",
-        )
-
-
-class DatabaseNames(QueueCheck):
-    """Topics named like RocksDB's own files, where both share ``consumequeue/``."""
-
-    def __init__(self) -> None:
-        self._bad = Tally()
-
-    def look(self, queue: QueueSpan) -> None:
-        """Look at the topic's name."""
-        if DATABASE_FILE.fullmatch(queue.topic):
-            self._bad.add(queue.name)
-
-    def findings(self) -> Iterator[Finding]:
-        """Yield one finding."""
-        yield from self._bad.finding(
-            "name-of-database-file",
-            Severity.REFUSE,
-            "Topics are named like files of RocksDB, which share consumequeue/ with the folders of "
-            "topics: use useSeparateStorePathForRocksdbCQ (5.5.0).",
-        )
+        """Yield a finding a kind of fault."""
+        for fault, tally in self._found.items():
+            figures = {} if fault.most is None else {"most": fault.most, "longest": self._longest}
+            yield from tally.finding(fault.code, Severity.REFUSE, fault.sentence, **figures)
 
 
 class QueueIds(QueueCheck):

@@ -69,7 +69,7 @@ class PreflightReport(_Model):
     """Of this shape."""
     root: Text
     to: str
-    """``rocksdb`` or ``file``: where the queues are to go."""
+    """The backend that the queues are to go to, ``rocksdb`` or ``file``."""
     rocketmq_version: str
     """Which release's rules the settings were read by."""
     layout: str

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from migration.preflight.report import Finding, Severity, Tally
 from store.errors import StoreError
+from store.queue.bulk import QueueTotals
 from store.queue.consume_queue_store import ConsumeQueueStore
 
 
@@ -75,6 +76,13 @@ class Totals(QueueCheck):
         self.empty += not queue.units
         self.from_zero += queue.low == 0
         self.longest = max(self.longest, queue.units)
+
+    @property
+    def sums(self) -> QueueTotals:
+        """Return what a backend estimates from."""
+        return QueueTotals(
+            self.topics, self.queues, self.units, self.files, self.units_per_file, self.key_bytes
+        )
 
     def findings(self) -> Iterator[Finding]:
         """Yield the totals."""

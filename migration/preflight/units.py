@@ -8,14 +8,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from cq_file.layout import EXT_ADDRESS_MAX
 from migration.preflight.report import Finding, Severity, Tally
 from migration.preflight.survey import QueueCheck, QueueSpan
+from store.queue.bulk import BulkBackend
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.context import LogView
 from store.queue.facts import QueueType
-from store.queue.units import BlockStop, UnitBlock
-from store.service.finding.store_layout import FILE, ROCKSDB
+from store.queue.units import EXT_ADDRESS_MAX, BlockStop, UnitBlock
 
 _BLOCK_UNITS = 65_536
 
@@ -45,11 +44,10 @@ class BatchQueues(QueueCheck):
 class UnitScan(QueueCheck):
     """Holes, records outside the log, and what will be translated."""
 
-    def __init__(self, queues: ConsumeQueueStore, log: LogView, to: str) -> None:
+    def __init__(self, queues: ConsumeQueueStore, log: LogView, target: BulkBackend) -> None:
         self._queues = queues
         self._low_phy, self._high_phy = log.min_phy_offset(), log.max_phy_offset()
-        self._to_rocksdb = to == ROCKSDB
-        self._in_files = queues.name == FILE
+        self._holes_refuse = target.needs_whole_queues
         self._holes, self._outside, self._ext, self._blanks = Tally(), Tally(), Tally(), Tally()
         self._missing = self._astray = self._addresses = self._blank_units = 0
 
@@ -95,7 +93,7 @@ class UnitScan(QueueCheck):
 
     def _look_for_blanks(self, queue: QueueSpan) -> None:
         """Count the rows before the first unit of its file that are no units of expired records."""
-        if not self._in_files or queue.low <= 0:
+        if not self._queues.begins_with_blanks or queue.low <= 0:
             return
         per_file = self._queues.units_per_file
         start = queue.low - queue.low % per_file
@@ -112,7 +110,7 @@ class UnitScan(QueueCheck):
         """Yield a finding a kind."""
         yield from self._holes.finding(
             "holes",
-            Severity.REFUSE if self._to_rocksdb else Severity.WARN,
+            Severity.REFUSE if self._holes_refuse else Severity.WARN,
             "Units are missing inside queues; on RocksDB a broker sends a consumer that meets such "
             "a hole back to offset 0: rebuild the queues first (cqstore rebuild DIR --topic T).",
             missingUnits=self._missing,

@@ -35,6 +35,7 @@ from store.journals.expired_queues import ExpiredQueues
 from store.journals.journal import MOST_BYTES
 from store.journals.store_lock import locked_by
 from store.log.commit_log import CommitLog
+from store.queue.backends import unlike_others
 from store.queue.bulk import BulkBackend, bulk_backend
 from store.queue.units import QueueKey
 from store.service.finding.lay_out import lay_out
@@ -111,10 +112,9 @@ def _refuse(layout: StoreLayout, target: str) -> None:
         raise RefusedStoreError(f"there are {target} queues already", path=paths.root)
     if layout.log_folders != [paths.commit_log]:
         raise RefusedStoreError("its commit log is spread over several paths", path=paths.root)
-    if paths.batch_consume_queue.is_dir() and any(paths.batch_consume_queue.iterdir()):
+    if (batches := unlike_others(paths)) is not None:
         raise RefusedStoreError(
-            "the store has BatchCQ queues, which are read, not written",
-            path=paths.batch_consume_queue,
+            "the store has BatchCQ queues, which are read, not written", path=batches
         )
 
 

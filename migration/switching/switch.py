@@ -34,7 +34,6 @@ from store.service.upkeep.mode import ModeRecord, StoreMode, change_mode, curren
 
 Tell = Callable[[str], object]
 """Told what is being done, a few words."""
-ALONE = {"file": StoreMode.FILE, "rocksdb": StoreMode.ROCKSDB}
 
 
 @dataclass(slots=True)
@@ -89,7 +88,7 @@ def switch(
         config = (config or StoreConfig()).without_replicas()  # nothing is acknowledged here
         layout, config = lay_out(root, config, None, read_only=True)
         before = current_mode(layout, config)
-        goal = to or ALONE[plan.target]
+        goal = to or StoreMode(plan.target)
         if plan.target not in goal.backends:
             raise RefusedStoreError(
                 f"in state {goal} the new {plan.target} queues would not be used", path=root
@@ -124,7 +123,7 @@ def _publish(
     lock = StoreLock(paths)
     try:
         if plan.replaces:
-            before = ALONE[plan.source]
+            before = StoreMode(plan.source)
             if not _is_publishing(plan, layout):
                 # Said first: what is moved away file by file is served by nobody.
                 write_mode(paths, ModeRecord(before, {plan.target: 0}))
@@ -153,7 +152,7 @@ def _check(
     reason = None if going_on else verified(space, plan)
     if reason is not None:
         raise RefusedStoreError(f"the new queues are not verified: {reason}", path=space.root)
-    alone = before is ALONE.get(plan.source)
+    alone = before == plan.source
     in_the_way = plan.target in layout.backends and not going_on
     if not plan.replaces and ((plan.source != LOG and not alone) or in_the_way):
         raise RefusedStoreError(
@@ -210,7 +209,6 @@ def walk(
     ``before_reading`` is told the backend that the next step lets be read, both being kept. A
     process that was killed in a step may have had the store open: then it is recovered first.
     """
-    order = list(StoreMode)
     recover(root, config, tell)
     while True:
         layout, settings = lay_out(root, config, None, read_only=True)
@@ -219,9 +217,9 @@ def walk(
         report.left_behind = {
             name: at for name, at in layout.standing.behind.items() if name not in now.backends
         }
-        if now is goal:
+        if now == goal:
             return
-        following = min(now.reachable, key=lambda mode: abs(order.index(mode) - order.index(goal)))
+        following = now.toward(goal)
         tell(f"going to {following}")
         if following.backends[0] != now.backends[0]:
             before_reading(following.backends[0])
@@ -238,7 +236,7 @@ def _take_over(root: Path, config: StoreConfig, plan: Plan, tell: Tell) -> int:
     Opens the store, which catches them up; returns how many units that took.
     """
     layout, config = lay_out(root, config, None, read_only=True)
-    alone = ALONE[plan.target]
+    alone = StoreMode(plan.target)
     if plan.target not in current_mode(layout, config).backends:
         lock = StoreLock(layout.paths)
         try:

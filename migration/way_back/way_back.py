@@ -11,7 +11,6 @@ from migration.planning.plan import read_plan
 from migration.rebuild.block_source import LOG
 from migration.rebuild.scan_plan import ScanSpace
 from migration.switching.switch import (
-    ALONE,
     SwitchReport,
     Tell,
     read_switched,
@@ -84,7 +83,7 @@ def _walk_back(
         raise RefusedStoreError(
             "queues built from the log have none to go back to: cqstore migrate finish", path=root
         )
-    before, goal = current_mode(layout, config), ALONE[done.source]
+    before, goal = current_mode(layout, config), StoreMode(done.source)
     report = SwitchReport(before, before)
     if not dry_run:
         recover(root, config, tell)
@@ -126,8 +125,8 @@ def finish(
             raise RefusedStoreError("there is no switch to finish", path=space.root)
         done = read_switched(space)
         layout, config = lay_out(root, config or StoreConfig(), None, read_only=True)
-        now, wanted = current_mode(layout, config), ALONE[done.target]
-        if now is not wanted:
+        now, wanted = current_mode(layout, config), StoreMode(done.target)
+        if now != wanted:
             raise RefusedStoreError(f"the store's state is {now}, not yet {wanted}", path=root)
         left = dict(layout.standing.behind)
         for name in left:
@@ -151,7 +150,7 @@ def _take_back_half(space: Workspace, layout: StoreLayout, now: StoreMode) -> No
     if plan.target in now.backends and plan.digest in told:
         raise RefusedStoreError(
             f"the note of the switch has gone, and the store's state is {now}: go back to"
-            f" {ALONE[plan.source]} with cqstore mode, step by step",
+            f" {plan.source} with cqstore mode, step by step",
             path=space.switched,
         )
     if plan.target in standing.behind and plan.target not in now.backends:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from store.cli.options import ConfigFile, Dir, Format, note, read_config
+from store.cli.options import ConfigFile, Dir, Format, note, read_config, state
 from store.cli.output import OutputFormat, Row, output, progress
 from store.errors import StoreConfigError
 from store.queue.verify import VerifyReport
@@ -17,7 +17,8 @@ from store.service.upkeep.mode import StoreMode, change_mode, current_mode, poss
 def mode(
     root: Dir,
     to: Annotated[
-        StoreMode | None, typer.Option("--to", help="Take the step to this state.")
+        StoreMode | None,
+        typer.Option("--to", parser=state, metavar="STATE", help="Take the step to this state."),
     ] = None,
     *,
     verify: Annotated[

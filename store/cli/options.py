@@ -11,6 +11,7 @@ from store.cli.output import OutputFormat
 from store.config import StoreConfig, odd_keys, read_broker_conf
 from store.errors import RefusedStoreError
 from store.journals.store_lock import refuse_if_open
+from store.journals.store_mode import StoreMode
 from store.paths import StorePaths
 from store.service.finding.lay_out import lay_out
 from store.service.message_store import MessageStore
@@ -93,6 +94,18 @@ def open_to_delete(
     refuse_if_open(StorePaths(root))
     lay_out(root, read_config(config), None, read_only=True)  # a new one is not to be made
     return open_store(root, config, backend, None, read_only=not yes)
+
+
+def state(text: str) -> StoreMode:
+    """Return the state of a store that an option names.
+
+    Raises:
+        typer.BadParameter: there is none; all that there are are named.
+    """
+    try:
+        return StoreMode(text)
+    except ValueError as exc:
+        raise typer.BadParameter(str(exc)) from exc
 
 
 def check_folder(root: Path) -> None:

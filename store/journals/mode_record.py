@@ -6,56 +6,17 @@ a whole by rename. Without it all backends that lie in the store are kept alike.
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 
 from store.errors import CorruptionError, os_errors
 from store.files import make_folder
 from store.journals.journal import Entry, is_offset, read_lines, rewrite
 from store.journals.kept import forget, keep
 from store.journals.store_lock import lock_stamp
+from store.journals.store_mode import StoreMode
 from store.paths import StorePaths
-
-
-class StoreMode(StrEnum):
-    """Which backends a store keeps, and which of them it reads; steps lead to a neighbour only."""
-
-    FILE = "file"
-    DOUBLE_WRITE_FILE = "double-write-file"
-    DOUBLE_WRITE_ROCKSDB = "double-write-rocksdb"
-    ROCKSDB = "rocksdb"
-
-    @property
-    def backends(self) -> list[str]:
-        """Return the backends that are kept, the one that is read first."""
-        return list(_BACKENDS[self])
-
-    @property
-    def neighbours(self) -> list["StoreMode"]:
-        """Return the states that are one step away."""
-        order = list(StoreMode)
-        at = order.index(self)
-        return order[max(at - 1, 0) : at] + order[at + 1 : at + 2]
-
-    @property
-    def reachable(self) -> list["StoreMode"]:
-        """Return the neighbours, and who lies behind one that keeps the same backends.
-
-        Whoever goes on from there at once needs no second comparison.
-        """
-        alike = [mode for mode in self.neighbours if set(mode.backends) == set(self.backends)]
-        behind = {after for mode in alike for after in mode.neighbours} - {self}
-        return [mode for mode in StoreMode if mode in behind or mode in self.neighbours]
-
 
 _OLD, _NEW = {"cut"}, {"alike"}
 """What a record need not have: of a time before there was the one, or when there was the other."""
-_FILE, _ROCKSDB = "file", "rocksdb"
-_BACKENDS = {
-    StoreMode.FILE: (_FILE,),
-    StoreMode.DOUBLE_WRITE_FILE: (_FILE, _ROCKSDB),
-    StoreMode.DOUBLE_WRITE_ROCKSDB: (_ROCKSDB, _FILE),
-    StoreMode.ROCKSDB: (_ROCKSDB,),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +55,10 @@ def read_standing(paths: StorePaths) -> Standing:
     if len(entries) > 1 or entries[0] is None:
         raise CorruptionError("the record of the backends is damaged", path=paths.mode)
     entry = entries[0]
-    state = None if entry["state"] is None else StoreMode(entry["state"])
+    try:
+        state = None if entry["state"] is None else StoreMode(entry["state"])
+    except ValueError as exc:
+        raise CorruptionError(f"the record of the backends: {exc}", path=paths.mode) from exc
     return Standing(state, entry["behind"], entry["covers"], entry.get("alike", 0))
 
 
@@ -122,7 +86,7 @@ def write_standing(paths: StorePaths, standing: Standing) -> None:
 def _is_entry(entry: Entry) -> bool:
     if set(entry) - _OLD - _NEW != {"state", "behind", "covers"}:
         return False
-    if entry["state"] is not None and entry["state"] not in list(StoreMode):
+    if not isinstance(entry["state"], str | None):
         return False
     return (
         _is_table(entry["behind"], is_offset)

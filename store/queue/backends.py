@@ -1,16 +1,16 @@
-"""Backends by name. They are found by entry point, so nothing here names a package above."""
+"""Backends by name."""
 
-from importlib.metadata import entry_points
+from pathlib import Path
 
 from store.errors import StoreConfigError
+from store.installed import installed
+from store.paths import StorePaths
 from store.queue.consume_queue_store import ConsumeQueueStore
-
-_GROUP = "cqstore.backends"
 
 
 def backend_names() -> list[str]:
     """Return the names of the installed backends, sorted."""
-    return sorted(entry.name for entry in entry_points(group=_GROUP))
+    return list(installed())
 
 
 def backend(name: str) -> type[ConsumeQueueStore]:
@@ -19,9 +19,25 @@ def backend(name: str) -> type[ConsumeQueueStore]:
     Raises:
         StoreConfigError: no such backend is installed, or it is not a queue store.
     """
-    for entry in entry_points(group=_GROUP, name=name):
-        loaded = entry.load()
-        if isinstance(loaded, type) and issubclass(loaded, ConsumeQueueStore):
-            return loaded
-        raise StoreConfigError(f"backend {name!r} ({entry.value}) is not a ConsumeQueueStore")
-    raise StoreConfigError(f"no backend {name!r}; installed: {', '.join(backend_names())}")
+    loaded = installed().get(name)
+    if loaded is None:
+        raise StoreConfigError(f"no backend {name!r}; installed: {', '.join(backend_names())}")
+    if not issubclass(loaded, ConsumeQueueStore):
+        raise StoreConfigError(f"backend {name!r} ({loaded}) is not a ConsumeQueueStore")
+    return loaded
+
+
+def backends() -> list[type[ConsumeQueueStore]]:
+    """Return the classes of the installed backends, sorted by name."""
+    return [backend(name) for name in backend_names()]
+
+
+def queue_folders(paths: StorePaths) -> list[Path]:
+    """Return every folder that queues may lie in, once."""
+    return list(dict.fromkeys(folder for kind in backends() for folder in kind.folders(paths)))
+
+
+def unlike_others(paths: StorePaths) -> Path | None:
+    """Return a folder of queues that only one backend could hold, ``None`` without such queues."""
+    found = (kind.unlike_others(paths) for kind in backends())
+    return next((folder for folder in found if folder is not None), None)

@@ -110,11 +110,61 @@ class UnitSink(Protocol):
         """Let go of everything, what was written is of no use."""
 
 
+class NameFault(NamedTuple):
+    """What keeps a topic, for its name alone, from a backend."""
+
+    code: str
+    """A word for this kind of fault: ``name-too-long``."""
+    sentence: str
+    """About all topics that have it, for people."""
+    by_length: bool = False
+    """How long the name is may be the fault."""
+    most: int | None = None
+    """Bytes of UTF-8 that a name may have."""
+
+
+class QueueTotals(NamedTuple):
+    """How much there is to be moved."""
+
+    topics: int
+    queues: int
+    units: int
+    files: int
+    """Queue files that hold these units, at least one a queue."""
+    units_per_file: int
+    key_bytes: int
+    """UTF-8 bytes of the topics' names, once a queue."""
+
+
+class Footprint(NamedTuple):
+    """What queues take on disk, at most."""
+
+    disk_bytes: int
+    entries: int
+    """Files and folders."""
+    mapped_files: int | None
+    """Files that a broker maps; ``None``: it maps none of this backend's."""
+    tables: int = 0
+    """Files that it has open without a map."""
+    apparent_bytes: int | None = None
+    """Of the files with all that was never written; ``None``: there is nothing such."""
+
+
 class BulkBackend(Protocol):
     """What one backend can do with whole queues. Stateless."""
 
     name: str
     """The backend's, as ``--backend`` takes it."""
+    keeps_timestamps: bool
+    """Its units have store timestamps, which come from the log where the source has none."""
+    needs_whole_queues: bool
+    """A broker sends a consumer that meets missing units in such a queue back to offset 0."""
+
+    def name_faults(self, topic: str, config: StoreConfig) -> Iterator[NameFault]:
+        """Yield why this backend, under ``config``, cannot hold queues of ``topic``."""
+
+    def footprint(self, totals: QueueTotals) -> Footprint:
+        """Estimate what so much will take."""
 
     def source(self, context: QueueStoreContext) -> UnitSource:
         """Open the queues of a store; changes nothing."""
@@ -166,5 +216,10 @@ def bulk_backend(name: str) -> BulkBackend:
     """
     for entry in entry_points(group=_GROUP, name=name):
         return cast("BulkBackend", entry.load()())
-    known = ", ".join(sorted(entry.name for entry in entry_points(group=_GROUP)))
+    known = ", ".join(bulk_names())
     raise StoreConfigError(f"queues cannot be moved to or from backend {name!r}, only {known}")
+
+
+def bulk_names() -> list[str]:
+    """Return the backends whose queues can be moved, sorted."""
+    return sorted(entry.name for entry in entry_points(group=_GROUP))

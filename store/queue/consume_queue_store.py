@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from store.config import StoreConfig
+from store.installed import Backend
 from store.paths import StorePaths
 from store.queue.context import QueueStoreContext
 from store.queue.estimate import MessageFilter, estimate
@@ -28,15 +29,15 @@ from store.queue.time_search import BoundaryType, search_offset
 from store.queue.units import CqUnit, QueueKey, UnitBatch, UnitBlock
 
 
-class ConsumeQueueStore(ABC):
+class ConsumeQueueStore(Backend, ABC):
     """All consume queues of one store on one backend."""
 
-    name: ClassVar[str]
-    """The entry point's name, also what ``--backend`` takes."""
     counts_in_checkpoint: bool = False
     """The store checkpoint's ``logics`` fields speak of this backend, as of RocketMQ's files."""
     lmq_needs_multi_dispatch: bool = False
     """Light queues need ``enableMultiDispatch`` beside ``enableLmq``, as in RocketMQ."""
+    begins_with_blanks: ClassVar[bool] = False
+    """Before a queue's first unit there may be units that are none, in its first file."""
     fills_holes: ClassVar[bool] = False
     """A replay brings back units that are missing before others of their queue."""
 
@@ -63,6 +64,17 @@ class ConsumeQueueStore(ABC):
             StoreConfigError, UnsupportedFormatError: the sentence names the setting.
         """
         _ = config
+
+    @classmethod
+    def folders(cls, paths: StorePaths) -> list[Path]:
+        """Return the folders that its queues may lie in; others' may lie there too."""
+        return [paths.consume_queue]
+
+    @classmethod
+    def unlike_others(cls, paths: StorePaths) -> Path | None:
+        """Return the folder of queues that are there and that no other backend could hold."""
+        _ = paths
+        return None
 
     @classmethod
     def own_files(cls, paths: StorePaths) -> list[Path]:
@@ -135,7 +147,7 @@ class ConsumeQueueStore(ABC):
         """
         return ()
 
-    def damage_is_settled(self) -> None:  # noqa: B027 - most backends have none
+    def damage_is_settled(self) -> None:
         """Take units for every queue again; called once no queue is going to be built anew."""
 
     def watermarks(self) -> dict[str, int]:

@@ -33,6 +33,12 @@ MOST_UNITS = MOST_QUEUE_OFFSET
 PACKED_PREFIX = 20
 """Bytes of a packed unit that both backends have: ``phy_offset``, ``size``, ``tags_code``."""
 
+EXT_ADDRESS_MAX = -(1 << 31) - 1
+"""Tags codes up to this one, below every 32-bit hash, are addresses of what a backend keeps beside.
+
+``ConsumeQueueStore.resolve_tags_code`` follows them.
+"""
+
 
 class QueueKey(NamedTuple):
     """One queue of one topic."""

@@ -3,53 +3,20 @@
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
-from cq_file.store import FileConsumeQueueStore
-from store.paths import StorePaths
-from store.queue.context import QueueStoreContext
 from store.queue.facts import QueueSpan
 from store.queue.units import BlockStop, QueueKey, UnitBlock
+from tests.kit import other_files
+from tests.kit.other_files import OtherFiles
 
 LOST = (QueueKey("topic_000001", 2), 5)
 """Queue and offset of the unit that a losing backend loses, of ``bench.sample_store``."""
 WRONG_AT = 1000
 """One in so many pulls is answered wrongly."""
-
-
-class _OwnFolder(StorePaths):
-    @property
-    def consume_queue(self) -> Path:
-        return self.root / "otherqueue"
-
-    @property
-    def own(self) -> Path:
-        return self.root / "cqstore"
-
-
-class OtherFiles(FileConsumeQueueStore):
-    """Queue files in a folder of their own, else as ever."""
-
-    name = "other"
-
-    def __init__(self, context: QueueStoreContext) -> None:
-        super().__init__(replace(context, paths=_paths(context.paths)))
-
-    @classmethod
-    def present(cls, paths: StorePaths) -> bool:
-        return super().present(_paths(paths))
-
-    @classmethod
-    def own_files(cls, paths: StorePaths) -> list[Path]:
-        return super().own_files(_paths(paths))
-
-
-def _paths(paths: StorePaths) -> StorePaths:
-    return _OwnFolder(paths.root, paths.commit_log)
 
 
 class Lying(OtherFiles):
@@ -111,13 +78,4 @@ class Dying(OtherFiles):
 
 def install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the backends known to this process and to those that it starts."""
-    info = folder / "cqstore_wrong-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: cqstore-wrong\nVersion: 1.0\n")
-    kinds = (OtherFiles, Lying, Losing, Slow, Dying)
-    lines = [f"{kind.name} = {kind.__module__}:{kind.__name__}" for kind in kinds]
-    (info / "entry_points.txt").write_text("\n".join(["[cqstore.backends]", *lines]) + "\n")
-    monkeypatch.syspath_prepend(folder)
-    here = Path(__file__).parents[2]
-    found = [str(folder), str(here), *filter(None, [os.environ.get("PYTHONPATH")])]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(found))
+    other_files.install(folder, monkeypatch, (OtherFiles, Lying, Losing, Slow, Dying))

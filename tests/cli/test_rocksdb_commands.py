@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cq_rocksdb.folders import log_folder
 from store.config import StoreConfig
 from store.paths import StorePaths
 from store.record.message import Message
@@ -49,7 +50,7 @@ def test_stats_and_audit_tell_of_rocketmqs_database_and_change_no_byte(
 def test_stats_tell_of_cache_hits_as_rocksdb_logged_them(tmp_path: Path) -> None:
     root = tmp_path / "store"
     MessageStore.open(root, backend="rocksdb").close()
-    log = StorePaths(root).rocksdb_log / "x_LOG"
+    log = log_folder(StorePaths(root)) / "x_LOG"
     log.write_text(
         "2026/11/21-07:52:24.003748 1397 [db/db_impl/db_impl.cc:795] STATISTICS:\n"
         " rocksdb.block.cache.miss COUNT : 3\nrocksdb.block.cache.hit COUNT : 0\n"

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from cq_rocksdb.folders import log_folder
 from store.cli.top import facts, show
 from store.config import StoreConfig
 from store.errors import StoreLockedError
@@ -62,7 +63,7 @@ def test_it_tells_of_a_store_that_is_open_and_changes_no_byte(tmp_path: Path, ba
         ahead = store.commit_log.files._ahead
         assert ahead is not None
         ahead._join()  # from here on the store writes nothing by itself
-        rocksdb_log = store.paths.rocksdb_log  # written whenever RocksDB likes
+        rocksdb_log = log_folder(store.paths)  # written whenever RocksDB likes
         before = tree_digest(root, rocksdb_log)
         seen = told(root)
         table = run(root).stdout.splitlines()  # no terminal: one table
@@ -126,8 +127,8 @@ def test_rates_are_what_was_put_between_two_looks(tmp_path: Path, backend: str) 
 
 def test_what_rocksdb_logged_is_shown(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path, CONFIG, backend="rocksdb") as store:
-        store.paths.rocksdb_log.mkdir(parents=True, exist_ok=True)
-        (store.paths.rocksdb_log / "LOG").write_text(
+        log_folder(store.paths).mkdir(parents=True, exist_ok=True)
+        (log_folder(store.paths) / "LOG").write_text(
             "2026/01/02-03:04:05.678 7 [WARN] [db/db_impl/db_impl.cc:1076] STATISTICS:\n"
             " rocksdb.block.cache.miss COUNT : 12\n"
             "rocksdb.db.get.micros P50 : 0.5 P95 : 0.9 P99 : 1 P100 : 1 COUNT : 3 SUM : 2\n"

@@ -15,6 +15,7 @@ from cq_rocksdb.bulk import RocksDBBulk, RocksDBUnitSink
 from cq_rocksdb.bulk_source import RocksDBUnitSource
 from cq_rocksdb.engine import EngineBatch, Family
 from cq_rocksdb.errors import RocksDBError
+from cq_rocksdb.folders import separate_folder
 from cq_rocksdb.keys import OFFSET_ENTRY, OffsetEntry, max_key, queue_prefix
 from cq_rocksdb.store import RocksDBConsumeQueueStore
 from store.config import StoreConfig
@@ -221,7 +222,7 @@ def test_what_was_made_is_published_with_current_last_and_durably(
 ) -> None:
     made, paths = assembled(parts, tmp_path / "made"), StorePaths(tmp_path / "root")
     names = {path.name for path in made.consume_queue.iterdir()} - NOT_PUBLISHED
-    folder = paths.consume_queue_rocksdb if separate else paths.consume_queue
+    folder = separate_folder(paths) if separate else paths.consume_queue
     paths.root.mkdir()
     if there:
         (folder / "Topic").mkdir(parents=True)

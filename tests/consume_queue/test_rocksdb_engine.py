@@ -16,6 +16,7 @@ import pytest
 from cq_rocksdb import engines
 from cq_rocksdb.engine import EngineBatch, Family, RocksEngine
 from cq_rocksdb.errors import RocksDBError, RocksDBStatus
+from cq_rocksdb.folders import separate_folder
 from cq_rocksdb.keys import queue_prefix, unit_key
 from cq_rocksdb.store import RocksDBConsumeQueueStore
 from store.config import RocksDBEngine, StoreConfig
@@ -131,7 +132,7 @@ def test_a_new_database_goes_where_the_setting_says_and_is_found_again(
     store = queues.open(use_separate_store_path_for_rocksdb_cq=separate)
     put(store, "T", 0, range(3), 0)
     store.close()
-    folder = paths.consume_queue_rocksdb if separate else paths.consume_queue
+    folder = separate_folder(paths) if separate else paths.consume_queue
     assert (folder / "CURRENT").exists()
     assert not list(folder.glob("LOG*"))
     assert RocksDBConsumeQueueStore.present(paths)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from cq_rocksdb import logged_counters as logged_counters_module
+from cq_rocksdb.folders import log_folder
 from cq_rocksdb.logged_counters import LoggedCounters, logged_counters
 from cq_rocksdb.store import RocksDBConsumeQueueStore
 from store.errors import StoreIOError
@@ -62,8 +63,8 @@ def test_of_a_long_log_the_end_is_read(tmp_path: Path, monkeypatch: pytest.Monke
 def test_counters_become_stats_as_far_as_they_are_told(tmp_path: Path) -> None:
     paths = StorePaths(tmp_path)
     assert RocksDBConsumeQueueStore.watch(paths) == []
-    paths.rocksdb_log.mkdir(parents=True)
-    (paths.rocksdb_log / "LOG").write_bytes(b"".join(dump(27, 1, 2)))
+    log_folder(paths).mkdir(parents=True)
+    (log_folder(paths) / "LOG").write_bytes(b"".join(dump(27, 1, 2)))
     part = "as RocksDB logged 2026/11/21-13:47:27.000835"
     assert RocksDBConsumeQueueStore.watch(paths) == [
         QueueStat("rocksdb_block_cache_hits", part, 1),

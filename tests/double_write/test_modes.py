@@ -23,6 +23,7 @@ from store.service.upkeep.mode import (
     change_mode,
     possible_steps,
     read_mode,
+    store_modes,
     write_mode,
 )
 from tests.double_write.test_verify import Database
@@ -33,7 +34,7 @@ from tests.kit.tree import tree_digest
 
 Golden = Callable[[str], Path]
 COMMAND = [str(Path(sys.executable).parent / "cqstore")]
-THERE_AND_BACK = [*StoreMode, *reversed(list(StoreMode)[:-1])]
+THERE_AND_BACK = [*store_modes(), *reversed(store_modes()[:-1])]
 PLAIN = config(rocksdb_cq_double_write_enable=False)
 
 
@@ -45,7 +46,7 @@ def plain_store(root: Path, told: Told, backend: str = "file") -> Path:
 
 def reasons(root: Path, to: StoreMode) -> str:
     before = tree_digest(root)
-    (step,) = [step for step in possible_steps(root) if step.to is to]
+    (step,) = [step for step in possible_steps(root) if step.to == to]
     assert tree_digest(root) == before, "to look changes nothing"
     with pytest.raises(RefusedStoreError) as caught:
         change_mode(root, to)
@@ -62,22 +63,24 @@ def test_a_backend_that_comes_in_is_behind_until_it_has_caught_up(
     root = plain_store(tmp_path / "store", Told(), kept)
     calls, seen = CallOrder(root), list[ModeRecord | None]()
     calls.at_each = lambda _: seen.append(read_mode(StorePaths(root)))
-    both = {"file": StoreMode.DOUBLE_WRITE_FILE, "rocksdb": StoreMode.DOUBLE_WRITE_ROCKSDB}[kept]
+    both = {"file": StoreMode("double-write-file"), "rocksdb": StoreMode("double-write-rocksdb")}[
+        kept
+    ]
     with calls.watching():
         change_mode(root, both)
     (comes,) = {"file", "rocksdb"} - {kept}
-    records = [record for record in seen if record is not None and record.state is both]
+    records = [record for record in seen if record is not None and record.state == both]
     assert records[0] == ModeRecord(both, {comes: 0})
     assert seen[-1] == read_mode(StorePaths(root)) == ModeRecord(both, {})
 
 
 def test_a_cut_before_the_line_of_a_backend_lowers_it(tmp_path: Path) -> None:
     root = plain_store(tmp_path / "store", Told())
-    change_mode(root, StoreMode.DOUBLE_WRITE_FILE)
+    change_mode(root, StoreMode("double-write-file"))
     with MessageStore.open(root, PLAIN) as store:
         places = [record.phy_offset for record in store.commit_log.scan(0)]
     bad, line = places[10], places[20]
-    write_mode(StorePaths(root), ModeRecord(StoreMode.DOUBLE_WRITE_FILE, {"rocksdb": line}))
+    write_mode(StorePaths(root), ModeRecord(StoreMode("double-write-file"), {"rocksdb": line}))
     log = next(path for path in (root / "commitlog").iterdir() if int(path.name) <= bad)
     data = bytearray(log.read_bytes())
     data[bad + 4] ^= 1  # the magic code
@@ -100,11 +103,11 @@ def test_a_store_goes_all_the_way_and_back_with_puts_in_every_state(tmp_path: Pa
         assert (done.before, done.after, done.set_aside) == (before, to, {})
         record = read_mode(StorePaths(root))
         assert record is not None
-        assert record.state is to
+        assert record.state == to
         left = {"file", "rocksdb"} - set(to.backends)
         assert set(record.behind) == left
         with MessageStore.open(root, PLAIN) as store:
-            assert [part.name for part in store.queues.parts()] == to.backends
+            assert [part.name for part in store.queues.parts()] == list(to.backends)
             told.put(store, 15)
             if not left:
                 assert store.verify().clean
@@ -187,7 +190,7 @@ def test_a_log_that_is_cut_takes_it_from_the_backend_left_behind(tmp_path: Path,
 def test_no_step_leads_further_than_a_neighbour(tmp_path: Path) -> None:
     root = plain_store(tmp_path / "store", Told())
     with pytest.raises(RefusedStoreError, match="leads to double-write-file, not to rocksdb"):
-        change_mode(root, StoreMode.ROCKSDB)
+        change_mode(root, StoreMode("rocksdb"))
     assert read_mode(StorePaths(root)) is None
 
 
@@ -219,24 +222,24 @@ def test_a_step_waits_until_nobody_has_the_store_open(tmp_path: Path) -> None:
     with MessageStore.open(root, PLAIN) as store:
         Told().put(store, 5)
         with pytest.raises(StoreLockedError):
-            change_mode(root, StoreMode.DOUBLE_WRITE_FILE)
+            change_mode(root, StoreMode("double-write-file"))
         (step,) = possible_steps(root)
         assert "has the store open" in step.reasons[0]
-    assert change_mode(root, StoreMode.DOUBLE_WRITE_FILE).after is StoreMode.DOUBLE_WRITE_FILE
+    assert change_mode(root, StoreMode("double-write-file")).after == StoreMode("double-write-file")
 
 
 def test_a_crashed_store_is_recovered_first(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "store", PLAIN) as store:
         Told().put(store, 5)
         root = crash_image(store, tmp_path / "crashed")
-    assert "needs recovery" in reasons(root, StoreMode.DOUBLE_WRITE_FILE)
+    assert "needs recovery" in reasons(root, StoreMode("double-write-file"))
 
 
 def test_batch_queues_and_a_reserved_topic_are_both_named(golden: Golden) -> None:
     root = golden("special-default")
     queues = root / "consumequeue"
     shutil.copytree(queues / "expired_1", queues / "CHECKPOINT_TOPIC")
-    said = reasons(root, StoreMode.DOUBLE_WRITE_FILE)
+    said = reasons(root, StoreMode("double-write-file"))
     assert "BatchCQ" in said
     assert "1 topics cannot be held by backend rocksdb: the topic CHECKPOINT_TOPIC" in said
 
@@ -247,7 +250,7 @@ def test_topics_that_are_no_file_names_are_named(tmp_path: Path) -> None:
         for number in range(7):  # light queues may have such names, on RocksDB alone
             names = {"INNER_MULTI_DISPATCH": f"%LMQ%a/b{number}"}
             assert store.put_message(Message("a", b"", 0, names)).ok
-    said = reasons(tmp_path / "store", StoreMode.DOUBLE_WRITE_ROCKSDB)
+    said = reasons(tmp_path / "store", StoreMode("double-write-rocksdb"))
     assert "7 topics cannot be held by backend file" in said
     assert "'%LMQ%a/b0'" in said
     assert said.endswith("and 2 more")
@@ -259,7 +262,7 @@ def test_as_many_topics_as_are_named_leave_no_more(tmp_path: Path) -> None:
         for number in range(5):
             names = {"INNER_MULTI_DISPATCH": f"%LMQ%a/b{number}"}
             assert store.put_message(Message("a", b"", 0, names)).ok
-    said = reasons(tmp_path / "store", StoreMode.DOUBLE_WRITE_ROCKSDB)
+    said = reasons(tmp_path / "store", StoreMode("double-write-rocksdb"))
     assert "'%LMQ%a/b4'" in said
     assert "more" not in said
 
@@ -268,13 +271,13 @@ def test_as_many_topics_as_are_named_leave_no_more(tmp_path: Path) -> None:
 def test_a_rebuild_is_finished_first(tmp_path: Path, journal: str) -> None:
     root = plain_store(tmp_path / "store", Told())
     (root / "cqstore" / journal).touch()
-    assert "a rebuild of queues is not finished" in reasons(root, StoreMode.DOUBLE_WRITE_FILE)
+    assert "a rebuild of queues is not finished" in reasons(root, StoreMode("double-write-file"))
 
 
 def test_without_a_log_there_is_nothing_to_catch_up_from(tmp_path: Path) -> None:
     root = plain_store(tmp_path / "store", Told())
     shutil.rmtree(root / "commitlog")
-    said = reasons(root, StoreMode.DOUBLE_WRITE_FILE)
+    said = reasons(root, StoreMode("double-write-file"))
     assert "there is no commit log" in said
     assert "the store cannot be read: there are queues but no commit log" in said
 
@@ -283,7 +286,7 @@ def test_an_empty_folder_of_batch_queues_speaks_against_nothing(tmp_path: Path) 
     root = plain_store(tmp_path / "store", Told())
     (root / "batchconsumequeue").mkdir()
     assert all(step.possible for step in possible_steps(root))
-    assert change_mode(root, StoreMode.DOUBLE_WRITE_FILE).set_aside == {}
+    assert change_mode(root, StoreMode("double-write-file")).set_aside == {}
 
 
 def test_no_old_file_goes_while_a_backend_catches_up(
@@ -300,7 +303,9 @@ def test_no_old_file_goes_while_a_backend_catches_up(
     monkeypatch.setattr(threading.Thread, "start", note)
     ticks: list[int] = []
     change_mode(
-        plain_store(tmp_path / "store", Told()), StoreMode.DOUBLE_WRITE_FILE, progress=ticks.append
+        plain_store(tmp_path / "store", Told()),
+        StoreMode("double-write-file"),
+        progress=ticks.append,
     )
     assert ticks == sorted(ticks) != []
     assert started.count("cqstore-expiry") == 1, "the store's of before"
@@ -333,13 +338,13 @@ def test_differences_keep_the_incomplete_one_from_being_read(golden: Golden) -> 
     topic = load_dump("basic-combine")["queues"][0]["topic"]
     with Database(root) as database:
         database.lose(0, 3, 4, topic=topic.encode())
-    assert "rocksdb queues lack 2 units" in reasons(root, StoreMode.DOUBLE_WRITE_ROCKSDB)
+    assert "rocksdb queues lack 2 units" in reasons(root, StoreMode("double-write-rocksdb"))
     done = run("mode", root, "--verify", "--output", "jsonl", code=1)
     (row,) = [json.loads(line) for line in done.stdout.splitlines()]
     assert (row["topic"], row["from"], row["to"], row["lacking"]) == (topic, 3, 4, "rocksdb")
     with pytest.raises(RefusedStoreError, match="rocksdb queues lack 2 units"):
-        change_mode(root, StoreMode.ROCKSDB, passing=True)
-    assert change_mode(root, StoreMode.FILE).behind
+        change_mode(root, StoreMode("rocksdb"), passing=True)
+    assert change_mode(root, StoreMode("file")).behind
     with MessageStore.open(root) as store:
         assert store.queues.name == "file"
 

@@ -175,8 +175,8 @@ def test_a_backend_that_was_given_some_topics_is_not_to_be_read(tmp_path: Path) 
             assert store.put_message(Message(topic, b"", 0)).ok
     assert standing(root).covers == {"rocksdb": "lite-*;t"}
     steps = {step.to: step for step in possible_steps(root, config("file", **SELECTIVE))}
-    assert steps[StoreMode.FILE].possible
-    to = StoreMode.DOUBLE_WRITE_ROCKSDB
+    assert steps[StoreMode("file")].possible
+    to = StoreMode("double-write-rocksdb")
     assert steps[to].reasons == ["the rocksdb queues hold only the topics 'lite-*;t'"]
     with pytest.raises(RefusedStoreError, match="hold only the topics"):
         change_mode(root, to, config("file", **SELECTIVE))

@@ -17,10 +17,10 @@ from store.journals.expired_queues import ExpiredQueues
 from store.journals.journal import _crc32c
 from store.journals.mode_record import (
     Standing,
-    StoreMode,
     read_standing,
     write_standing,
 )
+from store.journals.store_mode import StoreMode, store_modes
 from store.log.checkpoint import CHECKPOINT, StoreCheckpoint
 from store.paths import StorePaths
 from store.queue.units import QueueKey
@@ -183,7 +183,7 @@ class TestDamaged:
 
     def test_the_record_of_the_backends(self, tmp_path: Path, *, long: bool) -> None:
         paths = StorePaths(tmp_path)
-        standing = Standing(StoreMode.FILE, {"rocksdb": 5}, {"rocksdb": "a*;b"}, 7)
+        standing = Standing(StoreMode("file"), {"rocksdb": 5}, {"rocksdb": "a*;b"}, 7)
         seeds = []
         for each in (standing, Standing()):
             write_standing(paths, each)
@@ -194,6 +194,6 @@ class TestDamaged:
             found = read_standing(paths)
             for at in (*found.behind.values(), found.alike):
                 assert 0 <= at <= LONG_MAX
-            assert found.state is None or found.state in StoreMode
+            assert found.state is None or found.state in store_modes()
 
         fuzz("record of the backends", seeds, run, 300, long=long, mutate=with_crcs)

@@ -77,7 +77,7 @@ def test_rocketmq_reads_both_sides_of_double_write(
 ) -> None:
     root = tmp_path / "store"
     write(root, "file", 600)
-    move(root, CONFIG, "rocksdb", StoreMode.DOUBLE_WRITE_FILE)
+    move(root, CONFIG, "rocksdb", StoreMode("double-write-file"))
     keys = {"combineCQPreferCQType": read, "combineAssignOffsetCQType": read}
     rows = rocketmq.dump(root, "combine", QUEUES, **SIZES, **keys)
     queues = [row for row in rows if row["kind"] == "queue"]

@@ -6,7 +6,8 @@ import pytest
 
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreConfigError
-from store.journals.mode_record import Standing, StoreMode
+from store.journals.mode_record import Standing
+from store.journals.store_mode import StoreMode
 from store.paths import StorePaths
 from store.queue.part import NO_LIGHT, Roles
 from store.service.finding.store_layout import (
@@ -176,7 +177,7 @@ def test_queues_that_would_be_hidden_are_named(tmp_path: Path) -> None:
 
 
 def test_a_state_that_was_set_decides(tmp_path: Path) -> None:
-    layout = there(tmp_path, BOTH, Standing(StoreMode.ROCKSDB, {"file": 5}))
+    layout = there(tmp_path, BOTH, Standing(StoreMode("rocksdb"), {"file": 5}))
     for read_only in (False, True):
         found = choose_backends(layout, settings(**{DOUBLE: "true"}), None, read_only=read_only)
         assert found == ["rocksdb"]

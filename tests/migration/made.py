@@ -11,6 +11,7 @@ import pytest
 
 from cq_rocksdb.engine import EngineBatch, Family, RocksEngine
 from cq_rocksdb.engines import open_engine
+from cq_rocksdb.folders import log_folder
 from cq_rocksdb.keys import OFFSET_ENTRY, OffsetEntry, max_key, queue_prefix, unit_key
 from migration.copying.run import run_plan
 from migration.planning.plan import Plan
@@ -53,7 +54,7 @@ class Made:
     def engine(self) -> Iterator[RocksEngine]:
         made = self.space.made
         engine, _ = open_engine(
-            made.consume_queue, self.plan.config, made.rocksdb_log, read_only=False
+            made.consume_queue, self.plan.config, log_folder(made), read_only=False
         )
         yield engine
         engine.close()

@@ -86,7 +86,7 @@ def test_what_happened_is_told_and_what_to_do(root: Path, told: Told) -> None:
 def test_the_poorer_side_is_replaced_and_kept(root: Path, told: Told) -> None:
     prepare(root)
     report = switch(root, PLAIN)
-    assert report.state is StoreMode.ROCKSDB
+    assert report.state == StoreMode("rocksdb")
     assert report.caught_up_units > 0
     assert phys(root) == whole(told)
     (kept,) = (root / "cqstore" / "replaced").iterdir()
@@ -101,7 +101,7 @@ def test_the_log_can_fill_both_instead(root: Path, told: Told) -> None:
     told.check(root)
     with pytest.raises(RefusedStoreError, match=r"the rocksdb queues have all; .*mode DIR --to"):
         make_plan(root, PLAIN)
-    change_mode(root, StoreMode.ROCKSDB, PLAIN, passing=True)
+    change_mode(root, StoreMode("rocksdb"), PLAIN, passing=True)
     assert phys(root) == whole(told)
 
 

@@ -87,7 +87,7 @@ def test_kept_it_comes_back(root: Path) -> None:
     whole = served(root)
     report = rollback(root, returning=Returning.KEEP)
     assert report is not None
-    assert report.state in {StoreMode.FILE, StoreMode.ROCKSDB}
+    assert report.state in {StoreMode("file"), StoreMode("rocksdb")}
     back = served(root)
     assert {key for key in back if key not in whole} == {key for key in back if key.topic == GONE}
     assert {key.topic for key in back} == {key.topic for key in whole} | {GONE}

@@ -21,6 +21,7 @@ from migration.preflight.survey import QueueSpan
 from migration.preflight.units import UnitScan
 from store.errors import CorruptionError, StoreIOError
 from store.paths import StorePaths
+from store.queue.bulk import bulk_backend
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueType
 from store.queue.units import QUEUE_UNIT, BlockStop, QueueKey, UnitBlock
@@ -41,7 +42,7 @@ class Lists:
     units_per_file = 10
 
     def __init__(self, name: str, **queues: tuple[int, list[Unit | None]]) -> None:
-        self.name = name
+        self.name, self.begins_with_blanks = name, name == "file"
         self.held = {QueueKey(name, 0): held for name, held in queues.items()}
 
     def queues(self, topic: str | None = None) -> Iterator[QueueKey]:
@@ -96,7 +97,7 @@ class _Log:
 
 def scanned(lists: Lists, monkeypatch: pytest.MonkeyPatch, to: str = "rocksdb") -> list[Finding]:
     monkeypatch.setattr("migration.preflight.units._BLOCK_UNITS", 4)
-    scan = UnitScan(lists.store, cast("LogView", _Log()), to)
+    scan = UnitScan(lists.store, cast("LogView", _Log()), bulk_backend(to))
     for key in lists.queues():
         scan.look(lists.span(key.topic))
     return list(scan.findings())

@@ -13,20 +13,21 @@ from migration.preflight.limits import (
     JVM_RESERVE,
     Extent,
     duration,
-    file_bytes,
     inodes,
     machine_findings,
     map_count,
     open_files,
-    rocksdb_bytes,
 )
 from migration.preflight.machine import Machine
 from migration.preflight.report import Finding
 from migration.preflight.survey import QueueSpan, Totals
+from store.queue.bulk import bulk_backend
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.kit.golden import load_dump
 from tests.preflight.kit import FakeMachine, codes, the
+
+FILES, ROCKSDB = bulk_backend("file"), bulk_backend("rocksdb")
 
 
 @pytest.fixture
@@ -37,8 +38,8 @@ def extent(tmp_path: Path) -> Extent:
         for queue_id in range(10):
             totals.look(QueueSpan(f"topic{topic}", queue_id, 0, 250))
     return Extent(
-        root=tmp_path, to_rocksdb=False, totals=totals, queue_files=300, other_files=7,
-        mapped_file_size=2000, log_bytes=1_000_000, rocksdb_memory_bytes=100,
+        root=tmp_path, target=FILES, totals=totals, queue_files=300, other_files=7,
+        log_bytes=1_000_000, rocksdb_memory_bytes=100,
     )  # fmt: skip
 
 
@@ -54,7 +55,7 @@ def test_the_maps_that_fail_are_predicted(extent: Extent) -> None:
     assert finding.severity is Severity.REFUSE
     assert finding.figures["needed"] == needed
     assert finding.figures["queueFilesThatFit"] == 290
-    back = replace(extent, to_rocksdb=True)
+    back = replace(extent, target=ROCKSDB)
     assert one(list(map_count(back, FakeMachine(maps=needed - 1)))).severity is Severity.WARN
     assert list(map_count(extent, FakeMachine(maps=None))) == []
 
@@ -65,7 +66,7 @@ def test_open_files_have_a_soft_and_a_hard_limit(extent: Extent) -> None:
     soft = one(list(open_files(extent, FakeMachine(soft=needed - 1, hard=needed))))
     hard = one(list(open_files(extent, FakeMachine(soft=needed - 1, hard=needed - 1))))
     assert (soft.severity, hard.severity) == (Severity.WARN, Severity.REFUSE)
-    away = replace(extent, to_rocksdb=True)
+    away = replace(extent, target=ROCKSDB)
     assert list(open_files(away, FakeMachine(soft=7 + 1 + JVM_RESERVE, hard=None))) == []
     assert list(open_files(extent, FakeMachine(soft=None, hard=None))) == []
 
@@ -83,8 +84,8 @@ def test_inodes_are_folders_and_files(extent: Extent) -> None:
 def test_the_disk_must_hold_the_copy_and_should_hold_two(
     extent: Extent, *, to_rocksdb: bool
 ) -> None:
-    extent = replace(extent, to_rocksdb=to_rocksdb)
-    once = (rocksdb_bytes if to_rocksdb else file_bytes)(extent.totals)
+    extent = replace(extent, target=ROCKSDB if to_rocksdb else FILES)
+    once = extent.footprint.disk_bytes
     for free, severity in (
         (2 * once, Severity.INFO),
         (2 * once - 1, Severity.WARN),
@@ -101,7 +102,7 @@ def test_the_disk_must_hold_the_copy_and_should_hold_two(
 @pytest.mark.parametrize("to_rocksdb", [True, False])
 def test_the_figures_are_those_of_the_queues(extent: Extent, *, to_rocksdb: bool) -> None:
     """100 queues of 250 units; a key has a name of six bytes, and a queue has two entries."""
-    extent = replace(extent, to_rocksdb=to_rocksdb)
+    extent = replace(extent, target=ROCKSDB if to_rocksdb else FILES)
     machine = FakeMachine(maps=0, soft=1, hard=0, free_inodes=0, free_bytes=5, memory=9)
     found = {each.code: each.figures for each in machine_findings(extent, machine)}
     rocksdb, file = 25_000 * 40 + 100 * 2 * (36 + 6), 25_000 * 20 + (300 + 100 + 10) * 4096
@@ -128,7 +129,7 @@ def test_what_a_machine_does_not_tell_is_not_judged(
     assert codes(machine_findings(extent, silent)) == ["duration"]
     large = Totals(units_per_file=100)
     large.units = (256 << 20) // 40 + 1
-    away = replace(extent, to_rocksdb=True, totals=large)
+    away = replace(extent, target=ROCKSDB, totals=large)
     needed = 7 + 2 + JVM_RESERVE
     assert list(open_files(away, FakeMachine(soft=None, hard=needed))) == []
     assert codes(open_files(away, FakeMachine(soft=None, hard=needed - 1))) == ["open-files"]
@@ -163,7 +164,7 @@ def test_what_is_predicted_for_rocksdb_is_enough_and_not_absurd(tmp_path: Path) 
     for number in range(21):
         totals.look(QueueSpan("topic0", number, 0, report.units // 21 + 1))
     assert report.units == 20_000
-    assert tables <= rocksdb_bytes(totals) <= 4 * tables
+    assert tables <= ROCKSDB.footprint(totals.sums).disk_bytes <= 4 * tables
 
 
 def test_what_is_predicted_for_files_is_what_they_take(tmp_path: Path) -> None:
@@ -179,7 +180,7 @@ def test_what_is_predicted_for_files_is_what_they_take(tmp_path: Path) -> None:
         for queue_id in range(3):
             totals.look(QueueSpan(f"topic{topic}", queue_id, 0, 20_000 // 21 + 1))
     assert totals.files == len(files)
-    assert blocks <= file_bytes(totals) <= 2 * blocks
+    assert blocks <= FILES.footprint(totals.sums).disk_bytes <= 2 * blocks
 
 
 def test_the_limits_reach_the_report(golden_folder: Path) -> None:

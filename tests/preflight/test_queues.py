@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from migration.preflight import Severity, preflight
-from migration.preflight.names import DatabaseNames, FolderNames, KeyNames, QueueIds
+from migration.preflight.names import QueueIds, TopicNames
 from migration.preflight.report import NAMES_MAX
 from migration.preflight.survey import QueueCheck, QueueSpan, Survey, Totals
 from migration.preflight.units import UnitScan
 from store.config import StoreConfig
+from store.queue.bulk import bulk_backend
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.kit.file_queues import PRE_BLANK
@@ -107,7 +108,7 @@ def test_a_queue_that_cannot_be_read_is_named_and_the_others_looked_at(golden: G
     with MessageStore.open(root, read_only=True) as store:
         os.truncate(first_file(root, topic, queue_id), 100)
         totals = Totals(100)
-        scan = UnitScan(store.queues, store.commit_log, "rocksdb")
+        scan = UnitScan(store.queues, store.commit_log, bulk_backend("rocksdb"))
         findings = list(Survey(store.queues, [scan, totals]).run())
     finding = findings[0]
     assert (finding.code, finding.severity) == ("unreadable-queues", Severity.REFUSE)
@@ -145,8 +146,12 @@ def test_a_beginning_that_the_other_backend_lacks_is_told(golden: Golden) -> Non
 # ---- names and ids
 
 
+def names_for(target: str) -> TopicNames:
+    return TopicNames(bulk_backend(target), StoreConfig())
+
+
 def test_281_bytes_fit_a_key_and_282_do_not() -> None:
-    check = KeyNames()
+    check = names_for("rocksdb")
     check.look(QueueSpan("é" * 140 + "x", 0, 0, 5))
     assert codes_of(check) == []
     check.look(QueueSpan("é" * 141, 3, 0, 5))
@@ -157,7 +162,7 @@ def test_281_bytes_fit_a_key_and_282_do_not() -> None:
 
 
 def test_the_reserved_name_and_names_that_are_no_text_are_refused() -> None:
-    check = KeyNames()
+    check = names_for("rocksdb")
     check.look(QueueSpan("CHECKPOINT_TOPIC", 0, 0, 5))
     check.look(QueueSpan("\udcff", 1, 0, 5))
     assert codes_of(check) == ["name-reserved", "name-not-utf-8"]
@@ -169,7 +174,7 @@ def test_the_reserved_name_and_names_that_are_no_text_are_refused() -> None:
 
 @pytest.mark.parametrize("topic", ["a/b", "..", ".", "a\0b", "x" * 256])
 def test_names_that_are_no_folders_are_refused(topic: str) -> None:
-    check = FolderNames()
+    check = names_for("file")
     check.look(QueueSpan("x" * 255, 0, 0, 1))
     assert codes_of(check) == []
     check.look(QueueSpan(topic, 4, 0, 1))
@@ -204,7 +209,7 @@ def test_topics_named_like_files_of_the_database_are_refused(golden: Golden) -> 
     (root / "consumequeue" / topic).rename(root / "consumequeue" / "LOCK")
     finding = the(preflight(root, machine=FakeMachine()), "name-of-database-file")
     assert f"LOCK/{queue_id}" in names(finding)
-    check = DatabaseNames()
+    check = names_for("rocksdb")
     check.look(QueueSpan("LOCKS", 0, 0, 1))
     assert codes_of(check) == []
 
@@ -224,7 +229,7 @@ def test_negative_queue_ids_are_refused(golden: Golden) -> None:
 
 
 def test_names_are_capped_and_counted() -> None:
-    checks: list[QueueCheck] = [QueueIds(), KeyNames(), FolderNames()]
+    checks: list[QueueCheck] = [QueueIds(), names_for("rocksdb"), names_for("file")]
     for number in range(10_000):
         for check in checks:
             check.look(QueueSpan("/" * 282, -1 - number, 0, 1))

@@ -16,7 +16,7 @@ from store.errors import os_errors
 from store.files import reading
 from store.log.checkpoint import CheckpointFields, StoreCheckpoint
 from store.log.log_tail import LogEnds, LogTail
-from store.queue.backends import backend, backend_names
+from store.queue.backends import backends, queue_folders
 from store.queue.facts import QueueStat
 from store.service.figures.metrics import disk_used_ratio
 from store.service.finding.store_layout import StoreLayout
@@ -75,10 +75,7 @@ class StoreWatch:
         """
         layout, paths = self._layout, self._layout.paths
         checkpoint = StoreCheckpoint(paths.checkpoint).fields
-        folders = (
-            paths.consume_queue, paths.consume_queue_rocksdb, paths.consume_queue_ext,
-            paths.batch_consume_queue, paths.index,
-        )  # fmt: skip
+        folders = (*queue_folders(paths), paths.index)
         return Look(
             time=time.time(),
             seconds=time.monotonic(),
@@ -88,9 +85,7 @@ class StoreWatch:
             folders={folder.name: measure(folder) for folder in folders if folder.is_dir()},
             log_disk_used_ratio=disk_used_ratio(layout.log_folders[0]),
             queue_disk_used_ratio=disk_used_ratio(paths.consume_queue),
-            queue_stats=tuple(
-                stat for name in backend_names() for stat in backend(name).watch(paths)
-            ),
+            queue_stats=tuple(stat for kind in backends() for stat in kind.watch(paths)),
         )
 
 

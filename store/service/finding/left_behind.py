@@ -13,7 +13,6 @@ from store.queue.backends import backend
 from store.queue.context import QueueStoreContext
 
 _LOG = logging.getLogger(__name__)
-_STORE_TYPES = {"file": "default", "rocksdb": "defaultRocksDB"}
 
 
 def written_since(
@@ -42,8 +41,8 @@ def sentence(name: str, line: int, end: int, read: str) -> str:
     """Return what happened and what to do, for people."""
     return (
         f"the {name} queues, left behind at phy offset {line}, were written to since, up to {end}"
-        f" at least: a broker was started with storeType={_STORE_TYPES.get(name, name)}. Its"
+        f" at least: a broker was started with storeType={backend(name).store_type()}. Its"
         f" messages are in the log, from where the {read} queues get them (cqstore recover lists"
         " as restartedQueues where it gave queue offsets again); start it with"
-        f" storeType={_STORE_TYPES.get(read, read)}, or go back with cqstore migrate rollback"
+        f" storeType={backend(read).store_type()}, or go back with cqstore migrate rollback"
     )

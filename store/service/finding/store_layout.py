@@ -11,15 +11,12 @@ from typing import NoReturn
 
 from store.config import BrokerRole, StoreConfig
 from store.errors import RefusedStoreError, StoreConfigError
+from store.installed import backend_of_type, known_types, taking_a_share
 from store.journals.kept import check_kept
 from store.journals.mode_record import Standing, read_standing
 from store.paths import StorePaths
-from store.queue.backends import backend, backend_names
+from store.queue.backends import backend, backends, unlike_others
 from store.queue.part import NO_LIGHT, Roles
-
-FILE, ROCKSDB = "file", "rocksdb"
-_ROCKSDB_TYPE = "defaultrocksdb"
-_FILE_TYPES = {"default", "file"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +27,7 @@ class StoreLayout:
     log_folders: list[Path]
     has_log: bool
     backends: list[str]
-    """Backends that hold queues here, files first."""
+    """Backends that hold queues here, sorted by name."""
     refusals: list[str] = field(default_factory=list)
     """Why it must not be opened read-write."""
     standing: Standing = field(default_factory=Standing)
@@ -62,7 +59,7 @@ def detect(root: Path, config: StoreConfig, commit_log: Path | None = None) -> S
         refusals.append(f"its commit log lies elsewhere, in {given}")
     refusals += _foreign(paths, config)
     has_log = any(_has_files(folder) for folder in folders)
-    found = [name for name in backend_names() if backend(name).present(paths)]
+    found = [kind.name for kind in backends() if kind.present(paths)]
     check_kept(paths)
     return StoreLayout(paths, folders, has_log, found, refusals, read_standing(paths))
 
@@ -96,10 +93,6 @@ def _foreign(paths: StorePaths, config: StoreConfig) -> list[str]:
     return reasons
 
 
-def _has_entries(folder: Path) -> bool:
-    return folder.is_dir() and any(folder.iterdir())
-
-
 def _has_files(folder: Path) -> bool:
     return folder.is_dir() and any(path.is_file() for path in folder.iterdir())
 
@@ -121,8 +114,8 @@ def choose_backends(
     if asked is not None:
         backend(asked)
     names = _kept(layout, config, asked, read_only=read_only)
-    batches = layout.paths.batch_consume_queue
-    if len(names) > 1 and not read_only and _has_entries(batches):
+    batches = unlike_others(layout.paths)
+    if len(names) > 1 and not read_only and batches is not None:
         raise RefusedStoreError("BatchCQ queues live in files alone: no double write", path=batches)
     if asked is not None and asked not in names:
         _refuse_asked(layout, asked)
@@ -141,7 +134,7 @@ def choose_backends(
 
 def _servable(layout: StoreLayout, name: str, names: Sequence[str]) -> bool:
     given = layout.standing.covers.get(name)
-    whole = given is None or (given == NO_LIGHT and ROCKSDB in names)
+    whole = given is None or (given == NO_LIGHT and taking_a_share(names) is not None)
     return whole and name not in layout.standing.behind
 
 
@@ -164,12 +157,13 @@ def _kept(
     """Return the backends that are kept, in the order in which they would be read."""
     there, state = layout.backends, layout.standing.state
     if state is not None:
-        names = state.backends
+        names = list(state.backends)
     elif not there:
         return [asked] if asked else _configured(config)
     else:
         names = list(there)
-        if config.rocksdb_cq_double_write_enable and config.store_type.lower() in _FILE_TYPES:
+        kind = backend_of_type(config.store_type)
+        if config.rocksdb_cq_double_write_enable and kind is not None and kind.heeds_double_write:
             names = config.loaded_backends
             if left := [name for name in there if name not in names]:
                 raise RefusedStoreError(
@@ -186,15 +180,11 @@ def _kept(
 
 
 def _configured(config: StoreConfig) -> list[str]:
-    kind = config.store_type.lower()
-    if kind == _ROCKSDB_TYPE:
-        return [ROCKSDB]
-    if kind not in _FILE_TYPES:
-        raise StoreConfigError(
-            f"storeType {config.store_type!r} is neither default nor defaultRocksDB"
-        )
-    if not config.rocksdb_cq_double_write_enable:
-        return [FILE]
+    kind = backend_of_type(config.store_type)
+    if kind is None:
+        raise StoreConfigError(f"storeType {config.store_type!r} is neither {known_types()}")
+    if not (config.rocksdb_cq_double_write_enable and kind.heeds_double_write):
+        return [kind.name]
     first = config.preferred_backend
     return [first, *(name for name in config.loaded_backends if name != first)]
 
@@ -207,16 +197,17 @@ def choose_roles(names: Sequence[str], config: StoreConfig) -> Roles:
     """
     read, assign = names[0], config.assigning_backend
     assign = assign if assign in names and assign is not None else read
-    if ROCKSDB not in names or len(names) == 1:
+    sharing = taking_a_share(names)
+    if sharing is None or len(names) == 1:
         return Roles(read, assign)
     selection = config.double_write_selection
     if selection is None:
-        return Roles(read, assign, ROCKSDB, config.combine_cq_use_rocksdb_for_lmq)
-    if ROCKSDB in {read, assign}:
+        return Roles(read, assign, sharing, config.combine_cq_use_rocksdb_for_lmq)
+    if sharing in {read, assign}:
         raise StoreConfigError(
             "rocksdbCQSelectiveDoubleWriteEnable leaves topics out of RocksDB, so it cannot be read"
         )
-    return Roles(read, assign, selections={ROCKSDB: selection})
+    return Roles(read, assign, selections={sharing: selection})
 
 
 def found_sizes(layout: StoreLayout, config: StoreConfig) -> dict[str, int]:

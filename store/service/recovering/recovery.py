@@ -29,6 +29,7 @@ from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
 from store.log.synced_mark import SyncedMark
 from store.paths import StorePaths
+from store.queue.backends import queue_folders
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueDamage, QueueRestart
 from store.queue.units import QueueKey
@@ -280,8 +281,7 @@ class Recovery:
         """
         paths = self._paths
         folders = [
-            *self._log.files.folders, paths.root, paths.consume_queue, paths.consume_queue_rocksdb,
-            paths.batch_consume_queue, paths.consume_queue_ext, paths.index, paths.own,
+            *self._log.files.folders, paths.root, *queue_folders(paths), paths.index, paths.own,
         ]  # fmt: skip
         with os_errors("bring to the disk what the last writer left", paths.root):
             sync_below(folders)

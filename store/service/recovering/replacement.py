@@ -22,7 +22,7 @@ from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
 from store.log.synced_mark import SyncedMark
 from store.paths import StorePaths
-from store.queue.backends import backend
+from store.queue.backends import backend, unlike_others
 from store.queue.units import QueueKey
 from store.record.scan import ScanRules
 from store.service.finding.store_layout import StoreLayout, choose_backends
@@ -84,10 +84,8 @@ def prepare(
         moved = [asked] if asked in layout.backends else kept
         if Rebuild.QUEUES not in rebuild:
             opened, moved = choose_backends(layout, config, asked), []
-        elif paths.batch_consume_queue.is_dir() and any(paths.batch_consume_queue.iterdir()):
-            raise RefusedStoreError(
-                "BatchCQ queues cannot be built anew", path=paths.batch_consume_queue
-            )
+        elif (batches := unlike_others(paths)) is not None:
+            raise RefusedStoreError("BatchCQ queues cannot be built anew", path=batches)
         else:
             ExpiredQueues(paths.expired_queues).add(ends())
         if not paths.abort.exists():

@@ -1,13 +1,13 @@
 """The states of a store, and the steps between them: which backends it keeps, which one it reads.
 
-``file`` - ``double-write-file`` - ``double-write-rocksdb`` - ``rocksdb``: steps lead to a neighbour
-only, in both directions; ``passing`` takes two with one comparison. Before a step everything that
-speaks against it is looked for; nothing is changed if there is anything. A backend that is no
-longer kept stays where it lies, with a line that says up to where it is whole: it is not opened,
-and catches up from there when it is kept again.
+From one backend alone over both, the one read or the other, to the other one alone: steps lead to
+a neighbour only, in both directions; ``passing`` takes two with one comparison. Before a step
+everything that speaks against it is looked for; nothing is changed if there is anything. A backend
+that is no longer kept stays where it lies, with a line that says up to where it is whole: it is not
+opened, and catches up from there when it is kept again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,12 +15,12 @@ from store.config import StoreConfig
 from store.errors import IllegalMessageError, RefusedStoreError, StoreError
 from store.journals.mode_record import (
     ModeRecord,
-    StoreMode,
     read_mode,
     write_mode,
 )
 from store.journals.store_lock import StoreLock, locked_by
-from store.queue.backends import backend
+from store.journals.store_mode import StoreMode, store_modes
+from store.queue.backends import backend, unlike_others
 from store.queue.part import NO_LIGHT
 from store.queue.verify import VerifyReport
 from store.service.finding.lay_out import lay_out
@@ -30,8 +30,10 @@ from store.service.recovering.recovery import RecoveryReport
 
 __all__ = [
     "ModeChange", "ModeRecord", "Step", "StoreMode", "change_mode", "current_mode",
-    "possible_steps", "read_mode", "write_mode",
+    "possible_steps", "read_mode", "store_modes", "write_mode",
 ]  # fmt: skip
+_MOST_BACKENDS = 2
+"""That a state keeps."""
 _MOST_TOPICS = 5
 """Topics that a reason names."""
 Progress = Callable[[int], object]
@@ -70,19 +72,19 @@ def current_mode(layout: StoreLayout, config: StoreConfig) -> StoreMode:
     """Return the state that was set, else the one that disk and settings make.
 
     Raises:
-        RefusedStoreError, StoreConfigError: as ``choose_backends``; or other backends than the two
-            of RocketMQ are kept, between which no steps lead.
+        RefusedStoreError, StoreConfigError: as ``choose_backends``; or more backends than two are
+            kept, between which no steps lead.
     """
     if layout.standing.state is not None:
         return layout.standing.state
     names = choose_backends(layout, config, None)
-    for mode in StoreMode:
-        if mode.backends == names:
-            return mode
-    raise RefusedStoreError(
-        f"no state keeps the queues in {' and '.join(names)}: there are {', '.join(StoreMode)}",
-        path=layout.paths.root,
-    )
+    if len(names) > _MOST_BACKENDS:
+        raise RefusedStoreError(
+            f"no state keeps the queues in {' and '.join(names)}: there are"
+            f" {', '.join(store_modes())}",
+            path=layout.paths.root,
+        )
+    return StoreMode.of(*names)
 
 
 def possible_steps(
@@ -124,7 +126,7 @@ def change_mode(
     """
     layout, config = lay_out(root, config or StoreConfig(), None, read_only=True)
     now = current_mode(layout, config)
-    if to is now:
+    if to == now:
         return ModeChange(now, to, dict(layout.standing.behind))
     ways = now.reachable if passing else now.neighbours
     if to not in ways:
@@ -213,8 +215,8 @@ class _Look:
     def _not_for(self, store: MessageStore, name: str) -> list[str]:
         """Return why backend ``name`` could not hold the queues that are there."""
         found: list[str] = []
-        batches = self._paths.batch_consume_queue
-        if batches.is_dir() and any(batches.iterdir()):
+        batches = unlike_others(self._paths)
+        if batches is not None:
             found.append(f"BatchCQ queues live in files alone ({batches})")
         kind = backend(name)(store.queues.context)  # not loaded: it touches no file
         unfit: list[str] = []
@@ -233,7 +235,7 @@ class _Look:
             )
         return found
 
-    def _not_whole(self, store: MessageStore, kept: list[str]) -> list[str]:
+    def _not_whole(self, store: MessageStore, kept: Sequence[str]) -> list[str]:
         """Return why the first of these could not be the one that is read, or the only one."""
         standing, name = self._layout.standing, kept[0]
         if name in standing.behind:

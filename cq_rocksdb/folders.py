@@ -1,0 +1,36 @@
+"""Where RocksDB's files lie below the root of a store."""
+
+from pathlib import Path
+
+from store.errors import RefusedStoreError
+from store.paths import StorePaths
+
+
+def separate_folder(paths: StorePaths) -> Path:
+    """Return the database's own folder (``useSeparateStorePathForRocksdbCQ``)."""
+    return paths.root / "consumequeue_rocksdb"
+
+
+def log_folder(paths: StorePaths) -> Path:
+    """Return the folder of RocksDB's own log."""
+    return paths.own / "rocksdb-log"
+
+
+def database_folders(paths: StorePaths) -> list[Path]:
+    """Return the folders that may hold the database; the first may be shared with file queues."""
+    return [paths.consume_queue, separate_folder(paths)]
+
+
+def database_folder(paths: StorePaths) -> Path | None:
+    """Return the folder that holds the database, ``None`` without one.
+
+    Raises:
+        RefusedStoreError: both folders hold one, and nothing tells which one is served.
+    """
+    found = [folder for folder in database_folders(paths) if (folder / "CURRENT").is_file()]
+    if len(found) > 1:
+        raise RefusedStoreError(
+            f"there are two RocksDB queue databases, {found[0]} and {found[1]}; move one away",
+            path=paths.root,
+        )
+    return found[0] if found else None

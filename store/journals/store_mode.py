@@ -1,0 +1,104 @@
+"""StoreMode: which backends a store keeps, and which of them it reads."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from itertools import permutations
+
+from store.config import StoreConfig
+from store.installed import backends_of, installed
+
+_DOUBLE, _BESIDE = "double-write-", "+"
+
+
+class StoreMode(str):
+    """One backend, or two of which the first is read; steps lead to a neighbour only.
+
+    The text is the backend's name, ``file``, or ``double-write-`` with that of the one that is
+    read, ``double-write-file``; where the two are not those that RocketMQ writes doubly unless it
+    is told otherwise, ``+`` and the other one follow.
+    """
+
+    backends: tuple[str, ...]
+    """The backends that are kept, the one that is read first."""
+
+    def __new__(cls, text: str) -> "StoreMode":
+        """Read a state.
+
+        Raises:
+            ValueError: there is no such state; all that there are are named.
+        """
+        states = _states()
+        if text not in states:
+            raise ValueError(f"{text!r} is no state of a store, only {', '.join(states)}")
+        mode = super().__new__(cls, text)
+        mode.backends = states[text]
+        return mode
+
+    @classmethod
+    def of(cls, *backends: str) -> "StoreMode":
+        """Return the state that keeps these backends, the first of them read."""
+        return cls(_text(backends))
+
+    @property
+    def neighbours(self) -> list["StoreMode"]:
+        """Return the states that are one step away: a backend more or less, or the other one read.
+
+        Ordered as ``store_modes``.
+        """
+        return [
+            mode
+            for mode in store_modes()
+            if mode != self
+            and (
+                (
+                    mode.backends[:1] == self.backends[:1]
+                    and len(mode.backends) != len(self.backends)
+                )
+                or mode.backends == self.backends[::-1]
+            )
+        ]
+
+    @property
+    def reachable(self) -> list["StoreMode"]:
+        """Return the neighbours, and who lies behind one that keeps the same backends.
+
+        Whoever goes on from there at once needs no second comparison.
+        """
+        alike = [mode for mode in self.neighbours if set(mode.backends) == set(self.backends)]
+        behind = {after for mode in alike for after in mode.neighbours} - {self}
+        return [mode for mode in store_modes() if mode in behind or mode in self.neighbours]
+
+    def toward(self, goal: "StoreMode") -> "StoreMode":
+        """Return the first of the fewest steps, to a ``reachable`` state each, that lead there."""
+        first = {mode: mode for mode in self.reachable}
+        while goal not in first:
+            further = {after: step for mode, step in first.items() for after in mode.reachable}
+            first = further | first
+        return first[goal]
+
+
+def store_modes() -> list[StoreMode]:
+    """Return every state: for each two backends from the one alone to the other one alone."""
+    return [StoreMode(text) for text in _states()]
+
+
+def _states() -> Mapping[str, tuple[str, ...]]:
+    return _states_of(tuple(installed()))
+
+
+@lru_cache(1)
+def _states_of(names: tuple[str, ...]) -> Mapping[str, tuple[str, ...]]:
+    """Return text → backends of every state, in an order in which no step goes back."""
+    kept = sorted(
+        [*permutations(names, 1), *permutations(names, 2)],
+        key=lambda each: (names.index(each[0]), (len(each) == 1) == (each[0] != names[0])),
+    )
+    return {_text(each): each for each in kept}
+
+
+def _text(backends: tuple[str, ...]) -> str:
+    if len(backends) == 1:
+        return backends[0]
+    usual = backends_of(StoreConfig.model_fields["combine_cq_loading_cq_types"].default)
+    beside = "" if sorted(backends) == usual else f"{_BESIDE}{backends[1]}"
+    return f"{_DOUBLE}{backends[0]}{beside}"
