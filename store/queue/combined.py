@@ -24,6 +24,7 @@ from store.errors import (
     StoreError,
     StoreLockedError,
 )
+from store.journals.mode_record import BehindLines
 from store.paths import StorePaths
 from store.queue.changes import changing, losing
 from store.queue.class_of_topic import ClassOfTopic
@@ -38,7 +39,7 @@ from store.queue.facts import (
     QueueStat,
 )
 from store.queue.light_home import gone_apart, is_light, light_home
-from store.queue.part import NO_LIGHT, Lines, Part, Roles, selects
+from store.queue.part import NO_LIGHT, Part, Roles, selects
 from store.queue.units import QueueKey, UnitBatch
 from store.queue.verify import NO_LOCKS, Locks, Verify
 
@@ -60,7 +61,8 @@ class CombinedConsumeQueueStore(CombinedReads):
         context: QueueStoreContext,
         kinds: Sequence[type[ConsumeQueueStore]],
         roles: Roles,
-        lines: Lines,
+        lines: BehindLines,
+        is_deleted: IsDeleted,
     ) -> None:
         """Make the parts, not yet loaded; ``roles`` names some of them."""
         super().__init__(context)
@@ -76,7 +78,7 @@ class CombinedConsumeQueueStore(CombinedReads):
         self._put_end = 0
         self._marks: dict[str, int] = {}
         self._replaying = True
-        self.is_deleted: IsDeleted = lambda _topic, _phy_offset: False
+        self._is_deleted = is_deleted
         self._count_in_checkpoint()
 
     @classmethod
@@ -204,15 +206,15 @@ class CombinedConsumeQueueStore(CombinedReads):
             return
         whole = [part for part in live if part.behind is None]
         if self._light is None:
-            self._read_light_from(gone_apart(whole, self.roles, self.is_deleted))
+            self._read_light_from(gone_apart(whole, self.roles, self._is_deleted))
         for ahead in whole:  # what another one has may have been deleted since
             late = live[1 - live.index(ahead)]
             if not self.context.read_only:
                 note = partial(self._note_behind, late, 0)
-                compare = partial(let_fill, late, ahead, self.is_deleted, note)
+                compare = partial(let_fill, late, ahead, self._is_deleted, note)
                 self._attempt(late, "compare them", compare)
             elif late.store is self._read and late.name == self.context.config.preferred_backend:
-                refuse_lack(late, ahead, self.is_deleted, self.context.paths.root)
+                refuse_lack(late, ahead, self._is_deleted, self.context.paths.root)
 
     def check_topic(self, topic: str) -> None:
         """Refuse what any of them cannot hold, also one that was set aside: it is to catch up."""
@@ -290,7 +292,7 @@ class CombinedConsumeQueueStore(CombinedReads):
         """Give parts that were behind what no record of the log tells, and remove their lines."""
         ahead = [part for part in self._live() if part.behind is None]
         for part in late if ahead else ():
-            self._attempt(part, "catch up", partial(even, part, ahead[0], self.is_deleted))
+            self._attempt(part, "catch up", partial(even, part, ahead[0], self._is_deleted))
         self.flush()
         for part in late:
             if part.failure is None:

@@ -10,8 +10,9 @@ Source: RocketMQ ``MultiDispatchUtils.checkMultiDispatchQueue``, ``CombineConsum
 import logging
 from collections.abc import Iterable, Sequence
 
+from store.journals.mode_record import BehindLines
 from store.queue.evening import IsDeleted, lacking
-from store.queue.part import NO_LIGHT, Lines, Part, Roles
+from store.queue.part import NO_LIGHT, Part, Roles
 from store.record.message import LMQ_PREFIX
 
 _LOG = logging.getLogger(__name__)
@@ -22,7 +23,7 @@ def is_light(topic: str) -> bool:
     return topic.startswith(LMQ_PREFIX)
 
 
-def light_home(parts: Sequence[Part], roles: Roles, lines: Lines) -> Part | None:
+def light_home(parts: Sequence[Part], roles: Roles, lines: BehindLines) -> Part | None:
     """Return the part that has the light queues alone, of parts that are loaded; ``None``: none.
 
     The others get none from now on. A part that is behind or empty tells nothing. One that cannot

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
+from store.journals.mode_record import BehindLines
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.context import QueueStoreContext
 from store.queue.units import QueueKey, UnitBatch
@@ -11,32 +11,6 @@ from store.record.message import LMQ_PREFIX
 
 NO_LIGHT = f"!{LMQ_PREFIX}*"
 """What a part gets where light queues lie in another one alone."""
-
-
-class Lines(Protocol):
-    """What is noted durably of the parts that are behind. One thread at a time."""
-
-    def behind(self, name: str) -> int | None:
-        """Return up to which phy offset a part is whole; ``None`` if it is not behind."""
-
-    @property
-    def alike(self) -> bool:
-        """Return whether the parts were alike and nobody else has had the store since."""
-
-    def covers(self, name: str) -> str | None:
-        """Return which topics the part was given; ``None``: all."""
-
-    def note_behind(self, name: str, phy_offset: int) -> None:
-        """Note that a part is whole only up to there. Raises ``StoreIOError``."""
-
-    def note_covers(self, name: str, topics: str | None) -> None:
-        """Note which topics a part gets from now on. Raises ``StoreIOError``."""
-
-    def caught_up(self, name: str) -> None:
-        """Note that a part is whole and durable. Raises ``StoreIOError``."""
-
-    def note_alike(self) -> None:
-        """Note that all parts are whole. Raises ``StoreIOError``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +41,7 @@ class Part:
         self,
         kind: type[ConsumeQueueStore],
         context: QueueStoreContext,
-        lines: Lines,
+        lines: BehindLines,
         roles: Roles,
     ) -> None:
         """Make the store, not yet loaded. One that is behind is opened as after a crash."""

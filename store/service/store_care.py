@@ -65,8 +65,7 @@ class StoreCare(StoreReads):
         Raises:
             StoreError: as for ``put_message``.
         """
-        with self._state.writing():
-            return self._clean.delete_expired_files(phy_offset)
+        return self._clean.delete_expired_files(phy_offset)
 
     def rebuild_queues(
         self,

@@ -186,12 +186,13 @@ class Run:
     def kill(self, _: None) -> None:
         """Let the process die: what it wrote stays in the page cache, and the store is opened."""
         store, durable = self.store, self.promises.durable
-        store._stop()
+        store._parts.stop()
         if isinstance(store.queues, RocksDBConsumeQueueStore):
             with self.disk.database_as_it_is():
                 store.queues._open_engine().close(flush=False)
-        assert store._lock is not None
-        store._lock.release()
+        lock = store._parts.loaded.lock
+        assert lock is not None
+        lock.release()
         self.promises.durable = len(self.promises.puts)  # a kill loses none of them
         self.open()
         self.promises = settle(self.store, self.promises)

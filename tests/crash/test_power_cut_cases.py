@@ -56,9 +56,10 @@ def change(path: Path, at: int, data: bytes) -> None:
 
 def kill(store: MessageStore) -> None:
     """Let go of a file store as the end of its process would: nothing is flushed."""
-    store._stop()
-    assert store._lock is not None
-    store._lock.release()
+    store._parts.stop()
+    lock = store._parts.loaded.lock
+    assert lock is not None
+    lock.release()
 
 
 def numbers(root: Path) -> list[int]:

@@ -59,7 +59,9 @@ class QueueDrive:
         read = self.name.removeprefix(COMBINED)
         kinds = [backend(name) for name in backend_names()]
         lines = BehindLines(context.paths, read_only=context.read_only)
-        return CombinedConsumeQueueStore(context, kinds, Roles(read, read), lines)
+        return CombinedConsumeQueueStore(
+            context, kinds, Roles(read, read), lines, lambda _topic, _at: False
+        )
 
     def reopen(self, *, read_only: bool = False) -> None:
         self.store.close()

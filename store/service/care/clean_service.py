@@ -10,7 +10,7 @@ Source: RocketMQ ``CleanCommitLogService.deleteExpiredFiles``, ``CleanConsumeQue
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from store.errors import CorruptionError, StoreIOError
@@ -28,6 +28,7 @@ from store.service.dispatching.dispatch import Dispatcher
 from store.service.dispatching.pending import Pending
 from store.service.dispatching.record_units import light_queues
 from store.service.dispatching.topic_hold import TopicHold
+from store.service.running.running_state import RunningState
 from store.service.writing.group_commit import GroupCommit
 from store.service.writing.light_quota import LightQuota
 
@@ -64,9 +65,8 @@ class CleanService:
         deleted: DeletedTopics,
         expired: ExpiredQueues,
         quota: LightQuota,
-        check_writable: Callable[[], None],
+        state: RunningState,
     ) -> None:
-        """``check_writable`` is asked under the lock: a close may have come before."""
         self._log = log
         self._queues = queues
         self._index = index
@@ -76,7 +76,7 @@ class CleanService:
         self._deleted = deleted
         self._expired = expired
         self._quota = quota
-        self._check_writable = check_writable
+        self._state = state
         self.lock = threading.Lock()
         """One deletion, expiry or rebuild at a time; taken before the locks of the dispatcher."""
 
@@ -90,7 +90,7 @@ class CleanService:
         """
         hold = TopicHold(frozenset(topics))
         with self.lock:
-            self._check_writable()
+            self._state.check_writable()  # a close may have come before
             try:
                 below = self._hold(hold)
                 self._dispatcher.drain()  # what was put before goes with the queues
@@ -131,8 +131,8 @@ class CleanService:
 
     def delete_expired_files(self, phy_offset: int) -> ExpiryReport:
         """Delete leading log files, see ``MessageStore.delete_expired_files``."""
-        with self.lock:
-            self._check_writable()
+        with self._state.writing(), self.lock:
+            self._state.check_writable()  # a close may have come before
             return self._delete_files(phy_offset)
 
     def _delete_files(self, phy_offset: int) -> ExpiryReport:

@@ -1,99 +1,21 @@
-"""Opening the parts of a store that may have to be left out, or must not be opened."""
+"""OpenOptions: how a store is to be opened, beside its settings."""
 
-import logging
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 
-from store.config import StoreConfig
-from store.errors import (
-    CorruptionError,
-    RefusedStoreError,
-    UnsupportedFormatError,
-)
-from store.index.index_service import IndexService
-from store.log.checkpoint import StoreCheckpoint
-from store.paths import StorePaths
-from store.queue.backends import backend
-from store.queue.context import QueueStoreContext
-from store.service.recovering import replacement
 from store.service.recovering.replacement import Rebuild
 from store.service.running.surroundings import Surroundings
 
-_LOG = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OpenOptions:
-    """The options of ``MessageStore.open`` that are no settings of the store."""
+    """The options of ``MessageStore.open``, which says what they mean."""
 
-    backend: str | None
-    cut_at: int | None
-    pass_over: Collection[int]
-    rebuild: Rebuild
-    housekeeping: bool
-    surroundings: Surroundings
-    progress: Callable[[int], object]
-
-
-def open_index(
-    paths: StorePaths,
-    config: StoreConfig,
-    last_exit_ok: bool,  # noqa: FBT001
-    checkpoint: StoreCheckpoint,
-    *,
-    read_only: bool,
-) -> tuple[IndexService | None, str]:
-    """Load the index; ``None`` where it is switched off, or read-only where it cannot be read.
-
-    Read-write an index that cannot be read is moved away, to be built anew by the replay: it never
-    stops the store. The second value says why that was done. The caller has marked the store open.
-
-    Raises:
-        StoreIOError: as ``IndexService.load``, or it cannot be moved.
-    """
-    if not config.message_index_enable:
-        return None, ""
-    index = _index(paths, config, read_only=read_only)
-    try:
-        index.load(last_exit_ok, checkpoint.fields.index_msg_timestamp)
-    except (CorruptionError, UnsupportedFormatError) as exc:
-        if read_only:
-            _LOG.warning("the index is left out: %s", exc)
-            return None, ""
-        _LOG.warning("the index is built anew: %s", exc)
-        replacement.begin(paths, [], [], index=True)
-        replacement.move(paths)
-        index = _index(paths, config, read_only=False)
-        index.load(False, 0)  # noqa: FBT003 - as after a crash: all of it is missing
-        return index, str(exc)
-    return index, ""
-
-
-def _index(paths: StorePaths, config: StoreConfig, *, read_only: bool) -> IndexService:
-    given = config.model_fields_set
-    return IndexService(
-        paths.index,
-        config.max_hash_slot_num if "max_hash_slot_num" in given else None,
-        config.max_index_num if "max_index_num" in given else None,
-        read_only=read_only,
-    )
-
-
-def refuse_queues_without_log(context: QueueStoreContext, present: Collection[str]) -> None:
-    """Refuse a store without a log file if a backend that is there has queues; looks read-only.
-
-    Raises:
-        RefusedStoreError: it has.
-    """
-    for name in present:
-        queues = backend(name)(replace(context, read_only=True)).load()
-        try:
-            found = next(iter(queues.queues()), None)
-        finally:
-            queues.close()
-        if found is not None:
-            raise RefusedStoreError(
-                "there are queues but no commit log: opening would take the queues for empty "
-                "(if the log lies elsewhere, name its folder)",
-                path=context.paths.root,
-            )
+    read_only: bool = False
+    backend: str | None = None
+    cut_at: int | None = None
+    pass_over: Collection[int] = ()
+    rebuild: Rebuild = Rebuild.NOTHING
+    housekeeping: bool = True
+    surroundings: Surroundings = field(default_factory=Surroundings)
+    progress: Callable[[int], object] = bool

@@ -1,0 +1,260 @@
+"""Opening a store: what lies there is loaded, made whole and served, each part made once.
+
+Whatever fails on the way, and wherever, what was opened is closed again, the last part first.
+
+Source: RocketMQ ``DefaultMessageStore.load``, ``recover``, ``start``.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from store.config import FlushDiskType, StoreConfig
+from store.errors import ConsumeQueueError, CorruptionError
+from store.journals.deleted_topics import DeletedTopics
+from store.journals.expired_queues import ExpiredQueues
+from store.journals.mode_record import BehindLines
+from store.journals.store_lock import StoreLock
+from store.log.checkpoint import StoreCheckpoint
+from store.log.commit_log import CommitLog
+from store.queue.backends import backend
+from store.queue.combined import CombinedConsumeQueueStore
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.context import QueueStoreContext
+from store.queue.units import QueueKey
+from store.record.scan import ScanRules
+from store.service.care.clean_service import CleanService
+from store.service.care.disk_levels import DiskLevels
+from store.service.care.file_expiry import FileExpiry
+from store.service.dispatching.dispatch import Dispatcher
+from store.service.dispatching.pending import Pending
+from store.service.dispatching.record_keys import RecordKeys
+from store.service.dispatching.record_units import RecordUnits
+from store.service.dispatching.replay import Replay
+from store.service.figures.metrics import StoreMetrics
+from store.service.finding.lay_out import lay_out
+from store.service.finding.left_behind import written_since
+from store.service.finding.store_layout import (
+    StoreLayout,
+    choose_backends,
+    choose_roles,
+    detect,
+)
+from store.service.mirroring.mirror import Mirror
+from store.service.opening.left_out import open_index, refuse_queues_without_log
+from store.service.opening.marking import Marking
+from store.service.opening.options import OpenOptions
+from store.service.opening.parts import Loaded, Parts, Recovered
+from store.service.reading.puller import Puller
+from store.service.recovering import replacement
+from store.service.recovering.queue_mend import QueueMend
+from store.service.recovering.queue_rebuild import QueueRebuild
+from store.service.recovering.recovery import Recovery, RecoveryReport
+from store.service.running.running_state import RunningState
+from store.service.writing.append import Appender
+from store.service.writing.flush import FlushService, WholeFlush
+from store.service.writing.group_commit import GroupCommit
+from store.service.writing.light_quota import LightQuota
+from store.service.writing.putter import Putter
+
+_LOG = logging.getLogger(__name__)
+
+
+def open_parts(
+    root: Path, config: StoreConfig, commit_log: Path | None, options: OpenOptions
+) -> Parts:
+    """Open the store in ``root``, see ``MessageStore.open``."""
+    layout, config = lay_out(root, config, commit_log, read_only=options.read_only)
+    with ExitStack() as undo:
+        lock = None
+        if options.read_only:
+            names = choose_backends(layout, config, options.backend, read_only=True)
+        else:
+            lock, layout, names = _take_over(undo, layout, config, options)
+        marking = Marking(layout.paths)
+        undo.push(marking.undo)
+        loaded = _load(undo, marking, layout, config, names, lock)
+        recovered = _recover(undo, marking, loaded, options)
+        parts = _serve(loaded, recovered, options)
+        if not options.read_only:
+            replacement.finish(layout.paths)
+        _start(undo, parts, options)
+        undo.pop_all()
+    return parts
+
+
+def _take_over(
+    undo: ExitStack, layout: StoreLayout, config: StoreConfig, options: OpenOptions
+) -> tuple[StoreLock, StoreLayout, list[str]]:
+    """Lock the store, and move away what is to be built anew."""
+    paths = layout.paths
+    if not replacement.begun(paths) and not options.rebuild:
+        choose_backends(layout, config, options.backend)  # refuses before the lock file is made
+    lock = StoreLock(paths)
+    undo.callback(lock.release)
+    names = replacement.prepare(
+        layout, config, options.backend, options.rebuild, options.cut_at,
+        partial(_finished_queues, paths.root, config),
+    )  # fmt: skip
+    return lock, replace(layout, backends=detect(paths.root, config).backends), names
+
+
+def _finished_queues(root: Path, config: StoreConfig) -> list[tuple[QueueKey, int]]:
+    """Return where queues go on of which the log has no record any more."""
+    try:
+        parts = open_parts(root, config, None, OpenOptions(read_only=True))
+        try:
+            spans = list(parts.loaded.queues.spans())
+        finally:
+            parts.release(flushed=False)
+    except (CorruptionError, ConsumeQueueError) as exc:
+        _LOG.warning("queues without records may begin at 0 again, theirs cannot be read: %s", exc)
+        return []
+    return [(key, high) for key, low, high in spans if low >= high > 0]
+
+
+def _load(
+    undo: ExitStack,
+    marking: Marking,
+    layout: StoreLayout,
+    config: StoreConfig,
+    names: Sequence[str],
+    lock: StoreLock | None,
+) -> Loaded:
+    """Load what lies there; the index follows when the queues can be trusted."""
+    paths, read_only = layout.paths, lock is None
+    state = RunningState(paths.root, read_only=read_only)
+    checkpoint = StoreCheckpoint(paths.checkpoint)
+    last_exit_ok = not paths.abort.exists()
+    log = CommitLog(layout.log_folders, config, read_only=read_only)
+    undo.callback(log.close)
+    log.load()
+    context = QueueStoreContext(paths, config, log, checkpoint, last_exit_ok, read_only)
+    if log.min_phy_offset() < 0:
+        refuse_queues_without_log(context, layout.backends)
+    lines = BehindLines(paths, read_only=read_only)
+    deleted = DeletedTopics(paths.deleted_topics)
+    queues = _queues(context, names, lines, deleted)
+    undo.callback(marking.closing, queues.close)
+    queues.load()
+    report = RecoveryReport(last_exit_ok, read_only)
+    kept = [part.name for part in queues.parts()]
+    report.written_since = written_since(context, lines.standing, kept)
+    return Loaded(
+        layout, config, lock, state, checkpoint, last_exit_ok, report, log, lines, deleted, queues
+    )
+
+
+def _queues(
+    context: QueueStoreContext, names: Sequence[str], lines: BehindLines, deleted: DeletedTopics
+) -> ConsumeQueueStore:
+    """Make the queues of backends ``names``: several, or one that was not always kept, combined."""
+    kinds = [backend(name) for name in names]
+    if len(kinds) == 1 and names[0] not in {*lines.standing.behind, *lines.standing.covers}:
+        return kinds[0](context)
+    roles = choose_roles(names, context.config)
+    return CombinedConsumeQueueStore(context, kinds, roles, lines, deleted.has_record)
+
+
+def _recover(undo: ExitStack, marking: Marking, loaded: Loaded, options: OpenOptions) -> Recovered:
+    """Make log, queues and index whole; read-only only find out where they end."""
+    config, paths, log, queues = loaded.config, loaded.paths, loaded.log, loaded.queues
+    report, deleted, state = loaded.report, loaded.deleted, loaded.state
+    if not loaded.read_only and loaded.last_exit_ok:
+        marking.mark()
+    index, report.index_dropped = open_index(
+        paths, config, loaded.last_exit_ok, loaded.checkpoint, read_only=loaded.read_only
+    )
+    if index is not None:
+        undo.callback(marking.closing, partial(index.close, flush=False))
+    deleted.load()
+    queues.recover()
+    recovery = Recovery(paths, config, log, queues, index, loaded.checkpoint, report, deleted)
+    units = RecordUnits(
+        config, deleted, queues.queue_type, check_topic=queues.check_topic,
+        lmq_needs_multi_dispatch=queues.lmq_needs_multi_dispatch,
+    )  # fmt: skip
+    keys = RecordKeys(wanted=index is not None, tags=config.message_index_tags)
+    pending = Pending(queues, units, keys, state)
+    commit = GroupCommit(log, config.sync_flush_timeout)
+    dispatcher = Dispatcher(
+        pending, queues, index, config.dispatch_slice, state, _before_units(config, log, commit)
+    )
+    rules = ScanRules(config.check_crc_on_recover)
+    rebuild = QueueRebuild(paths, log, queues, units, pending, dispatcher, rules, state.fail)
+    if loaded.read_only:
+        report.unfinished_rebuild = paths.rebuilding.exists()
+        report.queues_damaged = queues.damaged_queues()
+        recovery.find_end()
+    else:
+        marking.changing()
+        rebuild.drop_half_built()
+        replay = Replay(dispatcher.store, units, keys)
+        recovery.run(replay, options.cut_at, options.pass_over, options.progress)
+        opened = [part.name for part in queues.parts()]
+        loaded.lines.log_was_cut(report.end_phy_offset, opened)
+        rebuild.resume()
+        mended = QueueMend(log, queues, units, rebuild, rules).run(
+            ExpiredQueues(paths.expired_queues).ends
+        )
+        report.queues_mended, report.queues_damaged = mended.mended, mended.left
+        marking.mark()
+    marking.stay()
+    if (last := recovery.last) is not None:
+        dispatcher.note_last(last.phy_offset, last.size, last.store_timestamp)
+    return Recovered(index, pending, commit, dispatcher, rebuild)
+
+
+def _before_units(config: StoreConfig, log: CommitLog, commit: GroupCommit) -> Callable[[], object]:
+    """Return what has to be done with the log before units of it become visible."""
+    if config.flush_disk_type is FlushDiskType.SYNC_FLUSH:
+        return commit.flush
+    return log.commit if config.is_transient else bool
+
+
+def _serve(loaded: Loaded, recovered: Recovered, options: OpenOptions) -> Parts:
+    """Make the services over a store that is whole; nothing runs yet."""
+    config, paths, log, queues = loaded.config, loaded.paths, loaded.log, loaded.queues
+    state, index, commit = loaded.state, recovered.index, recovered.commit
+    pending, dispatcher = recovered.pending, recovered.dispatcher
+    flush_all = WholeFlush(dispatcher, queues, index, loaded.checkpoint, commit)
+    flush = FlushService(config, log, commit, dispatcher, flush_all, state.fail)
+    puller = Puller(config, log, queues)
+    mirror = Mirror.of(config, paths, log, queues, puller)
+    quota = LightQuota(queues, pending.offsets, config.max_lmq_consume_queue_num)
+    append = Appender(log, pending, state, quota)
+    putter = Putter(config, log, queues, dispatcher, commit, flush, append, state.fail)
+    clean = CleanService(
+        log, queues, index, pending, dispatcher, commit, loaded.deleted,
+        ExpiredQueues(paths.expired_queues), quota, state,
+    )  # fmt: skip
+    levels = DiskLevels(
+        config, options.surroundings, loaded.layout.log_folders, paths.consume_queue
+    )
+    expiry = FileExpiry(
+        config, log, levels, options.surroundings, clean.delete_expired_files,
+        state.set_disk_full, state.fail,
+    )  # fmt: skip
+    metrics = StoreMetrics(paths, log, queues, dispatcher, commit, putter, puller, state, mirror)
+    stops = [flush.stop]
+    stops += [expiry.stop] if options.housekeeping else []
+    stops += [] if mirror is None else [mirror.stop]
+    return Parts(
+        loaded, recovered, flush, flush_all, puller, putter, mirror, clean, expiry, metrics,
+        () if loaded.read_only else tuple(stops),
+    )  # fmt: skip
+
+
+def _start(undo: ExitStack, parts: Parts, options: OpenOptions) -> None:
+    """Start the threads; each is to be stopped from before it runs."""
+    if parts.loaded.read_only:
+        return
+    undo.callback(parts.stop)
+    parts.flush.start()
+    if options.housekeeping:
+        parts.expiry.start()
+    if parts.mirror is not None:
+        parts.mirror.start()

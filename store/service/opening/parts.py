@@ -1,0 +1,119 @@
+"""Parts: what an open store is made of. Made whole by ``open_parts``; none is exchanged later."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from store.config import StoreConfig
+from store.errors import StoreError
+from store.index.index_service import IndexService
+from store.journals.deleted_topics import DeletedTopics
+from store.journals.mode_record import BehindLines
+from store.journals.store_lock import StoreLock, mark_closed
+from store.log.checkpoint import StoreCheckpoint
+from store.log.commit_log import CommitLog
+from store.paths import StorePaths
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.service.care.clean_service import CleanService
+from store.service.care.file_expiry import FileExpiry
+from store.service.dispatching.dispatch import Dispatcher
+from store.service.dispatching.pending import Pending
+from store.service.figures.metrics import StoreMetrics
+from store.service.finding.store_layout import StoreLayout
+from store.service.mirroring.mirror import Mirror
+from store.service.reading.puller import Puller
+from store.service.recovering.queue_rebuild import QueueRebuild
+from store.service.recovering.recovery import RecoveryReport
+from store.service.running.running_state import RunningState
+from store.service.writing.flush import FlushService, WholeFlush
+from store.service.writing.group_commit import GroupCommit
+from store.service.writing.putter import Putter
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What lies on disk, loaded; not recovered yet."""
+
+    layout: StoreLayout
+    config: StoreConfig
+    lock: StoreLock | None
+    """``None``: read-only."""
+    state: RunningState
+    checkpoint: StoreCheckpoint
+    last_exit_ok: bool
+    report: RecoveryReport
+    log: CommitLog
+    lines: BehindLines
+    deleted: DeletedTopics
+    queues: ConsumeQueueStore
+
+    @property
+    def paths(self) -> StorePaths:
+        """Return where everything lies."""
+        return self.layout.paths
+
+    @property
+    def read_only(self) -> bool:
+        """Return whether no byte is changed."""
+        return self.lock is None
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """Log, queues and index are whole, and can be fed."""
+
+    index: IndexService | None
+    pending: Pending
+    commit: GroupCommit
+    dispatcher: Dispatcher
+    rebuild: QueueRebuild
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """All of an open store."""
+
+    loaded: Loaded
+    recovered: Recovered
+    flush: FlushService
+    flush_all: WholeFlush
+    puller: Puller
+    putter: Putter
+    mirror: Mirror | None
+    clean: CleanService
+    expiry: FileExpiry
+    metrics: StoreMetrics
+    stops: tuple[Callable[[], None], ...]
+    """What ends the threads, in the order in which they were started."""
+
+    def stop(self) -> None:
+        """End the threads, those that were started last first."""
+        for stop in reversed(self.stops):
+            stop()
+
+    def release(self, *, flushed: bool) -> None:
+        """Let every part go, also if one before it fails: the store has failed then.
+
+        It passes for cleanly closed only if everything was ``flushed`` before.
+        """
+        loaded, state = self.loaded, self.loaded.state
+        closes: list[Callable[[], None]] = [loaded.queues.close, loaded.log.close]
+        if self.recovered.index is not None:
+            whole = flushed and state.failure is None
+            closes.insert(0, partial(self.recovered.index.close, flush=whole))
+        for close in closes:
+            try:
+                close()
+            except StoreError as exc:
+                _LOG.warning("a part of the store could not be closed well: %s", exc)
+                state.fail(exc)
+        if loaded.lock is not None:
+            if flushed and state.failure is None:
+                try:
+                    mark_closed(loaded.paths)
+                except StoreError as exc:
+                    state.fail(exc)
+            loaded.lock.release()
