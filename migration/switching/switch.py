@@ -30,7 +30,7 @@ from store.queue.bulk import bulk_backend
 from store.service.finding.lay_out import lay_out
 from store.service.finding.store_layout import StoreLayout
 from store.service.message_store import MessageStore
-from store.service.upkeep.mode import ModeRecord, StoreMode, change_mode, current_mode, write_mode
+from store.service.upkeep.mode import StoreMode, change_mode, current_mode, set_mode
 
 Tell = Callable[[str], object]
 """Told what is being done, a few words."""
@@ -126,9 +126,9 @@ def _publish(
             before = StoreMode(plan.source)
             if not _is_publishing(plan, layout):
                 # Said first: what is moved away file by file is served by nobody.
-                write_mode(paths, ModeRecord(before, {plan.target: 0}))
+                set_mode(paths, before, {plan.target: 0})
                 target.withdraw(paths, replaced_folder(paths))
-        write_mode(paths, ModeRecord(before, {plan.target: plan.complete_to}))
+        set_mode(paths, before, {plan.target: plan.complete_to})
         target.publish(space.made, paths, config)
         if own != space:  # that of a copy: the way back is to be found here
             for path in (space.slices, space.report, space.plan):
@@ -241,7 +241,7 @@ def _take_over(root: Path, config: StoreConfig, plan: Plan, tell: Tell) -> int:
         lock = StoreLock(layout.paths)
         try:
             others = {name: 0 for name in layout.backends if name != plan.target}
-            write_mode(layout.paths, ModeRecord(alone, others))
+            set_mode(layout.paths, alone, others)
         finally:
             lock.release()
     tell("catching up")

@@ -28,7 +28,7 @@ from store.paths import StorePaths
 from store.queue.bulk import bulk_backend
 from store.service.finding.lay_out import lay_out
 from store.service.finding.store_layout import StoreLayout
-from store.service.upkeep.mode import ModeRecord, StoreMode, current_mode, write_mode
+from store.service.upkeep.mode import StoreMode, current_mode, set_mode
 
 
 def rollback(
@@ -161,7 +161,7 @@ def _withdraw(paths: StorePaths, name: str, state: StoreMode) -> None:
     lock = StoreLock(paths)
     try:
         bulk_backend(name).withdraw(paths, replaced_folder(paths))
-        write_mode(paths, ModeRecord(state, {}))
+        set_mode(paths, state, {})
     finally:
         lock.release()
 

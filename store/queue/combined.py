@@ -24,7 +24,7 @@ from store.errors import (
     StoreError,
     StoreLockedError,
 )
-from store.journals.mode_record import BehindLines
+from store.journals.behind_lines import BehindLines
 from store.paths import StorePaths
 from store.queue.changes import changing, losing
 from store.queue.class_of_topic import ClassOfTopic

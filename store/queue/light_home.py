@@ -10,7 +10,7 @@ Source: RocketMQ ``MultiDispatchUtils.checkMultiDispatchQueue``, ``CombineConsum
 import logging
 from collections.abc import Iterable, Sequence
 
-from store.journals.mode_record import BehindLines
+from store.journals.behind_lines import BehindLines
 from store.queue.evening import IsDeleted, lacking
 from store.queue.part import NO_LIGHT, Part, Roles
 from store.record.message import LMQ_PREFIX

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from store.journals.mode_record import BehindLines
+from store.journals.behind_lines import BehindLines
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.context import QueueStoreContext
 from store.queue.units import QueueKey, UnitBatch

@@ -13,18 +13,17 @@ import pytest
 
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreLockedError
+from store.journals.standing import Standing
 from store.paths import StorePaths
 from store.queue.units import QueueKey
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from store.service.upkeep.mode import (
-    ModeRecord,
     StoreMode,
     change_mode,
     possible_steps,
-    read_mode,
+    set_mode,
     store_modes,
-    write_mode,
 )
 from tests.double_write.test_verify import Database
 from tests.kit.call_order import CallOrder
@@ -61,17 +60,18 @@ def test_a_backend_that_comes_in_is_behind_until_it_has_caught_up(
 ) -> None:
     """What a crash on the way would find."""
     root = plain_store(tmp_path / "store", Told(), kept)
-    calls, seen = CallOrder(root), list[ModeRecord | None]()
-    calls.at_each = lambda _: seen.append(read_mode(StorePaths(root)))
+    calls, seen = CallOrder(root), list[Standing]()
+    calls.at_each = lambda _: seen.append(standing(root))
     both = {"file": StoreMode("double-write-file"), "rocksdb": StoreMode("double-write-rocksdb")}[
         kept
     ]
     with calls.watching():
         change_mode(root, both)
     (comes,) = {"file", "rocksdb"} - {kept}
-    records = [record for record in seen if record is not None and record.state == both]
-    assert records[0] == ModeRecord(both, {comes: 0})
-    assert seen[-1] == read_mode(StorePaths(root)) == ModeRecord(both, {})
+    records = [record for record in seen if record.state == both]
+    assert records[0].behind == {comes: 0}
+    assert seen[-1] == standing(root)
+    assert (seen[-1].state, seen[-1].behind) == (both, {})
 
 
 def test_a_cut_before_the_line_of_a_backend_lowers_it(tmp_path: Path) -> None:
@@ -80,16 +80,16 @@ def test_a_cut_before_the_line_of_a_backend_lowers_it(tmp_path: Path) -> None:
     with MessageStore.open(root, PLAIN) as store:
         places = [record.phy_offset for record in store.commit_log.scan(0)]
     bad, line = places[10], places[20]
-    write_mode(StorePaths(root), ModeRecord(StoreMode("double-write-file"), {"rocksdb": line}))
+    set_mode(StorePaths(root), StoreMode("double-write-file"), {"rocksdb": line})
     log = next(path for path in (root / "commitlog").iterdir() if int(path.name) <= bad)
     data = bytearray(log.read_bytes())
     data[bad + 4] ^= 1  # the magic code
     log.write_bytes(data)
-    calls, seen = CallOrder(root), list[ModeRecord | None]()
-    calls.at_each = lambda _: seen.append(read_mode(StorePaths(root)))
+    calls, seen = CallOrder(root), list[Standing]()
+    calls.at_each = lambda _: seen.append(standing(root))
     with calls.watching(), MessageStore.open(root, PLAIN, cut_at=bad) as store:
         assert store.verify().clean
-    lines = [record.behind.get("rocksdb") for record in seen if record is not None]
+    lines = [record.behind.get("rocksdb") for record in seen]
     assert set(lines) == {line, bad, None}
     assert lines.index(bad) < lines.index(None)
 
@@ -101,8 +101,7 @@ def test_a_store_goes_all_the_way_and_back_with_puts_in_every_state(tmp_path: Pa
         assert {step.to for step in possible_steps(root) if step.possible} == set(before.neighbours)
         done = change_mode(root, to)
         assert (done.before, done.after, done.set_aside) == (before, to, {})
-        record = read_mode(StorePaths(root))
-        assert record is not None
+        record = standing(root)
         assert record.state == to
         left = {"file", "rocksdb"} - set(to.backends)
         assert set(record.behind) == left
@@ -147,7 +146,7 @@ def test_a_line_counts_more_than_what_the_backend_says(tmp_path: Path, name: str
     with open_store(root, OTHER[name]) as store:
         told.put(store, 40)
     line = sorted(phy for phys in told.phys.values() for phy in phys)[25]
-    write_mode(StorePaths(root), ModeRecord(StoreMode(f"double-write-{OTHER[name]}"), {name: line}))
+    set_mode(StorePaths(root), StoreMode(f"double-write-{OTHER[name]}"), {name: line})
     with MessageStore.open(root, PLAIN) as store:
         assert store.report.watermarks[name] == line
     assert standing(root).behind == {}
@@ -191,7 +190,7 @@ def test_no_step_leads_further_than_a_neighbour(tmp_path: Path) -> None:
     root = plain_store(tmp_path / "store", Told())
     with pytest.raises(RefusedStoreError, match="leads to double-write-file, not to rocksdb"):
         change_mode(root, StoreMode("rocksdb"))
-    assert read_mode(StorePaths(root)) is None
+    assert standing(root).state is None
 
 
 @pytest.mark.parametrize("name", ["file", "rocksdb"])
@@ -202,7 +201,7 @@ def test_the_inner_states_are_passed_in_one_step_with_the_same_result(
     with open_store(root, OTHER[name]) as store:
         told.put(store, 20)
         end = store.commit_log.max_phy_offset()
-    write_mode(StorePaths(root), ModeRecord(StoreMode(f"double-write-{OTHER[name]}")))
+    set_mode(StorePaths(root), StoreMode(f"double-write-{OTHER[name]}"), {})
     slow = Path(shutil.copytree(root, tmp_path / "slow"))
     with pytest.raises(RefusedStoreError, match="one step from"):
         change_mode(root, StoreMode(name))
@@ -320,9 +319,7 @@ def test_a_backend_that_is_behind_is_neither_read_nor_left_alone(
         told.put(store, 10)
         refuse(patched, name, "put_batch")
         told.put(store, 10)
-    write_mode(
-        StorePaths(root), ModeRecord(StoreMode(f"double-write-{read}"), dict(standing(root).behind))
-    )
+    set_mode(StorePaths(root), StoreMode(f"double-write-{read}"), standing(root).behind)
     assert f"{name} queues are behind" in reasons(root, StoreMode(f"double-write-{name}"))
     with pytest.raises(RefusedStoreError, match="behind"):
         MessageStore.open(root, read_only=True, backend=name)

@@ -6,7 +6,7 @@ import pytest
 
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreConfigError
-from store.journals.mode_record import Standing
+from store.journals.standing import Standing
 from store.queue.part import selects
 from store.queue.units import QueueKey
 from store.record.message import Message

@@ -15,7 +15,7 @@ from store.index.layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT, IndexGeome
 from store.journals.deleted_topics import DeletedTopics
 from store.journals.expired_queues import ExpiredQueues
 from store.journals.journal import _crc32c
-from store.journals.mode_record import (
+from store.journals.standing import (
     Standing,
     read_standing,
     write_standing,

@@ -9,7 +9,7 @@ import pytest
 
 from store.config import StoreConfig
 from store.errors import ConsumeQueueError
-from store.journals.mode_record import Standing, read_standing
+from store.journals.standing import Standing, read_standing
 from store.paths import StorePaths
 from store.queue.backends import backend
 from store.queue.units import QueueKey

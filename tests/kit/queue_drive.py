@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from store.config import RocksDBEngine, StoreConfig
-from store.journals.mode_record import BehindLines
+from store.journals.behind_lines import BehindLines
 from store.paths import StorePaths
 from store.queue.backends import backend, backend_names
 from store.queue.combined import CombinedConsumeQueueStore

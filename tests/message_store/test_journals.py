@@ -13,10 +13,11 @@ from migration.workspace import Workspace
 from store.config import StoreConfig
 from store.errors import CorruptionError, IllegalMessageError
 from store.journals import journal as journals
+from store.journals.behind_lines import BehindLines
 from store.journals.deleted_topics import DeletedTopics
 from store.journals.expired_queues import ExpiredQueues
 from store.journals.journal import Journal, read_lines
-from store.journals.mode_record import BehindLines, Standing, read_standing
+from store.journals.standing import Standing, read_standing
 from store.paths import StorePaths
 from store.queue.units import MOST_UNITS, QueueKey
 from store.record.message import Message

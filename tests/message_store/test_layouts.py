@@ -6,7 +6,7 @@ import pytest
 
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreConfigError
-from store.journals.mode_record import Standing
+from store.journals.standing import Standing
 from store.journals.store_mode import StoreMode
 from store.paths import StorePaths
 from store.queue.part import NO_LIGHT, Roles

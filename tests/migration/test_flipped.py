@@ -106,7 +106,7 @@ def test_the_log_can_fill_both_instead(root: Path, told: Told) -> None:
 
 
 @pytest.mark.parametrize("back", [False, True])
-@pytest.mark.parametrize("name", ["write_mode", "write_file"])
+@pytest.mark.parametrize("name", ["set_mode", "write_file"])
 @pytest.mark.parametrize("count", [0, 1])
 def test_cut_short_it_goes_on_or_back(
     root: Path, told: Told, monkeypatch: pytest.MonkeyPatch, name: str, count: int, *, back: bool

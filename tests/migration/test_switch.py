@@ -18,10 +18,11 @@ from migration.way_back.way_back import finish, rollback
 from migration.workspace import Workspace
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreIOError, StoreLockedError
+from store.journals.standing import read_standing
 from store.paths import StorePaths
 from store.record.message import Message
 from store.service.message_store import MessageStore
-from store.service.upkeep.mode import StoreMode, change_mode, read_mode
+from store.service.upkeep.mode import StoreMode, change_mode
 from tests.kit.golden import load_dump
 from tests.kit.migrations import NO_SPARK
 from tests.kit.served import served
@@ -66,7 +67,7 @@ def test_there_and_back(golden: Golden, name: str, target: str) -> None:
     assert backend_of(root) == [target]
     assert served(root) == whole
     put(root, 7, "later")
-    assert read_mode(StorePaths(root)) is not None
+    assert read_standing(StorePaths(root)).state is not None
     assert list(report.left_behind) == [source]
     whole = served(root)
     back = rollback(root)
@@ -294,7 +295,7 @@ def test_before_the_switch_a_way_back_leaves_the_store_alone(golden: Golden) -> 
     assert status(root)["stage"] == "nothing"
 
 
-STEPS = ["write_mode", "write_file", "change_mode", "_forget_deleted"]
+STEPS = ["set_mode", "write_file", "change_mode", "_forget_deleted"]
 
 
 @pytest.mark.parametrize("name", STEPS)
@@ -326,7 +327,7 @@ def test_a_switch_that_is_cut_short_goes_on_or_back(
             switch(root)
     assert served(root) == whole
     back = Path(shutil.copytree(root, root.with_name("back")))
-    if name == "write_mode" or (name == "write_file" and not after):
+    if name == "set_mode" or (name == "write_file" and not after):
         # The plan names the folder that it was made in; only what is in the store goes back here.
         shutil.rmtree(back)
     else:

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Collection, Mapping
 
 from store.errors import StoreError
-from store.journals.mode_record import Standing
+from store.journals.standing import Standing
 from store.queue.backends import backend
 from store.queue.context import QueueStoreContext
 

@@ -13,7 +13,7 @@ from store.config import BrokerRole, StoreConfig
 from store.errors import RefusedStoreError, StoreConfigError
 from store.installed import backend_of_type, known_types, taking_a_share
 from store.journals.kept import check_kept
-from store.journals.mode_record import Standing, read_standing
+from store.journals.standing import Standing, read_standing
 from store.paths import StorePaths
 from store.queue.backends import backend, backends, unlike_others
 from store.queue.part import NO_LIGHT, Roles

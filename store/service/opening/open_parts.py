@@ -14,9 +14,9 @@ from pathlib import Path
 
 from store.config import FlushDiskType, StoreConfig
 from store.errors import ConsumeQueueError, CorruptionError
+from store.journals.behind_lines import BehindLines
 from store.journals.deleted_topics import DeletedTopics
 from store.journals.expired_queues import ExpiredQueues
-from store.journals.mode_record import BehindLines
 from store.journals.store_lock import StoreLock
 from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog

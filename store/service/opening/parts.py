@@ -8,8 +8,8 @@ from functools import partial
 from store.config import StoreConfig
 from store.errors import StoreError
 from store.index.index_service import IndexService
+from store.journals.behind_lines import BehindLines
 from store.journals.deleted_topics import DeletedTopics
-from store.journals.mode_record import BehindLines
 from store.journals.store_lock import StoreLock, mark_closed
 from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog

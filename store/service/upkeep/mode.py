@@ -13,11 +13,7 @@ from pathlib import Path
 
 from store.config import StoreConfig
 from store.errors import IllegalMessageError, RefusedStoreError, StoreError
-from store.journals.mode_record import (
-    ModeRecord,
-    read_mode,
-    write_mode,
-)
+from store.journals.standing import read_standing, set_mode
 from store.journals.store_lock import StoreLock, locked_by
 from store.journals.store_mode import StoreMode, store_modes
 from store.queue.backends import backend, unlike_others
@@ -29,8 +25,8 @@ from store.service.message_store import MessageStore
 from store.service.recovering.recovery import RecoveryReport
 
 __all__ = [
-    "ModeChange", "ModeRecord", "Step", "StoreMode", "change_mode", "current_mode",
-    "possible_steps", "read_mode", "store_modes", "write_mode",
+    "ModeChange", "Step", "StoreMode", "change_mode", "current_mode",
+    "possible_steps", "set_mode", "store_modes",
 ]  # fmt: skip
 _MOST_BACKENDS = 2
 """That a state keeps."""
@@ -142,35 +138,33 @@ def change_mode(
             raise RefusedStoreError(
                 f"no step from {now} to {to}: {'; '.join(reasons)}", path=layout.paths.root
             )
-        write_mode(layout.paths, _record(layout, now, to, look.log_end))
+        set_mode(layout.paths, to, _behind(layout, now, to, look.log_end))
     finally:
         lock.release()
     return _settle(layout, config, now, to, progress)
 
 
-def _record(layout: StoreLayout, now: StoreMode, to: StoreMode, log_end: int) -> ModeRecord:
-    """Return the record of the new state, with the lines of backends that go or come."""
+def _behind(layout: StoreLayout, now: StoreMode, to: StoreMode, log_end: int) -> dict[str, int]:
+    """Return up to where backends are whole that are behind, with those that go or come."""
     behind = dict(layout.standing.behind)
     for name in set(now.backends) - set(to.backends):
         behind.setdefault(name, log_end)
     for name in set(to.backends) - set(now.backends):
         behind.setdefault(name, 0)
-    return ModeRecord(to, behind)
+    return behind
 
 
 def _settle(
     layout: StoreLayout, config: StoreConfig, now: StoreMode, to: StoreMode, progress: Progress
 ) -> ModeChange:
     if not set(to.backends) - set(now.backends):
-        record = read_mode(layout.paths)
-        return ModeChange(now, to, dict(record.behind) if record else {})
+        return ModeChange(now, to, dict(read_standing(layout.paths).behind))
     with MessageStore.open(
         layout.paths.root, config, housekeeping=False, progress=progress
     ) as store:
         aside = {name: str(exc) for name, exc in store.backends_set_aside().items()}
         report = store.report
-    record = read_mode(layout.paths)
-    return ModeChange(now, to, dict(record.behind) if record else {}, aside, report)
+    return ModeChange(now, to, dict(read_standing(layout.paths).behind), aside, report)
 
 
 class _Look:
