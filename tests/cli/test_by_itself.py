@@ -1,5 +1,6 @@
 """What verbs do and say unasked: no old file goes, and what is odd about a store is told."""
 
+import json
 import struct
 import threading
 from pathlib import Path
@@ -71,6 +72,17 @@ def test_a_repair_starts_it_neither(root: Path, monkeypatch: pytest.MonkeyPatch)
     assert started
     assert "cqstore-expiry" not in started
     assert call("check", root).exit_code == 0
+
+
+def test_a_rebuild_tells_what_it_has_built(root: Path) -> None:
+    (one,) = rows("rebuild", root, "--topic", "t", "--queue-id", 1)
+    assert one == {"backend": "file", "topic": "t", "queues": 1, "units": 17}
+    assert not (root / "cqstore" / "replaced").exists()
+    done = call("rebuild", root, "--output", "json")
+    whole = {"backend": "file", "scannedRecords": 50, "units": 50}
+    assert json.loads(done.stdout) == whole
+    before = root / "cqstore" / "replaced"
+    assert f"what was there before lies in {before}; remove it" in done.stderr
 
 
 def test_a_damaged_log_is_said_by_every_look(root: Path) -> None:

@@ -21,7 +21,12 @@ from store.service.recovering.replacement import Rebuild
 from store.service.upkeep.store_copy import copy_store
 from tests.kit.faults import EIO, Faults
 
-CONFIG = StoreConfig(mapped_file_size_commit_log=16384)
+CONFIG = StoreConfig(
+    mapped_file_size_commit_log=16384, mapped_file_size_consume_queue=400, max_hash_slot_num=50,
+    max_index_num=1000,
+)  # fmt: skip
+LOG, LAST_LOG = f"commitlog/{0:020d}", f"commitlog/{16384:020d}"
+INDEX = "index/" + "[0-9]" * 17
 BAD = 5
 NEXT_INDEX = "29991231235959999"
 
@@ -29,9 +34,9 @@ NEXT_INDEX = "29991231235959999"
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A cleanly closed store of some records in two files."""
-    with MessageStore.open(tmp_path / "store", CONFIG, housekeeping=False) as store:
+    with MessageStore.open(tmp_path / "store", CONFIG, backend="file", housekeeping=False) as store:
         for _ in range(20):
-            assert store.put_message(Message("t", b"x" * 1000)).ok
+            assert store.put_message(Message("t", b"x" * 1000, 0, {"KEYS": "k"})).ok
     return tmp_path / "store"
 
 
@@ -88,6 +93,33 @@ def open_with_an_empty_index_file(root: Path) -> None:
     open_and_close(root)
 
 
+def put(root: Path) -> None:
+    """Put a message with a key into a store, a new one in most cases, and bring it to the disk."""
+    with MessageStore.open(root, CONFIG, backend="file", housekeeping=False) as store:
+        store.put_message(Message("t", b"x", 0, {"KEYS": "k"}))
+        store.flush()
+
+
+def put_anew(root: Path) -> None:
+    put(root / "new")
+
+
+def read_with_a_key(root: Path) -> None:
+    with MessageStore.open(root, CONFIG, read_only=True) as store:
+        store.message_by_offset(0)
+        store.query_message("t", "k")
+
+
+def open_after_a_crash(root: Path) -> None:
+    (root / "abort").touch()
+    open_and_close(root)
+
+
+def delete_a_topic(root: Path) -> None:
+    with MessageStore.open(root, CONFIG, housekeeping=False) as store:
+        store.delete_topic("t")
+
+
 class Refusal(NamedTuple):
     """A call that is refused where a path holds ``part``, and the path that the error names."""
 
@@ -124,18 +156,43 @@ REFUSALS = [
     Refusal("list", "", look_at_files, f"commitlog/{0:020d}"),
     Refusal("list", "/store/commitlog", open_and_close, ""),
     Refusal("open", "/store/abort", watch, "abort"),
+    Refusal("list", "/store/commitlog", watch, ""),
+    Refusal("list", "/store/commitlog", watch, "commitlog", after=1),
+    Refusal("open", LAST_LOG, watch, LAST_LOG),
+    Refusal("open", "/store/checkpoint", watch, "checkpoint"),
+    Refusal("mkdir", "/new/commitlog", put_anew, "new/commitlog"),
+    Refusal("open", f"/new/{LOG}", put_anew, f"new/{LOG}"),
+    Refusal("fsync", f"/new/{LOG}", put_anew, f"new/{LOG}", after=1),
+    Refusal("mkdir", "/new/index", put_anew, "new/index"),
+    Refusal("open", "/new/index/", put_anew, f"new/{INDEX}"),
+    Refusal("write", "/new/index/", put_anew, f"new/{INDEX}", after=1),
+    Refusal("fsync", "/new/index/", put_anew, f"new/{INDEX}", after=1),
+    Refusal("rename", "/new/checkpoint", put_anew, "new/checkpoint"),
+    Refusal("open", "/cqstore/synced", put_anew, "new/cqstore/synced"),
+    Refusal("write", "/cqstore/synced", put_anew, "new/cqstore/synced"),
+    Refusal("open", LOG, read_with_a_key, LOG),
+    Refusal("open", LOG, read_with_a_key, LOG, after=1),
+    Refusal("list", "/store/index", read_with_a_key, "index"),
+    Refusal("open", "/store/index/", read_with_a_key, INDEX, after=1),
+    Refusal("write", f"/store/{LAST_LOG}", open_after_a_crash, LAST_LOG),
+    Refusal("unlink", "/store/index/", open_after_a_crash, INDEX),
+    Refusal("fsync", "/store/index", open_after_a_crash, "index"),
+    Refusal("open", "/cqstore/deleted-topics", delete_a_topic, "cqstore/deleted-topics"),
     Refusal("list", "", lambda root: copy_store(root, root / "no" / "such" / "folder"), ""),
 ]
 
 
-@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda one: f"{one.call} {one.part}")
+@pytest.mark.parametrize(
+    "refusal", REFUSALS, ids=lambda one: f"{one.act.__name__} {one.call} {one.part}"
+)
 def test_the_path_is_named(root: Path, monkeypatch: pytest.MonkeyPatch, refusal: Refusal) -> None:
     faults = Faults(monkeypatch)
     if refusal.part:
         faults.fail(refusal.call, EIO, refusal.part, after=refusal.after)
     with pytest.raises(StoreIOError) as caught:
         refusal.act(root)
-    assert caught.value.path == root / refusal.named
+    assert caught.value.path is not None
+    assert caught.value.path.match(str(root / refusal.named))
 
 
 def test_the_folder_whose_disk_cannot_be_asked_is_named(

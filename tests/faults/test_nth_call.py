@@ -4,7 +4,6 @@ import os
 import random
 import shutil
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -51,8 +50,14 @@ def try_case(calls: NthCall, root: Path, backend: str, engine: RocksDBEngine, ca
     """Let one fault happen, open the store again twice; return whether it happened."""
     told = Told()
     calls.arm(case)
-    with suppress(StoreError):
+    met: StoreError | None = None
+    try:
         run(root, backend, engine, told)
+    except StoreError as exc:
+        met = exc
+    if isinstance(met, StoreIOError):
+        assert met.path is not None, met
+        assert met.path.is_relative_to(root), met
     calls.heal()
     config = CONFIG.model_copy(update={"rocksdb_engine": engine})
     with MessageStore.open(root, config, backend=backend) as store:

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from store.cli.app import app
 from store.config import StoreConfig
-from store.errors import RefusedStoreError
+from store.errors import ChecksumError, RefusedStoreError
 from store.queue.backends import backend_names
 from store.record.message import Message
 from store.record.record_layout import HEAD, body_position
@@ -81,6 +81,25 @@ def test_a_damaged_last_record_is_noticed_after_a_clean_stop(root: Path, at: int
         assert store.max_offset("t", 0) == COUNT - 1
     with MessageStore.open(root) as store:
         assert not store.report.needed
+
+
+def test_an_index_is_not_built_anew_past_a_damaged_record(tmp_path: Path) -> None:
+    """It points behind the cut, so it goes; what is read again for it was not read at opening."""
+    root, config = tmp_path / "store", StoreConfig(mapped_file_size_commit_log=4096)
+    with MessageStore.open(root, config, backend="file") as store:
+        for number in range(20):
+            assert store.put_message(Message("t", b"x" * 600, 0, {"KEYS": f"k{number}"})).ok
+    at = places(root)
+    with (root / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(at[2] + BODY + 5)
+        file.write(b"?")
+    *_, last = sorted((root / "commitlog").iterdir())
+    with last.open("r+b") as file:
+        file.seek(at[-1] % 4096)
+        file.write(b"\xff" * 4)
+    with pytest.raises(ChecksumError) as caught:
+        MessageStore.open(root, config, cut_at=at[-1])
+    assert caught.value.phy_offset == at[2]
 
 
 def test_a_damaged_record_among_the_last_ones_is_noticed(root: Path) -> None:

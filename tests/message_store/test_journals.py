@@ -11,7 +11,7 @@ from crcmod.predefined import mkCrcFun
 
 from migration.workspace import Workspace
 from store.config import StoreConfig
-from store.errors import CorruptionError, IllegalMessageError
+from store.errors import CorruptionError, IllegalMessageError, StoreIOError
 from store.journals import journal as journals
 from store.journals.behind_lines import BehindLines
 from store.journals.deleted_topics import DeletedTopics
@@ -23,6 +23,7 @@ from store.queue.units import MOST_UNITS, QueueKey
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.kit.call_order import CallOrder
+from tests.kit.faults import EIO, Faults
 from tests.kit.power_cut import SECTOR
 from tests.kit.tree import tree_digest
 
@@ -389,6 +390,19 @@ def test_backends_are_alike_only_by_the_time_of_a_lock_that_is_there(tmp_path: P
     reading.note_behind("file", 7)
     assert (reading.behind("file"), reading.behind("rocksdb")) == (7, None)
     assert paths.mode.read_bytes() == before
+
+
+def test_a_journal_whose_size_cannot_be_asked_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path / "j", lambda _: True)
+    assert journal.size() == 0
+    journal.append([{"a": 1}])
+    assert journal.size() == journal.path.stat().st_size > 0
+    Faults(monkeypatch).fail("stat", EIO, str(journal.path))
+    with pytest.raises(StoreIOError, match="look at the journal") as caught:
+        journal.size()
+    assert caught.value.path == journal.path
 
 
 def test_lines_say_how_far_each_backend_is_whole(tmp_path: Path) -> None:

@@ -102,6 +102,17 @@ def test_a_closed_store_refuses_everything(root: Path) -> None:
             call()
 
 
+@pytest.mark.parametrize("crashed", [False, True])
+def test_an_opening_without_a_put_leaves_the_words_of_the_checkpoint(
+    root: Path, *, crashed: bool
+) -> None:
+    before = StoreCheckpoint(root / "checkpoint").fields
+    if crashed:
+        (root / "abort").touch()
+    MessageStore.open(root).close()
+    assert StoreCheckpoint(root / "checkpoint").fields == before
+
+
 def test_a_read_only_store_takes_nothing_and_changes_nothing(root: Path) -> None:
     before = tree_digest(root)
     with MessageStore.open(root, read_only=True) as store:

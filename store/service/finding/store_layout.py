@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from store.config import BrokerRole, StoreConfig
-from store.errors import RefusedStoreError, StoreConfigError
+from store.errors import RefusedStoreError, StoreConfigError, os_errors
 from store.installed import backend_of_type, known_types, taking_a_share
 from store.journals.kept import check_kept
 from store.journals.standing import Standing, read_standing
@@ -47,7 +47,13 @@ def detect(root: Path, config: StoreConfig, commit_log: Path | None = None) -> S
     Raises:
         RefusedStoreError: two readings are possible, or the log is DLedger's.
         CorruptionError: our record of its backends is damaged.
+        StoreIOError: a folder cannot be listed.
     """
+    with os_errors("look at the store", root):
+        return _detect(root, config, commit_log)
+
+
+def _detect(root: Path, config: StoreConfig, commit_log: Path | None) -> StoreLayout:
     refusals: list[str] = []
     given = commit_log or _configured_log(config, root)
     paths = StorePaths(root, given)

@@ -171,7 +171,7 @@ class Puller:
         resolve = self.queues.resolve_tags_code if self._config.enable_consume_queue_ext else None
         while offset < end:
             block = self.queues.read_units(topic, queue_id, offset, min(step, end - offset))
-            if pull.takes_all and not resolve and self._take_block(pull, block):
+            if pull.takes_all and self._take_block(pull, block):
                 return pull.result
             for phy_offset, size, code in block.rows():
                 tags_code = resolve(topic, queue_id, code) if resolve else code
