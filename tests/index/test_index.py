@@ -144,6 +144,33 @@ def test_a_key_that_comes_while_a_reader_looks_hides_no_older_one(tmp_path: Path
     writer.close()
 
 
+@pytest.mark.parametrize("entries", [20, 3])  # in one file, or the last one in another
+def test_a_clock_that_went_back_ends_the_walk(tmp_path: Path, entries: int) -> None:
+    """As RocketMQ's, which looks no further behind the first entry that is too early."""
+    index = service(tmp_path, slots=1, entries=entries)
+    for phy_offset, timestamp in ((1000, 10_000), (2000, 30_000), (3000, 20_000)):
+        index_record(index, "T", None, "k", phy_offset, timestamp)
+    index.flush()
+    assert index.query("T", "k", 10, 25_000, 40_000) == []
+    assert index.query("T", "k", 10, 15_000, 40_000) == [3000, 2000]
+    index.close()
+
+
+def test_a_time_below_zero_ends_the_walk(tmp_path: Path) -> None:
+    index = service(tmp_path, slots=1, entries=20)
+    for number in range(1, 4):
+        index_record(index, "T", None, "k", 1000 * number, 10_000 * number)
+    index.flush()
+    index.close()
+    (path,) = tmp_path.iterdir()
+    with path.open("r+b") as file:
+        file.seek(40 + 4 + 20 * 2 + 12)  # of the second entry
+        file.write(struct.pack(">i", -1))
+    reader = service(tmp_path, slots=1, entries=20, read_only=True)
+    assert reader.query("T", "k", 10, *ALL) == [3000]
+    reader.close()
+
+
 def test_keys_are_split_at_single_spaces(tmp_path: Path) -> None:
     index = service(tmp_path)
     index_record(index, "t", None, " a  b ", 100, 1000)

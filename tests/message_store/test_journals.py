@@ -4,6 +4,7 @@ import json
 import os
 import random
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -269,22 +270,14 @@ UNFIT: list[dict[str, object]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("entry", "fits"),
-    [*((entry, True) for entry in FIT), *((entry, False) for entry in UNFIT)],
-    ids=json.dumps,
-)
-def test_entries_hold_what_java_s_numbers_can(
-    tmp_path: Path, entry: dict[str, object], *, fits: bool
-) -> None:
+@pytest.mark.parametrize("fits", [True, False])
+def test_entries_hold_what_java_s_numbers_can(tmp_path: Path, *, fits: bool) -> None:
     path = tmp_path / "j"
-    path.write_bytes(line(entry) * 2)
-    read = DeletedTopics(path).load if "below" in entry else ExpiredQueues(path).ends
-    if fits:
-        read()
-        return
-    with pytest.raises(CorruptionError, match="journal is damaged"):
-        read()
+    for entry in FIT if fits else UNFIT:
+        path.write_bytes(line(entry) * 2)
+        read = DeletedTopics(path).load if "below" in entry else ExpiredQueues(path).ends
+        with nullcontext() if fits else pytest.raises(CorruptionError, match="journal is damaged"):
+            read()
 
 
 @pytest.mark.parametrize("gap", range(1, 200, 3))
