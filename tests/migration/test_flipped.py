@@ -127,12 +127,15 @@ def test_cut_short_it_goes_on_or_back(
         else:
             with pytest.raises(StoreIOError, match="pulled"):
                 switch(root, PLAIN)
+    kept = tree_digest(root / "cqstore" / "replaced")
     if back:
         rollback(root, PLAIN)
         with MessageStore.open(root, PLAIN):
             pass
     else:
         switch(root, PLAIN)
+        if (name, count) != ("write_mode", 0):
+            assert tree_digest(root / "cqstore" / "replaced") == kept, "nothing new is moved away"
     assert phys(root) == whole(told)
     assert Workspace.of(root).plan.exists() is not back
     assert StorePaths(root).mode.exists()
