@@ -310,7 +310,7 @@ def test_a_tail_is_plain_if_its_lengths_are_right_however_long(
                 parts.append(b"\x01t" + said.to_bytes(2, "big") + b"x" * size)
                 wanted.append(beside == 0)
         names = [b"\x7f" + b"t" * 127, b"\x80" + b"t" * 128, b"\x01\xff"]
-        parts += [name + b"\0\1x" for name in names] + [b"\1t\0", b"\2tt", b"\x7ft\0"]
+        parts += [name + b"\0\1x" for name in names] + [b"\1t\0", b"\x7ft\0", b"\2tt"]
         wanted += [True] + [False] * 5
         ends = np.cumsum([len(part) for part in parts])
         starts = ends - [len(part) for part in parts]
