@@ -7,6 +7,7 @@ class, and how many units they make. So the same figures can be had before and a
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from store.progress import Progress, untold
 from store.queue.part import selects
 from store.queue.units import QUEUE_UNIT, QueueKey
 from store.record.message import LMQ_PREFIX
@@ -61,7 +62,7 @@ def policy_cost(
     *,
     hours: float = 1.0,
     hottest: int = 10,
-    progress: Callable[[int], object] = bool,
+    progress: Progress = untold,
 ) -> PolicyCost:
     """Count what was put in the last ``hours`` before the log's last record.
 

@@ -35,6 +35,7 @@ from store.journals.expired_queues import ExpiredQueues
 from store.journals.journal import MOST_BYTES
 from store.journals.store_lock import locked_by
 from store.log.commit_log import CommitLog
+from store.progress import Progress, untold
 from store.queue.backends import unlike_others
 from store.queue.bulk import BulkBackend, bulk_backend
 from store.queue.units import QueueKey
@@ -72,7 +73,7 @@ def make_log_plan(
     workspace: Workspace | None = None,
     segment_units: int = SEGMENT_UNITS,
     range_bytes: int = RANGE_BYTES,
-    progress: Callable[[int], object] = bool,
+    progress: Progress = untold,
 ) -> LogPlanReport:
     """Plan to build queues of backend ``target`` from the log of the store in ``root``.
 

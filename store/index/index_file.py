@@ -96,7 +96,7 @@ class IndexFile:
     def create(cls, path: Path, geometry: IndexGeometry, before: "IndexFile | None") -> "IndexFile":
         """Make an empty file that follows ``before``; its name and size are durable.
 
-        Its begin and end are those of the end of ``before``, as RocketMQ has it (spec T19), so the
+        Its begin and end are those of the end of ``before``, as RocketMQ has it, so the
         first entry's ``time_diff`` counts from there.
 
         Raises:
@@ -239,7 +239,7 @@ class IndexFile:
         ``begin`` and ``end`` (ms, both included) are compared at the entries' second resolution.
         Only hashes are compared, so records of other keys may be among them. Unlike RocketMQ's,
         the first entry has the begin timestamp itself: its ``time_diff`` may count from the file
-        before (spec T19).
+        before.
 
         Raises:
             StoreClosedError: after ``close``.

@@ -29,7 +29,7 @@ class MappedFile:
         self.path = path
         self.file_size = file_size
         self.file_from_offset = int(path.name)
-        self.wrote_position = file_size  # until recovery says better (spec trap T7)
+        self.wrote_position = file_size  # all of it, until recovery has found the end
         self.flushed_position = file_size
         self._read_only = read_only
         self._map: mmap.mmap | None = None

@@ -26,6 +26,7 @@ from store.errors import (
 )
 from store.journals.behind_lines import BehindLines
 from store.paths import StorePaths
+from store.progress import Progress, untold
 from store.queue.changes import changing, losing
 from store.queue.class_of_topic import ClassOfTopic
 from store.queue.combined_reads import CombinedReads
@@ -357,7 +358,7 @@ class CombinedConsumeQueueStore(CombinedReads):
         *,
         locks: Locks = NO_LOCKS,
         most_examples: int = 20,
-        progress: Callable[[int], object] = bool,
+        progress: Progress = untold,
     ) -> Verify:
         """Return a comparison of the part that is read with the other one, to be run.
 

@@ -231,7 +231,7 @@ def with_property_crc(start: bytes, rest: bytes) -> bytes:
     """Return ``rest`` (all but the 8 bytes ``start``) with its last 20 bytes filled in.
 
     The checksum covers the whole record but the property itself; its ten digits stand with the
-    least significant first (spec trap T1).
+    least significant first, as RocketMQ writes them.
     """
     crc = zlib.crc32(rest[:-CRC_PROPERTY_SIZE], zlib.crc32(start)) & CRC_MASK
     return rest[:-CRC_PROPERTY_SIZE] + crc_property(crc)

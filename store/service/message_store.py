@@ -6,7 +6,7 @@ threads. Source: RocketMQ ``DefaultMessageStore``, ``RocksDBMessageStore``.
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +14,7 @@ from typing import Self
 
 from store.config import StoreConfig
 from store.errors import os_errors
+from store.progress import Progress, untold
 from store.record.message import Message
 from store.service.opening.open_parts import open_parts
 from store.service.opening.options import OpenOptions
@@ -78,7 +79,7 @@ class MessageStore(StoreCare):
         rebuild: Rebuild = Rebuild.NOTHING,
         housekeeping: bool = True,
         surroundings: Surroundings | None = None,
-        progress: Callable[[int], object] = bool,
+        progress: Progress = untold,
     ) -> Self:
         """Open the store in ``root``; read-write, a new one is made if there is none.
 

@@ -14,6 +14,7 @@ from store.index.index_service import IndexService
 from store.journals.deleted_topics import DeletedTopics
 from store.log.commit_log import CommitLog
 from store.paths import StorePaths
+from store.progress import Progress, untold
 from store.queue.combined import CombinedConsumeQueueStore
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueSpan
@@ -245,7 +246,7 @@ class StoreReads(ABC):
         queue_id: int | None = None,
         *,
         most_examples: int = 20,
-        progress: Callable[[int], object] = bool,
+        progress: Progress = untold,
     ) -> VerifyReport:
         """Compare the backends of a store with double write, both ways and over the whole range.
 

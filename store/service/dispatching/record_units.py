@@ -151,7 +151,7 @@ def light_queues(topic: str, properties: DispatchProperties) -> list[tuple[str, 
     """Return the light queues of a record with its offset in each.
 
     As in RocketMQ nothing is dispatched when names and offsets differ in number; a name that is
-    no light queue's, or an offset that no queue has, is passed over (RocketMQ stumbles: T29).
+    no light queue's, or an offset that no queue has, is passed over; RocketMQ stumbles.
     """
     if not allows_light_queues(topic):
         return []

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 from store.errors import CorruptionError
 from store.index.index_batch import IndexBatch
+from store.progress import Progress, untold
 from store.queue.facts import QueueRestart
 from store.queue.units import UnitBatch
 from store.record.encoder import is_queued
@@ -38,11 +39,11 @@ class Replay:
         records: Iterable[ScannedRecord],
         queues_from: int,
         index_from: int | None,
-        progress: Callable[[int], object] = bool,
+        progress: Progress = untold,
     ) -> "ReplayResult":
         """Dispatch scanned records, to the queues those that start at or behind ``queues_from``.
 
-        At or behind, not behind: RocketMQ's ``>`` loses a record (spec trap T16). To the index
+        At or behind, not behind: RocketMQ's ``>`` loses a record. To the index
         go those from ``index_from`` on, none if it is ``None``. Whatever was read before a
         ``CorruptionError`` of ``records`` is stored; the error is returned, not raised, for it is
         how the scan of a torn log ends. ``progress`` is told phy offsets, one a batch.

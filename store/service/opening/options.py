@@ -1,8 +1,9 @@
 """OpenOptions: how a store is to be opened, beside its settings."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from store.progress import Progress, untold
 from store.service.recovering.replacement import Rebuild
 from store.service.running.surroundings import Surroundings
 
@@ -18,4 +19,4 @@ class OpenOptions:
     rebuild: Rebuild = Rebuild.NOTHING
     housekeeping: bool = True
     surroundings: Surroundings = field(default_factory=Surroundings)
-    progress: Callable[[int], object] = bool
+    progress: Progress = untold

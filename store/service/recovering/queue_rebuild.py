@@ -15,6 +15,7 @@ from store.journals.journal import Entry, Journal, read_lines
 from store.journals.kept import forget, keep
 from store.log.commit_log import CommitLog
 from store.paths import StorePaths
+from store.progress import Progress
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueType
 from store.queue.units import UnitBatch
@@ -26,8 +27,6 @@ from store.service.dispatching.replay import REPLAY_UNITS
 
 _LOG = logging.getLogger(__name__)
 _TICK = 65_536
-Progress = Callable[[int], object]
-"""Told phy offsets now and then."""
 
 
 class RebuildReport(NamedTuple):

@@ -29,6 +29,7 @@ from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
 from store.log.synced_mark import SyncedMark
 from store.paths import StorePaths
+from store.progress import Progress, untold
 from store.queue.backends import queue_folders
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueDamage, QueueRestart
@@ -178,7 +179,7 @@ class Recovery:
         replay: Replay,
         cut_at: int | None,
         pass_over: Collection[int] = (),
-        progress: Callable[[int], object] = bool,
+        progress: Progress = untold,
     ) -> RecoveryReport:
         """Recover on disk; ``progress`` is told phy offsets now and then.
 

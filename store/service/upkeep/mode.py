@@ -7,7 +7,7 @@ that is no longer kept stays where it lies, with a line that says up to where it
 opened, and catches up from there when it is kept again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from store.errors import IllegalMessageError, RefusedStoreError, StoreError
 from store.journals.standing import read_standing, set_mode
 from store.journals.store_lock import StoreLock, locked_by
 from store.journals.store_mode import StoreMode, store_modes
+from store.progress import Progress, untold
 from store.queue.backends import backend, unlike_others
 from store.queue.part import NO_LIGHT
 from store.queue.verify import VerifyReport
@@ -32,8 +33,6 @@ _MOST_BACKENDS = 2
 """That a state keeps."""
 _MOST_TOPICS = 5
 """Topics that a reason names."""
-Progress = Callable[[int], object]
-"""Told phy offsets now and then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +83,7 @@ def current_mode(layout: StoreLayout, config: StoreConfig) -> StoreMode:
 
 
 def possible_steps(
-    root: Path, config: StoreConfig | None = None, *, progress: Progress = bool
+    root: Path, config: StoreConfig | None = None, *, progress: Progress = untold
 ) -> list[Step]:
     """Return the steps to the neighbours, each with what speaks against it. Changes nothing.
 
@@ -105,7 +104,7 @@ def change_mode(
     config: StoreConfig | None = None,
     *,
     passing: bool = False,
-    progress: Progress = bool,
+    progress: Progress = untold,
 ) -> ModeChange:
     """Take one step, under the store's lock; nothing is changed if anything speaks against it.
 

@@ -261,7 +261,7 @@ class Putter:
         """Put a message into its own queue and into its light queues.
 
         Their offsets are among the properties, so it is encoded under the lock. A list that
-        RocketMQ could not take apart again (spec trap T29) is refused.
+        RocketMQ could not take apart again is refused.
         """
         names = message.properties[_LIGHT].split(",")
         for name in names:

@@ -1,0 +1,10 @@
+"""Progress: whom a long run tells how far it has come."""
+
+from collections.abc import Callable
+
+Progress = Callable[[int], object]
+"""Told phy offsets, in order, now and then."""
+
+
+def untold(_phy_offset: int) -> None:
+    """Tell nobody."""
