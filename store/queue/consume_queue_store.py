@@ -3,114 +3,31 @@
 One object holds all queues of a store. The message store is its only writer: ``put_batch``,
 ``truncate_dirty`` and ``clean_expired`` are called by one thread at a time (the dispatcher holds a
 lock). ``delete_topics`` may run beside ``put_batch``, for no unit of those topics is put meanwhile.
-``flush`` and every reading method may be called by any thread at any time, also while a batch is
-being put. Reading never writes, on disk or off it, save into caches.
+``flush`` may be called by any thread at any time, also while a batch is being put.
+
+Split by who asks: of folders that are not opened (``QueueBackend``), of queues that are read
+(``QueueReads``), and here who opens, writes and closes.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import ClassVar, Self
+from typing import Self
 
-from store.config import StoreConfig
-from store.installed import Backend
-from store.paths import StorePaths
 from store.queue.context import QueueStoreContext
-from store.queue.estimate import MessageFilter, estimate
-from store.queue.facts import (
-    QueueDamage,
-    QueueFinding,
-    QueueRestart,
-    QueueSpan,
-    QueueStat,
-    QueueType,
-)
-from store.queue.time_search import BoundaryType, search_offset
-from store.queue.units import CqUnit, QueueKey, UnitBatch, UnitBlock
+from store.queue.facts import QueueDamage, QueueFinding, QueueRestart, QueueStat
+from store.queue.queue_backend import QueueBackend
+from store.queue.queue_reads import QueueReads
+from store.queue.units import QueueKey, UnitBatch
 
 
-class ConsumeQueueStore(Backend, ABC):
+class ConsumeQueueStore(QueueBackend, QueueReads):
     """All consume queues of one store on one backend."""
-
-    counts_in_checkpoint: bool = False
-    """The store checkpoint's ``logics`` fields speak of this backend, as of RocketMQ's files."""
-    lmq_needs_multi_dispatch: bool = False
-    """Light queues need ``enableMultiDispatch`` beside ``enableLmq``, as in RocketMQ."""
-    begins_with_blanks: ClassVar[bool] = False
-    """Before a queue's first unit there may be units that are none, in its first file."""
-    fills_holes: ClassVar[bool] = False
-    """A replay brings back units that are missing before others of their queue."""
 
     def __init__(self, context: QueueStoreContext) -> None:
         """Keep ``context``; touches no file."""
         self.context = context
 
-    # ---- finding and opening
-
-    @classmethod
-    @abstractmethod
-    def present(cls, paths: StorePaths) -> bool:
-        """Return whether ``paths`` holds queues of this backend. Changes nothing.
-
-        Raises:
-            RefusedStoreError: it does, twice or in a way that leaves two readings.
-        """
-
-    @classmethod
-    def check_settings(cls, config: StoreConfig) -> None:
-        """Refuse settings that queues could not be opened with. Touches no file.
-
-        Raises:
-            StoreConfigError, UnsupportedFormatError: the sentence names the setting.
-        """
-        _ = config
-
-    @classmethod
-    def folders(cls, paths: StorePaths) -> list[Path]:
-        """Return the folders that its queues may lie in; others' may lie there too."""
-        return [paths.consume_queue]
-
-    @classmethod
-    def unlike_others(cls, paths: StorePaths) -> Path | None:
-        """Return the folder of queues that are there and that no other backend could hold."""
-        _ = paths
-        return None
-
-    @classmethod
-    def own_files(cls, paths: StorePaths) -> list[Path]:
-        """Return the files and folders that make up this backend's queues, no others'.
-
-        Moved away together they leave a store without queues of this backend.
-        """
-        _ = paths
-        return []
-
-    @classmethod
-    def dump_file(cls, path: Path) -> Iterator[dict[str, object]] | None:
-        """Return the rows of one bare file, ``None`` if it is no file of this backend's.
-
-        The folders around it say what it is.
-        """
-        _ = path
-        return None
-
-    @classmethod
-    def watch(cls, paths: StorePaths) -> Sequence[QueueStat]:
-        """Return what files alone tell of queues that another process has open.
-
-        Opens no database, takes no lock, changes nothing.
-        """
-        _ = paths
-        return ()
-
-    @classmethod
-    def written_to(cls, context: QueueStoreContext) -> int:
-        """Return up to which phy offset records have surely been dispatched to these queues.
-
-        For queues that are not opened; by a glance, changes nothing. 0 if it cannot be told.
-        """
-        _ = context
-        return 0
+    # ---- opening
 
     @abstractmethod
     def load(self) -> Self:
@@ -239,57 +156,7 @@ class ConsumeQueueStore(Backend, ABC):
             ConsumeQueueError: it could not; the store must be opened again.
         """
 
-    # ---- reading (any thread)
-
-    @abstractmethod
-    def queues(
-        self, topic: str | None = None, after: QueueKey | None = None, prefix: str = ""
-    ) -> Iterator[QueueKey]:
-        """Yield every queue (of ``topic``) that was ever written, in an order of the backend's own.
-
-        Queues of one topic stand together. ``after``: go on behind that queue, so that a caller
-        can page. ``prefix``: of topics that begin so, past all others. Memory does not grow with
-        the number of queues.
-        """
-
-    def spans(self, topic: str | None = None, after: QueueKey | None = None) -> Iterator[QueueSpan]:
-        """Yield what ``queues`` does with ``min_offset`` and ``max_offset`` of each."""
-        for key in self.queues(topic, after):
-            yield QueueSpan(key, self.min_offset(*key), self.max_offset(*key))
-
-    def topics(self, prefix: str = "") -> Iterator[str]:
-        """Yield each topic that has a queue and begins with ``prefix``, once."""
-        last = None
-        for topic, _ in self.queues(prefix=prefix):
-            if topic != last:
-                yield topic
-            last = topic
-
-    @abstractmethod
-    def max_offset(self, topic: str, queue_id: int) -> int:
-        """Return the queue offset behind the last unit; 0 for an unknown queue."""
-
-    @abstractmethod
-    def min_offset(self, topic: str, queue_id: int) -> int:
-        """Return the offset of the first unit whose record is in the log.
-
-        ``max_offset`` if every record has expired; 0 for an unknown queue. Pre-blank units of a
-        file do not count.
-        """
-
-    @abstractmethod
-    def read_units(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> UnitBlock:
-        """Return at most ``max_count`` consecutive units from ``queue_offset`` on.
-
-        Empty with ``BlockStop.END`` at or behind ``max_offset`` or below 0, and for unknown
-        queues. A unit that should exist and does not ends the block with ``BlockStop.HOLE`` and
-        its range; the block is empty if the hole begins at ``queue_offset``. Units of expired
-        records may be returned as long as they are there: ask ``min_offset``.
-        """
-
-    @abstractmethod
-    def unit_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Return the store time, ms, of the record of one unit; -1 without unit or record."""
+    # ---- about itself (any thread)
 
     @abstractmethod
     def total_size_bytes(self) -> int:
@@ -301,14 +168,6 @@ class ConsumeQueueStore(Backend, ABC):
 
         Units themselves are compared with the log by the caller.
         """
-
-    @property
-    def units_per_file(self) -> int:
-        """Return the units of one queue file: a pull never passes a multiple of it.
-
-        On every backend, so that moving queues changes no answer; asked after ``load``.
-        """
-        return self.context.config.units_per_file
 
     def parts(self) -> Sequence["ConsumeQueueStore"]:
         """Return the stores that this one is made of: itself, unless it combines several."""
@@ -329,80 +188,9 @@ class ConsumeQueueStore(Backend, ABC):
         """
         return {}
 
-    def queue_type(self, topic: str) -> QueueType:
-        """Return the kind of ``topic``'s queues."""
-        _ = topic
-        return QueueType.SIMPLE
-
-    def resolve_tags_code(self, topic: str, queue_id: int, tags_code: int) -> int | None:
-        """Return the tags code behind an extension address, other codes as they are.
-
-        ``None``: the address leads nowhere.
-        """
-        _ = topic, queue_id
-        return tags_code
-
-    def iterate(self, topic: str, queue_id: int, queue_offset: int) -> Iterator[CqUnit]:
-        """Yield the units from ``queue_offset`` to the end or to the first hole.
-
-        Batch queues begin with the unit that holds ``queue_offset``.
-        """
-        while True:
-            block = self.read_units(topic, queue_id, queue_offset, _ITERATE_UNITS)
-            for offset, (phy_offset, size, code) in enumerate(block.rows(), queue_offset):
-                tags_code = self.resolve_tags_code(topic, queue_id, code)
-                yield CqUnit(offset, phy_offset, size, tags_code)
-            queue_offset += block.count
-            if block.count < _ITERATE_UNITS:
-                return
-
-    def offset_by_time(
-        self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType
-    ) -> int:
-        """Return the offset that ``timestamp`` (ms) leads to, always within [min, max].
-
-        LOWER: the first unit stored at or after it, ``max_offset`` if there is none. UPPER: the
-        last unit stored at or before it, ``min_offset`` if there is none. 0 for an empty queue.
-        """
-        return search_offset(
-            self.min_offset(topic, queue_id),
-            self.max_offset(topic, queue_id),
-            timestamp,
-            boundary,
-            lambda offset: self.unit_timestamp(topic, queue_id, offset),
-        )
-
-    def estimate_message_count(
-        self, topic: str, queue_id: int, from_offset: int, to_offset: int, matches: MessageFilter
-    ) -> int:
-        """Estimate how many units of [from_offset, to_offset) ``matches`` lets through.
-
-        The range is first cut to [min, max]. Exact as long as fewer than
-        ``max_consume_queue_scan`` units are scanned and at most ``sample_count_threshold`` match.
-        """
-        start = max(from_offset, self.min_offset(topic, queue_id))
-        end = min(to_offset, self.max_offset(topic, queue_id))
-        if start >= end:
-            return 0
-        config = self.context.config
-        return estimate(
-            self.iterate(topic, queue_id, start),
-            end - start,
-            matches,
-            config.max_consume_queue_scan,
-            config.sample_count_threshold,
-        )
-
-    def next_offset(self, topic: str, queue_id: int) -> int:
-        """Return where the queue goes on, from what it has; the writer counts on from there."""
-        return self.max_offset(topic, queue_id)
-
     @abstractmethod
     def close(self) -> None:
         """Flush if read-write, then release everything. A second call does nothing.
 
         Afterwards every other method raises ``StoreClosedError``.
         """
-
-
-_ITERATE_UNITS = 1024
