@@ -12,7 +12,9 @@ from tests.kit.command_tree import all_options, strange_words, verbs
 from tests.kit.pages import PAGES, ROOT, anchors, code_lines, links, prose, spans, tables
 
 MOST_COLUMNS = 110
-PACKAGES = "store|cq_file|cq_rocksdb|migration|analysis|on_spark|ab|tests|bench|mutants"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+INSTALLED = PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]
+PACKAGES = "|".join([*(name.rstrip("*") for name in INSTALLED), "tests", "bench", "mutants"])
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
@@ -96,7 +98,7 @@ def test_the_readme_names_every_verb() -> None:
 
 
 def test_every_dependency_has_its_reason() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    project = PROJECT["project"]
     extras = [name for extra in project["optional-dependencies"].values() for name in extra]
     wanted = {re.split(r"[^\w-]", name)[0] for name in [*project["dependencies"], *extras]}
     text = (ROOT / "docs" / "decisions" / "0002-dependencies.md").read_text(encoding="utf-8")
