@@ -1,6 +1,7 @@
 """Rounds of sides whose turns are written down: their order, their number, what they answered."""
 
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,10 @@ from hdrh.histogram import HdrHistogram
 from ab.results.result import Cache, Method
 from ab.results.result import Workload as Figures
 from ab.running.rounds import WARM_UP, Effort, Measurement
+from ab.stores.survey import survey
 from ab.workloads import workloads
 from ab.workloads.base import Setting
+from tests.ab.made_store import CONFIG, make_varied_store
 from tests.ab.near import Answers, WrittenDown
 
 METHOD = Method(
@@ -156,9 +159,17 @@ def test_what_differs_is_named_and_nothing_more_is_measured() -> None:
     assert [each[1] for each in log[-3:]] == ["end_workload"] * 3
 
 
-def test_a_side_that_answers_less_is_compared_as_far_as_it_answers() -> None:
-    def short(number: int, count: int) -> list[str]:
-        return same(number, count)[:-1] if number == 3 else same(number, count)
-
-    found, _ = measured("offsets", Effort(3, 0.03), short, same, short)
-    assert found.answers.compared == 1 + 256 + 150 + 149 + 150 * 4
+def test_a_workload_says_what_it_lacks_of_a_store(tmp_path: Path) -> None:
+    make_varied_store(tmp_path / "s", 1_600)
+    found = survey(tmp_path / "s", CONFIG, 1)
+    assert found.tags
+    assert {each.lacks(found) for each in workloads().values()} == {""}
+    found.tags, found.tags_share = "", 0.3
+    told = {name: each.lacks(found) for name, each in workloads().items() if each.lacks(found)}
+    assert told.keys() == {"filtered-pull"}
+    assert told["filtered-pull"].endswith("let about 1 % of them through (the nearest: 30.0%)")
+    found.keys = []
+    no_message = "no queue of the store has a message in the log"
+    told = {name: each.lacks(found) for name, each in workloads().items()}
+    without = {"expiry", "restart", "restart-after-kill", "topic-create", "topic-delete", "trace"}
+    assert told == {name: "" if name in without else no_message for name in told}

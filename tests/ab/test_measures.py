@@ -18,7 +18,7 @@ from ab.stores.survey import survey
 from ab.traces.derived import DEFAULT_MIX
 from ab.workloads import TRACE, chosen, parse_mix, workloads
 from store.config import StoreConfig
-from store.errors import StoreConfigError
+from store.errors import StoreConfigError, StoreIOError
 from tests.ab.made_store import CONFIG, FILE, make_varied_store
 from tests.kit.tree import tree_digest
 
@@ -147,3 +147,66 @@ def test_a_plan_says_what_is_left_out_and_takes_longer_for_more(tmp_path: Path) 
     assert plan.left_out.keys() == {"filtered-pull", "expiry"}
     assert len(plan.workloads) == len(asked) - 2
     assert seconds(12, 0.1) < seconds(13, 0.1) < seconds(13, 0.2) < seconds(13, 0.2, 10**6)
+
+
+# ---- how whole files are shared
+
+
+def cloning(new: int, request: int, old: int) -> int:
+    """What a file system with reflinks does."""
+    assert request == 0x40049409
+    os.pwrite(new, os.pread(old, 1 << 20, 0), 0)
+    return 0
+
+
+@pytest.mark.parametrize(
+    ("clones", "link_errors", "way"),
+    [
+        ([True, True], [], copies.REFLINKS),
+        ([True, False], [0], copies.HARD_LINKS),
+        ([False, True], [errno.EPERM], copies.COPIES),
+        ([False, False], [errno.EMLINK, 0], copies.COPIES),
+        ([False, False], [errno.EOPNOTSUPP, errno.EXDEV], copies.COPIES),
+        ([False], [errno.EIO], ""),
+    ],
+)
+def test_the_poorest_way_of_sharing_is_told(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    clones: list[bool],
+    link_errors: list[int],
+    way: str,
+) -> None:
+    log = tmp_path / "log"
+    log.mkdir()
+    for at in range(3):
+        (log / f"{at * 8:020d}").write_bytes(bytes([65 + at]) * 8)
+    (log / "letter").touch()
+    linking = Path.hardlink_to
+
+    def clone(new: int, request: int, old: int) -> int:
+        if not clones.pop(0):
+            raise OSError(errno.EOPNOTSUPP, "no reflinks")
+        return cloning(new, request, old)
+
+    def link(new: Path, old: Path) -> None:
+        if number := link_errors.pop(0):
+            raise OSError(number, "no")
+        linking(new, old)
+
+    monkeypatch.setattr(copies.fcntl, "ioctl", clone)  # type: ignore[attr-defined]
+    monkeypatch.setattr(Path, "hardlink_to", link)
+    before = measures.descriptors()
+    target = tmp_path / "side"
+    if not way:
+        with pytest.raises(StoreIOError, match="share the commit log") as caught:
+            copies.share_log([log], target, 16, 8)
+        assert caught.value.path == target
+        assert not list(target.iterdir())
+    else:
+        assert copies.share_log([log], target, 16, 8) == way
+        assert {path.name: path.read_bytes() for path in target.iterdir()} == {
+            f"{0:020d}": b"A" * 8, f"{8:020d}": b"B" * 8
+        }  # fmt: skip
+    assert measures.descriptors() == before
+    assert clones == link_errors == []

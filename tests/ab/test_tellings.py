@@ -3,9 +3,10 @@
 import base64
 import json
 import pickle
+import struct
 import zlib
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from hdrh.histogram import HdrHistogram
 from ab.measuring import machine, measures
 from ab.measuring.measures import MachineTimes
 from ab.sides.worker import Worker, answered, encoded
+from ab.stores.equality import queue_digests, unit_rows, whole_digest
 from ab.traces.operations import (
     Estimate,
     ListQueues,
@@ -31,7 +33,7 @@ from ab.workloads.timing import run_calls, run_closed, run_open
 from store.errors import CorruptionError, StoreConfigError
 from store.queue.facts import QueueSpan
 from store.queue.time_search import BoundaryType
-from store.queue.units import QueueKey
+from store.queue.units import BlockStop, QueueKey, UnitBlock
 from store.service.message_store import MessageStore
 from store.service.reading.puller import TagFilter
 from store.service.results import (
@@ -269,3 +271,49 @@ def test_shares_are_none_where_no_time_has_passed_or_others_have_left() -> None:
     assert steal == 0.0
     assert others == pytest.approx(1.5)
     assert np.isclose(MachineTimes(10.0, 104.0, 40.0, 3.0, 5.0).since(before)[0], 0.5)
+
+
+# ---- queues with holes
+
+
+class _Holed:
+    """A store of one queue, 2 to 8, that lacks some of its units."""
+
+    def __init__(self, *missing: range, last: bool = False) -> None:
+        self._missing = missing
+        self._last = last
+        self.queues = self
+
+    def queue_keys(self) -> list[QueueKey]:
+        return [QueueKey("t", 1)]
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        return 2
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        return 9
+
+    def read_units(self, topic: str, queue_id: int, first: int, most: int) -> UnitBlock:
+        assert first + most <= 9
+        hole = next((each for each in self._missing if first in each), None)
+        if hole is not None:
+            told = None if self._last and hole.stop == 9 else hole
+            return UnitBlock(first, b"", 20, BlockStop.HOLE, told)
+        end = min([each.start for each in self._missing if each.start > first], default=9)
+        data = b"".join(struct.pack(">qiq", at * 100, at, -at) for at in range(first, end))
+        return UnitBlock(first, data, 20, BlockStop.LIMIT)
+
+
+def test_missing_units_are_told_one_by_one_and_count_for_the_digest() -> None:
+    store: Any = _Holed(range(4, 6), range(8, 9), last=True)
+    rows = [f"{at}: phy offset {at * 100}, size {at}, tags code {-at}" for at in range(2, 9)]
+    rows[2:4] = ["4: missing", "5: missing"]
+    rows[6] = "8: missing"
+    assert list(unit_rows(store, QueueKey("t", 1))) == rows
+    (digest,) = queue_digests(store)
+    assert digest[:5] == ("t", 1, 2, 9, 4)
+    others: list[Any] = [_Holed(range(4, 5), range(8, 9)), _Holed(range(8, 9)), _Holed()]
+    found = [next(queue_digests(each)) for each in (store, *others)]
+    assert [each.units for each in found] == [4, 5, 6, 7]
+    assert len({each.digest for each in found}) == 4
+    assert whole_digest(store)[1:] == (1, 4)
