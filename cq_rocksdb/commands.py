@@ -39,6 +39,8 @@ _COUNTERS = {
     "units dropped by the filter": COUNTERS["units_dropped_by_the_filter"],
     "bytes written by flushes": COUNTERS["flush_written_bytes"],
     "bytes written by compactions": COUNTERS["compaction_written_bytes"],
+    "bytes written to the write-ahead log": COUNTERS["wal_written_bytes"],
+    "bytes that batches held, keys and all": COUNTERS["handed_bytes"],
 }
 
 

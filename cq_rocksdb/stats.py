@@ -22,12 +22,14 @@ COUNTERS = {
     "units_dropped_by_the_filter": "rocksdb.compaction.key.drop.user",
     "flush_written_bytes": "rocksdb.flush.write.bytes",
     "compaction_written_bytes": "rocksdb.compact.write.bytes",
+    "wal_written_bytes": "rocksdb.wal.bytes",
+    "handed_bytes": "rocksdb.bytes.written",
 }
 """Our name → RocksDB's, for what it counts and writes to its own log."""
 WRITTEN = {
     "flush": COUNTERS["flush_written_bytes"],
     "compaction": COUNTERS["compaction_written_bytes"],
-    "wal": "rocksdb.wal.bytes",
+    "wal": COUNTERS["wal_written_bytes"],
 }
 """Cause → RocksDB's counter of the bytes that it has written to disk."""
 CACHE_USAGE = "rocksdb.block-cache-usage"

@@ -7,7 +7,10 @@ class, and how many units they make. So the same figures can be had before and a
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from store.paths import StorePaths
 from store.progress import Progress, untold
+from store.queue.backends import backend, backend_names
+from store.queue.facts import HANDED_BYTES, WRITTEN_BYTES
 from store.queue.part import selects
 from store.queue.units import QUEUE_UNIT, QueueKey
 from store.record.message import LMQ_PREFIX
@@ -93,6 +96,35 @@ def policy_cost(
     ranked = sorted(topics, key=lambda topic: (-topics[topic].units, topic))
     hot = {_HOT + topic: topics[topic] for topic in ranked[:hottest]}
     return PolicyCost(seconds, found | hot, sum(written.units for written in found.values()))
+
+
+def written_notes(paths: StorePaths) -> Iterator[str]:
+    """Yield what is known of the bytes that reach the disk for those that a backend is handed.
+
+    Of whole backends, since they were opened, as they have noted themselves: the store may be
+    open elsewhere. None of them counts by topic.
+
+    Raises:
+        StoreIOError: a backend's notes cannot be read.
+    """
+    yield (
+        "bytes of units are those that a backend is handed, not those it writes: no backend counts"
+        " what it writes by topic"
+    )
+    for name in backend_names():
+        stats = backend(name).watch(paths)
+        written = [stat for stat in stats if stat.name.endswith(WRITTEN_BYTES)]
+        handed = sum(stat.value for stat in stats if stat.name.endswith(HANDED_BYTES))
+        if written and handed:
+            times = sum(stat.value for stat in written) / handed
+            causes = ", ".join(
+                f"{stat.name.removesuffix(WRITTEN_BYTES).removeprefix(f'{name}_')} {stat.value:,}"
+                for stat in written
+            )
+            yield (
+                f"{name} wrote {times:.2f} times the {handed:,} bytes it was handed, keys and all,"
+                f" {written[0].part} ({causes})"
+            )
 
 
 def _walk(

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ab.live.policy import policy_cost
+from ab.live.policy import policy_cost, written_notes
 from store.cli.options import ConfigFile, Dir, Format, note, open_store
 from store.cli.output import OutputFormat, output, progress
 from store.errors import StoreConfigError
@@ -42,3 +42,5 @@ def policy_command(
         cost = policy_cost(store, topics or (), hours=hours, hottest=hottest, progress=tick)
     output(kind).rows(cost.rows())
     note(f"{cost.units:,} units in {cost.seconds:,.0f} s")
+    for told in written_notes(store.paths):
+        note(told)

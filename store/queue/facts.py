@@ -62,6 +62,10 @@ class QueueSpan(NamedTuple):
     max_offset: int
 
 
+WRITTEN_BYTES, HANDED_BYTES = "_written_bytes", "_handed_bytes"
+"""How names of numbers end: bytes written to disk, a number a cause, and bytes it was handed."""
+
+
 class QueueStat(NamedTuple):
     """One number that a backend tells of itself while it works."""
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ab.live.policy import policy_cost
+from ab.live.policy import policy_cost, written_notes
+from cq_rocksdb.folders import log_folder
 from store.config import StoreConfig
+from store.paths import StorePaths
 from store.record.message import Message
 from store.service.message_store import MessageStore
 
@@ -70,7 +72,29 @@ def test_the_command_prints_it_and_refuses_what_names_nothing(store: MessageStor
     rows = {row["class"]: row for row in json.loads(done.stdout)}
     assert [*rows] == ["orders*", "%LMQ%*", "%RETRY%*", "%DLQ%*", "*"]
     assert (rows["orders*"]["units"], rows["orders*"]["topics"]) == (270, 3)
+    assert "handed, not those it writes: no backend counts" in done.stderr
+    assert "times" not in done.stderr
     refused = subprocess.run(
         [*command, "--topics", ";"], capture_output=True, text=True, check=False
     )
     assert (refused.returncode, "names at least one" in refused.stderr) == (2, True)
+
+
+def test_what_a_backend_has_noted_of_its_writing_is_told(tmp_path: Path) -> None:
+    paths = StorePaths(tmp_path)
+    log_folder(paths).mkdir(parents=True)
+    (log_folder(paths) / "LOG").write_text(
+        "2026/01/02-03:04:05.678 7 [db/db_impl/db_impl.cc:1076] STATISTICS:\n"
+        " rocksdb.bytes.written COUNT : 2000\nrocksdb.wal.bytes COUNT : 0\n"
+        "rocksdb.compact.write.bytes COUNT : 900\nrocksdb.flush.write.bytes COUNT : 1600\n"
+        "rocksdb.db.get.micros P50 : 0.5 P95 : 0.9 P99 : 1 P100 : 1 COUNT : 3 SUM : 2\n"
+    )
+    _, told = written_notes(paths)
+    assert told == (
+        "rocksdb wrote 1.25 times the 2,000 bytes it was handed, keys and all, as RocksDB logged"
+        " 2026/01/02-03:04:05.678 (flush 1,600, compaction 900, wal 0)"
+    )
+
+
+def test_a_store_without_notes_is_told_none(store: MessageStore) -> None:
+    assert len(list(written_notes(store.paths))) == 1
