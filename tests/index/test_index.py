@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store.errors import StoreError
+from store.index.index_batch import IndexBatch
 from store.index.index_file import IndexFile
 from store.index.index_service import IndexService
 from store.index.layout import IndexGeometry
@@ -144,15 +145,34 @@ def test_a_key_that_comes_while_a_reader_looks_hides_no_older_one(tmp_path: Path
     writer.close()
 
 
-@pytest.mark.parametrize("entries", [20, 3])  # in one file, or the last one in another
+@pytest.mark.parametrize("entries", [20, 3])  # in one file, or two in another
 def test_a_clock_that_went_back_ends_the_walk(tmp_path: Path, entries: int) -> None:
     """As RocketMQ's, which looks no further behind the first entry that is too early."""
     index = service(tmp_path, slots=1, entries=entries)
-    for phy_offset, timestamp in ((1000, 10_000), (2000, 30_000), (3000, 20_000)):
-        index_record(index, "T", None, "k", phy_offset, timestamp)
+    for number, timestamp in enumerate((10_000, 30_000, 20_000, 26_000), 1):
+        index_record(index, "T", None, "k", 1000 * number, timestamp)
     index.flush()
-    assert index.query("T", "k", 10, 25_000, 40_000) == []
-    assert index.query("T", "k", 10, 15_000, 40_000) == [3000, 2000]
+    assert index.query("T", "k", 10, 25_000, 40_000) == [4000]
+    assert index.query("T", "k", 10, 15_000, 40_000) == [4000, 3000, 2000]
+    index.close()
+
+
+def test_keys_that_are_written_while_they_are_looked_for_are_found_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index, find = service(tmp_path, slots=1), IndexBatch.find
+    index_record(index, "T", None, "k", 1000, 10_000)
+    index.flush()
+    for phy_offset in (2000, 3000):
+        index_record(index, "T", None, "k", phy_offset, 10_000)
+
+    def find_and_write(batch: IndexBatch, topic: str, key: str) -> list[int]:
+        found = list(find(batch, topic, key))
+        index.drain()
+        return found
+
+    monkeypatch.setattr(IndexBatch, "find", find_and_write)
+    assert index.query("T", "k", 10, *ALL) == [3000, 2000, 1000]
     index.close()
 
 
