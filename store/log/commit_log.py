@@ -260,14 +260,15 @@ class CommitLog:
             file.wrote_position = file.flushed_position = min(max(over, 0), self._file_size)
         self._current = self.files.find(phy_offset)
 
-    def truncate(self, phy_offset: int) -> None:
+    def truncate(self, phy_offset: int, *, is_blank: bool = False) -> None:
         """Make ``phy_offset`` the end on disk too: what lies behind it is zeroed and synced.
 
-        Files behind it are deleted. The caller has saved what was worth saving.
+        Files behind it are deleted. The caller has saved what was worth saving. ``is_blank``: he
+        has found zeros behind it that a clean close has left, so they are on disk as well.
         """
         self.files.truncate(phy_offset)
         self.set_end(phy_offset)
-        if self._current is not None:
+        if self._current is not None and not is_blank:
             self._current.zero(phy_offset - self._current.file_from_offset)
 
     def write_again(self, start: int, end: int) -> None:

@@ -262,6 +262,26 @@ def crash(root: Path) -> None:
         (root / vouching).unlink(missing_ok=True)
 
 
+def test_the_log_is_not_written_to_where_a_clean_close_left_it(root: Path) -> None:
+    before = last_log_file(root).stat()
+    assert before.st_blocks > 0
+    with MessageStore.open(root) as store:
+        assert not store.report.needed
+    after = last_log_file(root).stat()
+    assert (after.st_mtime_ns, after.st_blocks) == (before.st_mtime_ns, before.st_blocks)
+
+
+def test_what_lies_behind_a_clean_end_is_saved_and_zeroed(root: Path) -> None:
+    with MessageStore.open(root, read_only=True) as store:
+        end = store.commit_log.max_phy_offset()
+    path = last_log_file(root)
+    data, at = path.read_bytes(), end - int(path.name)
+    path.write_bytes(data[: at + 100] + b"left" + data[at + 104 :])
+    with MessageStore.open(root) as store:
+        assert store.report.dropped_bytes == 4
+    assert path.read_bytes() == data
+
+
 def test_a_torn_tail_is_saved_cut_and_zeroed(root: Path) -> None:
     crash(root)
     with MessageStore.open(root, read_only=True) as store:

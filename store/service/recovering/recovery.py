@@ -211,12 +211,12 @@ class Recovery:
         wanted = min(at for at in (queues_from, index_from, cut_at, *pass_over) if at is not None)
         fault = self._dispatch(from_there, wanted, max(marks.values()), cut_at, {*pass_over})
         end = report.end_phy_offset
-        self._save_tail(end, fault)
+        was_more = self._save_tail(end, fault)
         if not report.last_exit_ok and self._mark.is_known:
             log.write_again(self._mark.phy_offset, end)  # its last sync may have failed
         self._vouch_no_further(end)
         report.queues_cut = self._queues.truncate_dirty(end)
-        log.truncate(end)
+        log.truncate(end, is_blank=report.last_exit_ok and not was_more)
         self._deleted.fit(log.min_phy_offset(), end)
         if queues_from <= max(log.min_phy_offset(), 0):
             self._restore(expired)
@@ -262,8 +262,8 @@ class Recovery:
         self._passing.forget_unfinished()
         return result.fault
 
-    def _save_tail(self, end: int, fault: CorruptionError | None) -> None:
-        """Keep what lies behind the end of the log, before it is cut."""
+    def _save_tail(self, end: int, fault: CorruptionError | None) -> bool:
+        """Keep what lies behind the end of the log, before it is cut; return whether there is."""
         behind = data_behind(self._log, end)
         if behind:
             report = self._report
@@ -271,6 +271,7 @@ class Recovery:
             report.first_bad = fault
             report.saved = save_tail(self._log, end, self._paths.cut)
             _LOG.warning("%d bytes behind the end of the log are cut", report.dropped_bytes)
+        return bool(behind)
 
     def _sync_found(self) -> None:
         """Bring to the disk what the last writer left, which may lie in the page cache alone.
