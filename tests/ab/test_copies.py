@@ -1,6 +1,7 @@
 """The sides' stores are of the original's bytes, and whatever they do does not reach it."""
 
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from ab.stores import copies
 from ab.stores.equality import queue_digests, unit_rows, whole_digest
-from ab.stores.survey import survey
+from ab.stores.survey import _filter, survey
 from store.config import StoreConfig
 from store.errors import DiskFullError, RefusedStoreError, StoreLockedError
 from store.queue.backends import backend_names
@@ -152,3 +153,25 @@ def test_units_of_a_queue_are_told_with_what_they_say(root: Path) -> None:
         f"{low}: phy offset {first.phy_offset}, size {first.size}, tags code {first.tags_code}"
     )
     assert digests["hot", 1].units == high - low == len(units)
+
+
+@pytest.mark.parametrize(
+    ("tags", "chosen", "share"),
+    [
+        ({"a": 1, "b": 99}, "a", 0.01),
+        ({"a": 50, "b": 50}, "", 0.5),
+        ({"a": 2, "": 998}, "a", 0.002),
+        ({"a": 1, "": 999}, "", 0.001),
+        ({"a": 5, "": 95}, "a", 0.05),
+        ({"a": 6, "": 94}, "", 0.06),
+        ({"b": 5, "a": 4, "c": 991}, "a || b", 0.009),
+        ({"b": 4, "a": 4, "c": 992}, "a || b", 0.008),
+        ({"b": 9, "a": 9, "c": 982}, "a", 0.009),
+        ({"x|y": 1, " z": 1, "a": 10, "": 988}, "a", 0.01),
+        ({"": 5}, "", 0.0),
+    ],
+)
+def test_tags_that_let_about_one_percent_through_are_picked(
+    tags: dict[str, int], chosen: str, share: float
+) -> None:
+    assert _filter(Counter(tags)) == (chosen, pytest.approx(share))

@@ -11,8 +11,10 @@ from typer.testing import Result as Done
 from ab.commands import app
 from ab.judging.judge import judge
 from ab.judging.judgement import Judgement
+from ab.report.printing import print_report
 from ab.results.result import Answers, Result
 from ab.results.result_file import result_schema, write_result
+from store.cli.output import OutputFormat
 from store.errors import StoreConfigError
 from tests.ab.made_result import Truth, made_result
 from tests.ab.test_latencies import open_loop
@@ -267,3 +269,25 @@ def test_two_runs_of_the_same_show_no_change(tmp_path: Path) -> None:
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(rows) == 24
     assert {row["outcome"] for row in rows} == {"no difference shown"}
+
+
+def test_a_report_is_told_in_paragraphs_and_what_is_not_there_takes_none(
+    made: Result, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = judge(made)
+    workload = whole.workloads[0].model_copy(update={"withheld": {"p50": "too few"}})
+    noted = whole.model_copy(update={"notes": ["One.", "Two."], "workloads": [workload]})
+    print_report(noted, OutputFormat.TABLE)
+    told = capsys.readouterr().out
+    assert told.endswith("\n\nOne.\nTwo.\n")
+    paragraphs = told.split("\n\n")
+    assert len(paragraphs) == 6, "answers, sentences, three tables, notes"
+    assert "\n\n\n" not in told
+    sentences = paragraphs[1].splitlines()
+    assert sentences[0] == f"  {workload.sentences[0].text}"
+    assert sentences[-1] == "    withheld: too few"
+    bare = noted.model_copy(update={"notes": [], "projections": [], "footprint": []})
+    print_report(bare, OutputFormat.TABLE)
+    told = capsys.readouterr().out
+    assert len(told.split("\n\n")) == 3
+    assert not told.endswith("\n\n")
