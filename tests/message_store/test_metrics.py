@@ -54,6 +54,13 @@ def test_messages_and_bytes_are_those_of_the_records_alone(store: MessageStore) 
     assert (snapshot.put_list_seconds.count, set(snapshot.put_not_ok.values())) == (2, {0})
 
 
+def test_a_store_that_nobody_has_asked_has_counted_nothing(store: MessageStore) -> None:
+    snapshot = store.metrics.snapshot()
+    assert set(snapshot.gets.statuses) == set(GET)
+    assert set(snapshot.gets.statuses.values()) == set(snapshot.put_not_ok.values()) == {0}
+    assert (snapshot.gets.messages, snapshot.gets.total_bytes) == (0, 0)
+
+
 def test_counts_begin_when_the_store_is_opened(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path, CONFIG) as store:
         store.put_message(Message("t", b"x"))
