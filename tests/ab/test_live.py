@@ -58,6 +58,9 @@ def test_hours_of_a_running_store_are_judged_as_rounds(
 ) -> None:
     week(tmp_path, monkeypatch, slower)
     result = live_result(tmp_path, ["x"])
+    unknown = result.store.model_dump(exclude={"root"})  # the store is not opened for this
+    assert not any(unknown.values())
+    assert result.store.root == str(tmp_path)
     assert [side.name for side in result.sides] == ["file", "rocksdb", "file again"]
     assert result.sides[2].twin_of == "file"
     (workload,) = result.workloads

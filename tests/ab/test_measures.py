@@ -210,3 +210,23 @@ def test_the_poorest_way_of_sharing_is_told(
         }  # fmt: skip
     assert measures.descriptors() == before
     assert clones == link_errors == []
+
+
+def test_every_page_of_a_file_is_written_and_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "file").write_bytes(b"x")
+    (tmp_path / "link").symlink_to(tmp_path / "a" / "file")
+    calls: list[tuple[object, ...]] = []
+
+    def note(what: str, fd: int, *how: int) -> None:
+        calls.append((what, Path(f"/proc/self/fd/{fd}").readlink().name, *how))
+
+    monkeypatch.setattr(os, "fdatasync", lambda fd: note("sync", fd))
+    monkeypatch.setattr(os, "posix_fadvise", lambda fd, *how: note("drop", fd, *how))
+    before = measures.descriptors()
+    measures.drop_from_cache(tmp_path)
+    whole = (0, 0)  # from the begin to the end
+    assert calls == [("sync", "file"), ("drop", "file", *whole, os.POSIX_FADV_DONTNEED)]
+    assert measures.descriptors() == before

@@ -9,8 +9,11 @@ from typer.testing import CliRunner
 from typer.testing import Result as Done
 
 from ab.commands import app
+from ab.judging.figures import FIGURES
+from ab.judging.intervals import unpaired
 from ab.judging.judge import judge
 from ab.judging.judgement import Judgement
+from ab.judging.rounds import values
 from ab.report.printing import print_report
 from ab.results.result import Answers, Result
 from ab.results.result_file import result_schema, write_result
@@ -231,7 +234,17 @@ def test_what_is_in_one_alone_is_left_out_and_said(made: Result, tmp_path: Path)
         "The workload tail-pull is in A alone.",
         "The workload restart is in B alone.",
     ]
-    assert [(each["workload"], each["side"]) for each in told["changes"]] == [("listing", "files")]
+    (one,) = told["changes"]
+    assert (one["workload"], one["side"]) == ("listing", "files")
+    figures = [
+        values(each, FIGURES[one["figure"]], "files")
+        for result in (other, made)
+        for each in result.workloads
+        if each.name == "listing"
+    ]
+    mine, theirs = figures
+    alone = unpaired(mine, theirs, made.method.confidence)  # of one comparison: nothing is shared
+    assert (one["low"], one["high"]) == (pytest.approx(alone.low), pytest.approx(alone.high))
 
 
 def test_a_side_with_other_settings_is_another_side(made: Result, tmp_path: Path) -> None:
