@@ -177,3 +177,17 @@ def test_tags_that_let_about_one_percent_through_are_picked(
     found, share_of_it = _filter(Counter(tags))
     assert found == chosen
     assert share_of_it == pytest.approx(share)
+
+
+def test_a_log_that_cannot_be_shared_takes_room_a_side_and_for_two_copies(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = survey(root, CONFIG, 1)
+    shared = {sides: copies.check_room(found, tmp_path / "work", sides) for sides in (3, 4)}
+    monkeypatch.setattr(copies, "_may_share", lambda *_: False)
+    for sides, room in shared.items():
+        copied = copies.check_room(found, tmp_path / "work", sides)
+        assert copied - room == (sides + 2) * found.shape.log_bytes
+    a_side = shared[4] - shared[3]
+    assert a_side > FILE
+    assert shared[3] == 5 * a_side + 2 * FILE, "of a copy, one file more"
