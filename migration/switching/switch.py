@@ -1,9 +1,10 @@
 """The switch to the new queues.
 
 The new queues are put into the store as a backend that is behind: its state stays the old one, so
-nobody serves them. Then the store goes from state to state (``cqstore mode``): the new backend
-catches up from the log, both are compared, and only then it is read. The old queues stay where they
-lie, with a line that says up to where they are whole; the way back catches them up from there.
+nobody serves them. Where the store is, file by file, the one that was compared, they are read from
+then on. Else the store goes from state to state (``cqstore mode``): the new backend catches up from
+the log, both are compared again, and only then it is read. The old queues stay where they lie, with
+a line that says up to where they are whole; the way back catches them up from there.
 """
 
 import json
@@ -18,10 +19,11 @@ from migration.planning.context import tail_identity
 from migration.planning.plan import Plan, read_plan
 from migration.rebuild.block_source import LOG
 from migration.rebuild.scan_plan import ScanSpace
+from migration.switching.trust import is_as_compared
 from migration.verify import verified
 from migration.workspace import Workspace, write_file
 from store.config import StoreConfig
-from store.errors import CorruptionError, RefusedStoreError, os_errors
+from store.errors import CorruptionError, RefusedStoreError, StoreError, os_errors
 from store.files import make_folder, reading, replacing
 from store.journals.store_lock import StoreLock
 from store.log.commit_log import CommitLog
@@ -93,10 +95,14 @@ def switch(
             raise RefusedStoreError(
                 f"in state {goal} the new {plan.target} queues would not be used", path=root
             )
+        as_compared = False
         if not own.switched.exists():
             tell("publishing")
-            _publish(space, own, plan, layout, config, before)
+            as_compared = _publish(space, own, plan, layout, config, before, goal)
         report = SwitchReport(before, before)
+        if as_compared:
+            tell("opening the store")
+            report.caught_up_units = _open_as_compared(layout, config, plan)
         if plan.source == LOG:
             report.caught_up_units = _take_over(root, config, plan, tell)
 
@@ -116,12 +122,18 @@ def _publish(
     layout: StoreLayout,
     config: StoreConfig,
     before: StoreMode,
-) -> None:
+    goal: StoreMode,
+) -> bool:
+    """Put the new queues into the store; return whether they are kept alone from here on.
+
+    They are if ``goal`` says so, and nothing has touched the store since they were compared.
+    """
     paths = layout.paths
     _check(space, plan, layout, before, config)
     target = bulk_backend(plan.target)
     lock = StoreLock(paths)
     try:
+        alone = goal == plan.target and is_as_compared(space, plan, layout, config)
         if plan.replaces:
             before = StoreMode(plan.source)
             if not _is_publishing(plan, layout):
@@ -135,11 +147,31 @@ def _publish(
                 _copy(path, own.root / path.name)
         note = Switched(_now(), plan.digest, plan.source, plan.target)
         write_file(own.switched, json.dumps(asdict(note)) + "\n")
+        if alone:  # last: from here on there is nothing to go on with
+            set_mode(paths, goal, {plan.source: plan.complete_to})
     finally:
         lock.release()
     own.note("published", plan=plan.digest)
     for folder in (space.made.root, space.segments, ScanSpace(space).root):
         shutil.rmtree(folder, ignore_errors=True)
+    return alone
+
+
+def _open_as_compared(layout: StoreLayout, config: StoreConfig, plan: Plan) -> int:
+    """Open the store with the new queues alone; if that fails, the old ones are kept as before.
+
+    Returns how many units were caught up.
+    """
+    try:
+        with MessageStore.open(layout.paths.root, config, housekeeping=False) as store:
+            return store.report.dispatched_units
+    except StoreError:
+        lock = StoreLock(layout.paths)
+        try:
+            set_mode(layout.paths, StoreMode(plan.source), {plan.target: plan.complete_to})
+        finally:
+            lock.release()
+        raise
 
 
 def _check(

@@ -35,14 +35,15 @@ def made_digest(space: Workspace) -> str:
     with os_errors("read the new queues", root), ThreadPoolExecutor(_THREADS) as pool:
         for folder, folders, names in os.walk(root):
             folders.sort()
-            paths = [Path(folder, each) for each in sorted(names) if _counts(each)]
+            paths = [Path(folder, each) for each in sorted(names) if counts(each)]
             for path, line in zip(paths, pool.map(_file_digest, paths), strict=True):
                 name = str(path.relative_to(root)).encode("utf-8", "surrogateescape")
                 digest.update(name + b"\0" + line)
     return digest.hexdigest()
 
 
-def _counts(name: str) -> bool:
+def counts(name: str) -> bool:
+    """Return whether a file of that name holds queues: RocksDB writes some that do not."""
     return not name.startswith(_NOT_QUEUES)
 
 

@@ -153,6 +153,9 @@ class PlanFacts(_Model):
     made: str = Field(
         description="Digest of names, sizes and bytes of the files that were compared."
     )
+    at_rest: str = Field(
+        "", description="Digest of names, sizes and times of the store's files; empty: in use."
+    )
 
 
 class VerifyReport(_Model):

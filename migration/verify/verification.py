@@ -10,6 +10,7 @@ from migration.copying.run import check_source
 from migration.planning.plan import Plan, read_plan
 from migration.rebuild.block_source import LOG
 from migration.tasks import MASTER, run_tasks
+from migration.verify.at_rest import at_rest
 from migration.verify.comparison import QueuePlace, Range, RangeComparison
 from migration.verify.deep import RecordCheck
 from migration.verify.fingerprint import made_digest
@@ -29,6 +30,7 @@ from migration.workspace import Workspace
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreError, os_errors
 from store.log.commit_log import CommitLog
+from store.paths import StorePaths
 from store.queue.units import QueueKey
 
 _NO_END = (1 << 63) - 1
@@ -71,14 +73,16 @@ def verify_migration(
         source = QueuePlace(plan.source, below, folders, plan.settings)
         target = QueuePlace(plan.target, space.made.root, folders, plan.settings)
         made = made_digest(space)
+        rest = "" if plan.source == LOG else at_rest(StorePaths(root), plan.source, folders)
         report = _compare(
             source, target, complete_to=plan.complete_to, master=master, deep=deep,
             progress=progress, range_units=range_units, range_queues=range_queues,
         )  # fmt: skip
         report.max_phy_offset = plan.max_phy_offset  # the log, not its last file
         report.plan = PlanFacts(
-            digest=plan.digest, created=plan.created, complete_to=plan.complete_to, made=made
-        )
+            digest=plan.digest, created=plan.created, complete_to=plan.complete_to, made=made,
+            at_rest=rest,
+        )  # fmt: skip
         _keep(space, report)
         space.note("verified", plan=plan.digest, verdict=report.verdict, made=made)
     return report
