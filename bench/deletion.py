@@ -132,7 +132,7 @@ def raw(store: MessageStore, names: Sequence[str]) -> float:
     started = time.perf_counter()
     if isinstance(queues, RocksDBConsumeQueueStore):
         for name in names:
-            spans = [(family, *topic_range(name)) for family in Family]
+            spans: list[tuple[str, bytes, bytes]] = [(each, *topic_range(name)) for each in Family]
             queues.engine.write(EngineBatch(delete_ranges=spans))
         queues.engine.flush()
     else:

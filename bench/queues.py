@@ -237,9 +237,10 @@ def scans(name: str, engine: str, queues: int, units: int, rounds: int) -> dict[
 def expiry(universal: int, queues: int, units: int) -> dict[str, float]:
     """Half of the units expire: the filter's rate, space, bytes written, reads meanwhile."""
     options = database_options(512 * MIB)
-    family = replace(options.default, universal_compaction=bool(universal))
-    free = replace(options, default=family, rate_limit_bytes_per_second=1 << 40)
-    limited = replace(options, default=family)
+    tuned = replace(options.families[Family.DEFAULT], universal_compaction=bool(universal))
+    families = {**options.families, Family.DEFAULT: tuned}
+    free = replace(options, families=families, rate_limit_bytes_per_second=1 << 40)
+    limited = replace(options, families=families)
     result: dict[str, float] = {}
     with folder() as root:
         written = written_bytes()

@@ -21,39 +21,50 @@ include "_rocksdb_objects.pxi"
 
 
 cdef class Database:
-    """An open database with the families ``default`` and ``offset``, numbered 0 and 1.
+    """An open database with any families, numbered as they are given, the first one ``default``.
 
+    Its options are the database's too; units lie in it, and the compaction filter is at work there.
     Writes come from one thread at a time; everything else from any. Nobody may call during or after
     ``close``: the caller sees to that. Failures raise ``Error``.
     """
 
     cdef P db, writes, write_options, read_options, flush_options, compact_options
-    cdef P families[2]
-    cdef Options options, offset_options  # kept: the database refers to them
+    cdef P *families
+    cdef int family_count
+    cdef list options  # kept: the database refers to them
     cdef P idle[IDLE_ITERATORS]  # iterators over units that nobody uses; each sees all that was ever written
     cdef int idle_count, idle_uses
     cdef int opened_by  # process; a child of it lets everything be
     cdef int64_t changes  # an iterator that is older than the last one is out of date
     cdef readonly CompactionFilter filter
 
-    def __cinit__(self, bytes folder, Options options, Options offset_options, bint read_only,
-                  bint filtered=True):
-        cdef const char *names[2]
-        cdef P[2] family_options = [options.handle, offset_options.handle]
+    def __cinit__(self, bytes folder, list names, list options, bint read_only, bint filtered=True):
         cdef const char *path = folder
         cdef char *error = NULL
-        names[0], names[1] = b"default", b"offset"
-        self.options, self.offset_options = options, offset_options
-        if filtered:
-            self.filter = CompactionFilter()
-            O.options_set_compaction_filter(options.handle, self.filter.handle)
-        with nogil:
-            if read_only:
-                self.db = C.open_for_read_only_column_families(
-                    options.handle, path, 2, names, family_options, self.families, 0, &error)
-            else:
-                self.db = C.open_column_families(
-                    options.handle, path, 2, names, family_options, self.families, &error)
+        cdef int at, count = len(names)
+        cdef const char **named = <const char **>calloc(count, sizeof(char *))
+        cdef P *handles = <P *>calloc(count, sizeof(P))
+        self.families = <P *>calloc(count, sizeof(P))
+        self.family_count, self.options = count, list(options)
+        try:
+            if named == NULL or handles == NULL or self.families == NULL:
+                raise MemoryError
+            for at in range(count):
+                named[at] = <bytes>names[at]
+                handles[at] = (<Options>options[at]).handle
+            if filtered:
+                self.filter = CompactionFilter()
+                O.options_set_compaction_filter(handles[0], self.filter.handle)
+            with nogil:
+                if read_only:
+                    self.db = C.open_for_read_only_column_families(
+                        handles[0], path, count, named, handles, self.families, 0, &error)
+                else:
+                    self.db = C.open_column_families(
+                        handles[0], path, count, named, handles, self.families, &error)
+        finally:
+            free(named)
+            free(handles)
         _check(error)
         self.opened_by = getpid()
         self.writes = O.writebatch_create()
@@ -66,10 +77,12 @@ cdef class Database:
 
     def __dealloc__(self):
         self.close()
+        free(self.families)
 
     def close(self):
         """Stop compactions and release everything. A second call does nothing."""
         cdef P db = self.db
+        cdef int at
         if db != NULL:
             if getpid() != self.opened_by:
                 return
@@ -78,8 +91,8 @@ cdef class Database:
             with nogil:
                 C.disable_manual_compaction(db)
                 C.cancel_all_background_work(db, 1)
-                C.column_family_handle_destroy(self.families[1])
-                C.column_family_handle_destroy(self.families[0])
+                for at in range(self.family_count):
+                    C.column_family_handle_destroy(self.families[at])
                 C.close(db)
         if self.writes != NULL:
             O.writebatch_destroy(self.writes)
@@ -128,7 +141,8 @@ cdef class Database:
 
     def write(self, const uint8_t[::1] prefixes, const int64_t[::1] starts,
               const int64_t[::1] prefix_index, const int64_t[::1] queue_offset,
-              const uint8_t[:, ::1] units, list delete_ranges, list deletes, list puts):
+              const uint8_t[:, ::1] units, list delete_ranges, list deletes, int puts_family,
+              list puts):
         """Write one batch; prefix *i* is ``prefixes[starts[i]:starts[i + 1]]``, see ``EngineBatch``.
 
         Everything was checked: prefixes of at most ``MAX_PREFIX`` bytes, columns of one length.
@@ -146,7 +160,7 @@ cdef class Database:
         with nogil:
             self._add_units(base, starts, prefix_index, queue_offset, units, count)
         for key, value in puts:
-            C.writebatch_put_cf(self.writes, self.families[1], key, len(key), value, len(value))
+            C.writebatch_put_cf(self.writes, self.families[puts_family], key, len(key), value, len(value))
         with nogil:
             C.write(self.db, self.write_options, self.writes, &error)
             C.writebatch_clear(self.writes)
@@ -170,13 +184,13 @@ cdef class Database:
             C.writebatch_put_cf(self.writes, self.families[0], key, length + PLACE_BYTES,
                                 <const char *>&units[at, 0], UNIT_BYTES)
 
-    def flush_both(self):
-        """Flush both families at once; return whether the library can, else nothing was done."""
+    def flush_all(self):
+        """Flush all families at once; return whether the library can, else nothing was done."""
         cdef char *error = NULL
         if F.flush_cfs == NULL:
             return False
         with nogil:
-            F.flush_cfs(self.db, self.flush_options, self.families, 2, &error)
+            F.flush_cfs(self.db, self.flush_options, self.families, self.family_count, &error)
         self.let_go()
         _check(error)
         return True

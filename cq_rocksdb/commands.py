@@ -156,7 +156,7 @@ def _counters(log_folder: Path) -> Iterator[Row]:
 def _levels(engine: RocksEngine) -> Iterator[Row]:
     levels: dict[tuple[str, int], list[int]] = {}
     for file in engine.live_files():
-        family = file.family.value if file.family is not None else "both"
+        family = file.family or "both"
         sums = levels.setdefault((family, file.level), [0, 0, 0, 0])
         for at, value in enumerate((1, file.size_bytes, file.entries, file.deletions)):
             sums[at] += value

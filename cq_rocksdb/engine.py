@@ -1,15 +1,15 @@
 """RocksEngine: everything that this package asks of a RocksDB.
 
 The seam between the queues and a RocksDB library: columns and buffers in, buffers out. An engine
-knows the two families, that a unit's key ends in eight bytes of queue offset, and that its value
-has 28 bytes; what they mean is not its business. Every call sees the database as of its own start;
-only what is read through one ``snapshot`` agrees.
+opens the families that its options name. It knows that a unit's key ends in eight bytes of queue
+offset and that its value has 28 bytes; what they mean is not its business. Every call sees the
+database as of its own start; only what is read through one ``snapshot`` agrees.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Protocol
 
@@ -20,8 +20,8 @@ from cq_rocksdb.keys import UNIT_PLACE
 from store.queue.units import QUEUE_UNIT, BlockStop
 
 
-class Family(Enum):
-    """The column families, by their names on disk (do not change)."""
+class Family(StrEnum):
+    """The column families of a store's queues, by their names on disk (do not change)."""
 
     DEFAULT = "default"
     OFFSET = "offset"
@@ -42,11 +42,12 @@ class EngineBatch:
         default_factory=lambda: np.empty((0, QUEUE_UNIT.size), np.uint8)
     )
     """Shape (n, 28), C order."""
-    delete_ranges: list[tuple[Family, bytes, bytes]] = field(default_factory=list)
+    delete_ranges: list[tuple[str, bytes, bytes]] = field(default_factory=list)
     """Family, first key, first key behind."""
-    deletes: list[tuple[Family, bytes]] = field(default_factory=list)
+    deletes: list[tuple[str, bytes]] = field(default_factory=list)
     puts: list[tuple[bytes, bytes]] = field(default_factory=list)
-    """Key and value, family ``offset``."""
+    """Key and value, family ``puts_family``."""
+    puts_family: str = Family.OFFSET
 
 
 def unit_columns(batch: EngineBatch) -> Iterator[tuple[list[bytes], list[bytes]]]:
@@ -95,7 +96,7 @@ class LiveFile(NamedTuple):
     entries: int
     deletions: int
     """Tombstones among the entries."""
-    family: Family | None
+    family: str | None
     """``None``: the engine cannot tell."""
 
 
@@ -115,7 +116,7 @@ class TableWriter(Protocol):
 class EngineSnapshot(Protocol):
     """The database as of one moment; any thread may read it while it is held."""
 
-    def get(self, family: Family, key: bytes) -> bytes | None:
+    def get(self, family: str, key: bytes) -> bytes | None:
         """Return the value of ``key``, ``None`` if there was none."""
 
     def scan_into(
@@ -125,7 +126,7 @@ class EngineSnapshot(Protocol):
 
 
 class RocksEngine(Protocol):
-    """An open RocksDB with the families ``default`` and ``offset``.
+    """An open RocksDB with the families that its options name, units in the first, ``default``.
 
     Any thread may call any method; writes come from one thread at a time. Writes go round the WAL:
     they are durable after ``flush``. Every method raises ``RocksDBError`` with RocksDB's status if
@@ -139,10 +140,10 @@ class RocksEngine(Protocol):
     def write(self, batch: EngineBatch) -> None:
         """Apply ``batch``, all of it or nothing; readers see it when this returns."""
 
-    def get(self, family: Family, key: bytes) -> bytes | None:
+    def get(self, family: str, key: bytes) -> bytes | None:
         """Return the value of ``key``, ``None`` if there is none."""
 
-    def multi_get(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
+    def multi_get(self, family: str, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the value, or ``None``, of each key, in the order of ``keys``."""
 
     def scan_units(self, prefix: bytes, queue_offset: int, count: int) -> UnitScan:
@@ -169,9 +170,7 @@ class RocksEngine(Protocol):
     def last_unit(self, prefix: bytes, queue_offset: int) -> tuple[int, bytes] | None:
         """Return offset and value of the last unit of a queue at or before ``queue_offset``."""
 
-    def scan(
-        self, family: Family, start: bytes, end: bytes, limit: int
-    ) -> list[tuple[bytes, bytes]]:
+    def scan(self, family: str, start: bytes, end: bytes, limit: int) -> list[tuple[bytes, bytes]]:
         r"""Return at most ``limit`` entries of ``start <= key < end``, in key order.
 
         Fewer than ``limit``: there are no more. Nothing is held open behind the call; go on
@@ -181,7 +180,7 @@ class RocksEngine(Protocol):
     def flush(self) -> None:
         """Make all writes durable, so that at no moment an offset entry is without its units."""
 
-    def compact(self, family: Family) -> None:
+    def compact(self, family: str) -> None:
         """Compact a whole family, its last level too."""
 
     def cancel_compaction(self) -> bool:
@@ -201,10 +200,10 @@ class RocksEngine(Protocol):
     def dropped_units(self) -> int:
         """Return how many units compactions have dropped since the database was opened."""
 
-    def table_writer(self, family: Family, path: Path) -> TableWriter:
+    def table_writer(self, family: str, path: Path) -> TableWriter:
         """Begin a table file at ``path``, with the options of ``family``."""
 
-    def ingest(self, family: Family, paths: Sequence[Path]) -> None:
+    def ingest(self, family: str, paths: Sequence[Path]) -> None:
         """Take table files in, all or none; durable when it returns, and the files are moved."""
 
     def snapshot(self) -> AbstractContextManager[EngineSnapshot]:
@@ -214,14 +213,14 @@ class RocksEngine(Protocol):
             UnsupportedFormatError: this engine has none.
         """
 
-    def property_value(self, family: Family, name: str) -> str | None:
+    def property_value(self, family: str, name: str) -> str | None:
         """Return one of RocksDB's properties, such as ``rocksdb.estimate-num-keys``."""
 
-    def approximate_size(self, family: Family, start: bytes, end: bytes) -> int | None:
+    def approximate_size(self, family: str, start: bytes, end: bytes) -> int | None:
         """Return about how many bytes of table files a range takes; ``None``: it cannot tell."""
 
     def live_files(self) -> list[LiveFile]:
-        """Return the table files of both families."""
+        """Return the table files of all families."""
 
     def versions(self) -> dict[str, str]:
         """Return what is at work, label → version."""

@@ -9,7 +9,7 @@ Source: RocketMQ ``ConsumeQueueRocksDBStorage``, ``ConsumeQueueCompactionFilterF
 
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from cq_rocksdb import _native
 from cq_rocksdb.call_gate import CallGate, gated
-from cq_rocksdb.engine import EngineBatch, Family, LiveFile, TableWriter, UnitScan
+from cq_rocksdb.engine import EngineBatch, LiveFile, TableWriter, UnitScan
 from cq_rocksdb.native_library import NativeLibrary, find_library
 from cq_rocksdb.native_options import database_objects
 from cq_rocksdb.open_databases import Claim, Held, opening
@@ -36,8 +36,6 @@ from store.errors import (
 from store.files import make_folder, reading
 from store.queue.units import QUEUE_UNIT, BlockStop
 
-_FAMILIES = (Family.DEFAULT, Family.OFFSET)  # numbered so in _native
-_NUMBER = {family: number for number, family in enumerate(_FAMILIES)}
 _STOPS = (BlockStop.LIMIT, BlockStop.END, BlockStop.HOLE)
 _TOO_SHORT = 3
 _MOST_UNITS = 1 << 20
@@ -134,10 +132,12 @@ class NativeEngine:
                 self._held.add(Claim(folder))
             self._log_folder = log_folder
             self._objects = database_objects(options, log_folder)
+            families = self._objects.families
+            self._number = {name: number for number, name in enumerate(families)}
             with self._gate.translation(), opening(folder):
                 self._database = _native.Database(
-                    str(opened).encode(), self._objects.default, self._objects.offset,
-                    really_read_only,
+                    str(opened).encode(), [name.encode() for name in families],
+                    list(families.values()), really_read_only,
                 )  # fmt: skip
 
     # ---- writing
@@ -145,7 +145,7 @@ class NativeEngine:
     @gated
     def write(self, batch: EngineBatch) -> None:
         """Apply ``batch`` around the WAL, its units in the order of their keys."""
-        prefixes = batch.prefixes
+        prefixes, number = batch.prefixes, self._number
         index, offsets, units = batch.prefix_index, batch.queue_offset, batch.units
         order = _key_order(prefixes, index, offsets)
         if order is not None:
@@ -155,28 +155,28 @@ class NativeEngine:
             self._writable()
             self._database.write(
                 b"".join(prefixes), starts, index, offsets, np.ascontiguousarray(units),
-                [(_NUMBER[family], start, end) for family, start, end in batch.delete_ranges],
-                [(_NUMBER[family], key) for family, key in batch.deletes],
-                batch.puts,
+                [(number[family], start, end) for family, start, end in batch.delete_ranges],
+                [(number[family], key) for family, key in batch.deletes],
+                number[batch.puts_family], batch.puts,
             )  # fmt: skip
 
     @gated
     def flush(self) -> None:
-        """Flush both families at once; with a library that cannot, the units first."""
+        """Flush all families at once; with a library that cannot, in order: the units first."""
         self._writable()
         self._flush()
 
     def _flush(self) -> None:
-        if not self._database.flush_both():
+        if not self._database.flush_all():
             with self._write_lock:
-                for number in _NUMBER.values():  # units first, see RocksdictEngine.flush
+                for number in self._number.values():  # units first, see RocksdictEngine.flush
                     self._database.flush(number)
 
     @gated
-    def compact(self, family: Family) -> None:
+    def compact(self, family: str) -> None:
         """Compact a whole family, its last level too; ends early after ``cancel_compaction``."""
         self._writable()
-        self._database.compact(_NUMBER[family], None, None)
+        self._database.compact(self._number[family], None, None)
 
     @gated
     def cancel_compaction(self) -> bool:
@@ -198,29 +198,28 @@ class NativeEngine:
     # ---- table files
 
     @gated
-    def table_writer(self, family: Family, path: Path) -> TableWriter:
+    def table_writer(self, family: str, path: Path) -> TableWriter:
         """Begin a table file at ``path``, for ``ingest``."""
-        options = self._objects.offset if family is Family.OFFSET else self._objects.default
-        return _native.TableWriter(str(path).encode(), options)
+        return _native.TableWriter(str(path).encode(), self._objects.families[family])
 
     @gated
-    def ingest(self, family: Family, paths: Sequence[Path]) -> None:
+    def ingest(self, family: str, paths: Sequence[Path]) -> None:
         """Take table files in, all or none; they are moved where the file system allows it."""
         self._writable()
-        self._database.ingest(_NUMBER[family], [str(path).encode() for path in paths])
+        self._database.ingest(self._number[family], [str(path).encode() for path in paths])
 
     # ---- reading
 
     @gated
-    def get(self, family: Family, key: bytes) -> bytes | None:
+    def get(self, family: str, key: bytes) -> bytes | None:
         """Return the value of ``key``."""
-        value: bytes | None = self._database.get(_NUMBER[family], key)
+        value: bytes | None = self._database.get(self._number[family], key)
         return value
 
     @gated
-    def multi_get(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
+    def multi_get(self, family: str, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the values of ``keys``."""
-        values: list[bytes | None] = self._database.multi_get(_NUMBER[family], list(keys))
+        values: list[bytes | None] = self._database.multi_get(self._number[family], list(keys))
         return values
 
     @gated
@@ -271,11 +270,11 @@ class NativeEngine:
         return found
 
     @gated
-    def scan(
-        self, family: Family, start: bytes, end: bytes, limit: int
-    ) -> list[tuple[bytes, bytes]]:
+    def scan(self, family: str, start: bytes, end: bytes, limit: int) -> list[tuple[bytes, bytes]]:
         """Return entries of a range."""
-        rows: list[tuple[bytes, bytes]] = self._database.scan(_NUMBER[family], start, end, limit)
+        rows: list[tuple[bytes, bytes]] = self._database.scan(
+            self._number[family], start, end, limit
+        )
         return rows
 
     @contextmanager
@@ -286,22 +285,22 @@ class NativeEngine:
                 self._gate.refuse()
             held = _native.Snapshot(self._database)
             try:
-                yield NativeSnapshot(held)
+                yield NativeSnapshot(held, self._number)
             finally:
                 held.release()
 
     # ---- facts
 
     @gated
-    def property_value(self, family: Family, name: str) -> str | None:
+    def property_value(self, family: str, name: str) -> str | None:
         """Ask RocksDB for a property."""
-        value: str | None = self._database.property_value(_NUMBER[family], name.encode())
+        value: str | None = self._database.property_value(self._number[family], name.encode())
         return value
 
     @gated
-    def approximate_size(self, family: Family, start: bytes, end: bytes) -> int:
+    def approximate_size(self, family: str, start: bytes, end: bytes) -> int:
         """Return about how many bytes of table files a range takes."""
-        size: int = self._database.approximate_size(_NUMBER[family], start, end)
+        size: int = self._database.approximate_size(self._number[family], start, end)
         return size
 
     @gated
@@ -309,7 +308,7 @@ class NativeEngine:
         """Return the table files."""
         rows = self._database.live_files()
         return [
-            LiveFile(name.lstrip("/"), size, level, entries, deletions, Family(family))
+            LiveFile(name.lstrip("/"), size, level, entries, deletions, family)
             for name, size, level, entries, deletions, family in rows
         ]
 
@@ -351,12 +350,12 @@ class NativeEngine:
 class NativeSnapshot:
     """The database as of one moment."""
 
-    def __init__(self, held: "_native.Snapshot") -> None:
-        self._held = held
+    def __init__(self, held: "_native.Snapshot", number: Mapping[str, int]) -> None:
+        self._held, self._number = held, number
 
-    def get(self, family: Family, key: bytes) -> bytes | None:
+    def get(self, family: str, key: bytes) -> bytes | None:
         """Return the value of ``key``."""
-        value: bytes | None = self._held.get(_NUMBER[family], key)
+        value: bytes | None = self._held.get(self._number[family], key)
         return value
 
     def scan_into(

@@ -19,10 +19,9 @@ _BINARY_AND_HASH = 1
 
 @dataclass(frozen=True, slots=True)
 class DatabaseObjects:
-    """The options of both families; those of ``default`` are the database's too."""
+    """The options of each family, by name; those of the first are the database's too."""
 
-    default: "_native.Options"
-    offset: "_native.Options"
+    families: dict[str, "_native.Options"]
     lacking: tuple[str, ...]
     """Setters that the library does not have; what they would set keeps RocksDB's default."""
 
@@ -30,8 +29,9 @@ class DatabaseObjects:
 def database_objects(options: DatabaseOptions, log_folder: Path) -> DatabaseObjects:
     """Make the objects; ``_native.load`` has been called."""
     cache = _native.Options("cache", options.block_cache_bytes)
-    default, lacking = _family(options.default, cache)
-    offset, offset_lacking = _family(options.offset, cache)
+    made = {name: _family(each, cache) for name, each in options.families.items()}
+    families = {name: target for name, (target, _) in made.items()}
+    default = next(iter(families.values()))
     limiter = _native.Options("ratelimiter", options.rate_limit_bytes_per_second)
     _apply(default, [
         ("options_set_create_if_missing", "byte", True),
@@ -54,7 +54,8 @@ def database_objects(options: DatabaseOptions, log_folder: Path) -> DatabaseObje
         ("options_enable_statistics", "on", None),
         ("options_set_stats_dump_period_sec", "int", options.stats_dump_seconds),
     ])  # fmt: skip
-    return DatabaseObjects(default, offset, (*lacking, *offset_lacking, *default.lacking))
+    lacking = [name for _, of_tables in made.values() for name in of_tables]
+    return DatabaseObjects(families, (*lacking, *default.lacking))
 
 
 def _family(

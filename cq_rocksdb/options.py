@@ -8,8 +8,11 @@ key within one memtable is lost; fewer background jobs, for machines smaller tha
 Source: RocketMQ ``RocksDBOptionsFactory``, ``ConsumeQueueRocksDBStorage``.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+
+from cq_rocksdb.engine import Family
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -70,12 +73,12 @@ class FamilyOptions:
 class DatabaseOptions:
     """Options of the database as a whole."""
 
-    default: FamilyOptions
-    offset: FamilyOptions
+    families: Mapping[str, FamilyOptions]
+    """By name, in the order of flushes; the first is ``default``, as RocksDB asks."""
     db_write_buffer_bytes: int
-    """All memtables of both families."""
+    """All memtables of all families."""
     block_cache_bytes: int
-    """One LRU cache for both families."""
+    """One LRU cache for all families."""
     atomic_flush: bool = True
     """Without a WAL: units and the entries that speak of them reach the disk together."""
     max_open_files: int = -1
@@ -99,26 +102,28 @@ def database_options(memory_bytes: int) -> DatabaseOptions:
     """Return the options for a budget of ``memory_bytes``: a quarter memtables, the rest cache."""
     memtables = memory_bytes // 4
     return DatabaseOptions(
-        default=FamilyOptions(
-            write_buffer_bytes=min(128 * MIB, memtables // 2),
-            compression=Compression.LZ4,
-            bottommost_compression=Compression.ZSTD,
-            universal_compaction=True,
-            hash_index=True,
-            target_file_bytes=256 * MIB,
-            max_bytes_for_level_base=256 * MIB,
-            optimize_filters_for_hits=True,
-        ),
-        offset=FamilyOptions(
-            write_buffer_bytes=min(64 * MIB, memtables // 4),
-            compression=Compression.NONE,
-            bottommost_compression=None,
-            universal_compaction=False,
-            hash_index=False,
-            target_file_bytes=64 * MIB,
-            max_bytes_for_level_base=256 * MIB,
-            optimize_filters_for_hits=False,
-        ),
+        families={
+            Family.DEFAULT: FamilyOptions(
+                write_buffer_bytes=min(128 * MIB, memtables // 2),
+                compression=Compression.LZ4,
+                bottommost_compression=Compression.ZSTD,
+                universal_compaction=True,
+                hash_index=True,
+                target_file_bytes=256 * MIB,
+                max_bytes_for_level_base=256 * MIB,
+                optimize_filters_for_hits=True,
+            ),
+            Family.OFFSET: FamilyOptions(
+                write_buffer_bytes=min(64 * MIB, memtables // 4),
+                compression=Compression.NONE,
+                bottommost_compression=None,
+                universal_compaction=False,
+                hash_index=False,
+                target_file_bytes=64 * MIB,
+                max_bytes_for_level_base=256 * MIB,
+                optimize_filters_for_hits=False,
+            ),
+        },
         db_write_buffer_bytes=memtables,
         block_cache_bytes=memory_bytes - memtables,
     )

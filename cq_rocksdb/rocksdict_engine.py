@@ -39,7 +39,6 @@ from cq_rocksdb.call_gate import CallGate, gated
 from cq_rocksdb.engine import (
     EngineBatch,
     EngineSnapshot,
-    Family,
     LiveFile,
     UnitScan,
     row_bytes,
@@ -90,7 +89,7 @@ class RocksdictEngine:
         self.folder = folder
         self._read_only = read_only
         self._gate = CallGate(folder, _is_rocksdicts)
-        self._write_lock = threading.Lock()  # no write between the flushes of the two families
+        self._write_lock = threading.Lock()  # no write between the flushes of two families
         self._held = Held()
         with self._held:
             access, opened = AccessType.read_write(), folder
@@ -107,9 +106,12 @@ class RocksdictEngine:
             with self._gate.translation(), opening(folder):
                 self._table_options = family_options(options, log_folder)
                 self._default = _open(opened, self._table_options, access)
-                self._offset = self._default.get_column_family(Family.OFFSET.value)
-                self._offset_handle = self._default.get_column_family_handle(Family.OFFSET.value)
-        self._families = {Family.DEFAULT: self._default, Family.OFFSET: self._offset}
+                first, *others = self._table_options
+                self._families = {first: self._default}
+                self._handles: dict[str, ColumnFamily | None] = {first: None}
+                for name in others:
+                    self._families[name] = self._default.get_column_family(name)
+                    self._handles[name] = self._default.get_column_family_handle(name)
         _engines.add(self)
         self._write_options = WriteOptions()
         # The type stub calls it a method; it is a property.
@@ -123,24 +125,24 @@ class RocksdictEngine:
         self._writable()
         writes = WriteBatch(raw_mode=True)
         for family, start, end in batch.delete_ranges:
-            writes.delete_range(start, end, self._handle(family))
+            writes.delete_range(start, end, self._handles[family])
         for family, key in batch.deletes:
-            writes.delete(key, self._handle(family))
+            writes.delete(key, self._handles[family])
         put = writes.put
         for keys, values in unit_columns(batch):
             deque(map(put, keys, values), maxlen=0)
         if batch.puts:
             entries = zip(*batch.puts, strict=True)
-            deque(map(put, *entries, repeat(self._offset_handle)), maxlen=0)
+            deque(map(put, *entries, repeat(self._handles[batch.puts_family])), maxlen=0)
         with self._write_lock:
             self._default.write(writes, self._write_options)
 
     @gated
     def flush(self) -> None:
-        """Flush ``default``, then ``offset``.
+        """Flush one family after the other, in order.
 
         A manual flush takes one family alone, ``atomic_flush`` or not (the automatic ones take
-        both). So the units go first, and the entries that speak of them, the checkpoint entry
+        all). So the units go first, and the entries that speak of them, the checkpoint entry
         among them, last: after a crash in between, the units are there twice, not missing. Writes
         wait meanwhile: an entry between the two would speak of a unit that has not been flushed.
         """
@@ -149,11 +151,11 @@ class RocksdictEngine:
 
     def _flush(self) -> None:
         with self._write_lock:
-            self._default.flush(wait=True)
-            self._offset.flush(wait=True)
+            for family in self._families.values():
+                family.flush(wait=True)
 
     @gated
-    def compact(self, family: Family) -> None:
+    def compact(self, family: str) -> None:
         """Compact a whole family."""
         self._writable()
         self._families[family].compact_range(None, None)
@@ -173,12 +175,12 @@ class RocksdictEngine:
     # ---- table files
 
     @gated
-    def table_writer(self, family: Family, path: Path) -> "_TableWriter":
+    def table_writer(self, family: str, path: Path) -> "_TableWriter":
         """Begin a table file."""
         return _TableWriter(path, self._table_options[family])
 
     @gated
-    def ingest(self, family: Family, paths: Sequence[Path]) -> None:
+    def ingest(self, family: str, paths: Sequence[Path]) -> None:
         """Take table files in."""
         moved = IngestExternalFileOptions()
         moved.set_move_files(True)
@@ -192,13 +194,13 @@ class RocksdictEngine:
         raise UnsupportedFormatError("the rocksdict engine has no snapshots: use the native one")
 
     @gated
-    def get(self, family: Family, key: bytes) -> bytes | None:
+    def get(self, family: str, key: bytes) -> bytes | None:
         """Return the value of ``key``."""
         value: bytes | None = self._families[family].get(key)
         return value
 
     @gated
-    def multi_get(self, family: Family, keys: Sequence[bytes]) -> list[bytes | None]:
+    def multi_get(self, family: str, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the values of ``keys``."""
         if not keys:
             return []
@@ -239,9 +241,7 @@ class RocksdictEngine:
         return _last_unit(self._default.iter(), prefix, queue_offset)
 
     @gated
-    def scan(
-        self, family: Family, start: bytes, end: bytes, limit: int
-    ) -> list[tuple[bytes, bytes]]:
+    def scan(self, family: str, start: bytes, end: bytes, limit: int) -> list[tuple[bytes, bytes]]:
         """Return entries of a range."""
         bound = ReadOptions()
         bound.set_iterate_upper_bound(end)
@@ -255,11 +255,11 @@ class RocksdictEngine:
         return rows
 
     @gated
-    def property_value(self, family: Family, name: str) -> str | None:
+    def property_value(self, family: str, name: str) -> str | None:
         """Ask RocksDB for a property."""
         return self._families[family].property_value(name)
 
-    def approximate_size(self, family: Family, start: bytes, end: bytes) -> int | None:
+    def approximate_size(self, family: str, start: bytes, end: bytes) -> int | None:
         """Return nothing: rocksdict has no such call."""
         _ = family, start, end
         return None
@@ -290,24 +290,22 @@ class RocksdictEngine:
         self._gate.close(last, self._close_families, self._held.release)
 
     def _close_families(self) -> None:
-        """Close both; one that cannot be closed goes with the last reference to it.
+        """Close all; one that cannot be closed goes with the last reference to it.
 
         rocksdict flushes what it closes. After a failure nothing has been flushed yet: here, too,
         the units go before the entries that speak of them.
         """
-        self._families = {}
-        self.__dict__.pop("_offset_handle", None)
+        self._handles.clear()
+        self.__dict__.pop("_default", None)
         fault: Exception | None = None
-        for name in ("_default", "_offset"):
-            family = self.__dict__.get(name)
+        for name in [*self._families]:
             try:
-                if family is not None:
-                    family.close()
+                self._families[name].close()
             except DbClosedError:
                 pass
             except Exception as exc:  # noqa: BLE001 - what is ours is translated by the caller
                 fault = fault or exc
-            self.__dict__.pop(name, None)
+            del self._families[name]
         if fault is not None:
             raise fault
 
@@ -317,17 +315,13 @@ class RocksdictEngine:
         if self._read_only:
             raise ReadOnlyStoreError("the RocksDB queues are open read-only", path=self.folder)
 
-    def _handle(self, family: Family) -> ColumnFamily | None:
-        return self._offset_handle if family is Family.OFFSET else None
-
     def leave_to_parent(self) -> None:
         """Keep the database from being closed with this process, a child of the one that opened it.
 
         rocksdict closes what nobody refers to: that would wait for threads that did not come along,
         and write into the folder of the parent.
         """
-        for name in ("_default", "_offset", "_offset_handle"):
-            held = self.__dict__.get(name)
+        for held in (*self._families.values(), *self._handles.values()):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))
 
 
@@ -428,7 +422,6 @@ def _unit_at(units: RdictIter, prefix: bytes, step: Callable[[], None]) -> tuple
     return None
 
 
-def _open(folder: Path, options: dict[Family, Options], access: AccessType) -> Rdict:
-    """Open with both families named; the options stored in the folder are never used."""
-    families = {family.value: each for family, each in options.items()}
-    return Rdict(str(folder), options[Family.DEFAULT], families, access)
+def _open(folder: Path, options: dict[str, Options], access: AccessType) -> Rdict:
+    """Open with all families named; the options stored in the folder are never used."""
+    return Rdict(str(folder), next(iter(options.values())), dict(options), access)

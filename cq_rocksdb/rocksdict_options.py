@@ -16,7 +16,6 @@ from rocksdict import (
     UniversalCompactOptions,
 )
 
-from cq_rocksdb.engine import Family
 from cq_rocksdb.options import Compression, DatabaseOptions, FamilyOptions
 
 Settings = Sequence[tuple[Any, ...]]
@@ -25,10 +24,11 @@ _REFILL_MICROSECONDS, _FAIRNESS = 100_000, 10
 """RocksDB's own defaults of the rate limiter."""
 
 
-def family_options(options: DatabaseOptions, log_folder: Path) -> dict[Family, Options]:
-    """Return the options of both families; those of ``DEFAULT`` are the database's too."""
+def family_options(options: DatabaseOptions, log_folder: Path) -> dict[str, Options]:
+    """Return the options of each family, by name; those of the first are the database's too."""
     cache = Cache(options.block_cache_bytes)
-    default = _family_options(options.default, cache)
+    families = {name: _family_options(each, cache) for name, each in options.families.items()}
+    default = next(iter(families.values()))
     rate = options.rate_limit_bytes_per_second
     _apply([
         (default.create_if_missing, True),
@@ -50,7 +50,7 @@ def family_options(options: DatabaseOptions, log_folder: Path) -> dict[Family, O
         (default.set_stats_dump_period_sec, options.stats_dump_seconds),
         (default.enable_statistics,),
     ])  # fmt: skip
-    return {Family.DEFAULT: default, Family.OFFSET: _family_options(options.offset, cache)}
+    return families
 
 
 def _family_options(options: FamilyOptions, cache: Cache) -> Options:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
+from cq_rocksdb.engine import Family
 from cq_rocksdb.options import Compression, DatabaseOptions
 from store.errors import StoreConfigError
 
@@ -30,8 +31,9 @@ def tuned(options: DatabaseOptions, text: str | None) -> DatabaseOptions:
         if field in place:
             raise StoreConfigError(f"rocksdbOptions: {name} is given twice")
         place[field] = _read(name, value, read)
-    units = replace(options.default, **of_units)
-    return replace(options, default=units, **of_database)
+    units = replace(options.families[Family.DEFAULT], **of_units)
+    families = {**options.families, Family.DEFAULT: units}
+    return replace(options, families=families, **of_database)
 
 
 def _option(name: str) -> tuple[str, Callable[[str], object]]:

@@ -161,7 +161,7 @@ def test_tombstones_are_counted_apart(tell: Callable[..., Told], tmp_path: Path)
     queues = RocksDBQueues(tmp_path / "store").open(read_only=True)
     for file in engine_of(queues).live_files():
         assert file.family is not None
-        part = f"{file.family.value}, level {file.level}"
+        part = f"{file.family}, level {file.level}"
         sums = {"tables": 1, "bytes": file.size_bytes, "entries": file.entries}
         for fact, value in (sums | {"tombstones": file.deletions}).items():
             wanted[part, fact] += value

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from cq_rocksdb import engines
 from cq_rocksdb.engine import EngineBatch, Family, RocksEngine
 from cq_rocksdb.errors import RocksDBIOError
 from cq_rocksdb.keys import queue_prefix, unit_key
+from cq_rocksdb.options import database_options
 from store.config import RocksDBEngine, StoreConfig
 from store.errors import (
     CorruptionError,
@@ -58,6 +60,46 @@ def unit(offset: int, phy: int, prefix: bytes = PREFIX) -> EngineBatch:
 
 def is_native() -> bool:
     return engine_in_use() is RocksDBEngine.NATIVE
+
+
+def test_an_engine_opens_any_families(tmp_path: Path) -> None:
+    """Each keeps its own entries, through a flush, a compaction and both ways of opening again."""
+    make, _ = engines._choose(StoreConfig(rocksdb_engine=engine_in_use()))
+    two = database_options(16 << 20)
+    names = [*two.families, "timers", "more"]
+    like = two.families[Family.OFFSET]
+    options = replace(two, families=dict.fromkeys(names, like) | dict(two.families))
+
+    def opened(*, read_only: bool) -> RocksEngine:
+        return make(tmp_path / "db", options, tmp_path / "log", read_only=read_only)
+
+    def held(engine: RocksEngine) -> dict[str, list[tuple[bytes, bytes]]]:
+        return {name: engine.scan(name, b"", b"\xff", 9) for name in names}
+
+    engine = opened(read_only=False)
+    for name in names:
+        keys = [(key, key + name.encode()) for key in KEYS]
+        engine.write(EngineBatch(puts=keys, puts_family=name))
+    engine.write(EngineBatch(deletes=[("more", b"b")], delete_ranges=[("timers", b"b", b"d")]))
+    whole = {name: [(key, key + name.encode()) for key in KEYS] for name in names}
+    del whole["more"][1], whole["timers"][1:3]
+    assert held(engine) == whole
+    assert engine.get("more", b"b") is None
+    assert engine.multi_get("timers", KEYS[::3]) == [b"atimers", b"dtimers"]
+    engine.flush()
+    for name in names:
+        engine.compact(name)
+        writer = engine.table_writer(name, tmp_path / "extra.sst")
+        writer.put(b"e", name.encode())
+        writer.finish()
+        engine.ingest(name, [tmp_path / "extra.sst"])
+        whole[name].append((b"e", name.encode()))
+    assert {file.family for file in engine.live_files()} in ({*names}, {None})
+    engine.close()
+    for read_only in (True, False):
+        again = opened(read_only=read_only)
+        assert held(again) == whole
+        again.close()
 
 
 @pytest.mark.parametrize("there", [False, True])
@@ -315,9 +357,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     open_in(tmp_path).close()  # nothing is held
 
 
-def test_what_cannot_be_closed_does_not_keep_the_rest(
-    opened: RocksEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_closed_does_not_keep_the_rest(opened: RocksEngine, tmp_path: Path) -> None:
     if is_native():
         opened.close()
         return
@@ -328,17 +368,17 @@ def test_what_cannot_be_closed_does_not_keep_the_rest(
             closed.append("default")
             raise Exception("IO error: of the test")  # noqa: TRY002 - as rocksdict does
 
-    real = opened._default  # type: ignore[attr-defined]
-    monkeypatch.setattr(opened, "_default", Broken())
+    families = opened._families  # type: ignore[attr-defined]
+    real = families["default"]
+    families["default"] = Broken()
     with pytest.raises(RocksDBIOError, match="of the test"):
         opened.close(flush=False)
     opened.close(flush=False)
     assert closed == ["default"]
     real.close()
     del real
-    monkeypatch.undo()
     again = open_in(tmp_path)
-    again._offset.close()  # type: ignore[attr-defined]
+    again._families["offset"].close()  # type: ignore[attr-defined]
     again.close(flush=False)  # closed already: nothing of it is an error
     open_in(tmp_path).close()
 

@@ -124,7 +124,7 @@ class TestDamaged:
             restore()
 
         def restore() -> None:
-            ranges = [(family, b"", b"\xff" * 300) for family in Family]
+            ranges: list[tuple[str, bytes, bytes]] = [(each, b"", b"\xff" * 300) for each in Family]
             engine.write(EngineBatch(delete_ranges=ranges))
             opened._offsets.forget_all()
             opened._offsets.checkpoint_written(0)
