@@ -17,7 +17,7 @@ from migration.verify import verify_migration
 from migration.way_back.way_back import finish, rollback
 from migration.workspace import Workspace
 from store.config import StoreConfig
-from store.errors import RefusedStoreError, StoreConfigError
+from store.errors import CorruptionError, RefusedStoreError, StoreConfigError
 from store.installed import backends_of
 from store.paths import StorePaths
 from store.queue.backends import backend, queue_folders
@@ -210,3 +210,13 @@ def test_two_backends_of_one_word_are_refused(
     monkeypatch.setattr(OtherFiles, "name", "another")
     with pytest.raises(StoreConfigError, match=r"calls itself 'another'"):
         StoreConfig()
+
+
+def test_a_state_of_a_backend_that_is_gone_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = filled(tmp_path / "store", "file")
+    change_mode(root, StoreMode("double-write-file+other"))
+    monkeypatch.undo()  # not installed any more
+    with pytest.raises(CorruptionError, match=r"'double-write-file\+other' is no state .*, only"):
+        MessageStore.open(root)
