@@ -1,1 +1,0 @@
-"""The name that ``cqstore sql`` had before it moved to ``analysis``."""
