@@ -7,6 +7,7 @@ Answers are compared after each pass.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import numpy as np
 
@@ -136,20 +137,21 @@ class Measurement:
             other = told[side.spec.name]
             if other.answers == mine.answers:
                 continue
-            pairs = list(zip(mine.digests, other.digests, strict=False))
-            for block, (one, two) in enumerate(pairs):
+            for block, (one, two) in enumerate(zip_longest(mine.digests, other.digests)):
                 if one != two:
                     self._look_at(block, reference, side)
 
     def _look_at(self, block: int, reference: SideProcess, other: SideProcess) -> None:
         """Find the operations of a block that two sides answered differently."""
         mine, theirs = (side.ask("answers", block=block) for side in (reference, other))
-        for (operation, one), (_, two) in zip(mine, theirs, strict=False):
+        for one, two in zip_longest(mine, theirs):
             if one == two:
                 continue
             self._answers.different += 1
             if len(self._answers.first) < _MOST_TOLD:
-                told = {reference.spec.name: one, other.spec.name: two}
+                operation, _ = one or two
+                answers = ["no answer" if each is None else each[1] for each in (one, two)]
+                told = dict(zip((reference.spec.name, other.spec.name), answers, strict=True))
                 self._answers.first.append(
                     Difference(workload=self._workload.name, operation=operation, answers=told)
                 )

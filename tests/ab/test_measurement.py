@@ -159,6 +159,16 @@ def test_what_differs_is_named_and_nothing_more_is_measured() -> None:
     assert [each[1] for each in log[-3:]] == ["end_workload"] * 3
 
 
+def test_a_side_that_answers_less_is_named() -> None:
+    def fewer(number: int, count: int) -> list[str]:
+        return same(number, count)[: -1 if number == 5 else count]
+
+    found, _ = measured("offsets", Effort(9, 0.03), same, fewer, costs=(1e-4, 1e-4, 1e-4))
+    assert found.answers.different == 1
+    (first,) = found.answers.first
+    assert first.answers == {"a": f"answer {first.operation['at']}", "b": "no answer"}
+
+
 def test_a_workload_says_what_it_lacks_of_a_store(tmp_path: Path) -> None:
     make_varied_store(tmp_path / "s", 1_600)
     found = survey(tmp_path / "s", CONFIG, 1)
