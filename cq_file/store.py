@@ -13,10 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Self
 
 import numpy as np
 
+from cq_file.backend import FileBackend
 from cq_file.batch_queue import BatchConsumeQueue
 from cq_file.check import check_queue_files
 from cq_file.consume_queue import FileConsumeQueue
@@ -26,13 +27,12 @@ from cq_file.descriptor_cache import (
     LimitWatch,
     descriptor_limit,
 )
-from cq_file.dump import rows_of_file
 from cq_file.ends import find_ends, safe_phy_offset
 from cq_file.ext import ExtFiles, is_ext_address
 from cq_file.file_sync import UnsyncedFiles, for_each, remove_folders
-from cq_file.known_ends import ends_path, write_ends
-from cq_file.layout import BATCH_COLUMNS, FILE_UNIT, batch_folder, ext_folder
-from cq_file.listing import allocated_bytes, check_folder_name, has_queue_files
+from cq_file.known_ends import write_ends
+from cq_file.layout import BATCH_COLUMNS, FILE_UNIT
+from cq_file.listing import allocated_bytes, check_folder_name
 from cq_file.opening import OpenedQueues, load_queues
 from cq_file.queue_files import FileAccess, QueueFiles
 from store.errors import (
@@ -45,7 +45,6 @@ from store.errors import (
     os_errors,
 )
 from store.log.mapped_file import PAGE_BYTES
-from store.paths import StorePaths
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.context import QueueStoreContext
 from store.queue.facts import QueueDamage, QueueFinding, QueueRestart, QueueType
@@ -64,18 +63,11 @@ _UNIT = FILE_UNIT.size
 _Queue = FileConsumeQueue | BatchConsumeQueue
 
 
-class FileConsumeQueueStore(ConsumeQueueStore):
+class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
     """All consume queues in files.
 
     After a failed write or flush every further write raises ``StoreFailedError``.
     """
-
-    name = "file"
-    store_types: ClassVar[tuple[str, ...]] = ("default", "file")
-    heeds_double_write = True
-    begins_with_blanks = True
-    lmq_needs_multi_dispatch = True
-    counts_in_checkpoint = True
 
     def __init__(self, context: QueueStoreContext) -> None:
         super().__init__(context)
@@ -96,40 +88,7 @@ class FileConsumeQueueStore(ConsumeQueueStore):
         self._closed = False
         self._failed = False
 
-    # ---- finding and opening
-
-    @classmethod
-    def present(cls, paths: StorePaths) -> bool:
-        """Return whether there is a folder of a simple or batch queue with a file in it."""
-        return has_queue_files(paths.consume_queue) or has_queue_files(batch_folder(paths))
-
-    @classmethod
-    def folders(cls, paths: StorePaths) -> list[Path]:
-        """Return the folders of queues, batch queues and extension files."""
-        return [paths.consume_queue, batch_folder(paths), ext_folder(paths)]
-
-    @classmethod
-    def unlike_others(cls, paths: StorePaths) -> Path | None:
-        """Return the folder of the batch queues if there are any."""
-        folder = batch_folder(paths)
-        return folder if folder.is_dir() and any(folder.iterdir()) else None
-
-    @classmethod
-    def own_files(cls, paths: StorePaths) -> list[Path]:
-        """Return the topics' folders, and what was written down of their ends."""
-        folder = paths.consume_queue
-        found = [path for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
-        return [path for path in (*found, ends_path(paths)) if path.exists()]
-
-    @classmethod
-    def dump_file(cls, path: Path) -> Iterator[dict[str, object]] | None:
-        """Return the units of a queue, batch queue or extension file."""
-        return rows_of_file(path)
-
-    @classmethod
-    def written_to(cls, context: QueueStoreContext) -> int:
-        """Return what the checkpoint says, which RocketMQ writes for file queues alone."""
-        return context.checkpoint.logics_phy_offset
+    # ---- opening
 
     def load(self) -> Self:
         """List every queue and find the files' sizes, unless that is known; no file is opened."""

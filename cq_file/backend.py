@@ -1,0 +1,57 @@
+"""FileBackend: what queue files tell of folders that are not opened."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+from cq_file.dump import rows_of_file
+from cq_file.known_ends import ends_path
+from cq_file.layout import batch_folder, ext_folder
+from cq_file.listing import has_queue_files
+from store.paths import StorePaths
+from store.queue.context import QueueStoreContext
+from store.queue.queue_backend import QueueBackend
+
+
+class FileBackend(QueueBackend):
+    """Queues in files of 20-byte units."""
+
+    name = "file"
+    store_types: ClassVar[tuple[str, ...]] = ("default", "file")
+    heeds_double_write = True
+    begins_with_blanks = True
+    lmq_needs_multi_dispatch = True
+    counts_in_checkpoint = True
+
+    @classmethod
+    def present(cls, paths: StorePaths) -> bool:
+        """Return whether there is a folder of a simple or batch queue with a file in it."""
+        return has_queue_files(paths.consume_queue) or has_queue_files(batch_folder(paths))
+
+    @classmethod
+    def folders(cls, paths: StorePaths) -> list[Path]:
+        """Return the folders of queues, batch queues and extension files."""
+        return [paths.consume_queue, batch_folder(paths), ext_folder(paths)]
+
+    @classmethod
+    def unlike_others(cls, paths: StorePaths) -> Path | None:
+        """Return the folder of the batch queues if there are any."""
+        folder = batch_folder(paths)
+        return folder if folder.is_dir() and any(folder.iterdir()) else None
+
+    @classmethod
+    def own_files(cls, paths: StorePaths) -> list[Path]:
+        """Return the topics' folders, and what was written down of their ends."""
+        folder = paths.consume_queue
+        found = [path for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
+        return [path for path in (*found, ends_path(paths)) if path.exists()]
+
+    @classmethod
+    def dump_file(cls, path: Path) -> Iterator[dict[str, object]] | None:
+        """Return the units of a queue, batch queue or extension file."""
+        return rows_of_file(path)
+
+    @classmethod
+    def written_to(cls, context: QueueStoreContext) -> int:
+        """Return what the checkpoint says, which RocketMQ writes for file queues alone."""
+        return context.checkpoint.logics_phy_offset
