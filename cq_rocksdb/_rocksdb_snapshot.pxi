@@ -1,0 +1,33 @@
+# A database as of one moment. Part of `_native.pyx`.
+
+
+cdef class Snapshot:
+    """The database as of one moment; everything that is read through it agrees."""
+
+    cdef Database database
+    cdef P snapshot, read_options
+
+    def __cinit__(self, Database database):
+        self.database = database
+        self.snapshot = C.create_snapshot(database.db)
+        self.read_options = O.readoptions_create()
+        O.readoptions_set_snapshot(self.read_options, self.snapshot)
+
+    def __dealloc__(self):
+        self.release()
+
+    def release(self):
+        """Let the moment go, before the database is closed. A second call does nothing."""
+        if self.read_options != NULL:
+            O.readoptions_destroy(self.read_options)
+            self.read_options = NULL
+            if self.database.db != NULL and getpid() == self.database.opened_by:
+                C.release_snapshot(self.database.db, self.snapshot)
+
+    def get(self, int family, bytes key):
+        """Return one value, ``None`` if there is none."""
+        return self.database._get(self.read_options, family, key)
+
+    def scan_into(self, bytes prefix, int64_t queue_offset, uint8_t[:, ::1] target):
+        """As ``Database.scan_into``."""
+        return self.database._scan_into(self.read_options, prefix, queue_offset, target)
