@@ -37,7 +37,7 @@ from migration.way_back.returning import Returning
 from migration.way_back.way_back import finish as finish_switch
 from migration.way_back.way_back import rollback as roll_back
 from migration.workspace import Workspace
-from store.cli.options import ConfigFile, Dir, Format, check_folder, note, read_config, state
+from store.cli.options import ConfigFile, Dir, Format, check_is_there, note, read_config, state
 from store.cli.output import OutputFormat, output
 from store.errors import RefusedStoreError
 from store.paths import StorePaths
@@ -237,7 +237,7 @@ def _record(report: RunReport | SwitchReport) -> dict[str, object]:
 
 
 def _space(root: Path, given: Path | None) -> Workspace:
-    check_folder(root)
+    check_is_there(root)
     return Workspace.of(root.absolute(), given)
 
 

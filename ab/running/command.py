@@ -19,7 +19,7 @@ from ab.running.plan import Plan
 from ab.running.rounds import Effort
 from ab.running.run import Run, RunOptions
 from ab.workloads import parse_mix, workloads
-from store.cli.options import ConfigFile, Dir, Format, check_folder, note, read_config
+from store.cli.options import ConfigFile, Dir, Format, check_is_there, note, read_config
 from store.cli.output import OutputFormat
 from store.errors import RefusedStoreError, StoreConfigError
 
@@ -105,7 +105,7 @@ def run_command(
     Nothing of DIR is changed. Exit code 1 if an answer differs, which the report tells, or if none
     was compared.
     """
-    check_folder(root)
+    check_is_there(root)
     if speed is not None and (trace is None or rate is not None):
         raise StoreConfigError("--speed replays the times of a --trace, and excludes --rate")
     if result.is_dir() or not result.absolute().parent.is_dir():

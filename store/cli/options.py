@@ -108,7 +108,7 @@ def state(text: str) -> StoreMode:
         raise typer.BadParameter(str(exc)) from exc
 
 
-def check_folder(root: Path) -> None:
+def check_is_there(root: Path) -> None:
     """Refuse a folder that is not there: a new store is not to be made.
 
     Raises:

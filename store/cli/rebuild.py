@@ -10,7 +10,7 @@ from store.cli.options import (
     CutAt,
     Dir,
     Format,
-    check_folder,
+    check_is_there,
     note,
     read_config,
 )
@@ -43,7 +43,7 @@ def rebuild(
     the new queues are in that backend. Single queues are replaced in their place. Next offsets of
     queues without records stay, and deleted topics stay deleted.
     """
-    check_folder(root)
+    check_is_there(root)
     if topic is None:
         if queue_id is not None:
             raise StoreConfigError("--queue-id needs --topic")

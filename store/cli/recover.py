@@ -7,7 +7,7 @@ from store.cli.options import (
     Dir,
     Format,
     PassOver,
-    check_folder,
+    check_is_there,
     read_config,
 )
 from store.cli.output import OutputFormat, output, progress
@@ -28,7 +28,7 @@ def recover(
     Bytes that are cut or passed over are kept below DIR/cqstore/cut. A second run finds nothing
     to do.
     """
-    check_folder(root)
+    check_is_there(root)
     with (
         progress("recovering") as tick,
         MessageStore.open(

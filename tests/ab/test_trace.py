@@ -3,7 +3,6 @@
 import json
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from store.service.message_store import MessageStore
 from store.service.reading.puller import TagFilter
 from store.service.tracing import trace as trace_module
 from store.service.tracing.operation_lines import FIELDS, StoreOp
+from tests.kit.waiting import until
 
 CONFIG = StoreConfig(mapped_file_size_commit_log=65536, rocksdb_memory_bytes=8 << 20)
 
@@ -141,12 +141,21 @@ def test_what_is_there_already_is_not_written_over(tmp_path: Path, there: str) -
     assert not (tmp_path / "other").exists()
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Let other threads go on until ``condition`` holds."""
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        os.sched_yield()
+def test_a_trace_that_was_stopped_closes_nothing_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[int] = []
+    with MessageStore.open(tmp_path / "store", CONFIG) as store:
+        trace = store.record_trace(tmp_path / "trace")
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", closed.append)
+            patch.setattr(os, "close", closed.append)
+            trace.stop()
+            assert len(closed) == 2
+            os.fstat(closed[0])
+            trace.stop()
+        assert len(closed) == 2
+        os.close(closed[0])
 
 
 def test_a_trace_ends_before_it_grows_over_its_bytes(tmp_path: Path) -> None:

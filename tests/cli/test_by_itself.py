@@ -51,6 +51,17 @@ def record_starts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return started
 
 
+@pytest.mark.parametrize(
+    ("verb", "more"),
+    [("recover", ""), ("rebuild", ""), ("rebuild", "--topic t")],
+)
+def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path, verb: str, more: str) -> None:
+    told = call(*verb.split(), tmp_path / "none", *more.split())
+    assert told.exit_code != 0
+    assert "no such folder" in f"{told.output}{told.exception}"
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.slow
 def test_no_verb_starts_what_deletes_old_files(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started = record_starts(monkeypatch)

@@ -68,6 +68,16 @@ def test_nothing_behind_what_was_written_is_read(tmp_path: Path, position: int, 
     file.close()
 
 
+def test_a_file_that_is_held_open_is_read_without_its_name(tmp_path: Path) -> None:
+    path = tmp_path / f"{0:020d}"
+    path.write_bytes(b"0123456789".ljust(SIZE, b"."))
+    file = MappedFile(path, SIZE, read_only=False)
+    file.hold_open()
+    path.unlink()
+    assert file.read_raw(3, 4) == b"3456"
+    file.close()
+
+
 def test_a_file_that_shrank_is_an_error_and_no_signal(tmp_path: Path) -> None:
     file = MappedFile.create(tmp_path, 0, SIZE)
     file.wrote_position = SIZE

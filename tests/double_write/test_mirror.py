@@ -19,6 +19,7 @@ from tests.kit.mirrored import (
     by_hand,
     drive,
     figures,
+    mirror_of,
     only,
     open_mirrored,
     outcomes,
@@ -81,6 +82,20 @@ def test_figures_of_both_sides_go_on_after_a_restart(
         assert saved is not None
         assert (saved.reads, saved.hours) == (found.reads, found.hours)
         assert saved.began == found.began > 0
+
+
+@pytest.mark.parametrize(("drawn", "all_are_asked"), [(0.1249, True), (0.125, False)])
+def test_one_in_eight_is_asked_of_all_sides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drawn: float, *, all_are_asked: bool
+) -> None:
+    by_hand(monkeypatch)
+    with open_mirrored(tmp_path) as store:
+        Told().put(store, 5)
+        store.get_message("g", "t", 0, 0)
+        monkeypatch.setattr(mirror_of(store)._random, "random", lambda: drawn)
+        drive(store)
+        sides = {each.side for each in figures(store).seconds}
+    assert sides == ({"file", "file" + AGAIN, "rocksdb"} if all_are_asked else {"file"})
 
 
 @pytest.mark.parametrize("wrong", BOTH)

@@ -261,6 +261,32 @@ def test_a_pass_that_was_cut_short_is_done_again(
     assert spoilt[bad : bad + 100] in saved[0].read_bytes()
 
 
+def test_a_pass_that_was_cut_short_is_no_other_records(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one it was begun for is whole again meanwhile, as after a copy was put back."""
+    whole, (bad, _), (other, _) = (
+        (root / LOG).read_bytes(),
+        places(root)[BAD],
+        places(root)[BAD + 4],
+    )
+    damage(root, bad, BODY + 5, 1)
+
+    def stop(file: MappedFile, position: int, data: bytes) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MappedFile, "rewrite", stop)
+        with pytest.raises(KeyboardInterrupt):
+            MessageStore.open(root, CONFIG, pass_over=[bad])
+    (root / LOG).write_bytes(whole)
+    damage(root, other, BODY + 5, 1)
+    with MessageStore.open(root, CONFIG, pass_over=[other]) as store:
+        assert [passed.phy_offset for passed in store.report.passed_over] == [other]
+        assert store.message_by_offset(bad).body == message(BAD).body
+        assert len(list(store.commit_log.scan(0))) == COUNT
+
+
 def test_a_note_that_is_no_filler_is_refused(root: Path) -> None:
     bad, size = places(root)[BAD]
     before = (root / LOG).read_bytes()
