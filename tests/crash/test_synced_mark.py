@@ -216,7 +216,8 @@ def test_it_is_lowered_before_the_log_is_cut(root: Path, monkeypatch: pytest.Mon
     cut: list[int] = []
     original = CommitLog.truncate
 
-    def truncate(log: CommitLog, phy_offset: int) -> None:
+    def truncate(log: CommitLog, phy_offset: int, *, is_blank: bool) -> None:
+        assert not is_blank
         cut.append(marked(root))
         raise KeyboardInterrupt
 

@@ -134,7 +134,7 @@ def test_cut_short_it_goes_on_or_back(
             pass
     else:
         switch(root, PLAIN)
-        if (name, count) != ("write_mode", 0):
+        if (name, count) != ("set_mode", 0):
             assert tree_digest(root / "cqstore" / "replaced") == kept, "nothing new is moved away"
     assert phys(root) == whole(told)
     assert Workspace.of(root).plan.exists() is not back

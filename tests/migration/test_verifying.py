@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 from migration.commands import app
 from migration.verify import read_report, verified, verify_queues
 from migration.verify import verification as verification_module
+from migration.verify.at_rest import at_rest
 from migration.verify.command import both_backends
 from migration.verify.comparison import QueuePlace
 from migration.verify.report import (
@@ -29,6 +30,7 @@ from migration.verify.report import (
 )
 from migration.workspace import Workspace
 from store.errors import RefusedStoreError, StoreIOError
+from store.paths import StorePaths
 from store.queue.units import QueueKey
 from store.service.message_store import MessageStore
 from tests.kit.golden import load_dump
@@ -122,12 +124,13 @@ def test_a_comparison_tells_what_was_compared_with_what(
     assert told == [(0, ranges), (ranges, ranges)]
     log = load_dump("basic-default")["commitLog"]
     plan, made_of = made.plan, made.space.history()[-1]["made"]
+    rest = at_rest(StorePaths(made.root), "file", [made.root / "commitlog"])
     assert report.model_dump(exclude={"result", "tasks"}) == VerifyReport(
         verdict="equal", store=str(made.root), deep=False, started="then", seconds=1.5, tasks=0,
         source_side=Side(backend="file", folder=str(made.root)),
         target_side=Side(backend="rocksdb", folder=str(made.space.made.root)),
         plan=PlanFacts(digest=plan.digest, created=plan.created, complete_to=plan.complete_to,
-                       made=str(made_of)),
+                       made=str(made_of), at_rest=rest),
         min_phy_offset=log["minPhy"], max_phy_offset=plan.max_phy_offset, result=Tally(),
     ).model_dump(exclude={"result", "tasks"})  # fmt: skip
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", plan.created)
