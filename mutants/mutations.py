@@ -175,7 +175,7 @@ class _Finder:
 
     @statement.register
     def _(self, node: ast.Return) -> None:
-        if node.value is not None and not _is_none(node.value):
+        if node.value is not None and not _is_nothing(node.value):
             self._replace(node, "return None", "returns None")
 
     @statement.register
@@ -278,8 +278,9 @@ def _short(text: str) -> str:
     return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 3]}..."
 
 
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
+def _is_nothing(value: ast.expr) -> bool:
+    """Return whether it is ``None``, or ``False``, which callers cannot tell from it."""
+    return isinstance(value, ast.Constant) and (value.value is None or value.value is False)
 
 
 def _is_call(node: ast.stmt) -> bool:

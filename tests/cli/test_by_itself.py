@@ -51,6 +51,12 @@ def record_starts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return started
 
 
+def test_a_long_queue_is_dumped_to_its_end(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("store.cli.rows._UNITS", 4)
+    units = rows("dump", root, "--topic", "t", "--queue-id", 1, "--count", 100)
+    assert [unit["queueOffset"] for unit in units] == list(range(17))
+
+
 @pytest.mark.parametrize(
     ("verb", "more"),
     [("recover", ""), ("rebuild", ""), ("rebuild", "--topic t")],

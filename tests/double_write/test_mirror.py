@@ -98,6 +98,21 @@ def test_one_in_eight_is_asked_of_all_sides(
     assert sides == ({"file", "file" + AGAIN, "rocksdb"} if all_are_asked else {"file"})
 
 
+def test_a_wrong_unit_behind_the_first_block_of_a_pull_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_hand(monkeypatch)
+    with open_mirrored(tmp_path) as store:
+        Told().put(store, 50)
+        drive(store)
+        wrong_units(monkeypatch, "rocksdb", only(2, another_phy))
+        found = store.get_message("g", "t", 0, 0, 2, TagFilter("tag40 || tag45"))
+        assert found.queue_offsets == [8, 9]
+        drive(store)
+        (difference,) = read_differences(store.paths.ab_differences)
+    assert difference.wrong == "rocksdb"
+
+
 @pytest.mark.parametrize("wrong", BOTH)
 @pytest.mark.parametrize("read", BOTH)
 def test_a_wrong_unit_is_found_and_named_whichever_side_has_it(

@@ -223,8 +223,10 @@ def test_a_lock_that_cannot_be_had_at_all_is_not_somebody_elses(
 
     with monkeypatch.context() as patched:
         patched.setattr(fcntl, "lockf", no_locks)
+        descriptors = len([*Path("/proc/self/fd").iterdir()])
         with pytest.raises(StoreIOError, match="No locks available") as caught:
             open_store(tmp_path, "file")
+        assert len([*Path("/proc/self/fd").iterdir()]) == descriptors
         assert caught.value.path == tmp_path / "lock"
     open_store(tmp_path, "file").close()
 

@@ -32,6 +32,7 @@ from store.queue.units import UnitBatch
 from store.record.message import Message
 from store.service.dispatching import replay
 from store.service.message_store import MessageStore
+from store.service.recovering.queue_rebuild import QueueRebuild
 from store.service.results import GetMessageStatus
 from tests.kit.call_order import CallOrder
 from tests.kit.golden import load_dump
@@ -514,6 +515,32 @@ def test_an_opening_that_fails_lets_everything_go(root: Path, *, read_only: bool
     (root / "cqstore" / "deleted-topics").unlink()
     with MessageStore.open(root, CONFIG) as store:
         assert bodies(store) == 100
+
+
+def test_an_opening_that_failed_before_it_changed_anything_leaves_a_clean_store(
+    root: Path,
+) -> None:
+    journal = root / "cqstore" / "deleted-topics"
+    journal.write_bytes(b"?\n" + line({"deleted": "a", "below": 0}))
+    with pytest.raises(CorruptionError):
+        MessageStore.open(root)
+    assert not (root / "abort").exists()
+    journal.unlink()
+    with MessageStore.open(root) as store:
+        assert store.last_exit_ok
+
+
+def test_an_opening_that_failed_while_it_removed_queues_leaves_its_mark(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> None:
+        raise StoreIOError("no")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(QueueRebuild, "drop_half_built", fail)
+        with pytest.raises(StoreIOError):
+            MessageStore.open(root)
+    assert (root / "abort").exists()
 
 
 def test_an_opening_that_is_refused_lets_the_log_go(root: Path) -> None:

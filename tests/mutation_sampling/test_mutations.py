@@ -55,6 +55,11 @@ def test_a_statement_becomes_another(code: str, expected: str) -> None:
     assert f"def g():\n    {expected}\n" in found.values()
 
 
+@pytest.mark.parametrize("value", ["None", "False"])
+def test_nothing_is_returned_for_nothing(value: str) -> None:
+    assert "returns None" not in made(f"def g():\n    return {value}\n")
+
+
 def test_a_handler_can_catch_nothing_and_calls_can_change_places() -> None:
     found = made(
         "def g():\n    try:\n        a.sync()\n        b.unlink(1)\n    except E:\n        x\n"
