@@ -70,13 +70,13 @@ def losing(
 ) -> Callable[Concatenate[_S, _P], _R]:
     """As ``changing``, of a method after which queues may end where they ended long ago."""
 
+    @changing
     @wraps(write)
     def counted(self: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        with self.changes:
+        self.changes.note_loss()
+        try:
+            return write(self, *args, **kwargs)
+        finally:
             self.changes.note_loss()
-            try:
-                return write(self, *args, **kwargs)
-            finally:
-                self.changes.note_loss()
 
     return counted

@@ -43,8 +43,7 @@ class StoreCare(StoreReads):
             self.queues.check_topic(name)
         self._state.check_writable()
         for first in range(0, len(names), TOPICS_AT_ONCE):
-            with self._state.writing():
-                self._clean.delete_topics(names[first : first + TOPICS_AT_ONCE])
+            self._clean.delete_topics(names[first : first + TOPICS_AT_ONCE])
 
     def clean_unused_topics(self, retain: Collection[str], *, dry_run: bool = True) -> list[str]:
         """Delete the topics with queues that are not in ``retain``, the broker's table of topics.

@@ -89,7 +89,7 @@ class CleanService:
         and of what was begun in the journal only the next open makes an end.
         """
         hold = TopicHold(frozenset(topics))
-        with self.lock:
+        with self._state.writing(), self.lock:
             self._state.check_writable()  # a close may have come before
             try:
                 below = self._hold(hold)

@@ -116,10 +116,6 @@ class Pending:
         """Let nothing wait any more: somebody else has it."""
         self.units, self._keys = UnitBatch(), IndexBatch()
 
-    def oldest_timestamp(self) -> int:
-        """Return the store time, ms, of the first unit that waits, 0 if none does. Any thread."""
-        return oldest_timestamp(self.units)
-
 
 def oldest_timestamp(units: UnitBatch) -> int:
     """Return the store time, ms, of the first of ``units``, 0 if there is none."""

@@ -5,11 +5,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from store.config import StoreConfig
-from store.errors import (
-    CorruptionError,
-    RefusedStoreError,
-    UnsupportedFormatError,
-)
+from store.errors import CorruptionError, RefusedStoreError, UnsupportedFormatError
 from store.index.index_service import IndexService
 from store.log.checkpoint import StoreCheckpoint
 from store.paths import StorePaths
