@@ -26,12 +26,16 @@ from store.config import StoreConfig
 from store.errors import CorruptionError, RefusedStoreError, StoreError, os_errors
 from store.files import make_folder, reading, replacing
 from store.journals.store_lock import StoreLock
+from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
 from store.paths import StorePaths
+from store.queue.backends import backend
 from store.queue.bulk import bulk_backend
+from store.record.scan import ScanRules
 from store.service.finding.lay_out import lay_out
 from store.service.finding.store_layout import StoreLayout
 from store.service.message_store import MessageStore
+from store.service.recovering.claims import vouch_for_queues
 from store.service.upkeep.mode import StoreMode, change_mode, current_mode, set_mode
 
 Tell = Callable[[str], object]
@@ -148,6 +152,7 @@ def _publish(
         note = Switched(_now(), plan.digest, plan.source, plan.target)
         write_file(own.switched, json.dumps(asdict(note)) + "\n")
         if alone:  # last: from here on there is nothing to go on with
+            _vouch(layout, config, plan)
             set_mode(paths, goal, {plan.source: plan.complete_to})
     finally:
         lock.release()
@@ -155,6 +160,22 @@ def _publish(
     for folder in (space.made.root, space.segments, ScanSpace(space).root):
         shutil.rmtree(folder, ignore_errors=True)
     return alone
+
+
+def _vouch(layout: StoreLayout, config: StoreConfig, plan: Plan) -> None:
+    """Say in the checkpoint that the new queues are whole, if it speaks of such queues.
+
+    What is killed while it opens the store is recovered from there, not from the log's beginning.
+    """
+    if not backend(plan.target).counts_in_checkpoint:
+        return
+    log = CommitLog(layout.log_folders, config, read_only=True)
+    log.load()
+    try:
+        checkpoint = StoreCheckpoint(layout.paths.checkpoint)
+        vouch_for_queues(checkpoint, log, plan.complete_to, ScanRules(config.check_crc_on_recover))
+    finally:
+        log.close()
 
 
 def _open_as_compared(layout: StoreLayout, config: StoreConfig, plan: Plan) -> int:

@@ -276,30 +276,31 @@ class CombinedConsumeQueueStore(CombinedReads):
         self._put_end = min(self._put_end, phy_offset)
         return most
 
+    def catch_up(self) -> bool:
+        """Bring up those that were behind; their lines stay until ``allow_expiry``."""
+        live = self._live()
+        late = [part for part in live if part.behind is not None]
+        ahead = [part for part in live if part.behind is None]
+        for part in late if ahead else ():
+            self._attempt(part, "catch up", partial(even, part, ahead[0], self._is_deleted))
+        if late:
+            self.flush()
+        return any(part.store.counts_in_checkpoint for part in late if part.failure is None)
+
     def allow_expiry(self, min_phy_offset: int) -> None:
-        """Tell all; those that were behind have been caught up by now, which is made durable."""
+        """Tell all; those that were behind have been caught up by now, and their lines go."""
         self._replaying = False
         if classes := self.context.config.read_topic_classes:
             self._apart = ClassOfTopic(classes, "")
-        late = [part for part in self._live() if part.behind is not None]
-        if late:
-            self._catch_up(late)
+        for part in self._live():
+            if part.behind is not None:
+                with self._lock:
+                    self._lines.caught_up(part.name)
+                    part.behind = None
         for part in self._live():
             self._attempt(part, "expire units", partial(part.store.allow_expiry, min_phy_offset))
         if len(self._live()) == len(self._parts) > 1:
             self._lines.note_alike()
-
-    def _catch_up(self, late: Sequence[Part]) -> None:
-        """Give parts that were behind what no record of the log tells, and remove their lines."""
-        ahead = [part for part in self._live() if part.behind is None]
-        for part in late if ahead else ():
-            self._attempt(part, "catch up", partial(even, part, ahead[0], self._is_deleted))
-        self.flush()
-        for part in late:
-            if part.failure is None:
-                with self._lock:
-                    self._lines.caught_up(part.name)
-                    part.behind = None
 
     @changing
     def clean_expired(

@@ -106,6 +106,14 @@ class ConsumeQueueStore(QueueBackend, QueueReads):
         Returns how many queues were cut. The caller has flushed nothing in between.
         """
 
+    def catch_up(self) -> bool:
+        """Give queues that were behind what no record of the log tells, durably.
+
+        Called once, after the replay and before ``allow_expiry``. Returns whether such queues are
+        among them as the checkpoint is for, which is to vouch for them first.
+        """
+        return False
+
     def allow_expiry(self, min_phy_offset: int) -> None:
         """Let units of records below ``min_phy_offset`` go at any time from now on.
 

@@ -146,7 +146,8 @@ def test_a_cut_saves_what_goes_then_takes_back_what_was_said_of_it_then_removes_
 
     def look(call: Call) -> None:
         if call[0] in {"remove", "write"} and call[1].startswith(("commitlog/", "consumequeue/")):
-            vouched.append(StoreCheckpoint(root / "checkpoint").fields.confirm_phy_offset)
+            fields = StoreCheckpoint(root / "checkpoint").fields
+            vouched.extend((fields.confirm_phy_offset, fields.logics_phy_offset))
 
     assert StoreCheckpoint(root / "checkpoint").fields.confirm_phy_offset > bad
     calls.at_each = look
@@ -155,13 +156,16 @@ def test_a_cut_saves_what_goes_then_takes_back_what_was_said_of_it_then_removes_
         assert set(vouched) == {0}
     saved = calls.places("sync", "cqstore/cut")
     assert len(saved) == 4  # two files and their names
-    said = [*calls.places("rename", "checkpoint"), *calls.places("rename", "cqstore/synced")]
-    said = [at for at in said if at < opened]
+    taken_back, *_, anew = [at for at in calls.places("rename", "checkpoint") if at < opened]
+    said = [taken_back, *calls.places("rename", "cqstore/synced")[:1]]
     gone = [at for at in calls.places("remove", "consumequeue/") if at < opened]
     gone += calls.places("remove", "commitlog/") + calls.places("write", "commitlog/")
     assert len(gone) == 5  # three files of the queue, a file of the log, the rest of the other
     assert max(saved) < min(said)
     assert calls.made.index(("sync", "cqstore"), max(said)) < min(gone)
+    queue = [at for at in calls.places("sync", "consumequeue/") if at < opened]
+    assert max(*gone, *queue) < anew  # it vouches again for what is left, once that is on disk
+    assert StoreCheckpoint(root / "checkpoint").fields.logics_phy_offset > 0
 
 
 def test_a_file_is_replaced_when_its_bytes_are_on_disk(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Damaged records: an opening notices those at the end of the log, a pull passes over any."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,21 @@ def test_a_damaged_last_record_is_noticed_after_a_clean_stop(root: Path, at: int
         assert store.max_offset("t", 0) == COUNT - 1
     with MessageStore.open(root) as store:
         assert not store.report.needed
+
+
+def test_what_is_put_after_a_cut_survives_a_kill_before_any_flush(root: Path) -> None:
+    cut, last = places(root)[10], places(root)[-1]
+    flip(root, cut + BODY)
+    with MessageStore.open(root, cut_at=cut, housekeeping=False) as store:
+        acknowledged = [store.put_message(Message("t", b"new" * 9, 0)) for _ in range(3)]
+        assert all(put.phy_offset < last for put in acknowledged)  # where the old ones were
+        killed = Path(shutil.copytree(root, root.with_name("killed")))
+    with MessageStore.open(killed, housekeeping=False) as store:
+        assert not store.report.last_exit_ok
+        ends = (store.max_offset("t", 0), store.queues.max_offset("t", 0))
+        assert ends == (13, 13)
+        block = store.queues.read_units("t", 0, 10, 9)
+        assert [at for at, *_ in block.rows()] == [put.phy_offset for put in acknowledged]
 
 
 def test_an_index_is_not_built_anew_past_a_damaged_record(tmp_path: Path) -> None:

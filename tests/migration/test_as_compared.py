@@ -100,6 +100,23 @@ def test_a_switch_that_is_killed_goes_on_or_back_ever(
     kill_and_go_on(golden(name), target, seed=100 + group, cuts=10)
 
 
+@pytest.mark.parametrize("touched", ["touched", ""])
+def test_a_kill_right_after_the_switch_brings_back_nothing_that_was_deleted(
+    golden: Golden, touched: str
+) -> None:
+    root = golden("special-defaultRocksDB")
+    whole = served(root)
+    assert compared(root, "file")
+    if touched:
+        os.utime(next((root / "commitlog").iterdir()))
+    assert (steps(root) == AT_ONCE) is not bool(touched)
+    with MessageStore.open(root, housekeeping=False):
+        killed = Path(shutil.copytree(root, root.with_name("killed")))
+    with MessageStore.open(killed, housekeeping=False) as store:
+        assert not store.report.last_exit_ok
+    assert served(killed) == whole
+
+
 def change_a_unit(root: Path) -> None:
     """Change a unit and give the file its time back: only the system's own time tells."""
     path = next((root / "consumequeue").glob("*/*/0*"))

@@ -72,7 +72,7 @@ def scan_start(
     good = (wanted < end and is_boundary(log, wanted, rules)) or (
         trust_wanted and not data_behind(log, wanted)
     )
-    if good and _is_proven(log, wanted, rules):
+    if good and last_before(log, wanted, rules) is not None:
         return wanted
     file = log.files.find(wanted - 1 if good or wanted == end else wanted)
     start = low if file is None else file.file_from_offset
@@ -86,22 +86,23 @@ def scan_start(
     return low
 
 
-def _is_proven(log: CommitLog, end: int, rules: ScanRules) -> bool:
-    """Return whether the last records before ``end`` are sound, and the last one ends there.
+def last_before(log: CommitLog, end: int, rules: ScanRules) -> ScannedRecord | None:
+    """Return the last record before ``end`` if it ends there, and what lies before it is sound.
 
     Looks at ``PROVEN_BYTES`` of the file, or as many as the last record needs.
     """
     file = log.files.find(end - 1)
     if file is None:
-        return False
-    start = _some_head(file, end)
+        return None
+    last, behind = None, -1
     blanks: list[tuple[int, int]] = []
     try:
-        for record in log.scan(start, end, rules, blanks):
-            start = record.phy_offset + record.size
+        for last in log.scan(_some_head(file, end), end, rules, blanks):
+            behind = last.phy_offset + last.size
     except CorruptionError:
-        return False
-    return start + sum(left for at, left in blanks if at == start) == end
+        return None
+    behind += sum(left for at, left in blanks if at == behind)
+    return last if behind == end else None
 
 
 def _some_head(file: MappedFile, end: int) -> int:

@@ -37,6 +37,7 @@ from store.queue.units import QueueKey
 from store.record.decoder import StoredMessage
 from store.record.scan import ScannedRecord, ScanRules
 from store.service.dispatching.replay import Replay, ReplayResult
+from store.service.recovering import claims
 from store.service.recovering.log_end import (
     SavedTail,
     data_behind,
@@ -200,7 +201,8 @@ class Recovery:
         queues_from = self._queues.dispatch_from_phy_offset()
         marks = report.watermarks = self._queues.watermarks()
         counting = [part.name for part in self._queues.parts() if part.counts_in_checkpoint]
-        self._withdraw_claim(min([marks[name] for name in counting], default=queues_from))
+        known = min([marks[name] for name in counting], default=queues_from)
+        claims.withdraw(self._checkpoint, self._index, known)
         index_from = self._index.resume_phy_offset() if self._index else None
         if index_from is None and self._index is not None:
             index_from = queues_from  # a writer that stops dispatches to both, or to none
@@ -214,16 +216,19 @@ class Recovery:
         was_more = self._save_tail(end, fault)
         if not report.last_exit_ok and self._mark.is_known:
             log.write_again(self._mark.phy_offset, end)  # its last sync may have failed
-        self._vouch_no_further(end)
+        anew = claims.vouch_no_further(self._checkpoint, self._mark, end)
+        log.mark = self._mark
         report.queues_cut = self._queues.truncate_dirty(end)
         log.truncate(end, is_blank=report.last_exit_ok and not was_more)
         self._deleted.fit(log.min_phy_offset(), end)
         if queues_from <= max(log.min_phy_offset(), 0):
             self._restore(expired)
         self._mend_index(replay, end)
-        if not report.last_exit_ok:
+        if anew or not report.last_exit_ok:
             self._queues.flush()
         log.files.sync()  # whatever files are gone must not come back after this
+        if self._queues.catch_up() or (anew and self._queues.counts_in_checkpoint):
+            claims.vouch_for_queues(self._checkpoint, log, end, self._rules)
         self._queues.allow_expiry(log.min_phy_offset())
         return report
 
@@ -287,33 +292,6 @@ class Recovery:
         ]  # fmt: skip
         with os_errors("bring to the disk what the last writer left", paths.root):
             sync_below(folders)
-
-    def _withdraw_claim(self, queues_from: int) -> None:
-        """Let the checkpoint vouch for nothing where queues or index know less than it says.
-
-        They are being rebuilt then: cut short, the rebuild would pass for what was vouched for.
-        """
-        fields, checkpoint = self._checkpoint.fields, self._checkpoint
-        claimed = fields.logics_phy_offset > queues_from
-        changes = {}
-        if claimed or (queues_from <= 0 and fields.logics_msg_timestamp > 0):
-            changes = {"logics_msg_timestamp": 0, "logics_phy_offset": 0}
-        if self._index is not None and self._index.index_timestamp < fields.index_msg_timestamp:
-            changes["index_msg_timestamp"] = self._index.index_timestamp
-        if changes:
-            checkpoint.update(**changes)
-            checkpoint.flush()
-
-    def _vouch_no_further(self, end: int) -> None:
-        """Take back what was said of records that are about to be cut, before they are.
-
-        Else the log that a crash leaves behind the cut would be taken for a damaged one.
-        """
-        if self._checkpoint.fields.confirm_phy_offset >= max(end, 1):
-            self._checkpoint.update(confirm_phy_offset=0)
-            self._checkpoint.flush()
-        self._mark.begin(end)
-        self._log.mark = self._mark
 
     def _restore(self, expired: ExpiredQueues) -> None:
         """Bring back, after a rebuild, the next offsets of queues that the log no longer names."""

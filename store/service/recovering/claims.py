@@ -1,0 +1,61 @@
+"""What the checkpoint and the synced mark vouch for, and taking it back before it is not so."""
+
+from store.index.index_service import IndexService
+from store.log.checkpoint import StoreCheckpoint
+from store.log.commit_log import CommitLog
+from store.log.synced_mark import SyncedMark
+from store.record.scan import ScanRules
+from store.service.recovering.log_end import last_before
+
+
+def withdraw(checkpoint: StoreCheckpoint, index: IndexService | None, queues_from: int) -> None:
+    """Let the checkpoint vouch for nothing where queues or index know less than it says.
+
+    They are being rebuilt then: cut short, the rebuild would pass for what was vouched for.
+    ``queues_from``: how far the queues know that the checkpoint is for.
+    """
+    fields = checkpoint.fields
+    claimed = fields.logics_phy_offset > queues_from
+    changes = {}
+    if claimed or (queues_from <= 0 and fields.logics_msg_timestamp > 0):
+        changes = {"logics_msg_timestamp": 0, "logics_phy_offset": 0}
+    if index is not None and index.index_timestamp < fields.index_msg_timestamp:
+        changes["index_msg_timestamp"] = index.index_timestamp
+    if changes:
+        checkpoint.update(**changes)
+        checkpoint.flush()
+
+
+def vouch_no_further(checkpoint: StoreCheckpoint, mark: SyncedMark, end: int) -> bool:
+    """Take back what was said of records that are about to be cut, before they are.
+
+    Else the log that a crash leaves behind the cut would be taken for a damaged one, and what is
+    written in their place for dispatched. Returns whether anything was said of the queues.
+    """
+    fields, changes = checkpoint.fields, {}
+    if fields.confirm_phy_offset >= max(end, 1):
+        changes["confirm_phy_offset"] = 0
+    of_queues = fields.logics_phy_offset >= max(end, 1)
+    if of_queues:
+        changes |= {"logics_msg_timestamp": 0, "logics_phy_offset": 0}
+    if changes:
+        checkpoint.update(**changes)
+        checkpoint.flush()
+    mark.begin(end)
+    return of_queues
+
+
+def vouch_for_queues(
+    checkpoint: StoreCheckpoint, log: CommitLog, end: int, rules: ScanRules
+) -> None:
+    """Let the checkpoint vouch for queues that have all records before ``end``, on disk.
+
+    It is what a crash is recovered from. Without it the log would be replayed from its beginning,
+    and give queues back that somebody had deleted who keeps no journal of that.
+    """
+    last = last_before(log, end, rules)
+    if last is not None:
+        checkpoint.update(
+            logics_msg_timestamp=last.store_timestamp, logics_phy_offset=last.phy_offset
+        )
+        checkpoint.flush()
