@@ -13,8 +13,6 @@ from store.journals.kept import keep
 from store.record.record_layout import MOST_QUEUE_OFFSET
 
 _IDS = 1 << 31
-Queue = tuple[str, int]
-"""Topic and queue id."""
 
 
 class ExpiredQueues:
@@ -34,7 +32,7 @@ class ExpiredQueues:
         """
         self._journal.cut_torn_end()
 
-    def add(self, ends: Iterable[tuple[Queue, int]]) -> None:
+    def add(self, ends: Iterable[tuple[tuple[str, int], int]]) -> None:
         """Note durably that each queue goes on at its offset, before its last records go.
 
         Raises:
@@ -53,14 +51,14 @@ class ExpiredQueues:
         if self.path.exists():
             self._journal.append([{"gone": topic} for topic in topics])
 
-    def ends(self) -> dict[Queue, int]:
+    def ends(self) -> dict[tuple[str, int], int]:
         """Return where each queue goes on that once was wholly expired.
 
         Raises:
             CorruptionError: a line before the last one is damaged.
             StoreIOError: the journal cannot be read.
         """
-        found: defaultdict[str, dict[Queue, int]] = defaultdict(dict)  # by topic
+        found: defaultdict[str, dict[tuple[str, int], int]] = defaultdict(dict)  # by topic
         for entry in self._journal.read():
             if "gone" in entry:
                 found.pop(entry["gone"], None)

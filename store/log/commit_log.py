@@ -10,50 +10,35 @@ Source: RocketMQ ``CommitLog``, ``DefaultAppendMessageCallback``.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from store.config import StoreConfig
 from store.errors import (
-    CorruptionError,
     DiskFullError,
     IllegalMessageError,
-    MagicCodeError,
+    RefusedStoreError,
     StoreFailedError,
     StoreIOError,
 )
+from store.log.log_reads import LogReads
 from store.log.mapped_file import PAGE_BYTES, MappedFile
 from store.log.mapped_file_queue import MappedFileQueue
-from store.log.record_times import store_timestamps
-from store.record.decoder import StoredMessage, record_span
+from store.log.raw_records import RawRecords, check_raw
 from store.record.encoder import EncodedRecord, assemble, with_property_crc
-from store.record.message import SysFlag
 from store.record.record_layout import (
     BLANK,
     BLANK_SIZE,
-    HEAD,
     MAGIC_BLANK,
-    MIN_RECORD_SIZE,
     BlankRecord,
-    store_timestamp_position,
 )
-from store.record.scan import ScannedRecord, ScanRules, TopicCache, scan_block
+from store.record.scan import ScanRules
 
 if TYPE_CHECKING:
     from store.log.synced_mark import SyncedMark
 
-_SCAN_BYTES = 1 << 20
-_STAMP = Struct(">q")
-_SYS_FLAG = Struct(">i")
 _NO_START = bytes(BLANK_SIZE)
-_SYS_FLAG_AT = HEAD.offset("sys_flag")
-_STAMP_SPAN = store_timestamp_position(SysFlag.BORN_HOST_V6) + _STAMP.size
-"""Bytes that hold the store timestamp of any record; no record is shorter."""
 
 
 class Appended(NamedTuple):
@@ -64,7 +49,7 @@ class Appended(NamedTuple):
     store_timestamp: int
 
 
-class CommitLog:
+class CommitLog(LogReads):
     """The log of one store.
 
     One thread appends at a time (the caller holds the append lock); any thread reads what lies
@@ -73,25 +58,23 @@ class CommitLog:
 
     def __init__(self, folders: Sequence[Path], config: StoreConfig, *, read_only: bool) -> None:
         """Describe the log in ``folders``, of which only the first is written to."""
-        self.files = MappedFileQueue(
+        warm_pages = config.flush_least_pages_when_warm if config.warm_mapped_file_enable else 0
+        files = MappedFileQueue(
             folders,
             config.mapped_file_size_commit_log,
             mapped_max=config.mapped_files_max,
             read_only=read_only,
-            warm_pages=config.flush_least_pages_when_warm if config.warm_mapped_file_enable else 0,
+            warm_pages=warm_pages,
         )
+        super().__init__(files)
         self._transient = config.is_transient
         self._property_crc = config.enabled_append_prop_crc
-        self._file_size = config.mapped_file_size_commit_log
         self._current: MappedFile | None = None
         self._prepared: MappedFile | None = None
-        self._end = 0
-        self._flushed = 0
         self.mark: SyncedMark | None = None
         """Where ``note_synced`` writes; set once the log is whole."""
         self._fault: StoreIOError | None = None  # of the first flush that failed
         self._unflushed: list[MappedFile] = []  # rolled since the last flush, oldest first
-        self._topics = TopicCache()
         self.appended_records = 0
         """Records appended since the log was opened."""
         self.blank_bytes = 0
@@ -107,148 +90,6 @@ class CommitLog:
         """
         self.files.load()
         self._end = self.files.end_offset()
-
-    # ---- questions (any thread)
-
-    def min_phy_offset(self) -> int:
-        """Return the start of the oldest file, -1 without files."""
-        return self.files.min_offset()
-
-    def max_phy_offset(self) -> int:
-        """Return the end of the log: where the next record goes."""
-        return self._end
-
-    def flushed_phy_offset(self) -> int:
-        """Return up to where the log is surely on disk."""
-        return self._flushed
-
-    def store_timestamp(self, phy_offset: int, size: int) -> int:
-        """Return the store time of the record of ``size`` bytes; -1 if it is not in the log."""
-        low, end = self.files.min_offset(), phy_offset + size
-        if phy_offset < low or end > self._end or size < MIN_RECORD_SIZE:
-            return -1
-        try:
-            head = self.files.select(phy_offset, _STAMP_SPAN)
-        except CorruptionError:  # a unit that points across the end of a file
-            return -1
-        sys_flag = int(_SYS_FLAG.unpack_from(head, _SYS_FLAG_AT)[0])
-        return int(_STAMP.unpack_from(head, store_timestamp_position(sys_flag))[0])
-
-    def store_timestamps(
-        self, phy_offsets: NDArray[np.int64], sizes: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
-        """Return ``store_timestamp`` of many records, for a fraction of the time."""
-        return store_timestamps(self.files, self._end, phy_offsets, sizes)
-
-    def file_offset_by_timestamp(self, timestamp: int) -> int:
-        """Return the start of the newest file whose first record was stored by ``timestamp``."""
-        for file in reversed(self.files.files()):
-            first = self.first_record(file)
-            if first is not None and 0 < first.store_timestamp <= timestamp:
-                return file.file_from_offset
-        return max(self.min_phy_offset(), 0)
-
-    def first_record(self, file: MappedFile) -> ScannedRecord | None:
-        """Return the first record of ``file`` if it is a valid one."""
-        try:
-            return next(self.scan(file.file_from_offset, file.file_from_offset + 1), None)
-        except CorruptionError:
-            return None
-
-    # ---- reading (any thread)
-
-    def view(self, phy_offset: int, size: int) -> memoryview:
-        """Return ``size`` bytes as a read-only view; see ``MappedFile.select`` on its life.
-
-        Raises:
-            CorruptionError: the span is not in the log.
-        """
-        return self.files.select(phy_offset, size)
-
-    def message(self, phy_offset: int) -> StoredMessage:
-        """Return the record that starts at ``phy_offset``, over a view of the log.
-
-        Raises:
-            CorruptionError: no whole record starts there (a blank one, the middle of one, the end
-                of the log).
-
-        Source: RocketMQ ``DefaultMessageStore.lookMessageByOffset``.
-        """
-        left = self._file_size - phy_offset % self._file_size
-        size = record_span(self.files.select(phy_offset, BLANK_SIZE), 0, left, phy_offset)
-        if not size:
-            raise MagicCodeError("a blank record holds no message", phy_offset=phy_offset)
-        return StoredMessage(self.files.select(phy_offset, size), phy_offset)
-
-    def scan(
-        self,
-        phy_offset: int,
-        end: int | None = None,
-        rules: ScanRules | None = None,
-        blanks: list[tuple[int, int]] | None = None,
-    ) -> Iterator[ScannedRecord]:
-        """Yield the records that start in [phy_offset, end), checked, in log order.
-
-        ``end`` defaults to the end of the log. ``phy_offset`` must be the start of a record, a
-        file, or a blank record. Blank records are added to ``blanks``: phy offset and bytes to the
-        end of the file.
-
-        Raises:
-            CorruptionError: no valid record where one should start; the error names the place.
-                At the end of a log whose end is not known yet this is the normal way to stop.
-        """
-        rules = rules or ScanRules()
-        end = self._end if end is None else end
-        at = phy_offset
-        while at < end:
-            file = self.files.find(at)
-            if file is None:
-                raise MagicCodeError("no file of the commit log holds this", phy_offset=at)
-            position, left = (
-                at - file.file_from_offset,
-                file.file_from_offset + self._file_size - at,
-            )
-            there = min(left, end - at, file.readable_position - position)
-            data = file.read(position, min(there, _SCAN_BYTES))
-            start = at
-            for record in scan_block(data, at, left, rules, self._topics):
-                yield record
-                at = record.phy_offset + record.size
-            if at > start:
-                continue
-            # A blank record, one longer than a block, or none.
-            if left < BLANK_SIZE:
-                raise MagicCodeError("the file ends without a blank record", phy_offset=at)
-            size = record_span(file.read(position, BLANK_SIZE), 0, left, at)
-            if size:
-                yield from scan_block(file.read(position, size), at, left, rules, self._topics)
-            elif blanks is not None:
-                blanks.append((at, left))
-            at += size or left
-
-    def scan_kept(
-        self, rules: ScanRules | None = None, start: int = 0, end: int | None = None
-    ) -> Iterator[ScannedRecord]:
-        """Yield the records from ``start`` on that the log has, checked, in log order.
-
-        As ``scan``, but what has expired, also meanwhile, is passed over.
-
-        Raises:
-            CorruptionError: no valid record where one should start.
-        """
-        at = max(start, self.min_phy_offset(), 0)
-        while True:
-            try:
-                for record in self.scan(at, end, rules):
-                    yield record
-                    at = record.phy_offset + record.size
-            except MagicCodeError as exc:
-                low = self.min_phy_offset()
-                if exc.phy_offset is None or exc.phy_offset >= low:
-                    raise
-                at = low  # its file has gone meanwhile
-                continue
-            return
 
     # ---- the end of the log (opening)
 
@@ -377,6 +218,50 @@ class CommitLog:
         self._end = phy_offset
         self.appended_records += len(records)
 
+    def check_raw(self, phy_offset: int, data: bytes, rules: ScanRules) -> RawRecords:
+        """Return the whole records at the begin of ``data``, checked; nothing is written.
+
+        Raises:
+            RefusedStoreError: they do not continue the log; an empty one begins at a file's start.
+            CorruptionError: no valid record where one should start.
+        """
+        begins = self.files.min_offset() < 0 and phy_offset % self._file_size == 0
+        if phy_offset != self._end and not begins:
+            raise RefusedStoreError(
+                f"records from {phy_offset} on do not continue the log, which ends at {self._end}",
+                path=self.files.folder, phy_offset=phy_offset,
+            )  # fmt: skip
+        return check_raw(phy_offset, data, self._file_size, rules, self._topics)
+
+    def append_raw(self, raw: RawRecords) -> int:
+        """Append checked records as they are, one after the other; return the log's end.
+
+        It lies before theirs if there is no room for a next file.
+
+        Raises:
+            DiskFullError: no room for the next file, and nothing was appended.
+        """
+        self.append_began = time.time_ns() // 1_000_000
+        at = raw.phy_offset
+        try:
+            for record in raw.before(raw.end):
+                try:
+                    file = self._roll(0, at) if self._current is None else self._writable(0)
+                except DiskFullError:
+                    if at == raw.phy_offset:
+                        raise
+                    break
+                start, target = file.wrote_position, file.target()
+                end = start + len(record)
+                target[start + BLANK_SIZE : end] = record[BLANK_SIZE:]
+                target[start : start + BLANK_SIZE] = record[:BLANK_SIZE]  # I1
+                file.wrote_position = end
+                self._end = at = at + len(record)
+                self.appended_records += 1
+        finally:
+            self.append_began = 0
+        return at
+
     def _writable(self, size: int) -> MappedFile:
         """Return the file that takes ``size`` bytes, its blocks reserved."""
         file = self._current
@@ -392,8 +277,11 @@ class CommitLog:
             file.use_heap()
         self._prepared = file
 
-    def _roll(self, size: int) -> MappedFile:
-        """Start the next file: the new one is made first, then the old one gets its blank."""
+    def _roll(self, size: int, start: int | None = None) -> MappedFile:
+        """Start the next file: the new one is made first, then the old one gets its blank.
+
+        ``start``: where an empty log begins.
+        """
         if size + BLANK_SIZE > self._file_size:
             raise IllegalMessageError(
                 f"a record of {size} bytes does not fit a file of {self._file_size}"
@@ -401,14 +289,14 @@ class CommitLog:
         old = self._current
         if old is not None and old.wrote_position < self._file_size and old is not self._prepared:
             old.reserve()
-        new = self.files.append_file(self._end)
+        new = self.files.append_file(self._end if start is None else start)
         if old is not None and (left := self._file_size - old.wrote_position):
             blank = BLANK.pack(BlankRecord(left, MAGIC_BLANK))
             old.target()[old.wrote_position : old.wrote_position + BLANK_SIZE] = blank
             old.wrote_position = self._file_size
             self.blank_bytes += left
+        self._end = new.file_from_offset
         if old is not None:
-            self._end = new.file_from_offset
             self._unflushed.append(old)  # before _current moves on, see flush
         self._prepare(new)
         self._current = new

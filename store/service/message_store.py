@@ -173,6 +173,24 @@ class MessageStore(StoreCare):
             return [self._state.refuse_put()]
         return self._putter.put_client_batch(batch)
 
+    def append_to_commit_log(self, phy_offset: int, data: bytes) -> int:
+        """Append bytes of another store's log, of which ``data`` begins at ``phy_offset``.
+
+        Whole records go in as they are, with the places and offsets that they have; what remains at
+        the end of ``data`` is to come again. Returns the end of the log. With ``SYNC_FLUSH`` it is
+        on disk then, or ``syncFlushTimeout`` is over (``commit_log.flushed_phy_offset`` tells).
+        Puts go on behind. An empty log begins at the start of any file. Any thread; one at a time.
+
+        Raises:
+            RefusedStoreError: the records do not continue the log; nothing was appended.
+            CorruptionError: no valid record where one should start; nothing was appended.
+            DiskFullError: there is no room for a next file; nothing was appended.
+
+        Source: RocketMQ ``DefaultMessageStore.appendToCommitLog``, which checks nothing.
+        """
+        self._state.check_writable()
+        return self._parts.putter.append_raw(phy_offset, data)
+
     # ---- flush and close
 
     def flush(self) -> None:

@@ -41,6 +41,10 @@ class Case:
 
     store: MessageStore
     known: Acknowledged
+    followed: Acknowledged
+    """What another store has that went on as this one did, and then further."""
+    further: bytes
+    """Its log from there on."""
     deleted: bool = False
 
     def put(self) -> None:
@@ -64,6 +68,12 @@ class Case:
     def put_light(self) -> None:
         names = {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b"}
         assert self.store.put_message(Message("other", b"light", 0, names)).ok
+
+    def follow(self) -> None:
+        self.known.asked = self.followed.asked
+        end = self.store.commit_log.max_phy_offset()
+        assert self.store.append_to_commit_log(end, self.further) == end + len(self.further)
+        self.known.bodies.update(self.followed.bodies)
 
     def pull(self) -> None:
         self.store.get_message("g", TOPIC, 0, 0)
@@ -89,15 +99,25 @@ class Case:
 
 
 STEPS: dict[str, Callable[[Case], None]] = {
-    "put": Case.put, "list": Case.put_list, "light": Case.put_light, "pull": Case.pull,
-    "query": Case.query, "flush": Case.flush, "close": Case.close, "rebuild": Case.rebuild,
-    "delete": Case.delete, "expire": Case.expire,
+    "put": Case.put, "list": Case.put_list, "follow": Case.follow, "light": Case.put_light,
+    "pull": Case.pull, "query": Case.query, "flush": Case.flush, "close": Case.close,
+    "rebuild": Case.rebuild, "delete": Case.delete, "expire": Case.expire,
 }  # fmt: skip
 VARIANTS = [
     "file--async", "file--sync", "both--async",
     *[f"rocksdb-{engine.value}-async" for engine in ENGINES],
 ]  # fmt: skip
 """Backend, engine and flush; both: double write with a mirror."""
+
+
+def bytes_of_log(store: MessageStore, start: int) -> bytes:
+    """Return the bytes of the log from ``start`` to its end."""
+    log, found = store.commit_log, b""
+    for file in log.files:
+        first = max(start - file.file_from_offset, 0)
+        last = min(log.max_phy_offset() - file.file_from_offset, file.file_size)
+        found += file.read(first, last - first) if first < last else b""
+    return found
 
 
 class Bench:
@@ -119,6 +139,16 @@ class Bench:
                 self.known.put(store)
                 store.put_message(Message(GONE, b"g%d" % number, number % 3))
 
+        shutil.copytree(folder / "first", folder / "other")
+        followed = Acknowledged(asked=self.known.asked)
+        with self.opened(folder / "other") as store:
+            for _ in range(6):
+                followed.put(store)
+            end, followed.bodies = store.commit_log.max_phy_offset(), {}
+            for _ in range(20):
+                followed.put(store)
+            self.further = followed, bytes_of_log(store, end)
+
     def opened(self, root: Path) -> MessageStore:
         return MessageStore.open(root, self.config, backend=self.backend, housekeeping=False)
 
@@ -128,7 +158,7 @@ class Bench:
         shutil.rmtree(root, ignore_errors=True)
         shutil.copytree(self.folder / "first", root)
         known = Acknowledged(dict(self.known.bodies), self.known.asked)
-        case = Case(self.opened(root), known)
+        case = Case(self.opened(root), known, *self.further)
         for _ in range(6):
             case.put()
         places = 0

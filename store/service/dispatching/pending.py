@@ -7,7 +7,7 @@ Source: RocketMQ ``CommitLog.putMessageLock``, ``ReputMessageService``.
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from store.index.index_batch import IndexBatch
@@ -15,9 +15,11 @@ from store.log.commit_log import Appended
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.units import QUEUE_UNIT, UnitBatch
 from store.record.encoder import EncodedRecord, is_queued
+from store.record.properties import dispatch_properties
+from store.record.scan import ScannedRecord
 from store.service.dispatching.queue_offsets import QueueOffsets
 from store.service.dispatching.record_keys import RecordKeys
-from store.service.dispatching.record_units import RecordUnits
+from store.service.dispatching.record_units import RecordUnits, Unit
 from store.service.running.running_state import RunningState, Section
 
 
@@ -47,6 +49,7 @@ class Pending:
         self.offsets = QueueOffsets(queues)
         self.units = UnitBatch()
         """Any thread may ask for its length, and for ``end_phy_offset``: 0 if nothing waits."""
+        self._record_units = units
         self._add = units.add
         self._record_keys = keys
         self._keys = IndexBatch()
@@ -102,6 +105,30 @@ class Pending:
             )
         self._last = last = appended[-1]
         self.units.end_phy_offset = last.phy_offset + last.size
+
+    def units_of(self, records: Iterable[ScannedRecord]) -> list[Unit]:
+        """Return the units of records that have their places, in log order. Needs no lock."""
+        units: list[Unit] = []
+        for record in records:
+            properties = dispatch_properties(record.properties)
+            self._record_units.add_scanned(
+                lambda *unit: units.append(Unit(*unit)), record, properties
+            )
+        return units
+
+    def note_raw(self, records: Sequence[ScannedRecord], units: Iterable[Unit]) -> None:
+        """Take over appended records that had their places, and their units."""
+        for unit in units:
+            self.units.add(*unit)
+            self.offsets.follow(unit.key, unit.queue_offset)
+        if self._record_keys.wanted:
+            for record in records:
+                properties = dispatch_properties(record.properties)
+                self._record_keys.add_scanned(self._keys, record, properties)
+        if records:
+            last = records[-1]
+            self._last = Appended(last.phy_offset, last.size, last.store_timestamp)
+            self.units.end_phy_offset = last.phy_offset + last.size
 
     def seen(self) -> Appends:
         """Return what waits, as it goes on growing. It is forgotten with ``let_go``.

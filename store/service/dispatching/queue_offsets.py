@@ -34,14 +34,26 @@ class QueueOffsets:
         """
         offset = self._next.get(queue)
         if offset is None:
-            if self._hold is not None and queue[0] in self._hold.topics:
-                raise TopicHeldError(self._hold)
+            self._refuse_held(queue)
             offset = self._next[queue] = self._queues.next_offset(*queue)
         return offset
 
     def take(self, queue: Queue, count: int = 1) -> None:
         """Take ``count`` offsets that were assigned, after the log has the records."""
         self._next[queue] += count
+
+    def check_follow(self, queue: Queue) -> None:
+        """Refuse a record of ``queue`` that comes with its offset, as ``assign`` would.
+
+        Raises:
+            TopicHeldError: nobody may put to the topic for now, see ``hold``.
+        """
+        if queue not in self._next:
+            self._refuse_held(queue)
+
+    def follow(self, queue: Queue, queue_offset: int) -> None:
+        """Go on behind ``queue_offset``, with which a record came, after the log has it."""
+        self._next[queue] = queue_offset + 1
 
     def hold(self, hold: TopicHold | None) -> None:
         """Assign no first offset to queues of the topics of ``hold``; ``None``: to all again.
@@ -70,3 +82,7 @@ class QueueOffsets:
     def forget_all(self) -> None:
         """Let all be read from the queues again, which must have every unit."""
         self._next.clear()
+
+    def _refuse_held(self, queue: Queue) -> None:
+        if self._hold is not None and queue[0] in self._hold.topics:
+            raise TopicHeldError(self._hold)

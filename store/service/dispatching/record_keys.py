@@ -6,6 +6,7 @@ Source: RocketMQ ``CommitLogDispatcherBuildIndex``, ``IndexService.buildIndex``.
 from store.index.index_batch import TAGS_PREFIX, IndexBatch
 from store.record.message import TRANSACTION_MASK, SysFlag
 from store.record.properties import DispatchProperties
+from store.record.scan import ScannedRecord
 
 
 class RecordKeys:
@@ -15,6 +16,13 @@ class RecordKeys:
         """``wanted``: there is an index; ``tags``: by whole tags too."""
         self.wanted = wanted
         self.tags = wanted and tags
+
+    def add_scanned(
+        self, keys: IndexBatch, record: ScannedRecord, properties: DispatchProperties
+    ) -> None:
+        """Add the keys of a record that has its place; ``properties`` are its own."""
+        timestamp = record.store_timestamp
+        self.add(keys, record.topic, record.sys_flag, properties, record.phy_offset, timestamp)
 
     def add(
         self,

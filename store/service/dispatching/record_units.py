@@ -92,6 +92,20 @@ class RecordUnits:
                 if self._can_hold(name) and not gone(name, phy_offset):
                     add((name, 0), offset, phy_offset, size, tags_code, timestamp)
 
+    def add_scanned(
+        self, add: AddUnit, record: ScannedRecord, properties: DispatchProperties
+    ) -> None:
+        """Call ``add`` for each unit of a record that has its place; ``properties`` are its own."""
+        phy_offset, size, topic, queue_id, queue_offset, sys_flag, timestamp, _ = record
+        if not self.has_own_alone(properties):
+            self.add(
+                add, topic, queue_id, queue_offset, phy_offset, size, timestamp, sys_flag,
+                properties,
+            )  # fmt: skip
+        elif is_queued(sys_flag):
+            key = (topic, queue_id)
+            add(key, queue_offset, phy_offset, size, properties.tags_code, timestamp)
+
     def has_own_alone(self, properties: DispatchProperties) -> bool:
         """Return whether a queued record has the unit of its own queue, plain, and no other.
 

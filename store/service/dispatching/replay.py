@@ -10,7 +10,6 @@ from store.index.index_batch import IndexBatch
 from store.progress import Progress, untold
 from store.queue.facts import QueueRestart
 from store.queue.units import UnitBatch
-from store.record.encoder import is_queued
 from store.record.properties import dispatch_properties
 from store.record.scan import ScannedRecord
 from store.service.dispatching.dispatch import SLICE_PER_QUEUE
@@ -81,23 +80,13 @@ class Replay:
         queues_from: int,
         index_from: int | None,
     ) -> None:
-        phy_offset, size, topic, queue_id, queue_offset, sys_flag, timestamp, data = record
-        properties = dispatch_properties(data)
+        phy_offset = record.phy_offset
+        properties = dispatch_properties(record.properties)
         if phy_offset >= queues_from:
-            if self._units.has_own_alone(properties):
-                if is_queued(sys_flag):
-                    batch.add(
-                        (topic, queue_id), queue_offset,
-                        phy_offset, size, properties.tags_code, timestamp,
-                    )  # fmt: skip
-            else:
-                self._units.add(
-                    batch.add, topic, queue_id, queue_offset, phy_offset, size, timestamp, sys_flag,
-                    properties,
-                )  # fmt: skip
-            batch.end_phy_offset = phy_offset + size
+            self._units.add_scanned(batch.add, record, properties)
+            batch.end_phy_offset = phy_offset + record.size
         if index_from is not None and self._keys.wanted and phy_offset >= index_from:
-            self._keys.add(keys, topic, sys_flag, properties, phy_offset, timestamp)
+            self._keys.add_scanned(keys, record, properties)
 
 
 class ReplayResult:

@@ -1,6 +1,7 @@
 """Appender: offsets, log and dispatch of new records as one step.
 
-The one way into the log for new messages: whoever puts brings encoded records and gets places back.
+The one way into the log, by two doors: whoever puts brings encoded records and gets places back;
+whoever follows another store brings bytes of its log, which have theirs.
 From a record's first byte to its unit's being in a batch either all of it happens or the store
 fails, also where an exception comes between two lines (``Section``).
 
@@ -13,8 +14,11 @@ from typing import TypeVar, TypeVarTuple
 from store.errors import DiskFullError, IllegalMessageError
 from store.log.commit_log import Appended, CommitLog
 from store.record.encoder import EncodedRecord, is_queued
+from store.record.message import LMQ_PREFIX
+from store.record.scan import ScanRules
 from store.service.dispatching.pending import Pending
 from store.service.dispatching.queue_offsets import Queue
+from store.service.dispatching.record_units import Unit
 from store.service.dispatching.topic_hold import TopicHeldError
 from store.service.running.running_state import RunningState
 from store.service.writing.light_quota import LightQuota
@@ -67,6 +71,17 @@ class Appender:
             LightQuotaError: it would make more light queues than there may be.
         """
         return self._step(self._light, names, encode)
+
+    def raw(self, phy_offset: int, data: bytes, rules: ScanRules) -> int:
+        """Append the whole records at the begin of ``data``, which have their places already.
+
+        Returns the end of the log: behind them, or before those that a full disk has no room for.
+
+        Raises:
+            RefusedStoreError: they do not continue the log; nothing was appended.
+            CorruptionError: no valid record where one should start; nothing was appended.
+        """
+        return self._step(self._raw, phy_offset, data, rules)
 
     def _step(self, step: Callable[[*A], R], *given: *A) -> R:
         """Take one step under the lock; it begins the section with its first byte, and ends it."""
@@ -140,6 +155,20 @@ class Appender:
         self._section.begun = False
         return queue_offsets, appended
 
+    def _raw(self, phy_offset: int, data: bytes, rules: ScanRules) -> int:
+        raw = self._log.check_raw(phy_offset, data, rules)
+        units = self._pending.units_of(raw.records)
+        for unit in units:
+            self._offsets.check_follow(unit.key)
+        self._section.begun = True
+        end = self._log.append_raw(raw)
+        appended = [record for record in raw.records if record.phy_offset < end]
+        units = [unit for unit in units if unit.phy_offset < end]
+        self.quota.count(sum(_begins_light(unit) for unit in units))
+        self._pending.note_raw(appended, units)
+        self._section.begun = False
+        return end
+
     def _assign(self, records: Sequence[EncodedRecord]) -> tuple[list[int], dict[Queue, int]]:
         """Return the queue offset of each record, and how many of each queue's they take."""
         assign = self._offsets.assign
@@ -159,3 +188,7 @@ class Appender:
         """Say why nothing may be appended; a disk that filled meanwhile lets this one in."""
         self._section.check()
         self._state.check_writable()
+
+
+def _begins_light(unit: Unit) -> bool:
+    return unit.queue_offset == 0 and unit.key[0].startswith(LMQ_PREFIX)

@@ -33,19 +33,23 @@ class LightQuota:
         """
         if self._most is None or not new:
             return
-        if self._count is None:
-            held = self._offsets.held_topics  # they are as good as gone
-            self._count = sum(topic not in held for topic in self._queues.topics(LMQ_PREFIX))
-        if self._count + new > self._most:
+        there = self._there()
+        if there + new > self._most:
             raise LightQuotaError(
-                f"{new} light queues more than the {self._count} that there are would exceed"
+                f"{new} light queues more than the {there} that there are would exceed"
                 f" maxLmqConsumeQueueNum, {self._most}"
             )
 
     def count(self, new: int) -> None:
-        """Count light queues that were made."""
-        if self._count is not None:
-            self._count += new
+        """Count light queues that are made; no unit of theirs waits for dispatch yet."""
+        if self._most is not None and new:
+            self._count = self._there() + new
+
+    def _there(self) -> int:
+        if self._count is None:
+            held = self._offsets.held_topics  # they are as good as gone
+            self._count = sum(topic not in held for topic in self._queues.topics(LMQ_PREFIX))
+        return self._count
 
     def hold(self) -> None:
         """Take note that topics are held from now on, see ``let_out``."""

@@ -34,6 +34,7 @@ from store.record.message import (
     SysFlag,
 )
 from store.record.message_check import fault_of, illegal
+from store.record.scan import ScanRules
 from store.service.dispatching.dispatch import Dispatcher
 from store.service.dispatching.record_units import allows_light_queues
 from store.service.results import PutMessageResult, PutMessageStatus
@@ -247,6 +248,16 @@ class Putter:
                 results[place] = _new(PutMessageResult, (_OK, done, offset, host, ""))
             records, places = records[len(appended) :], places[len(appended) :]
 
+    def append_raw(self, phy_offset: int, data: bytes) -> int:
+        """Append bytes of another store's log, see ``MessageStore.append_to_commit_log``."""
+        rules = ScanRules(self._config.check_crc_on_recover, self._config.force_verify_prop_crc)
+        end = self._append.raw(phy_offset, data, rules)
+        if self._sync:
+            self._is_durable(end)
+        if self._dispatcher.is_full:
+            self._dispatcher.relieve()
+        return end
+
     # ---- light queues
 
     def _goes_to_light(self, message: Message) -> bool:
@@ -307,19 +318,21 @@ class Putter:
         end = 0
         if self._sync and wait:
             end = max((r.phy_offset + r.appended.size for r in results if r.appended), default=0)
-        if end:
-            try:
-                in_time = self._commit.wait_for(end)
-            except StoreError as exc:
-                self._failed(exc)
-                raise
-            if not in_time:
-                late = PutMessageStatus.FLUSH_DISK_TIMEOUT
-                results = [r._replace(status=late) if r.appended else r for r in results]
-                self.meter.not_ok(late, sum(result.ok for result in results))
+        if end and not self._is_durable(end):
+            late = PutMessageStatus.FLUSH_DISK_TIMEOUT
+            results = [r._replace(status=late) if r.appended else r for r in results]
+            self.meter.not_ok(late, sum(result.ok for result in results))
         if self._dispatcher.is_full:
             self._dispatcher.relieve()
         return results
+
+    def _is_durable(self, phy_offset: int) -> bool:
+        """Wait for the disk; return whether it was in time."""
+        try:
+            return self._commit.wait_for(phy_offset)
+        except StoreError as exc:
+            self._failed(exc)
+            raise
 
     def _refused(self, exc: StoreError) -> PutMessageResult:
         status = _status_of(exc)
