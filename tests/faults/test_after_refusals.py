@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import os
 import shutil
 import threading
 from contextlib import suppress
@@ -21,6 +22,7 @@ from store.journals.expired_queues import ExpiredQueues
 from store.queue.backends import backend_names
 from store.queue.units import QueueKey
 from store.record.message import Message
+from store.service import message_store
 from store.service.dispatching import replay
 from store.service.message_store import MessageStore
 from store.service.results import PutMessageStatus
@@ -240,3 +242,33 @@ def test_a_read_only_folder_is_named(tmp_path: Path, faults: Faults) -> None:
     assert caught.value.path == tmp_path / "lock"
     with MessageStore.open(tmp_path, read_only=True) as store:
         assert store.get_message("g", "t", 0, 0).messages()[0].body == b"x"
+
+
+@pytest.mark.parametrize("backend", backend_names())
+def test_a_rebuild_whose_end_cannot_be_noted_takes_no_puts(
+    tmp_path: Path, faults: Faults, backend: str
+) -> None:
+    """Its line is there still: the next opening builds the queues again, and forgets later puts."""
+    with open_store(tmp_path, backend) as store:
+        assert store.put_message(Message("t", b"x")).ok
+        faults.fail("unlink", EIO, "cqstore/rebuilding")
+        with pytest.raises(StoreIOError):
+            store.rebuild_queues("t")
+        assert faults.refused == 1
+        faults.heal()
+        with pytest.raises(StoreFailedError):
+            store.put_message(Message("t", b"x"))
+    with open_store(tmp_path, backend) as store:
+        assert store.max_offset("t", 0) == 1
+
+
+def test_a_refusal_that_nothing_else_names_is_the_openings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(EIO, os.strerror(EIO))
+
+    monkeypatch.setattr(message_store, "open_parts", refuse)
+    with pytest.raises(StoreIOError, match="cannot open the store: Input/output error") as caught:
+        MessageStore.open(tmp_path)
+    assert caught.value.path == tmp_path

@@ -3,7 +3,7 @@
 import resource
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -293,7 +293,7 @@ def test_a_reader_finds_every_key_once_while_keys_come_and_files_go(tmp_path: Pa
     assert faults == []
 
 
-@pytest.mark.parametrize("how", ["put", "flush", "close"])
+@pytest.mark.parametrize("how", ["put", "flush", "close", "expire"])
 def test_a_full_file_that_did_not_reach_the_disk_is_told_by_whatever_comes_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
@@ -301,7 +301,10 @@ def test_a_full_file_that_did_not_reach_the_disk_is_told_by_whatever_comes_next(
     put(index, range(4))
     faults.fail("fsync", EIO, str(index.files[0].path))
     put(index, range(4, 6))  # a thread of its own syncs the first file
-    calls = {"put": lambda: put(index, range(6, 10)), "flush": index.flush, "close": index.close}
+    calls: dict[str, Callable[[], object]] = {
+        "put": lambda: put(index, range(6, 10)), "flush": index.flush, "close": index.close,
+        "expire": lambda: index.delete_expired(1 << 40),
+    }  # fmt: skip
     with pytest.raises(StoreFailedError, match="an index file could not be flushed") as raised:
         calls[how]()
     assert raised.value.path == index.files[0].path

@@ -223,7 +223,9 @@ def test_one_that_is_last_and_unknown_leaves_no_unit(root: Path) -> None:
     with MessageStore.open(root, CONFIG, backend=backend, pass_over=[bad]) as store:
         assert store.report.passed_over[0].place is None
         assert store.max_offset("t", 1) == COUNT // 3 - 1
-        assert store.commit_log.message(bad).topic == UNKNOWN_TOPIC
+        found = store.commit_log.message(bad)
+        assert found.topic == UNKNOWN_TOPIC
+        assert found.tail[:2] == (0, 0)  # neither consumed again nor the end of a transaction
         assert UNKNOWN_TOPIC not in store.topics()
 
 
