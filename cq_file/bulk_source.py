@@ -203,6 +203,11 @@ class FileUnitSource:
         rows["store_timestamp"] = NO_TIMESTAMP
         return UnitRun(files.max_offset, rows)
 
+    def is_open_ended(self, queue: QueueKey) -> bool:
+        """Return whether anything but zeros lies behind the end."""
+        files = self._open(queue)
+        return next(files.data_behind(files.max_offset * _UNIT), None) is not None
+
     def close(self) -> None:
         """Close the files."""
         self._cache.close()

@@ -81,6 +81,11 @@ class RocksDBUnitSource:
         _ = queue
         return None
 
+    def is_open_ended(self, queue: QueueKey) -> bool:
+        """Return False: the end is written down."""
+        _ = queue
+        return False
+
     def close(self) -> None:
         """Close the engine."""
         self._engine.close(flush=False)

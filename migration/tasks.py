@@ -5,20 +5,15 @@ lies in files. A ``StoreError`` is an outcome: it comes back as it is. Whatever 
 killed process too, lets it be tried again.
 """
 
-import json
-import os
-import queue
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from migration.worker import Task, guarded, unwrap
-from on_spark.session import TASK_ATTEMPTS, spark_session
-from store.errors import StoreConfigError, StoreError
+from on_spark.session import spark_session
+from store.errors import StoreError
+from store.processes import POLL_SECONDS, Outcome, in_processes
+from store.worker import Task, guarded, unwrap
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,9 +23,7 @@ MASTER = "local[*]"
 """Spark's master, by default: this machine."""
 NO_SPARK = "none"
 """The ``master`` that means: processes of this machine, without Spark."""
-_POLL_SECONDS = 0.25
 _GROUP = "cqstore"
-Outcome = tuple[str, str]
 
 
 @contextmanager
@@ -61,84 +54,11 @@ def run_tasks(
     if not items:
         return []
     if master == NO_SPARK:
-        outcomes = _in_processes(task, items, tick)
+        outcomes = in_processes(task, items, tick)
     else:
         with spark_session("cqstore", master) as spark:
             outcomes = _on_spark(spark, task, items, tick)
     return [unwrap(kind, text) for kind, text in outcomes]
-
-
-# ---- without Spark
-
-
-class _Workers:
-    """Processes that run ``task``, started as they are needed; threads lend them out."""
-
-    def __init__(self, task: Task) -> None:
-        if task.__module__ == "__main__":
-            raise StoreConfigError(f"the task {task.__qualname__} is in no module to be imported")
-        self._command = [
-            sys.executable, "-m", "migration.worker", f"{task.__module__}:{task.__qualname__}",
-        ]  # fmt: skip
-        self._idle: queue.SimpleQueue[subprocess.Popen[str]] = queue.SimpleQueue()
-        self._started: list[subprocess.Popen[str]] = []
-        self._lock = threading.Lock()  # guards _started and _stopped
-        self._stopped = False
-
-    def run(self, item: str) -> Outcome:
-        """Run one item; a process that died is replaced, a few times."""
-        for _ in range(TASK_ATTEMPTS):
-            process = self._take()
-            with suppress(OSError, ValueError):
-                assert process.stdin is not None
-                assert process.stdout is not None
-                process.stdin.write(json.dumps(item) + "\n")
-                process.stdin.flush()
-                kind, text = json.loads(process.stdout.readline())
-                self._idle.put(process)
-                return kind, text
-            process.kill()
-            process.wait()
-        raise StoreError(f"a task failed {TASK_ATTEMPTS} times, see its messages")
-
-    def _take(self) -> subprocess.Popen[str]:
-        with suppress(queue.Empty):
-            return self._idle.get_nowait()
-        with self._lock:
-            if self._stopped:
-                raise StoreError("the tasks were cancelled")
-            process = subprocess.Popen(
-                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-            )
-            self._started.append(process)
-        return process
-
-    def stop(self) -> None:
-        """End all processes."""
-        with self._lock:
-            self._stopped = True
-            started = list(self._started)
-        for process in started:
-            process.kill()
-        for process in started:
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    with suppress(OSError):
-                        pipe.close()
-
-
-def _in_processes(task: Task, items: Sequence[str], tick: Callable[[], object]) -> list[Outcome]:
-    workers = _Workers(task)
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        futures: list[Future[Outcome]] = [pool.submit(workers.run, item) for item in items]
-        try:
-            while wait(futures, _POLL_SECONDS).not_done:
-                tick()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-            workers.stop()
-    return [future.result() for future in futures]
 
 
 # ---- on Spark
@@ -164,7 +84,7 @@ def _on_spark(
     thread = InheritableThread(target=work)
     thread.start()
     try:
-        while not ended.wait(_POLL_SECONDS):
+        while not ended.wait(POLL_SECONDS):
             tick()
     except BaseException:
         spark.sparkContext.cancelJobGroup(_GROUP)

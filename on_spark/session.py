@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from store.errors import StoreConfigError, StoreError
+from store.processes import TASK_ATTEMPTS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TASK_ATTEMPTS = 4  # of local[N]; Spark's own default is one, clusters have four
 _NEEDED = ("pyspark", "pandas", "pyarrow")
 _LOCAL = re.compile(r"local(\[(?P<threads>\*|\d+)\])?")
 _MASTERS = re.compile(

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from migration.planning.context import queue_context
 from migration.planning.plan import Plan
 from migration.rebuild.block_source import LOG, BlockUnitSource
 from migration.workspace import Workspace
 from store.paths import StorePaths
 from store.queue.bulk import UnitSource, bulk_backend
+from store.queue.places import queue_context
 
 
 def open_source(workspace: Workspace, plan: Plan) -> UnitSource:

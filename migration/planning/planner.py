@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from migration.planning.both_sides import look_at_both
-from migration.planning.context import log_identity, queue_context, settings_of_tasks, tail_identity
+from migration.planning.context import log_identity, tail_identity
 from migration.planning.plan import Plan, Slice, write_plan
 from migration.planning.segment_writer import SEGMENT_UNITS, SegmentWriter
 from migration.workspace import Workspace
@@ -19,6 +19,7 @@ from store.queue.bulk import (
     key_order,
 )
 from store.queue.facts import QueueType
+from store.queue.places import queue_context, settings_of_tasks
 from store.service.message_store import MessageStore
 
 

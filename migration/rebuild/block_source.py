@@ -114,6 +114,11 @@ class BlockUnitSource:
         _ = queue
         return None
 
+    def is_open_ended(self, queue: QueueKey) -> bool:
+        """Return False: the end is written down."""
+        _ = queue
+        return False
+
     def close(self) -> None:
         """Let go of the maps."""
         self._units.clear()

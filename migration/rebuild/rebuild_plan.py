@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from migration.markers import read_progress
-from migration.planning.context import log_identity, settings_of_tasks, tail_identity
+from migration.planning.context import log_identity, tail_identity
 from migration.planning.plan import Plan, Slice, write_plan
 from migration.planning.segment_writer import SEGMENT_UNITS, SegmentWriter
 from migration.rebuild.block_source import LOG, BlockUnitSource
@@ -38,6 +38,7 @@ from store.log.commit_log import CommitLog
 from store.progress import Progress, untold
 from store.queue.backends import unlike_others
 from store.queue.bulk import BulkBackend, bulk_backend
+from store.queue.places import settings_of_tasks
 from store.queue.units import QueueKey
 from store.service.finding.lay_out import lay_out
 from store.service.finding.store_layout import StoreLayout

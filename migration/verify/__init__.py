@@ -1,8 +1,8 @@
 """Comparing the queues of two backends, unit by unit, with each other and with the log."""
 
-from migration.verify.comparison import QueuePlace
 from migration.verify.report import VerifyReport, read_report
 from migration.verify.verification import verified, verify_migration, verify_queues
+from store.queue.places import QueuePlace
 
 __all__ = [
     "QueuePlace",

@@ -5,20 +5,17 @@ to be compared.
 """
 
 import os
-import struct
 from collections.abc import Iterable
 from hashlib import blake2b
 from pathlib import Path
 
-from migration.verify.fingerprint import counts
+from store.comparing.file_facts import add_facts
 from store.errors import os_errors
 from store.journals.store_lock import lock_stamp, locked_by
 from store.paths import StorePaths
 from store.queue.backends import backend
 
 _DIGEST_BYTES = 16
-_FACTS = struct.Struct("<4q")
-"""Size, inode, time of the last change of the bytes, and of anything else, ns."""
 
 
 def at_rest(paths: StorePaths, source: str, log_folders: Iterable[Path]) -> str:
@@ -50,26 +47,5 @@ def rest_digest(paths: StorePaths, source: str, log_folders: Iterable[Path]) -> 
         for folder in (*backend(source).folders(paths), *log_folders, paths.own):
             digest.update(b"//" + os.fsencode(folder) + b"\0")
             if folder.is_dir():
-                whole &= _add(digest, folder, below=folder != paths.own)
+                whole &= add_facts(digest, folder, below=folder != paths.own)
     return digest.hexdigest() if whole else ""
-
-
-def _add(digest: blake2b, folder: Path | str, *, below: bool) -> bool:
-    """Add what a folder holds, by name, and ``below`` it; return whether a look tells it all."""
-    with os.scandir(folder) as found:
-        entries = sorted(found, key=lambda entry: entry.name)
-    for entry in entries:
-        name = os.fsencode(entry.name)
-        if entry.is_symlink():
-            return False
-        if not entry.is_dir():
-            if counts(entry.name):
-                now = entry.stat()
-                facts = _FACTS.pack(now.st_size, now.st_ino, now.st_mtime_ns, now.st_ctime_ns)
-                digest.update(name + b"\0" + facts)
-        elif below:
-            digest.update(b"/" + name + b"\0")
-            if not _add(digest, entry.path, below=True):
-                return False
-            digest.update(b"..\0")
-    return True

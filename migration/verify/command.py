@@ -8,7 +8,6 @@ import typer
 
 from migration.planning.planner import task_settings
 from migration.tasks import MASTER
-from migration.verify.comparison import QueuePlace
 from migration.verify.page import MEANINGS
 from migration.verify.report import VerifyReport, report_schema
 from migration.verify.verification import verify_migration, verify_queues
@@ -17,6 +16,7 @@ from store.cli.options import ConfigFile, Format, note, read_config
 from store.cli.output import OutputFormat, Row, output, progress
 from store.errors import RefusedStoreError
 from store.journals.store_lock import locked_by
+from store.queue.places import QueuePlace
 from store.service.message_store import MessageStore
 
 EXIT_DIFFERENT = 1

@@ -1,8 +1,8 @@
 """RecordCheck: whether a unit is what dispatch makes of the record that it leads to."""
 
-from migration.verify.log_heads import LogHeads
-from migration.verify.queue_findings import QueueFindings
-from migration.verify.report import Kind
+from store.comparing.log_heads import LogHeads
+from store.comparing.queue_findings import QueueFindings
+from store.comparing.tally import Kind
 from store.config import StoreConfig
 from store.errors import CorruptionError
 from store.record.decoder import check_record

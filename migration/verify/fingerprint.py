@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from migration.workspace import Workspace
+from store.comparing.file_facts import counts
 from store.errors import os_errors
 from store.files import reading
 
-_NOT_QUEUES = ("LOCK", "LOG", "rocksdict-config.json")
 _BLOCK = 4096
 _CHUNK = 1 << 20
 _THREADS = 4
@@ -40,11 +40,6 @@ def made_digest(space: Workspace) -> str:
                 name = str(path.relative_to(root)).encode("utf-8", "surrogateescape")
                 digest.update(name + b"\0" + line)
     return digest.hexdigest()
-
-
-def counts(name: str) -> bool:
-    """Return whether a file of that name holds queues: RocksDB writes some that do not."""
-    return not name.startswith(_NOT_QUEUES)
 
 
 def _file_digest(path: Path) -> bytes:

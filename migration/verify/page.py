@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from migration.verify.report import Kind, VerifyReport
+from migration.verify.report import VerifyReport
 from migration.workspace import write_file
+from store.comparing.tally import Kind
 from store.errors import StoreConfigError
 
 _TEMPLATE = Path(__file__).with_name("report.html")

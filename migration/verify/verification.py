@@ -3,37 +3,32 @@
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from migration.copying.run import check_source
 from migration.planning.plan import Plan, read_plan
-from migration.rebuild.block_source import LOG
+from migration.rebuild.block_source import LOG, BlockUnitSource
 from migration.tasks import MASTER, run_tasks
 from migration.verify.at_rest import at_rest
-from migration.verify.comparison import QueuePlace, Range, RangeComparison
 from migration.verify.deep import RecordCheck
 from migration.verify.fingerprint import made_digest
-from migration.verify.log_heads import LogHeads
 from migration.verify.page import write_page
-from migration.verify.queue_walk import Bounds
-from migration.verify.ranges import RANGE_QUEUES, RANGE_UNITS, cut_ranges
-from migration.verify.report import (
-    PlanFacts,
-    Side,
-    Tally,
-    VerifyReport,
-    read_report,
-    write_report,
-)
+from migration.verify.report import PlanFacts, Side, VerifyReport, read_report, write_report
 from migration.workspace import Workspace
+from store.comparing.blocks import DeepCheck
+from store.comparing.found import Found
+from store.comparing.log_heads import LogHeads
+from store.comparing.places import compare_item, range_items
+from store.comparing.queue_walk import NO_END, Bounds
+from store.comparing.ranges import RANGE_QUEUES, RANGE_UNITS, cut_ranges
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreError, os_errors
 from store.log.commit_log import CommitLog
 from store.paths import StorePaths
-from store.queue.units import QueueKey
+from store.queue.bulk import UnitSource
+from store.queue.places import QueuePlace
 
-_NO_END = (1 << 63) - 1
 Progress = Callable[[int, int], object]
 """Told how many ranges have been compared, and of how many."""
 
@@ -70,7 +65,7 @@ def verify_migration(
         _forget_report(space)
         folders = tuple(Path(folder) for folder in plan.log_folders)
         below = space.root if plan.source == LOG else root
-        source = QueuePlace(plan.source, below, folders, plan.settings)
+        source = ScannedLog(plan.source, below, folders, plan.settings)
         target = QueuePlace(plan.target, space.made.root, folders, plan.settings)
         made = made_digest(space)
         rest = "" if plan.source == LOG else at_rest(StorePaths(root), plan.source, folders)
@@ -110,7 +105,7 @@ def verify_queues(
 
     def compare() -> VerifyReport:
         return _compare(
-            source, target, complete_to=_NO_END, master=master, deep=deep, progress=progress,
+            source, target, complete_to=NO_END, master=master, deep=deep, progress=progress,
             range_units=range_units, range_queues=range_queues,
         )  # fmt: skip
 
@@ -158,18 +153,17 @@ def _compare(
     range_queues: int,
 ) -> VerifyReport:
     started, began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), time.monotonic()
-    log = CommitLog(
-        list(source.log_folders), StoreConfig.from_mapping(source.settings), read_only=True
-    )
+    log = CommitLog(list(source.log_folders), source.config, read_only=True)
     log.load()
     bounds = Bounds(max(log.min_phy_offset(), 0), complete_to)
     ranges = cut_ranges(source, target, most_units=range_units, most_queues=range_queues)
-    items = [_item(source, target, bounds, each, deep=deep) for each in ranges]
+    items = range_items(source, target, bounds, ranges, deep=deep)
     progress(0, len(items))
-    result = Tally()
+    found = Found()
     for text in run_tasks(compare_range, items, master):
-        result.take(Tally.model_validate_json(text))
+        found.take(Found.of(text))
     progress(len(items), len(items))
+    result = found.tally
     return VerifyReport(
         verdict="different" if result.differing else "equal", store=str(source.root),
         source_side=Side(backend=source.backend, folder=str(source.root)),
@@ -183,41 +177,23 @@ def _compare(
 def compare_range(item: str) -> str:
     """Compare the range that ``item`` names; the task of both comparisons."""
     given = json.loads(item)
-    source, target = (_place(given[side]) for side in ("source", "target"))
-    after, up_to = (QueueKey(*key) if key else None for key in given["range"])
-    log = LogHeads(source.log_folders)
-    config = StoreConfig.from_mapping(source.settings)
-    deep = RecordCheck(log, config) if given["deep"] else None
-    opened = source.open()
-    try:
-        other = target.open()
-        try:
-            comparison = RangeComparison(opened, other, log, Bounds(*given["bounds"]), deep)
-            return comparison.run((after, up_to)).model_dump_json()
-        finally:
-            other.close()
-    finally:
-        opened.close()
+    source, target = ScannedLog.of(given["source"]), QueuePlace.of(given["target"])
+    deep = partial(_record_check, source.config) if given["deep"] else None
+    return compare_item(given, source, target, deep=deep).text()
 
 
-def _item(
-    source: QueuePlace, target: QueuePlace, bounds: Bounds, between: Range, *, deep: bool
-) -> str:
-    places = {"source": _plain(source), "target": _plain(target)}
-    return json.dumps({**places, "bounds": bounds, "range": between, "deep": deep})
+def _record_check(config: StoreConfig, log: LogHeads) -> DeepCheck:
+    return RecordCheck(log, config).problem
 
 
-def _plain(place: QueuePlace) -> dict[str, Any]:
-    folders = [str(folder) for folder in place.log_folders]
-    return {
-        "backend": place.backend, "root": str(place.root), "log": folders,
-        "settings": place.settings,
-    }  # fmt: skip
+class ScannedLog(QueuePlace):
+    """A place that may be the workspace into which the log was scanned: that of backend ``log``."""
 
-
-def _place(given: dict[str, Any]) -> QueuePlace:
-    folders = tuple(Path(folder) for folder in given["log"])
-    return QueuePlace(given["backend"], Path(given["root"]), folders, given["settings"])
+    def open(self) -> UnitSource:
+        """Open the queues; changes nothing."""
+        if self.backend == LOG:
+            return BlockUnitSource(Workspace(self.root))
+        return super().open()
 
 
 # ---- the outcome

@@ -7,10 +7,11 @@ import typer
 
 from store.cli.options import ConfigFile, Dir, Format, note, read_config, state
 from store.cli.output import OutputFormat, Row, output, progress
+from store.comparing.compared import Compared
 from store.errors import StoreConfigError
-from store.queue.verify import VerifyReport
 from store.service.finding.lay_out import lay_out
 from store.service.message_store import MessageStore
+from store.service.upkeep.both_backends import compare_backends
 from store.service.upkeep.mode import StoreMode, change_mode, current_mode, possible_steps
 
 
@@ -42,13 +43,13 @@ def mode(
             progress("comparing") as tick,
             MessageStore.open(root, settings, read_only=True, housekeeping=False) as store,
         ):
-            report = store.verify(progress=tick)
-        output(kind).rows(_differences(report))
+            compared = compare_backends(store, progress=tick)
+        output(kind).rows(_differences(compared))
         note(
-            f"{report.units} units of {report.queues} queues compared, {report.reference} with"
-            f" {report.copy}: {sum(report.counts.values())} differ"
+            f"{compared.units} units of {compared.queues} queues compared, {compared.reference}"
+            f" with {compared.copy}: {compared.found.differing} differ"
         )
-        if not report.clean:
+        if not compared.clean:
             raise typer.Exit(1)
         return
     if to is not None:
@@ -77,15 +78,15 @@ def mode(
     output(kind).record(facts)
 
 
-def _differences(report: VerifyReport) -> Iterator[Row]:
-    for found in report.examples:
+def _differences(compared: Compared) -> Iterator[Row]:
+    for queue, found in compared.differences():
         yield {
             "kind": found.kind,
-            "topic": found.queue.topic,
-            "queueId": found.queue.queue_id,
-            "from": found.offsets.start,
-            "to": found.offsets.stop - 1,
-            "lacking": found.lacking,
-            "field": found.field,
-            "values": found.values,
+            "topic": queue.topic,
+            "queueId": queue.queue_id,
+            "from": found.first,
+            "to": found.last,
+            "lacking": compared.lacking(found),
+            "field": found.field or "",
+            "values": compared.values(found) or None,
         }

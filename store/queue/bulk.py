@@ -87,6 +87,9 @@ class UnitSource(Protocol):
         It takes them at its next start, repeated or foreign as they are. ``None``: nothing.
         """
 
+    def is_open_ended(self, queue: QueueKey) -> bool:
+        """Return whether the same bytes may hold more units where the log goes on."""
+
     def close(self) -> None:
         """Let go of everything. A second call does nothing."""
 

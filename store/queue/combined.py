@@ -19,14 +19,12 @@ from typing import Self, TypeVar
 from store.errors import (
     IllegalMessageError,
     QueueGapError,
-    RefusedStoreError,
     StoreClosedError,
     StoreError,
     StoreLockedError,
 )
 from store.journals.behind_lines import BehindLines
 from store.paths import StorePaths
-from store.progress import Progress, untold
 from store.queue.changes import changing, losing
 from store.queue.class_of_topic import ClassOfTopic
 from store.queue.combined_reads import CombinedReads
@@ -40,9 +38,8 @@ from store.queue.facts import (
     QueueStat,
 )
 from store.queue.light_home import gone_apart, is_light, light_home
-from store.queue.part import NO_LIGHT, Part, Roles, selects
+from store.queue.part import NO_LIGHT, Part, Roles
 from store.queue.units import QueueKey, UnitBatch
-from store.queue.verify import NO_LOCKS, Locks, Verify
 
 _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -354,31 +351,13 @@ class CombinedConsumeQueueStore(CombinedReads):
 
     # ---- about itself
 
-    def comparison(
-        self,
-        *,
-        locks: Locks = NO_LOCKS,
-        most_examples: int = 20,
-        progress: Progress = untold,
-    ) -> Verify:
-        """Return a comparison of the part that is read with the other one, to be run.
-
-        Raises:
-            RefusedStoreError: only one part is in use.
-        """
-        parts = self._live()
-        if len(parts) == 1:
-            raise RefusedStoreError(
-                f"only the {parts[0].name} queues are kept: nothing to compare them with",
-                path=self.context.paths.root,
-            )
-        given = [self._lines.covers(part.name) for part in parts]
-        given += [part.selection for part in parts if part.selection == NO_LIGHT]
-        return Verify(
-            parts[0].store, parts[1].store, self.context.log,
-            takes=lambda topic: all(selects(each, topic) for each in given),
-            locks=locks, most_examples=most_examples, progress=progress,
-        )  # fmt: skip
+    @property
+    def selections(self) -> list[str]:
+        """Return the selections that a topic is in all of which all parts get, see ``selects``."""
+        live = self._live()
+        given = [self._lines.covers(part.name) for part in live]
+        given += [part.selection for part in live if part.selection == NO_LIGHT]
+        return [each for each in given if each is not None]
 
     def total_size_bytes(self) -> int:
         """Return the sum, without those that were set aside."""

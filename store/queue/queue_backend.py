@@ -48,6 +48,12 @@ class QueueBackend(Backend, ABC):
         return [paths.consume_queue]
 
     @classmethod
+    def folders_of_queue(cls, paths: StorePaths, topic: str, queue_id: int) -> list[Path]:
+        """Return the folders that hold this queue alone; none: it has no files of its own."""
+        _ = paths, topic, queue_id
+        return []
+
+    @classmethod
     def unlike_others(cls, paths: StorePaths) -> Path | None:
         """Return the folder of queues that are there and that no other backend could hold."""
         _ = paths

@@ -8,8 +8,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from store.comparing.compared import Compared
+from store.comparing.open_sides import compare_open
 from store.config import FlushDiskType, StoreConfig
-from store.errors import CorruptionError, RefusedStoreError, StoreConfigError
+from store.errors import CorruptionError, StoreConfigError
 from store.index.index_service import IndexService
 from store.journals.deleted_topics import DeletedTopics
 from store.log.commit_log import CommitLog
@@ -20,7 +22,6 @@ from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueSpan
 from store.queue.time_search import BoundaryType
 from store.queue.units import QueueKey
-from store.queue.verify import VerifyReport
 from store.record.decoder import StoredMessage, refuse_filler
 from store.record.message import MessageProperty
 from store.record.message_id import decode_message_id
@@ -245,28 +246,19 @@ class StoreReads(ABC):
         topic: str | None = None,
         queue_id: int | None = None,
         *,
-        most_examples: int = 20,
         progress: Progress = untold,
-    ) -> VerifyReport:
+    ) -> Compared:
         """Compare the backends of a store with double write, both ways and over the whole range.
 
         All queues, those of ``topic``, or one. The reference is the one that is read.
 
         Raises:
             RefusedStoreError: only one backend is kept: there is nothing to compare.
-            StoreError: a backend cannot be read.
+            StoreIOError: the disk refused.
         """
         self._ready()
-        if not isinstance(self.queues, CombinedConsumeQueueStore):
-            raise RefusedStoreError(
-                f"only the {self.queues.name} queues are kept: nothing to compare them with",
-                path=self.paths.root,
-            )
-        comparison = self.queues.comparison(
-            locks=(self._clean.lock, self._dispatcher.drain_lock),
-            most_examples=most_examples, progress=progress,
-        )  # fmt: skip
-        return comparison.run(topic, queue_id)
+        locks = (self._clean.lock, self._dispatcher.drain_lock)
+        return compare_open(self.queues, topic, queue_id, locks=locks, progress=progress)
 
     def record_trace(self, path: Path | str, most_bytes: int = MOST_TRACE_BYTES) -> Trace:
         """Write down what is asked of the store from now on, see ``operation_lines``.

@@ -9,12 +9,15 @@ from pathlib import Path
 import pytest
 from rocksdict import Options, Rdict
 
+from store.comparing import blocks, comparison
+from store.comparing.compared import Compared
+from store.comparing.found import Found
+from store.comparing.tally import Finding, Kind
 from store.errors import RefusedStoreError
-from store.queue import verify as verifying
 from store.queue.units import QueueKey
-from store.queue.verify import Difference, Kind
 from store.record.message import Message
 from store.service.message_store import MessageStore
+from store.service.upkeep.both_backends import compare_backends
 from tests.kit.double_write import Told, open_store
 
 EACH = 30
@@ -77,12 +80,25 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-def counts(root: Path, read: str) -> dict[tuple[Kind, str, str], int]:
+Counts = dict[Kind, int]
+
+
+def counts(root: Path, read: str) -> tuple[Counts, dict[str, int]]:
+    """Return what an open store says, as one at rest does: of each kind, and what each side lacks.
+
+    What a queue that is not there at all has had does not matter to either.
+    """
     with MessageStore.open(root, read_only=True, backend=read) as store:
-        report = store.verify()
-        assert report.reference == read
-        assert report.clean is not bool(report.counts)
-        return dict(report.counts)
+        found = [store.verify(), compare_backends(store)]
+        for each in found:
+            assert (each.reference, each.clean) == (read, not each.tally.counts)
+        told = [
+            (each.tally, each.found.lacking, list(each.differences()), each.timeless)
+            for each in found
+        ]
+        assert told[0] == told[1]
+        lacks = {name: found[0].lacks(name) for name in ("file", "rocksdb")}
+    return found[0].tally.counts, lacks
 
 
 @pytest.mark.parametrize("block", [7, 8192])
@@ -90,24 +106,26 @@ def counts(root: Path, read: str) -> dict[tuple[Kind, str, str], int]:
 def test_a_field_that_differs_is_named(
     root: Path, monkeypatch: pytest.MonkeyPatch, field: str, block: int
 ) -> None:
-    monkeypatch.setattr(verifying, "_BLOCK", block)
+    monkeypatch.setattr(comparison, "RUN_UNITS", block)
+    monkeypatch.setattr(blocks, "BLOCK_UNITS", block)
     with Database(root) as database:
         for offset in (7, 8, 20):
             database.change(1, offset, field, 1)
+    counts(root, "file")
     with MessageStore.open(root, read_only=True) as store:
-        report = store.verify()
-        first, *_, last = report.examples
+        found = store.verify()
+        (_, first), (_, last) = found.differences()
         right = store.queues.read_units("t", 1, 7, 1)
-    assert dict(report.counts) == {(Kind.DIFFERENT, "", field): 3}
-    assert (report.units, report.queues) == (5 * EACH, 5)
-    if block > 7:
-        assert (first.offsets, last.offsets) == (range(7, 9), range(20, 21))
+    assert (found.tally.counts, found.tally.fields) == ({Kind.DIFFERENT: 3}, {field: 3})
+    assert (found.units, found.queues) == (5 * EACH, 5)
+    assert [(each.first, each.last) for each in (first, last)] == [(7, 8), (20, 20)]
+    assert {found.lacking(each) for each in (first, last)} == {""}
     other = "log" if field == "store_timestamp" else "file"
-    assert first.values is not None
-    assert set(first.values) == {"rocksdb", other}
-    assert first.values["rocksdb"] - first.values[other] == 1
+    values = found.values(first)
+    assert set(values) == {"rocksdb", other}
+    assert int(values["rocksdb"]) - int(values[other]) == 1
     if other == "file":
-        assert first.values["file"] == next(right.rows())[FIELDS.index(field)]
+        assert values["file"] == next(right.rows())[FIELDS.index(field)]
 
 
 def test_every_class_of_missing_and_extra_units_is_told(root: Path) -> None:
@@ -120,16 +138,11 @@ def test_every_class_of_missing_and_extra_units_is_told(root: Path) -> None:
         for offset in range(4):
             database.add(0, offset, like=offset, topic=b"extra")
         database.set_end(0, 4, 3, topic=b"extra")
-    assert counts(root, "file") == {
-        (Kind.HOLE, "rocksdb", ""): 4,
-        (Kind.MISSING_TAIL, "rocksdb", ""): 2,
-        (Kind.EXTRA, "file", ""): 5,
-    }
-    assert counts(root, "rocksdb") == {
-        (Kind.HOLE, "rocksdb", ""): 4,
-        (Kind.EXTRA, "rocksdb", ""): 2,
-        (Kind.MISSING_TAIL, "file", ""): 5,
-    }
+    lacks = {"file": 5, "rocksdb": 6}
+    kinds = {Kind.HOLE: 4, Kind.NEXT_OFFSET: 2, Kind.MISSING_TAIL: 2, Kind.EXTRA: 1}
+    assert counts(root, "file") == (kinds | {Kind.ONLY_TARGET: 1}, lacks)
+    kinds = {Kind.EXTRA: 6, Kind.NEXT_OFFSET: 2, Kind.MISSING_TAIL: 1, Kind.ONLY_SOURCE: 1}
+    assert counts(root, "rocksdb") == (kinds, lacks)
 
 
 @pytest.mark.parametrize("read", ["file", "rocksdb"])
@@ -139,9 +152,7 @@ def test_what_a_combined_start_of_rocketmq_leaves_out_is_told(root: Path, read: 
         for queue_id in range(4):
             database.lose(queue_id, *range(25))
         database.lose(4, *range(EACH))
-    found = counts(root, read)
-    assert sum(found.values()) == 4 * 25 + EACH
-    assert {lacking for _, lacking, _ in found} == {"rocksdb"}
+    assert counts(root, read)[1] == {"file": 0, "rocksdb": 4 * 25 + EACH}
     with MessageStore.open(root, read_only=True) as store:
         damage = [finding for finding in store.check() if finding.damage]
     assert {finding.queue for finding in damage} >= {QueueKey("t", queue) for queue in range(4)}
@@ -151,11 +162,14 @@ def test_what_a_combined_start_of_rocketmq_leaves_out_is_told(root: Path, read: 
 def test_queues_without_a_unit_on_one_side_count_once(root: Path, emptied: int) -> None:
     with open_store(root) as store:
         store.queues.parts()[emptied].truncate_dirty(0)
-        report = store.verify()
+        found = store.verify()
         lacking = store.queues.parts()[emptied].name
-        kind = [Kind.EXTRA, Kind.MISSING_TAIL][emptied]
-        assert report.counts[kind, lacking, ""] == 5 * EACH
-        assert report.queues == 5
+        kind = [Kind.ONLY_TARGET, Kind.ONLY_SOURCE][emptied]
+        assert found.tally.counts == {kind: 5}
+        assert (found.lacks(lacking), found.queues) == (5 * EACH, 5)
+        (_, first), *_ = found.differences()
+        assert found.lacking(first) == lacking
+        assert found.sentence(first).startswith(f"the {lacking} queues lack the queue: ")
 
 
 def test_one_queue_or_topic_can_be_asked_for(root: Path) -> None:
@@ -188,11 +202,17 @@ def test_a_store_with_one_backend_has_nothing_to_compare(tmp_path: Path) -> None
 
 
 def test_a_difference_is_told_in_a_sentence() -> None:
-    queue = QueueKey("t", 0)
-    missing = Difference(Kind.HOLE, queue, range(3, 5), "file")
-    assert missing.sentence() == "units 3 to 4 are missing in the file queues (hole)"
-    sides = {"file": 1, "log": 2}
-    odd = Difference(Kind.DIFFERENT, queue, range(3, 4), "", "size", sides)
-    assert odd.sentence() == "size is not the same in units 3 to 3: file 1, log 2"
-    ends = Difference(Kind.DIFFERENT, queue, range(0), "", "next_offset", sides)
-    assert ends.sentence() == "next_offset is not the same: file 1, log 2"
+    both = Compared("rocksdb", "file", Found(), frozenset({"file"}))
+
+    def said(kind: Kind, field: str | None = None, **given: int | None) -> str:
+        sides: dict[str, int | None] = {"first": 3, "last": 4, "source": 1, "target": 2}
+        return both.sentence(Finding(kind=kind, units=1, field=field, **sides | given))
+
+    assert said(Kind.HOLE, source=None) == "the file queues lack units 3 to 4 (hole)"
+    assert said(Kind.EXTRA, source=None) == "the rocksdb queues lack units 3 to 4 (extra)"
+    odd = "size is not the same in units 3 to 4: rocksdb 1, file 2"
+    assert said(Kind.DIFFERENT, "size") == odd
+    odd = "store_timestamp is not the same in units 3 to 3: rocksdb 1, log 2"
+    assert said(Kind.DIFFERENT, "store_timestamp", last=3) == odd
+    ends = said(Kind.NEXT_OFFSET, first=None, last=None)
+    assert ends == "next_offset is not the same: rocksdb 1, file 2"

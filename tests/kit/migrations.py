@@ -4,12 +4,12 @@ import shutil
 from pathlib import Path
 
 from migration.copying.run import RunReport, run_plan
-from migration.planning.context import queue_context
 from migration.planning.plan import Plan
 from migration.planning.planner import make_plan
 from migration.workspace import Workspace
 from store.paths import StorePaths
 from store.queue.bulk import bulk_backend
+from store.queue.places import queue_context
 from store.queue.units import QueueKey
 from store.service.message_store import MessageStore
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from migration.verify.deep import RecordCheck
-from migration.verify.log_heads import LogHeads
-from migration.verify.queue_findings import QueueFindings
-from migration.verify.report import Kind
+from store.comparing.log_heads import LogHeads
+from store.comparing.queue_findings import QueueFindings
+from store.comparing.tally import Kind
 from store.config import StoreConfig
 from store.queue.units import QueueKey
 from store.record.java_hash import java_hash

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from migration.verify.log_heads import Heads, LogHeads
+from store.comparing.log_heads import Heads, LogHeads
 from store.errors import StoreIOError
 from tests.kit.golden import load_dump
 from tests.migration.made_log import Made, make_log
@@ -69,7 +69,7 @@ def test_places_outside_the_log_are_not_found(tmp_path: Path) -> None:
 
 
 def test_few_files_are_mapped_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("migration.verify.log_heads._MAPS", 2)
+    monkeypatch.setattr("store.comparing.log_heads._MAPS", 2)
     offsets = make_log(tmp_path, [Made("t", 3, 1000 + at) for at in range(40)], 1024)
     heads = LogHeads([tmp_path / "commitlog"])
     assert len(heads._paths) > 3

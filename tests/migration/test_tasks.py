@@ -12,6 +12,7 @@ import pytest
 
 from migration import tasks
 from migration.tasks import NO_SPARK, run_tasks
+from store import processes
 from store.errors import CorruptionError, StoreConfigError, StoreError
 from tests.kit.tasks import crash, damaged, double, wait
 
@@ -60,13 +61,13 @@ def test_what_is_cancelled_ends_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_processes_are_lent_out_again_and_none_is_left_or_started_after_the_end() -> None:
-    workers = tasks._Workers(double)
+    workers = processes._Workers(double)
     assert [workers.run(item) for item in ("a", "b")] == [("ok", "aa"), ("ok", "bb")]
     (process,) = workers._started
     workers.stop()
     assert process.returncode == -signal.SIGKILL
     assert all(pipe is not None and pipe.closed for pipe in (process.stdin, process.stdout))
-    late = tasks._Workers(double)
+    late = processes._Workers(double)
     late.stop()
     with pytest.raises(StoreError, match="the tasks were cancelled"):
         late.run("c")
@@ -113,7 +114,7 @@ def on_spark(
 ) -> tuple[_Spark, Callable[[], list[tuple[str, str]]]]:
     spark = _Spark()
     monkeypatch.setattr(pyspark, "InheritableThread", threading.Thread)
-    monkeypatch.setattr(tasks, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(tasks, "POLL_SECONDS", 0.01)
 
     def collected(*_: object) -> Any:
         spark.calls.append(("collect",))

@@ -5,16 +5,20 @@ Queue 1 of topic ``p`` has the 95 units 0 to 94, as RocketMQ wrote them; see the
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from cq_file.layout import FILE_UNIT, FileUnit
 from migration.verify import verified
-from migration.verify.report import Finding, Kind, VerifyReport
+from store.comparing.tally import Finding, Kind
 from store.queue.units import QUEUE_UNIT, QueueKey
 from store.record.record_layout import HEAD, HOST_V4_SIZE
 from tests.kit.golden import load_dump
 from tests.migration.made import UNIT, Made, migrate
+
+if TYPE_CHECKING:
+    from migration.verify.report import VerifyReport
 
 QUEUE = QueueKey("p", 1)
 NEW = QueueKey("q", 0)

@@ -11,14 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migration.verify.comparison import QueuePlace, RangeComparison, union
-from migration.verify.log_heads import LogHeads
-from migration.verify.queue_findings import QueueFindings
-from migration.verify.queue_walk import Bounds
-from migration.verify.ranges import cut_ranges
-from migration.verify.report import Kind, Notes, QueueReport, Tally
+from store.comparing.comparison import Comparison, union
+from store.comparing.log_heads import LogHeads
+from store.comparing.queue_findings import QueueFindings
+from store.comparing.queue_walk import Bounds
+from store.comparing.ranges import cut_ranges
+from store.comparing.tally import Kind, Notes, QueueReport, Tally
 from store.errors import CorruptionError
 from store.queue.bulk import UNIT_ROWS, UnitRows, UnitRun, UnitSource, key_order
+from store.queue.places import QueuePlace
 from store.queue.units import QueueKey
 from store.record.record_layout import HEAD, MAGIC_V1, STORED
 
@@ -89,6 +90,9 @@ class ModelSource:
             waiting.append(offset)
         assert len(waiting) == 1
         assert most_units > 0
+
+    def is_open_ended(self, queue: QueueKey) -> bool:
+        raise NotImplementedError
 
     def close(self) -> None:
         self.closed += 1
@@ -305,12 +309,17 @@ def within_end(one: Held) -> Held:
     return Held(units, one.next_offset)
 
 
+def whole(comparison: Comparison) -> Tally:
+    """Compare all that either side has."""
+    return comparison.run(union(comparison.source, comparison.target, (None, None))).tally
+
+
 def compare(
     source: Side, target: Side, log: LogHeads, bounds: Bounds, run: int, times: int
 ) -> Tally:
     one = ModelSource(source, has_timestamps=bool(times & 1), run=run)
     other = ModelSource(target, has_timestamps=bool(times & 2), run=run + 1)
-    return RangeComparison(one, other, log, bounds).run((None, None))
+    return whole(Comparison(one, other, log, bounds))
 
 
 @given(
@@ -462,7 +471,7 @@ def test_neighbours_are_one_finding_however_they_were_read(log: LogHeads) -> Non
 def test_a_report_lists_as_many_queues_as_it_may(
     log: LogHeads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("migration.verify.comparison.MOST_QUEUES", 2)
+    monkeypatch.setattr("store.comparing.comparison.MOST_QUEUES", 2)
     tally = compare({key: Held({}, 1) for key in QUEUES}, {}, log, Bounds(0, 1 << 60), 1, 3)
     assert tally.differing == 3
     assert [(one.topic, one.queue_id) for one in tally.listed] == QUEUES[:2]
@@ -500,7 +509,7 @@ def test_what_cannot_be_read_is_told_of_its_queue_and_side_and_the_rest_compared
         (_Broken if odd else ModelSource)(one, has_timestamps=True, run=3)
         for odd, one in zip(broken, held, strict=True)
     )
-    tally = RangeComparison(source, target, log, Bounds(0, 1 << 60)).run((None, None))
+    tally = whole(Comparison(source, target, log, Bounds(0, 1 << 60)))
     met = [number for number in (0, 1) if broken[number] and held[number]]
     found = {
         (one.topic, one.queue_id): [(each.source, each.target) for each in one.findings
@@ -524,7 +533,7 @@ def test_a_queue_without_an_end_says_nothing_of_its_topic(log: LogHeads) -> None
     source = _Broken(side, has_timestamps=True, run=3)
     source.runs = lambda *_: iter(())  # type: ignore[method-assign]
     target = ModelSource({}, has_timestamps=True, run=3)
-    tally = RangeComparison(source, target, log, Bounds(0, 1 << 60)).run((None, None))
+    tally = whole(Comparison(source, target, log, Bounds(0, 1 << 60)))
     assert tally.counts == {Kind.UNREADABLE: 1, Kind.ONLY_SOURCE: 1}
     assert tally.topics_only_source == 1
 
@@ -613,7 +622,7 @@ def test_a_record_is_looked_at_whole_only_where_its_head_is_the_units(log: LogHe
     }
     source, target = (ModelSource(one, has_timestamps=True, run=4) for one in (side, other))
     check: Any = _Checked()
-    tally = RangeComparison(source, target, log, Bounds(0, 1 << 60), check).run((None, None))
+    tally = whole(Comparison(source, target, log, Bounds(0, 1 << 60), check.problem))
     wanted = [(QUEUES[0], at, *units[at][:3]) for at in (0, 2, 5)]
     assert sorted(check.asked) == [(QUEUES[2], 0, *light[0][:3]), *wanted]
     kinds = [Kind.NO_RECORD, Kind.OTHER_QUEUE, Kind.DIFFERENT, Kind.OTHER_TAGS]

@@ -16,8 +16,9 @@ from migration.commands import app
 from migration.verify import read_report, verified, verify_migration, verify_queues
 from migration.verify.command import both_backends
 from migration.verify.page import page
-from migration.verify.report import MOST_FINDINGS, MOST_QUEUES, Kind, VerifyReport, report_schema
+from migration.verify.report import VerifyReport, report_schema
 from migration.workspace import Workspace
+from store.comparing.tally import MOST_FINDINGS, MOST_QUEUES, Kind
 from store.errors import CorruptionError, RefusedStoreError, UnsupportedFormatError
 from store.queue.units import QueueKey
 from tests.kit.golden import load_dump

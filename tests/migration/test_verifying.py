@@ -16,21 +16,12 @@ from migration.verify import read_report, verified, verify_queues
 from migration.verify import verification as verification_module
 from migration.verify.at_rest import at_rest
 from migration.verify.command import both_backends
-from migration.verify.comparison import QueuePlace
-from migration.verify.report import (
-    MOST_QUEUES,
-    Kind,
-    Notes,
-    PlanFacts,
-    QueueReport,
-    Side,
-    Sums,
-    Tally,
-    VerifyReport,
-)
+from migration.verify.report import PlanFacts, Side, VerifyReport
 from migration.workspace import Workspace
+from store.comparing.tally import MOST_QUEUES, Kind, Notes, QueueReport, Sums, Tally
 from store.errors import RefusedStoreError, StoreIOError
 from store.paths import StorePaths
+from store.queue.places import QueuePlace
 from store.queue.units import QueueKey
 from store.service.message_store import MessageStore
 from tests.kit.golden import load_dump
@@ -162,7 +153,7 @@ def test_both_sides_are_closed_whatever_fails(
 
     counting = False
 
-    def comparing(*_: object) -> None:
+    def comparing(*_: object, **__: object) -> None:
         raise StoreIOError("broken", path=made.root)
 
     def tasks(task: Callable[[str], str], items: list[str], *_: object) -> list[str]:
@@ -174,7 +165,7 @@ def test_both_sides_are_closed_whatever_fails(
     monkeypatch.setattr(QueuePlace, "open", opening)
     monkeypatch.setattr(verification_module, "run_tasks", tasks)
     if failing == "comparison":
-        monkeypatch.setattr(verification_module, "RangeComparison", comparing)
+        monkeypatch.setattr("store.comparing.places.Comparison", comparing)
     with pytest.raises(StoreIOError, match="broken"):
         made.verify()
     assert sorted(opened) == sorted(closed)

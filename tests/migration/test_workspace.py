@@ -10,7 +10,7 @@ import pytest
 
 from migration.copying.segment import SegmentDone
 from migration.markers import make_marker, read_versioned
-from migration.planning.context import log_identity, queue_context, settings_of_tasks, tail_identity
+from migration.planning.context import log_identity, tail_identity
 from migration.planning.plan import Plan, Segment, Slice, read_slices
 from migration.status import status
 from migration.workspace import Workspace, write_file
@@ -19,6 +19,7 @@ from store.errors import CorruptionError, RefusedStoreError, StoreIOError, Store
 from store.files import sync_folder
 from store.log.commit_log import CommitLog
 from store.paths import StorePaths
+from store.queue.places import queue_context, settings_of_tasks
 from store.queue.units import MOST_UNITS, QueueKey
 from tests.migration.made_log import Made, make_log
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
+from store.comparing.open_sides import compare_open
 from store.config import StoreConfig
 from store.errors import CorruptionError, StoreError
 from store.index.index_service import IndexService
@@ -28,8 +29,6 @@ from store.service.recovering.log_end import data_behind, valid_record_behind
 
 _UNITS = 4096
 _QUEUES = 4096
-_EXAMPLES = 1000
-"""Differences of each kind between two backends that are listed."""
 _IGNORED_TICKS = 65_536
 
 
@@ -222,12 +221,13 @@ class StoreCheck:
         if queues.behind or len(queues.parts()) == 1:
             return
         try:
-            report = queues.comparison(most_examples=_EXAMPLES, progress=self._progress).run()
+            compared = compare_open(queues, progress=self._progress)
         except StoreError as exc:
             yield Finding(f"the backends cannot be compared: {exc}")
             return
-        for found in report.examples:
-            yield Finding(found.sentence(), queue=found.queue, queue_offset=found.offsets.start)
+        for queue, found in compared.differences():
+            key = QueueKey(queue.topic, queue.queue_id)
+            yield Finding(compared.sentence(found), queue=key, queue_offset=found.first)
 
     def _check_batch_queue(self, key: QueueKey, low: int) -> Iterator[Finding]:
         following = low

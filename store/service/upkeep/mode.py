@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from store.comparing.compared import Compared
 from store.config import StoreConfig
 from store.errors import IllegalMessageError, RefusedStoreError, StoreError
 from store.journals.standing import read_standing, set_mode
@@ -19,11 +20,11 @@ from store.journals.store_mode import StoreMode, store_modes
 from store.progress import Progress, untold
 from store.queue.backends import backend, unlike_others
 from store.queue.part import NO_LIGHT
-from store.queue.verify import VerifyReport
 from store.service.finding.lay_out import lay_out
 from store.service.finding.store_layout import StoreLayout, choose_backends
 from store.service.message_store import MessageStore
 from store.service.recovering.recovery import RecoveryReport
+from store.service.upkeep.both_backends import compare_backends
 
 __all__ = [
     "ModeChange", "Step", "StoreMode", "change_mode", "current_mode",
@@ -104,6 +105,7 @@ def change_mode(
     config: StoreConfig | None = None,
     *,
     passing: bool = False,
+    known: Path | None = None,
     progress: Progress = untold,
 ) -> ModeChange:
     """Take one step, under the store's lock; nothing is changed if anything speaks against it.
@@ -111,7 +113,8 @@ def change_mode(
     With ``passing`` a state that keeps two backends may be left for the one behind the neighbour
     that keeps them too: both steps need the same comparison. A backend that is kept from now on is
     caught up before this returns: from its line, or, if there is none of it yet, from all that the
-    log has.
+    log has. ``known`` is a file of queues that need no comparison, see ``KnownQueues``: the caller
+    answers for it.
 
     Raises:
         RefusedStoreError: it is not one step away, or something speaks against it: all of that is
@@ -131,7 +134,7 @@ def change_mode(
         )
     lock = StoreLock(layout.paths)
     try:
-        look = _Look(layout, config, progress)
+        look = _Look(layout, config, progress, known)
         reasons = look.reasons(now, to, locked=True)
         if reasons:
             raise RefusedStoreError(
@@ -169,7 +172,14 @@ def _settle(
 class _Look:
     """What speaks against steps of one store that nobody changes meanwhile."""
 
-    def __init__(self, layout: StoreLayout, config: StoreConfig, progress: Progress) -> None:
+    def __init__(
+        self,
+        layout: StoreLayout,
+        config: StoreConfig,
+        progress: Progress,
+        known: Path | None = None,
+    ) -> None:
+        self._known = known
         self._layout, self._config, self._progress = layout, config, progress
         self._paths = layout.paths
         self.log_end = 0
@@ -190,19 +200,21 @@ class _Look:
         try:
             with MessageStore.open(self._paths.root, self._config, read_only=True) as store:
                 self.log_end = max(store.commit_log.max_phy_offset(), 0)
-                found += self._of_open_store(store, now, to)
+                found += self._of_open_store(store, now, to, locked=locked)
         except StoreError as exc:
             found.append(f"the store cannot be read: {exc}")
         return found
 
-    def _of_open_store(self, store: MessageStore, now: StoreMode, to: StoreMode) -> list[str]:
+    def _of_open_store(
+        self, store: MessageStore, now: StoreMode, to: StoreMode, *, locked: bool
+    ) -> list[str]:
         if store.report.needed:
             return ["the store was not closed well and needs recovery (cqstore recover)"]
         found: list[str] = []
         for name in sorted(set(to.backends) - set(now.backends)):
             found += self._not_for(store, name)
         if len(now.backends) > 1:
-            found += self._not_whole(store, to.backends)
+            found += self._not_whole(store, to.backends, locked=locked)
         return found
 
     def _not_for(self, store: MessageStore, name: str) -> list[str]:
@@ -228,7 +240,7 @@ class _Look:
             )
         return found
 
-    def _not_whole(self, store: MessageStore, kept: Sequence[str]) -> list[str]:
+    def _not_whole(self, store: MessageStore, kept: Sequence[str], *, locked: bool) -> list[str]:
         """Return why the first of these could not be the one that is read, or the only one."""
         standing, name = self._layout.standing, kept[0]
         if name in standing.behind:
@@ -245,17 +257,17 @@ class _Look:
             if store.queues.parts()[0].name == name:
                 return []
             return [f"there are no {name} queues yet: open the store to write (cqstore recover)"]
-        report = store.verify(progress=self._progress)
-        return _sentences(report, name)
+        found = compare_backends(store, locked=locked, known=self._known, progress=self._progress)
+        return _sentences(found, name)
 
 
-def _sentences(report: VerifyReport, name: str) -> list[str]:
+def _sentences(compared: Compared, name: str) -> list[str]:
     found: list[str] = []
-    if lacking := report.lacks(name):
+    if lacking := compared.lacks(name):
         found.append(
             f"the {name} queues lack {lacking} units, or have other values"
             " (cqstore mode --verify lists them)"
         )
-    if report.skipped:
-        found.append(f"{len(report.skipped)} BatchCQ queues live in files alone")
+    if compared.skipped:
+        found.append(f"{len(compared.skipped)} BatchCQ queues live in files alone")
     return found

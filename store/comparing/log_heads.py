@@ -7,7 +7,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,17 @@ class Heads(NamedTuple):
     store_timestamp: Longs
     queue_id: Longs
     queue_offset: Longs
+
+
+class RecordHeads(Protocol):
+    """Whoever can tell what the log has."""
+
+    def look(self, phy_offset: Longs, size: Longs) -> Heads:
+        """Return what the log has at each of ``phy_offset``, where records of ``size`` should be.
+
+        Raises:
+            StoreIOError: the log cannot be read.
+        """
 
 
 class LogHeads:

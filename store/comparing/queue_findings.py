@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from migration.verify.report import MOST_FINDINGS, Finding, Kind, QueueReport, Sums
-from migration.verify.sums import Sum
+from store.comparing.sums import Sum
+from store.comparing.tally import MOST_FINDINGS, Finding, Kind, QueueReport, Sums
 from store.queue.units import QueueKey
 
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from migration.verify.log_heads import Heads, LogHeads
-from migration.verify.queue_findings import QueueFindings
-from migration.verify.report import Kind
-from migration.verify.sums import FIELDS, Columns, Longs, columns, queue_seed, unit_hashes
-from store.queue.bulk import NO_TIMESTAMP, UnitRows
+from store.comparing.log_heads import Heads, RecordHeads
+from store.comparing.queue_findings import QueueFindings
+from store.comparing.sums import FIELDS, Columns, Longs, columns, queue_seed, unit_hashes
+from store.comparing.tally import Kind
+from store.queue.bulk import NO_TIMESTAMP, UnitRows, UnitSource
 from store.record.message import LMQ_PREFIX
 
 BLOCK_UNITS = 1 << 17
@@ -31,11 +31,12 @@ class _Stretch:
 class Blocks:
     """Collects stretches and compares them. One thread."""
 
-    log: LogHeads
-    source_times: bool
-    """The source's units have store timestamps of their own."""
-    target_times: bool
+    log: RecordHeads
+    source: UnitSource
+    target: UnitSource
     deep: DeepCheck | None = None
+    agreed: bool = field(default=True, kw_only=True)
+    """Hold what both sides agree in against the log."""
     shifted: int = 0
     units: int = 0
     _waiting: list[_Stretch] = field(default_factory=list)
@@ -62,15 +63,16 @@ class Blocks:
         heads = self.log.look(target.phy_offset, target.size)
         source_heads = heads
         same = (source.phy_offset == target.phy_offset) & (source.size == target.size)
-        if not same.all() and not self.source_times:
+        if not same.all() and not self.source.has_timestamps:
             source_heads = self.log.look(source.phy_offset, source.size)
-        if not self.source_times:
+        if not self.source.has_timestamps:
             source = _with_times(source, source_heads)
-        if not self.target_times:
+        if not self.target.has_timestamps:
             target = _with_times(target, heads)
         self._sum(waiting, starts, lengths, places, source, target)
         odd = self._different(waiting, starts, places, source, target, heads)
-        self._check_log(waiting, starts, lengths, places, target, heads, ~odd)
+        if self.agreed:
+            self._check_log(waiting, starts, lengths, places, target, heads, ~odd)
 
     def _sum(
         self, waiting: list[_Stretch], starts: Longs, lengths: Longs, places: Longs,
@@ -100,12 +102,12 @@ class Blocks:
             left, right = source[number], target[number]
             differs = left != right
             if name == "store_timestamp":
-                if not (self.source_times or self.target_times):
+                if not (self.source.has_timestamps or self.target.has_timestamps):
                     break
-                if not (self.source_times and self.target_times):
+                if not (self.source.has_timestamps and self.target.has_timestamps):
                     known = (left != NO_TIMESTAMP) & (right != NO_TIMESTAMP)
                     # A time out of the log is that of another record where the units differ.
-                    differs &= known & (~moved | self.target_times)
+                    differs &= known & (~moved | self.target.has_timestamps)
                 untrue = heads.found & ~moved & (right != heads.store_timestamp)
                 left = np.where(untrue & ~differs, heads.store_timestamp, left)
                 differs |= untrue

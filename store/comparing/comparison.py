@@ -1,27 +1,22 @@
-"""Comparing one range of queues: plain Python and numpy, in whatever process it is called."""
+"""Comparing the queues of two sides: plain Python and numpy, in whatever process it is called."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from heapq import merge
 from operator import itemgetter
-from pathlib import Path
-from typing import Any
 
-from migration.planning.context import queue_context
-from migration.rebuild.block_source import LOG, BlockUnitSource
-from migration.verify.alignment import align
-from migration.verify.blocks import Blocks
-from migration.verify.deep import RecordCheck
-from migration.verify.log_heads import LogHeads
-from migration.verify.queue_findings import QueueFindings, sums
-from migration.verify.queue_walk import Bounds, QueueWalk
-from migration.verify.report import MOST_QUEUES, Kind, Notes, Tally, add_counts
-from migration.verify.sums import Sum
-from migration.workspace import Workspace
-from store.config import StoreConfig
+from store.comparing.alignment import align
+from store.comparing.blocks import Blocks, DeepCheck
+from store.comparing.found import Found
+from store.comparing.known_queues import KnownQueues, QueueFacts
+from store.comparing.log_heads import RecordHeads
+from store.comparing.queue_findings import QueueFindings, sums
+from store.comparing.queue_walk import Bounds, QueueWalk
+from store.comparing.sums import Sum
+from store.comparing.tally import MOST_QUEUES, Kind, Notes, add_counts
 from store.errors import CorruptionError
-from store.paths import StorePaths
-from store.queue.bulk import UnitRun, UnitSource, bulk_backend, key_order
+from store.queue.bulk import UnitRun, UnitSource, key_order
 from store.queue.units import QueueKey
 
 RUN_UNITS = 1 << 14
@@ -29,40 +24,17 @@ RUN_UNITS = 1 << 14
 _BLOCK_QUEUES = 4096
 _SOURCE, _TARGET = 1, 2
 _BOTH = _SOURCE | _TARGET
-
-
-@dataclass(frozen=True, slots=True)
-class QueuePlace:
-    """The queues of one backend below one root, and the log that they lead to.
-
-    Of the backend ``log`` the root is the workspace into which the log was scanned.
-    """
-
-    backend: str
-    root: Path
-    log_folders: tuple[Path, ...]
-    settings: dict[str, Any]
-    """By RocketMQ's keys."""
-
-    def open(self) -> UnitSource:
-        """Open the queues; changes nothing.
-
-        Raises:
-            RefusedStoreError: there are none of this backend.
-        """
-        if self.backend == LOG:
-            return BlockUnitSource(Workspace(self.root))
-        config = StoreConfig.from_mapping(self.settings)
-        context = queue_context(StorePaths(self.root), list(self.log_folders), config)
-        return bulk_backend(self.backend).source(context)
+_ONLY = {_SOURCE: Kind.ONLY_SOURCE, _TARGET: Kind.ONLY_TARGET}
 
 
 Range = tuple[QueueKey | None, QueueKey | None]
 """Queues behind the first, up to and with the second, in key order."""
+Sided = tuple[QueueKey, int]
+"""A queue, and which sides have it: 1 the source, 2 the target, 3 both; 0: as their ends say."""
 
 
-def union(source: UnitSource, target: UnitSource, between: Range) -> Iterator[tuple[QueueKey, int]]:
-    """Yield each queue of either side, in key order, with which sides have it (1, 2 or 3)."""
+def union(source: UnitSource, target: UnitSource, between: Range) -> Iterator[Sided]:
+    """Yield each queue of either side, in key order."""
     last: QueueKey | None = None
     held = 0
     both = (_ordered(source, between, _SOURCE), _ordered(target, between, _TARGET))
@@ -83,15 +55,22 @@ def _ordered(
 
 
 @dataclass(slots=True)
-class RangeComparison:
-    """Compares the queues of one range. One thread."""
+class Comparison:
+    """Compares queues of two sides. One thread."""
 
     source: UnitSource
     target: UnitSource
-    log: LogHeads
+    log: RecordHeads
     bounds: Bounds
-    deep: RecordCheck | None = None
-    tally: Tally = field(default_factory=Tally)
+    deep: DeepCheck | None = None
+    agreed: bool = True
+    """Hold against the log what both sides agree in, too, and look behind the ends of queues."""
+    moment: Callable[[], AbstractContextManager[object]] = nullcontext
+    """Held while the ends of a queue are read: those of one moment on a store that is written."""
+    facts: QueueFacts | None = None
+    known: KnownQueues | None = None
+    """Queues that are passed over if their files are exactly those; without it facts are kept."""
+    found: Found = field(default_factory=Found)
     _blocks: Blocks = field(init=False)
     _ended: list[QueueWalk] = field(default_factory=list)
     _notes: Notes = field(default_factory=Notes)
@@ -101,42 +80,49 @@ class RangeComparison:
     _reading: str = "source"
 
     def __post_init__(self) -> None:
-        check = self.deep.problem if self.deep is not None else None
-        self._blocks = Blocks(
-            self.log, self.source.has_timestamps, self.target.has_timestamps, check
-        )
+        self._blocks = Blocks(self.log, self.source, self.target, self.deep, agreed=self.agreed)
 
-    def run(self, between: Range) -> Tally:
-        """Compare; return what was found.
+    def run(self, queues: Iterable[Sided]) -> Found:
+        """Compare ``queues``, those of a topic one after the other; return what was found.
 
         Raises:
             StoreIOError: the disk refused.
             CorruptionError: a side's list of queues cannot be read.
         """
-        for queue, sides in union(self.source, self.target, between):
+        for queue, sides in queues:
             self._queue(queue, sides)
         self._compare()
         self._end_topic()
-        tally = self.tally
+        tally = self.found.tally
         self._notes.shifted = self._blocks.shifted
         tally.notes, tally.source, tally.target = self._notes, *map(sums, self._sums)
-        return tally
+        return self.found
 
     def _queue(self, queue: QueueKey, sides: int) -> None:
         if queue.topic != self._topic:
             self._end_topic()
             self._topic = queue.topic
+        # Taken before the queue is read: what changes from here on differs from it.
+        facts = self.facts.digest(queue) if self.facts is not None and sides == _BOTH else None
+        if facts is not None and self.known is not None and facts in self.known:
+            self.found.passed_over += 1
+            return
         found = QueueFindings(queue)
-        only = {_SOURCE: Kind.ONLY_SOURCE, _TARGET: Kind.ONLY_TARGET}.get(sides)
-        walk = QueueWalk(found, self.bounds, (0, 0), once=only)
+        walk = QueueWalk(found, self.bounds, (0, 0), once=_ONLY.get(sides))
         try:
-            walk = QueueWalk(found, self.bounds, self._ends(queue, sides), once=only)
+            with self.moment():
+                ends = self._ends(queue, sides)
+            sides = sides or (_SOURCE * bool(ends[0]) | _TARGET * bool(ends[1]))
+            walk = QueueWalk(found, self.bounds, ends, once=_ONLY.get(sides))
             self._walk(walk, queue, sides)
         except CorruptionError as exc:
             found.of_queue(Kind.UNREADABLE, **{self._reading: str(exc)})
         else:
             walk.end()
-            self._look_behind(found, queue, sides)
+            if self.agreed:
+                self._look_behind(found, queue, sides)
+            if facts is not None and not walk.later and not self.source.is_open_ended(queue):
+                self.found.facts.append(facts)
         self._count_topic(walk, sides)
         self._ended.append(walk)
         if len(self._ended) >= _BLOCK_QUEUES:
@@ -156,9 +142,9 @@ class RangeComparison:
 
     def _ends(self, queue: QueueKey, sides: int) -> tuple[int, int]:
         self._reading = "source"
-        source = self.source.next_offset(queue) if sides & _SOURCE else 0
+        source = self.source.next_offset(queue) if sides != _TARGET else 0
         self._reading = "target"
-        return source, self.target.next_offset(queue) if sides & _TARGET else 0
+        return source, self.target.next_offset(queue) if sides != _SOURCE else 0
 
     def _walk(self, walk: QueueWalk, queue: QueueKey, sides: int) -> None:
         source = self._runs("source", self.source, queue) if sides & _SOURCE else iter(())
@@ -191,8 +177,8 @@ class RangeComparison:
         self._topic_sides |= sides if differs else _BOTH
 
     def _end_topic(self) -> None:
-        self.tally.topics_only_source += self._topic_sides == _SOURCE
-        self.tally.topics_only_target += self._topic_sides == _TARGET
+        self.found.tally.topics_only_source += self._topic_sides == _SOURCE
+        self.found.tally.topics_only_target += self._topic_sides == _TARGET
         self._topic_sides = 0
 
     def _compare(self) -> None:
@@ -203,7 +189,7 @@ class RangeComparison:
         self._ended.clear()
 
     def _count(self, walk: QueueWalk) -> None:
-        tally, notes, found = self.tally, self._notes, walk.found
+        tally, notes, found = self.found.tally, self._notes, walk.found
         notes.later += walk.later
         notes.expired_source += walk.expired[0]
         notes.expired_target += walk.expired[1]
@@ -223,5 +209,6 @@ class RangeComparison:
             tally.units_only_source += found.source.units
         if Kind.ONLY_TARGET in found.counts:
             tally.units_only_target += found.target.units
+        self.found.count_lacking(found)
         if len(tally.listed) < MOST_QUEUES:
             tally.listed.append(found.report())

@@ -6,11 +6,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from migration.verify.alignment import Stretch
-from migration.verify.queue_findings import QueueFindings
-from migration.verify.report import Kind
-from migration.verify.sums import Columns, Longs, columns, queue_seed, unit_hashes
+from store.comparing.alignment import Stretch
+from store.comparing.queue_findings import QueueFindings
+from store.comparing.sums import Columns, Longs, columns, queue_seed, unit_hashes
+from store.comparing.tally import Kind
 from store.queue.bulk import UnitRows
+
+NO_END = (1 << 63) - 1
+"""``Bounds.complete_to`` where all of the log counts."""
 
 
 class Bounds(NamedTuple):

@@ -1,4 +1,4 @@
-"""``python -m migration.worker MODULE:FUNCTION``: a process that runs tasks for the driver.
+"""``python -m store.worker MODULE:FUNCTION``: a process that runs tasks for the driver.
 
 An item comes as a line of JSON on standard input, its outcome goes as a line to standard output.
 When the input ends, so does the process, in the middle of an item too: its driver has gone, and

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
-from migration.verify.comparison import QueuePlace, Range, union
+from store.comparing.comparison import Range, union
 from store.errors import CorruptionError
 from store.queue.bulk import UnitSource
+from store.queue.places import QueuePlace
 from store.queue.units import QueueKey
 
 RANGE_UNITS = 1_000_000

@@ -1,0 +1,76 @@
+"""Compared: two backends of one store that were held against each other."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from store.comparing.found import Found
+from store.comparing.tally import Finding, Kind, QueueReport, Tally
+from store.queue.units import QueueKey
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What a comparison of two backends found; the first is the *reference*, the other the *copy*.
+
+    In the tally they are source and target.
+    """
+
+    reference: str
+    copy: str
+    found: Found
+    timeless: frozenset[str]
+    """Backends that keep no store timestamps: the log's stand for theirs."""
+    skipped: list[QueueKey] = field(default_factory=list)
+    """Queues of kinds that only one backend can hold (BatchCQ); not compared."""
+
+    @property
+    def tally(self) -> Tally:
+        """Return the counts, and the queues that differ."""
+        return self.found.tally
+
+    @property
+    def queues(self) -> int:
+        """Return how many queues there are, without empty ones."""
+        return self.tally.queues + self.found.passed_over + len(self.skipped)
+
+    @property
+    def units(self) -> int:
+        """Return how many units of the reference were compared."""
+        return self.tally.source.units
+
+    @property
+    def clean(self) -> bool:
+        """Return whether the backends are equal, as far as they can be compared."""
+        return not self.tally.differing
+
+    def lacks(self, name: str) -> int:
+        """Return how many units backend ``name`` has not, or has with another value."""
+        return self.found.lacking[(self.reference, self.copy).index(name)]
+
+    def differences(self) -> Iterator[tuple[QueueReport, Finding]]:
+        """Yield what differs: some of it of some queues, see the tally for how much there is."""
+        for queue in self.tally.listed:
+            for finding in queue.findings:
+                yield queue, finding
+
+    def lacking(self, finding: Finding) -> str:
+        """Return the backend that has not the units; empty where both have them."""
+        if finding.kind in {Kind.MISSING_HEAD, Kind.MISSING_TAIL, Kind.HOLE, Kind.ONLY_SOURCE}:
+            return self.copy
+        return self.reference if finding.kind in {Kind.EXTRA, Kind.ONLY_TARGET} else ""
+
+    def values(self, finding: Finding) -> dict[str, int | str]:
+        """Return what each backend (or ``log``) says, of the first unit."""
+        sides = {self.reference: finding.source, self.copy: finding.target}
+        if finding.field == "store_timestamp":
+            sides = {"log" if side in self.timeless else side: sides[side] for side in sides}
+        return {side: value for side, value in sides.items() if value is not None}
+
+    def sentence(self, finding: Finding) -> str:
+        """Return a difference as a sentence, without the queue."""
+        units = "" if finding.first is None else f" units {finding.first} to {finding.last}"
+        said = ", ".join(f"{side} {value}" for side, value in self.values(finding).items())
+        if lacking := self.lacking(finding):
+            return f"the {lacking} queues lack{units or f' the queue: {said}'} ({finding.kind})"
+        name = finding.field or finding.kind
+        return f"{name} is not the same{f' in{units}' if units else ''}: {said}"

@@ -1,0 +1,170 @@
+"""Comparing the backends of an open store, which may be written meanwhile; in this process."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.comparing.compared import Compared
+from store.comparing.comparison import Comparison, Sided
+from store.comparing.log_heads import Heads
+from store.comparing.queue_walk import NO_END, Bounds
+from store.errors import RefusedStoreError
+from store.progress import Progress, untold
+from store.queue.bulk import NO_TIMESTAMP, UNIT_ROWS, UnitRows, UnitRun
+from store.queue.combined import CombinedConsumeQueueStore
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.context import LogView
+from store.queue.facts import QueueType
+from store.queue.part import selects
+from store.queue.units import EXT_ADDRESS_MAX, QUEUE_UNIT, BlockStop, QueueKey, UnitBlock
+
+Locks = tuple[AbstractContextManager[object], AbstractContextManager[object]]
+NO_LOCKS: Locks = (nullcontext(), nullcontext())
+
+
+def compare_open(
+    queues: ConsumeQueueStore,
+    topic: str | None = None,
+    queue_id: int | None = None,
+    *,
+    locks: Locks = NO_LOCKS,
+    progress: Progress = untold,
+) -> Compared:
+    """Compare the part that is read with the other one: topics that both get.
+
+    All queues, those of ``topic``, or one of these. Who holds ``locks`` keeps batches, deletions
+    and expiries out. ``progress`` is told phy offsets.
+
+    Raises:
+        RefusedStoreError: only one part is in use.
+        StoreIOError: the disk refused.
+    """
+    reference, copy = two_parts(queues)
+    given = queues.selections if isinstance(queues, CombinedConsumeQueueStore) else []
+    skipped: list[QueueKey] = []
+
+    def wanted() -> Iterator[Sided]:
+        for store, other in ((reference, None), (copy, reference)):
+            for key in store.queues(topic):
+                known = other.max_offset(*key) if other else not store.max_offset(*key)
+                if known or queue_id not in {None, key.queue_id}:
+                    continue
+                if not all(selects(each, key.topic) for each in given):
+                    continue
+                if QueueType.BATCH in {reference.queue_type(key.topic), copy.queue_type(key.topic)}:
+                    skipped.append(key)
+                else:
+                    yield key, 0
+
+    @contextmanager
+    def moment() -> Iterator[None]:
+        with locks[0], locks[1]:
+            yield
+
+    log = reference.context.log
+    sides = _OpenSide(reference, progress), _OpenSide(copy, untold)
+    comparison = Comparison(
+        *sides, _OpenLog(log), Bounds(max(log.min_phy_offset(), 0), NO_END),
+        agreed=False, moment=moment,
+    )  # fmt: skip
+    found = comparison.run(wanted())
+    timeless = frozenset(side.store.name for side in sides if not side.has_timestamps)
+    return Compared(reference.name, copy.name, found, timeless, skipped)
+
+
+def two_parts(queues: ConsumeQueueStore) -> tuple[ConsumeQueueStore, ConsumeQueueStore]:
+    """Return the stores that are kept, the one that is read first.
+
+    Raises:
+        RefusedStoreError: it is one alone.
+    """
+    parts = queues.parts()
+    if len(parts) == 1:
+        raise RefusedStoreError(
+            f"only the {parts[0].name} queues are kept: nothing to compare them with",
+            path=queues.context.paths.root,
+        )
+    return parts[0], parts[1]
+
+
+class _OpenSide:
+    """See ``UnitSource``: the units that a queue had when its ends were asked for."""
+
+    def __init__(self, store: ConsumeQueueStore, progress: Progress) -> None:
+        self.store = store
+        self.has_timestamps = False
+        """As the units say that were read."""
+        self._progress = progress
+        self._span = (0, 0)
+
+    def queues(self, after: QueueKey | None, up_to: QueueKey | None) -> Iterator[QueueKey]:
+        """Yield nothing: the caller asks the stores."""
+        _ = after, up_to
+        yield from ()
+
+    def next_offset(self, queue: QueueKey) -> int:
+        """Ask for both ends, and keep them for ``runs``."""
+        self._span = self.store.min_offset(*queue), self.store.max_offset(*queue)
+        return self._span[1]
+
+    def fill(self, queue: QueueKey, queue_offset: int, rows: UnitRows) -> int:
+        """Return 0: nobody asks."""
+        _ = queue, queue_offset, rows
+        return 0
+
+    def runs(self, queue: QueueKey, most_units: int) -> Iterator[UnitRun]:
+        """Yield what the store reads, stepping over holes."""
+        at, end = self._span
+        while at < end:
+            block = self.store.read_units(*queue, at, min(most_units, end - at))
+            if block.count:
+                rows = self._rows(queue, block)
+                yield UnitRun(at, rows)
+                self._progress(int(rows["phy_offset"][-1]))
+                at += block.count
+            elif block.stop is BlockStop.HOLE and block.hole is not None:
+                at = block.hole.stop
+            else:
+                return
+
+    def _rows(self, queue: QueueKey, block: UnitBlock) -> UnitRows:
+        columns = block.columns()
+        self.has_timestamps |= block.stride == QUEUE_UNIT.size
+        rows = np.empty(len(columns), UNIT_ROWS)
+        rows["store_timestamp"] = NO_TIMESTAMP
+        for name in columns.dtype.names or ():
+            rows[name] = columns[name]
+        for row in np.flatnonzero(rows["tags_code"] <= EXT_ADDRESS_MAX).tolist():
+            code = self.store.resolve_tags_code(*queue, int(rows["tags_code"][row]))
+            if code is not None:
+                rows["tags_code"][row] = code
+        return rows
+
+    def behind(self, queue: QueueKey) -> UnitRun | None:
+        """Return nothing: the store has cut it off."""
+        _ = queue
+        return None
+
+    def is_open_ended(self, queue: QueueKey) -> bool:
+        """Return True: it is being written."""
+        _ = queue
+        return True
+
+    def close(self) -> None:
+        """Do nothing: the store is the caller's."""
+
+
+class _OpenLog:
+    """The log's store timestamps; of a record that is not there, though it has not expired, -1."""
+
+    def __init__(self, log: LogView) -> None:
+        self._log = log
+
+    def look(self, phy_offset: NDArray[np.int64], size: NDArray[np.int64]) -> Heads:
+        """See ``RecordHeads``."""
+        stamps = self._log.store_timestamps(phy_offset, size)
+        known = (stamps >= 0) | (phy_offset >= self._log.min_phy_offset())
+        unknown = np.zeros(len(stamps), np.int64)
+        return Heads(known, stamps, unknown, unknown)

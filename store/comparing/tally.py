@@ -1,0 +1,145 @@
+"""The tally: what a comparison counted, and the differences that it lists.
+
+Reports and their JSON schema are made of these: a name that changes here changes a public format.
+"""
+
+from enum import StrEnum
+from typing import Annotated, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
+
+_K = TypeVar("_K", bound=str)
+MOST_QUEUES = 1000
+"""Queues with differences that a report lists; it counts all."""
+MOST_FINDINGS = 12
+"""Findings that it lists of one queue."""
+
+
+class Kind(StrEnum):
+    """Kinds of differences. The target is measured by the source, both by the log.
+
+    ``next_offset``, ``only_source``, ``only_target`` and ``unreadable`` count queues, others units.
+    """
+
+    MISSING_HEAD = "missing_head"
+    """In the source, not in the target, which has none before; all, if it has none at all."""
+    MISSING_TAIL = "missing_tail"
+    """In the source, not in the target, which has none behind."""
+    HOLE = "hole"
+    """In the source, not in the target, which has units before and behind."""
+    EXTRA = "extra"
+    """In the target, not in the source."""
+    BEHIND_END = "behind_end"
+    """In files of the target, behind the queue's end; RocketMQ's next start reads them."""
+    DIFFERENT = "different"
+    """On both sides, and a field differs, or the target's store timestamp is not the record's."""
+    NEXT_OFFSET = "next_offset"
+    """The queue goes on at another offset."""
+    ONLY_SOURCE = "only_source"
+    """The target has no such queue."""
+    ONLY_TARGET = "only_target"
+    """The source has no such queue."""
+    NO_RECORD = "no_record"
+    """Both sides agree, but the unit leads to no record of its size in the log."""
+    OTHER_QUEUE = "other_queue"
+    """Both sides agree, but the record is another queue's, or none that a queue holds."""
+    OTHER_TAGS = "other_tags"
+    """Both sides agree, but the tags code is not the record's (deep comparison)."""
+    UNREADABLE = "unreadable"
+    """A side cannot be read; the queue was not compared to its end."""
+
+
+class TallyModel(BaseModel):
+    """What a report is made of."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Finding(TallyModel):
+    """Neighbouring units with the same fault, or one fault of a queue."""
+
+    kind: Kind
+    units: NonNegativeInt
+    first: int | None = Field(default=None, description="Queue offset of the first of them.")
+    last: int | None = Field(default=None, description="Queue offset of the last of them.")
+    field: str | None = Field(default=None, description="Which field differs.")
+    source: int | str | None = Field(default=None, description="Value of the first, in the source.")
+    target: int | str | None = Field(default=None, description="Value of the first, in the target.")
+
+
+class Sums(TallyModel):
+    """Sums over the units of one side."""
+
+    units: NonNegativeInt = 0
+    bytes: int = Field(default=0, description="Of their records, as the units say.")
+    checksum: Annotated[str, Field(pattern="^[0-9a-f]{16}$")] = "0" * 16
+
+
+class QueueReport(TallyModel):
+    """One queue that differs."""
+
+    topic: str
+    queue_id: int
+    counts: dict[Kind, NonNegativeInt]
+    fields: dict[str, NonNegativeInt] = Field(description="Units that differ, by field.")
+    source: Sums
+    target: Sums
+    findings: list[Finding]
+    more_findings: NonNegativeInt = Field(description="Findings that are counted, not listed.")
+
+
+class Notes(TallyModel):
+    """What is worth knowing and no difference."""
+
+    later: NonNegativeInt = Field(0, description="Units of records behind the plan's end.")
+    expired_source: NonNegativeInt = Field(0, description="Units whose records have left the log.")
+    expired_target: NonNegativeInt = 0
+    unreachable: NonNegativeInt = Field(0, description="Source units behind their queue's end.")
+    behind_end: NonNegativeInt = Field(
+        0, description="Rows behind the end of source queues that RocketMQ would take for units."
+    )
+    shifted: NonNegativeInt = Field(0, description="Units whose records name another place.")
+    empty: NonNegativeInt = Field(0, description="Queues that never had a unit.")
+
+
+class Tally(TallyModel):
+    """What was counted; tasks return theirs, the report has their sum."""
+
+    queues: NonNegativeInt = Field(0, description="Queues of either side, without empty ones.")
+    differing: NonNegativeInt = Field(0, description="Queues with a difference.")
+    topics_only_source: NonNegativeInt = 0
+    topics_only_target: NonNegativeInt = 0
+    counts: dict[Kind, NonNegativeInt] = {}
+    fields: dict[str, NonNegativeInt] = Field({}, description="Units that differ, by field.")
+    units_only_source: NonNegativeInt = Field(0, description="Units of only_source queues.")
+    units_only_target: NonNegativeInt = Field(0, description="Units of only_target queues.")
+    source: Sums = Sums()
+    target: Sums = Sums()
+    notes: Notes = Notes()
+    listed: list[QueueReport] = Field([], description="Some of the queues that differ, in order.")
+
+    def take(self, other: "Tally") -> None:
+        """Add what the task of the next range counted."""
+        for name in ("queues", "differing", "topics_only_source", "topics_only_target"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.units_only_source += other.units_only_source
+        self.units_only_target += other.units_only_target
+        self.counts = add_counts(self.counts, other.counts)
+        self.fields = add_counts(self.fields, other.fields)
+        self.source, self.target = _sum(self.source, other.source), _sum(self.target, other.target)
+        mine, theirs = self.notes.model_dump(), other.notes.model_dump()
+        self.notes = Notes(**{name: mine[name] + theirs[name] for name in mine})
+        self.listed = (self.listed + other.listed)[:MOST_QUEUES]
+
+
+def add_counts(one: dict[_K, int], other: dict[_K, int]) -> dict[_K, int]:
+    """Return the sum of two counts, in the order of their first keys."""
+    names = dict.fromkeys([*one, *other])
+    return {name: one.get(name, 0) + other.get(name, 0) for name in names}
+
+
+def _sum(one: Sums, other: Sums) -> Sums:
+    checksum = int(one.checksum, 16) ^ int(other.checksum, 16)
+    return Sums(
+        units=one.units + other.units, bytes=one.bytes + other.bytes, checksum=f"{checksum:016x}"
+    )

@@ -1,0 +1,104 @@
+"""Running tasks in processes of this machine.
+
+A task is a function of a module; it takes and returns a JSON text. A ``StoreError`` is an outcome:
+it comes back as it is. A process that ends otherwise is replaced, and its item tried again.
+"""
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+
+from store.errors import StoreConfigError, StoreError
+from store.worker import Task
+
+TASK_ATTEMPTS = 4
+"""That an item has, as on a cluster of Spark."""
+POLL_SECONDS = 0.25
+Outcome = tuple[str, str]
+"""See ``store.worker.unwrap``."""
+
+
+class _Workers:
+    """Processes that run ``task``, started as they are needed; threads lend them out."""
+
+    def __init__(self, task: Task) -> None:
+        if task.__module__ == "__main__":
+            raise StoreConfigError(f"the task {task.__qualname__} is in no module to be imported")
+        self._command = [
+            sys.executable, "-m", "store.worker", f"{task.__module__}:{task.__qualname__}",
+        ]  # fmt: skip
+        self._idle: queue.SimpleQueue[subprocess.Popen[str]] = queue.SimpleQueue()
+        self._started: list[subprocess.Popen[str]] = []
+        self._lock = threading.Lock()  # guards _started and _stopped
+        self._stopped = False
+
+    def run(self, item: str) -> Outcome:
+        """Run one item; a process that died is replaced, a few times."""
+        for _ in range(TASK_ATTEMPTS):
+            process = self._take()
+            with suppress(OSError, ValueError):
+                assert process.stdin is not None
+                assert process.stdout is not None
+                process.stdin.write(json.dumps(item) + "\n")
+                process.stdin.flush()
+                kind, text = json.loads(process.stdout.readline())
+                self._idle.put(process)
+                return kind, text
+            process.kill()
+            process.wait()
+        raise StoreError(f"a task failed {TASK_ATTEMPTS} times, see its messages")
+
+    def _take(self) -> subprocess.Popen[str]:
+        with suppress(queue.Empty):
+            return self._idle.get_nowait()
+        with self._lock:
+            if self._stopped:
+                raise StoreError("the tasks were cancelled")
+            process = subprocess.Popen(
+                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+            self._started.append(process)
+        return process
+
+    def stop(self) -> None:
+        """End all processes."""
+        with self._lock:
+            self._stopped = True
+            started = list(self._started)
+        for process in started:
+            process.kill()
+        for process in started:
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    with suppress(OSError):
+                        pipe.close()
+
+
+def in_processes(
+    task: Task, items: Sequence[str], tick: Callable[[], object] = bool
+) -> list[Outcome]:
+    """Run ``task`` on each item, a process a core, and return the outcomes in their order.
+
+    ``tick`` is called four times a second meanwhile. What it raises ends all processes.
+
+    Raises:
+        StoreConfigError: the task is in no module that could be imported.
+        StoreError: the processes that tried an item died, one after the other.
+    """
+    workers = _Workers(task)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        futures: list[Future[Outcome]] = [pool.submit(workers.run, item) for item in items]
+        try:
+            while wait(futures, POLL_SECONDS).not_done:
+                tick()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            workers.stop()
+    return [future.result() for future in futures]
