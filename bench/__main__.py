@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.mirroring import MIRRORING
-from bench.workloads import WORKLOADS, Result
+from bench.workloads import WORKLOADS, Reached
 
 
 def main(words: list[str]) -> None:
@@ -22,7 +22,7 @@ def main(words: list[str]) -> None:
         if words and not any(word in name for word in words):
             continue
         console.print(f"… {name}", style="dim")
-        result: Result = workload()
+        result: Reached = workload()
         table.add_row(
             name,
             f"{result.here:,.0f}",

@@ -27,7 +27,7 @@ CONFIG = StoreConfig(mapped_file_size_commit_log=64 << 20)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class BackendFigures:
     """What one backend took and what was read back from it."""
 
     backend: str
@@ -40,7 +40,7 @@ class Outcome:
     digest: str
 
 
-def run(backend: str, topics: int, root: Path) -> Outcome:
+def run(backend: str, topics: int, root: Path) -> BackendFigures:
     """Put everything, close, reopen, read everything back."""
     started = time.perf_counter()
     with MessageStore.open(root, CONFIG, backend=backend) as store:
@@ -55,7 +55,9 @@ def run(backend: str, topics: int, root: Path) -> Outcome:
     size = store.queues.total_size_bytes()
     store.close()
     queues = topics * QUEUES_PER_TOPIC
-    return Outcome(backend, queues, put_seconds, open_seconds, read_seconds, size, count, digest)
+    return BackendFigures(
+        backend, queues, put_seconds, open_seconds, read_seconds, size, count, digest
+    )
 
 
 def read_back(store: MessageStore) -> tuple[str, int]:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from bench.workloads import Result, folder
+from bench.workloads import Reached, folder
 from store.config import StoreConfig
 from store.record.message import Message
 from store.service.message_store import MessageStore
@@ -24,7 +24,7 @@ _TYPES = {"file": "default", "rocksdb": "defaultRocksDB"}
 Place = tuple[int, int]
 
 
-def mirrored(read: str, share: float, *, whole: bool = False) -> Result:
+def mirrored(read: str, share: float, *, whole: bool = False) -> Reached:
     """Pulls of 32 messages that are mirrored by ``share``, beside the same without a mirror."""
     config = _config(read, share)
     with folder() as root, MessageStore.open(root, config, housekeeping=False) as store:
@@ -43,7 +43,7 @@ def mirrored(read: str, share: float, *, whole: bool = False) -> Result:
         return _pairs(partial(turn, on=True), partial(turn, on=False))
 
 
-def off(read: str) -> Result:
+def off(read: str) -> Reached:
     """Pulls of a store without a mirror, beside its puller by itself."""
     with folder() as root, MessageStore.open(root, _config(read, 0)) as store:
         places = _fill(store)
@@ -84,7 +84,7 @@ def _pull(store: MessageStore, places: list[Place]) -> None:
         store.get_message("g", "topic", queue_id, offset, 32)
 
 
-def _pairs(first: Callable[[], float], second: Callable[[], float]) -> Result:
+def _pairs(first: Callable[[], float], second: Callable[[], float]) -> Reached:
     """Return the rates of both: the second's median, and the first's by the median of ratios."""
     draw, seconds, ratios = random.Random(2), list[float](), list[float]()
     for number in range(_TURNS):
@@ -96,10 +96,10 @@ def _pairs(first: Callable[[], float], second: Callable[[], float]) -> Result:
             seconds.append(other)
             ratios.append(other / mine)
     raw = _CALLS / statistics.median(seconds)
-    return Result(raw * statistics.median(ratios), raw, "pulls a CPU second")
+    return Reached(raw * statistics.median(ratios), raw, "pulls a CPU second")
 
 
-MIRRORING: dict[str, Callable[[], Result]] = {}
+MIRRORING: dict[str, Callable[[], Reached]] = {}
 for _read in _TYPES:
     MIRRORING[f"get {_read} without a mirror, its puller by itself"] = partial(off, _read)
     MIRRORING[f"get {_read} mirrored 1 %, reader"] = partial(mirrored, _read, 0.01)

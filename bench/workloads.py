@@ -30,7 +30,7 @@ _HEAD = struct.Struct(">iIiiiqqiq8sq8siqi")
 
 
 @dataclass(frozen=True)
-class Result:
+class Reached:
     """What was reached, and what the machine reaches with nothing in between."""
 
     here: float
@@ -65,7 +65,7 @@ def _message(number: int, queues: int, payload: bytes) -> Message:
     return Message("topic_of_17_chars", payload, number * STRIDE % queues, {"TAGS": "TagA"})
 
 
-def put(backend: str, queues: int, body: int, count: int) -> Result:
+def put(backend: str, queues: int, body: int, count: int) -> Reached:
     """One message a call, until it is in its queue."""
     payload = bytes(body)
     with folder() as root, MessageStore.open(root, CONFIG, backend=backend) as store:
@@ -74,14 +74,14 @@ def put(backend: str, queues: int, body: int, count: int) -> Result:
             store.put_message(_message(number, queues, payload))
         store.max_offset("topic_of_17_chars", 0)
         seconds = time.perf_counter() - started
-    return Result(count / seconds, count / raw_put(body, count), "messages/s")
+    return Reached(count / seconds, count / raw_put(body, count), "messages/s")
 
 
-def put_list(backend: str, queues: int, body: int, count: int) -> Result:
+def put_list(backend: str, queues: int, body: int, count: int) -> Reached:
     """Lists of 32 messages, until they are in their queues."""
     with folder() as root:
         seconds = fill(root, backend, queues, count, body)
-    return Result(count / seconds, count / raw_put(body, count), "messages/s")
+    return Reached(count / seconds, count / raw_put(body, count), "messages/s")
 
 
 def raw_put(body: int, count: int) -> float:
@@ -97,7 +97,7 @@ def raw_put(body: int, count: int) -> float:
     return time.perf_counter() - started
 
 
-def replay(backend: str, queues: int, body: int, count: int) -> Result:
+def replay(backend: str, queues: int, body: int, count: int) -> Reached:
     """Queues rebuilt from the log: the store is opened without them."""
     with folder() as root:
         fill(root, backend, queues, count, body)
@@ -111,7 +111,7 @@ def replay(backend: str, queues: int, body: int, count: int) -> Result:
             raise RuntimeError(f"{store.report.dispatched_units} units, not {count}")
         store.close()
         raw = raw_scan(root / "commitlog" / f"{0:020d}", count)
-    return Result(count / seconds, count / raw, "messages/s")
+    return Reached(count / seconds, count / raw, "messages/s")
 
 
 def raw_scan(path: Path, count: int) -> float:
@@ -132,7 +132,7 @@ def path_record(path: Path) -> int:
         return int(_HEAD.unpack(file.read(_HEAD.size))[0])
 
 
-def get(backend: str, queues: int, count: int, calls: int) -> Result:
+def get(backend: str, queues: int, count: int, calls: int) -> Reached:
     """Pulls of 32 messages at random places."""
     draw = random.Random(1)
     with folder() as root:
@@ -147,7 +147,7 @@ def get(backend: str, queues: int, count: int, calls: int) -> Result:
                     raise RuntimeError(result.status.name)
             seconds = time.perf_counter() - started
         raw = raw_pull(root / "commitlog" / f"{0:020d}", calls)
-    return Result(calls / seconds, calls / raw, "pulls/s")
+    return Reached(calls / seconds, calls / raw, "pulls/s")
 
 
 def raw_pull(path: Path, calls: int) -> float:
@@ -162,7 +162,7 @@ def raw_pull(path: Path, calls: int) -> float:
     return time.perf_counter() - started
 
 
-def time_search(backend: str, queues: int, count: int, calls: int) -> Result:
+def time_search(backend: str, queues: int, count: int, calls: int) -> Reached:
     """Searches for random times in random queues."""
     draw = random.Random(2)
     with folder() as root:
@@ -177,7 +177,7 @@ def time_search(backend: str, queues: int, count: int, calls: int) -> Result:
                 store.offset_by_time(topic, queue_id, moment, BoundaryType.LOWER)
             seconds = time.perf_counter() - started
         raw = raw_search(root / "commitlog" / f"{0:020d}", calls, count // queues)
-    return Result(calls / seconds, calls / raw, "searches/s")
+    return Reached(calls / seconds, calls / raw, "searches/s")
 
 
 def raw_search(path: Path, calls: int, units: int) -> float:
@@ -191,7 +191,7 @@ def raw_search(path: Path, calls: int, units: int) -> float:
         return time.perf_counter() - started
 
 
-def query(backend: str, count: int, calls: int) -> Result:
+def query(backend: str, count: int, calls: int) -> Reached:
     """Queries by key, one message each; the index holds a tag and two keys a message."""
     draw = random.Random(3)
     payload = bytes(128)
@@ -215,7 +215,7 @@ def query(backend: str, count: int, calls: int) -> Result:
             seconds = time.perf_counter() - started
         (index,) = (root / "index").iterdir()
         raw = raw_query(index, calls, count)
-    return Result(calls / seconds, calls / raw, "queries/s")
+    return Reached(calls / seconds, calls / raw, "queries/s")
 
 
 def raw_query(path: Path, calls: int, count: int) -> float:
@@ -233,7 +233,7 @@ def raw_query(path: Path, calls: int, count: int) -> float:
         return time.perf_counter() - started
 
 
-def recover(count: int, body: int) -> Result:
+def recover(count: int, body: int) -> Reached:
     """Opening after a crash without a checkpoint, queues there, no index: MB/s of the log."""
     config = CONFIG.model_copy(update={"message_index_enable": False})
     with folder() as root:
@@ -248,10 +248,10 @@ def recover(count: int, body: int) -> Result:
             raise RuntimeError(f"{store.report.scanned_records} records, not {count}")
         store.close()
         raw = raw_scan(root / "commitlog" / f"{0:020d}", count)
-    return Result(size / seconds, size / raw, "MB/s")
+    return Reached(size / seconds, size / raw, "MB/s")
 
 
-def scan(count: int, body: int) -> Result:
+def scan(count: int, body: int) -> Reached:
     """Every record of a log, checked."""
     with folder() as root:
         fill(root, "file", 8, count, body)
@@ -262,15 +262,15 @@ def scan(count: int, body: int) -> Result:
         if records != count:
             raise RuntimeError(f"{records} records, not {count}")
         raw = raw_scan(root / "commitlog" / f"{0:020d}", count)
-    return Result(count / seconds, count / raw, "records/s")
+    return Reached(count / seconds, count / raw, "records/s")
 
 
-def open_store(backend: str, queues: int) -> Result:
+def open_store(backend: str, queues: int) -> Reached:
     """Opening after a clean stop, in ms, beside opening an empty store."""
     with folder() as root:
         fill(root / "full", backend, queues, max(2 * queues, 32), 128)
         fill(root / "empty", backend, 1, 32, 128)
-        return Result(_open_ms(root / "full"), _open_ms(root / "empty"), "ms")
+        return Reached(_open_ms(root / "full"), _open_ms(root / "empty"), "ms")
 
 
 def _open_ms(root: Path) -> float:
@@ -282,7 +282,7 @@ def _open_ms(root: Path) -> float:
 
 
 BACKENDS = ("file", "rocksdb")
-WORKLOADS: dict[str, Callable[[], Result]] = {}
+WORKLOADS: dict[str, Callable[[], Reached]] = {}
 for _backend in BACKENDS:
     for _body in (128, 1024):
         _count = 400_000 if _body == 128 else 200_000

@@ -20,7 +20,7 @@ from store.errors import IllegalMessageError, os_errors
 from store.files import make_folder, sync_folder
 from store.paths import StorePaths
 from store.queue.bulk import (
-    Footprint,
+    DiskUse,
     NameFault,
     QueueTotals,
     UnitRows,
@@ -56,10 +56,10 @@ class FileBulk:
         except IllegalMessageError:
             yield _NO_FOLDER
 
-    def footprint(self, totals: QueueTotals) -> Footprint:
+    def footprint(self, totals: QueueTotals) -> DiskUse:
         """Count the blocks that are written; every file and folder has one that is not full."""
         entries = totals.files + totals.queues + totals.topics
-        return Footprint(
+        return DiskUse(
             disk_bytes=totals.units * _UNIT + entries * _BLOCK_BYTES,
             entries=entries,
             mapped_files=totals.files,

@@ -249,7 +249,7 @@ class FileConsumeQueue(QueueFiles):
             access.unsynced.note_file(path, size)
             try:
                 descriptor = access.cache.get(path)
-                written = os.pwrite(descriptor.fd, data, position)
+                written = os.pwrite(descriptor.number, data, position)
             except OSError:
                 written = 0  # tried once more below, which reports it
             if written != size:

@@ -11,11 +11,10 @@ import os
 import resource
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
 from pathlib import Path
 
 from store.errors import StoreClosedError, os_errors
-from store.files import open_regular
+from store.files import Descriptor
 
 _LOG = logging.getLogger(__name__)
 _RESERVE = 256
@@ -92,19 +91,6 @@ def _max_maps() -> int | None:
         return None
 
 
-class Descriptor:
-    """An open file; closed when nobody holds the object any more."""
-
-    __slots__ = ("fd",)
-
-    def __init__(self, fd: int) -> None:
-        self.fd = fd
-
-    def __del__(self, _close: Callable[[int], None] = os.close) -> None:
-        if hasattr(self, "fd"):  # else an exception came while it was made
-            _close(self.fd)
-
-
 class DescriptorCache:
     """Open files by path, the least recently used one is let go first. Thread-safe."""
 
@@ -144,7 +130,7 @@ class DescriptorCache:
         """
         descriptor = self._open(path, self._flags | os.O_CREAT)
         try:
-            os.ftruncate(descriptor.fd, size)
+            os.ftruncate(descriptor.number, size)
         except OSError:  # entered for the report alone: there may be 100,000 files
             with os_errors("size a queue file", path):
                 raise
@@ -175,13 +161,13 @@ class DescriptorCache:
                 return known
             while len(self._entries) >= self.limit:
                 self._entries.popitem(last=False)
-            descriptor = self._entries[path] = Descriptor(self._open_file(path, flags))
+            descriptor = self._entries[path] = self._open_file(path, flags)
             return descriptor
 
-    def _open_file(self, path: str, flags: int) -> int:
+    def _open_file(self, path: str, flags: int) -> Descriptor:
         while True:
             try:
-                return open_regular(path, flags)
+                return Descriptor(path, flags)
             except FileNotFoundError:
                 raise
             except OSError as exc:

@@ -113,7 +113,7 @@ class UnsyncedFiles:
             with suppress(FileNotFoundError):  # removed meanwhile, as its folder's entry tells
                 descriptor = cache.get(path)
                 with os_errors("flush a queue file", path):
-                    os.fdatasync(descriptor.fd)
+                    os.fdatasync(descriptor.number)
         # Entries come after the bytes that they lead to.
         for folder in folders:
             with os_errors("flush a queue folder", folder), suppress(FileNotFoundError):
@@ -127,7 +127,7 @@ class UnsyncedFiles:
             with suppress(FileNotFoundError):
                 descriptor = cache.get(path)
                 with os_errors("flush the queues' file system", path):
-                    sync_file_system(syncfs, descriptor.fd)
+                    sync_file_system(syncfs, descriptor.number)
                 return
 
 

@@ -105,7 +105,7 @@ class QueueFiles:
         # The object is kept in a local while its number is in use, see descriptor_cache.
         descriptor = self.access.cache.get(path)
         try:
-            data = os.pread(descriptor.fd, length, position)
+            data = os.pread(descriptor.number, length, position)
         except OSError:
             with os_errors("read a queue file", path):
                 raise
@@ -160,7 +160,7 @@ class QueueFiles:
             return position  # inside a page that holds data; only whole pages can be holes
         descriptor = self.access.cache.get(path)
         try:
-            return max(position, os.lseek(descriptor.fd, position, os.SEEK_DATA))
+            return max(position, os.lseek(descriptor.number, position, os.SEEK_DATA))
         except OSError as exc:
             if exc.errno == errno.ENXIO:
                 return self.access.mapped_file_size
@@ -195,7 +195,7 @@ class QueueFiles:
         access.unsynced.note_file(path, len(data))  # before the bytes change: none is missed
         try:
             descriptor = access.cache.get(path)  # held while its number is in use
-            write_all(descriptor.fd, data, position)
+            write_all(descriptor.number, data, position)
         except OSError:
             with os_errors("write a queue file", path):
                 raise

@@ -33,7 +33,7 @@ from store.errors import IllegalMessageError, RefusedStoreError, os_errors
 from store.files import make_folder, sync_folder
 from store.paths import StorePaths
 from store.queue.bulk import (
-    Footprint,
+    DiskUse,
     NameFault,
     QueueTotals,
     UnitRows,
@@ -93,12 +93,12 @@ class RocksDBBulk:
         if not beside and DATABASE_FILE.fullmatch(topic):
             yield _LIKE_A_FILE
 
-    def footprint(self, totals: QueueTotals) -> Footprint:
+    def footprint(self, totals: QueueTotals) -> DiskUse:
         """Count the bytes of units and entries, and the tables that hold them."""
         entries = 2 * (totals.queues * _ENTRY_BYTES + totals.key_bytes)
         disk_bytes = totals.units * _UNIT_BYTES + entries
         tables = disk_bytes // _TABLE_BYTES + 1
-        return Footprint(disk_bytes, entries=tables, mapped_files=None, tables=tables)
+        return DiskUse(disk_bytes, entries=tables, mapped_files=None, tables=tables)
 
     def source(self, context: QueueStoreContext) -> UnitSource:
         """Open the database read-only.

@@ -13,7 +13,7 @@ from pathlib import Path
 from mutants.equal import equal_ones, key_of
 from mutants.mutations import Mutation, mutations
 from mutants.touched import Touching, look
-from mutants.trial import Fate, Outcome, Trees
+from mutants.trial import Fate, Trees, TriedMutation
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("store", "cq_file", "cq_rocksdb", "migration", "analysis", "on_spark", "ab")
@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
     return report(outcomes)
 
 
-def _tried(trees: Trees, mutation: Mutation, touching: Touching) -> Outcome:
+def _tried(trees: Trees, mutation: Mutation, touching: Touching) -> TriedMutation:
     with trees.borrowed() as tree:
         tests = touching.tests(mutation, (tree.root / mutation.path).read_bytes())
         begun = time.monotonic()
@@ -65,7 +65,7 @@ def draw(root: Path, package: str, only: str, count: int, seed: int) -> list[Mut
     return random.Random(f"{seed} {package}").sample(found, min(count, len(found)))
 
 
-def report(outcomes: list[Outcome]) -> int:
+def report(outcomes: list[TriedMutation]) -> int:
     """Print the share that was noticed by package, and what was not; return the exit code."""
     fates: dict[str, Counter[Fate]] = defaultdict(Counter)
     for outcome in outcomes:
@@ -82,7 +82,7 @@ def report(outcomes: list[Outcome]) -> int:
     return 0 if enough else 1
 
 
-def _line(outcome: Outcome, seconds: float) -> str:
+def _line(outcome: TriedMutation, seconds: float) -> str:
     seen = f" by {outcome.killer}" if outcome.killer else f" ({outcome.tests} tests)"
     return f"{seconds:5.1f} s  {outcome.fate}{seen}: {outcome.mutation.name}"
 

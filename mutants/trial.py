@@ -37,7 +37,7 @@ class Fate(StrEnum):
 
 
 @dataclass(slots=True)
-class Outcome:
+class TriedMutation:
     """A mutation's fate, with the test that noticed or the number of tests that did not."""
 
     mutation: Mutation
@@ -57,7 +57,9 @@ class Tree:
     """Tests that fail here unmutated too: they notice nothing."""
     _stamp: int = 0
 
-    def try_out(self, mutation: Mutation, tests: list[str], seconds: dict[str, float]) -> Outcome:
+    def try_out(
+        self, mutation: Mutation, tests: list[str], seconds: dict[str, float]
+    ) -> TriedMutation:
         """Run the first of ``tests`` that fit the budget until one fails.
 
         A test that fails without the mutation too does not count; the others are run again.
@@ -67,12 +69,12 @@ class Tree:
             with self._mutated(mutation):
                 killer = self._run(chosen, limit)
             if killer is None:
-                return Outcome(mutation, Fate.SURVIVED, len(chosen))
+                return TriedMutation(mutation, Fate.SURVIVED, len(chosen))
             if not killer:
-                return Outcome(mutation, Fate.TIMED_OUT, len(chosen))
+                return TriedMutation(mutation, Fate.TIMED_OUT, len(chosen))
             if self._is_sound(killer):
-                return Outcome(mutation, Fate.KILLED, len(chosen), killer)
-        return Outcome(mutation, Fate.UNTOUCHED)
+                return TriedMutation(mutation, Fate.KILLED, len(chosen), killer)
+        return TriedMutation(mutation, Fate.UNTOUCHED)
 
     def _is_sound(self, test: str) -> bool:
         if test not in self._sound | self._flawed:

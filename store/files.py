@@ -119,12 +119,12 @@ class Descriptor:
 
     __slots__ = ("number",)
 
-    def __init__(self, path: Path, flags: int) -> None:
+    def __init__(self, path: Path | str, flags: int) -> None:
         self.number = open_regular(path, flags)
 
-    def __del__(self) -> None:
-        if hasattr(self, "number"):
-            os.close(self.number)
+    def __del__(self, _close: Callable[[int], None] = os.close) -> None:
+        if hasattr(self, "number"):  # else it could not be opened
+            _close(self.number)
 
 
 # ---- writing

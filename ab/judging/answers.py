@@ -2,7 +2,7 @@
 
 from ab.judging.judgement import AnswersJudgement
 from ab.judging.words import count_text
-from ab.results.result import Result, Workload
+from ab.results.result import Result, WorkloadFigures
 
 
 def judge_answers(result: Result) -> AnswersJudgement:
@@ -34,7 +34,7 @@ def judge_answers(result: Result) -> AnswersJudgement:
     )  # fmt: skip
 
 
-def _digests(workload: Workload) -> list[str]:
+def _digests(workload: WorkloadFigures) -> list[str]:
     """Return the rounds whose sides gave other digests; a side gives one a turn, in any order."""
     found: dict[int, dict[str, list[str]]] = {}
     for turn in workload.rounds:

@@ -18,10 +18,10 @@ from ab.judging.intervals import LEAST_WITHOUT_FLOOR, Interval, unpaired
 from ab.judging.judge import judge
 from ab.judging.judgement import Comparison, Judgement, Outcome
 from ab.judging.rounds import values
-from ab.judging.sentences import Claim
+from ab.judging.sentences import Phrases
 from ab.judging.verdicts import decide
-from ab.judging.words import Unit, ratio_text, span_text
-from ab.results.result import Result, Workload
+from ab.judging.words import Measure, ratio_text, span_text
+from ab.results.result import Result, WorkloadFigures
 
 
 class Change(BaseModel):
@@ -33,7 +33,7 @@ class Change(BaseModel):
     side: str
     figure: str
     label: str
-    unit: Unit
+    unit: Measure
     a: float
     b: float
     ratio: float | None = Field(default=None, description="B by A.")
@@ -45,7 +45,7 @@ class Change(BaseModel):
     beside_b: str = ""
 
 
-class Changes(BaseModel):
+class ResultChanges(BaseModel):
     """All that can be said of two results."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -57,7 +57,7 @@ class Changes(BaseModel):
     changes: list[Change]
 
 
-def compare_results(before: Result, after: Result) -> Changes:
+def compare_results(before: Result, after: Result) -> ResultChanges:
     """Return what changed from A to B for each side that is in both.
 
     Rounds of two runs have nothing to do with each other, so they are not paired; nor is there a
@@ -70,7 +70,7 @@ def compare_results(before: Result, after: Result) -> Changes:
     pair = Pair(before, after)
     cannot = list(obstacles(pair))
     confidence = min(result.method.confidence for result in pair)
-    return Changes(
+    return ResultChanges(
         cannot=cannot, left_out=list(left_out(pair)), circumstances=list(circumstances(pair)),
         confidence=confidence, changes=[] if cannot else list(_changes(pair, confidence)),
     )  # fmt: skip
@@ -97,7 +97,7 @@ def _headline(judged: tuple[Judgement, Judgement], name: str) -> str:
 
 
 def _change(
-    pair: Pair, workload: Workload, side: str, key: str, found: list[list[float]],
+    pair: Pair, workload: WorkloadFigures, side: str, key: str, found: list[list[float]],
     single: float, confidence: float,
 ) -> Change:  # fmt: skip
     figure = FIGURES[key]
@@ -129,7 +129,7 @@ def _text(
 ) -> str:
     if made is None:
         return f"Too few rounds to tell at {workload} about {side}."
-    claim = Claim(
+    claim = Phrases(
         f"{side} is {{}} times as fast in B as in A",
         f"{side} takes {{}} times as long in B as in A",
         f"the {FIGURES[key].label} of {side} in B is {{}} times that in A",

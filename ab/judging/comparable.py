@@ -5,7 +5,7 @@ from collections.abc import Iterator, Set
 from typing import NamedTuple
 
 from ab.judging.answers import judge_answers
-from ab.results.result import Result, Shape, Side, Workload
+from ab.results.result import Result, Shape, Side, WorkloadFigures
 
 _SAME_RATE = 0.01
 """Rates that differ by less are one: they are taken from operations that a turn holds."""
@@ -48,7 +48,7 @@ def sides_of_both(pair: Pair) -> list[str]:
     ]
 
 
-def workloads_of_both(pair: Pair) -> list[tuple[Workload, Workload]]:
+def workloads_of_both(pair: Pair) -> list[tuple[WorkloadFigures, WorkloadFigures]]:
     """Return the workloads that were run the same way in both."""
     there = {workload.name: workload for workload in pair.after.workloads}
     return [
@@ -102,7 +102,7 @@ def _same(one: Side, other: Side) -> bool:
     return (one.backend, one.options, one.given) == (other.backend, other.options, other.given)
 
 
-def _otherwise(one: Workload, other: Workload) -> str:
+def _otherwise(one: WorkloadFigures, other: WorkloadFigures) -> str:
     """Return why two workloads of one name are not the same."""
     if one.not_measured or other.not_measured:
         return "was not measured in both"

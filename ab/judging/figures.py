@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ab.judging.words import Unit
+from ab.judging.words import Measure
 from ab.results.result import PERCENTILES, Footprint, Round, Shape
 
 THROUGHPUT = "throughput"
@@ -15,7 +15,7 @@ class Figure(NamedTuple):
 
     key: str
     label: str
-    unit: Unit
+    unit: Measure
     of: Callable[[Sequence[Round]], float | None]
     more_is_better: bool = False
     lacks: str = "too few operations in a round"
@@ -27,7 +27,7 @@ class SideFigure(NamedTuple):
 
     key: str
     label: str
-    unit: Unit
+    unit: Measure
     of: Callable[[Footprint, Shape], float | None]
 
 
@@ -79,7 +79,7 @@ def _fewest(percentile: float) -> int:
 
 def _latencies(field: str, label: str) -> list[Figure]:
     return [
-        Figure(f"{field}_{key}", f"{key}{label}", Unit.SECONDS, _latency(f"{field}_ns", key))
+        Figure(f"{field}_{key}", f"{key}{label}", Measure.SECONDS, _latency(f"{field}_ns", key))
         for key in PERCENTILES
     ]
 
@@ -87,19 +87,19 @@ def _latencies(field: str, label: str) -> list[Figure]:
 FIGURES: dict[str, Figure] = {
     figure.key: figure
     for figure in (
-        Figure(THROUGHPUT, "throughput", Unit.A_SECOND, _throughput, more_is_better=True),
+        Figure(THROUGHPUT, "throughput", Measure.A_SECOND, _throughput, more_is_better=True),
         *_latencies("service", ""),
         *_latencies("intended", " from the due time"),
-        Figure("cpu", "CPU time an operation", Unit.SECONDS, _cpu),
-        Figure("written", "written an item", Unit.BYTES, _written),
+        Figure("cpu", "CPU time an operation", Measure.SECONDS, _cpu),
+        Figure("written", "written an item", Measure.BYTES, _written),
         Figure(
             "counted",
             "written an item, by its own count",
-            Unit.BYTES,
+            Measure.BYTES,
             _counted,
             lacks="one of them does not count",
         ),
-        Figure("memory", "memory", Unit.BYTES, _memory),
+        Figure("memory", "memory", Measure.BYTES, _memory),
     )
 }
 """By key, in the order they are told."""
@@ -112,22 +112,22 @@ OF_THE_SIDE = frozenset({"memory"})
 """Figures that are much the same at every workload: no sentence tells them again."""
 
 SIDE_FIGURES: tuple[SideFigure, ...] = (
-    SideFigure("disk", "on disk", Unit.BYTES, lambda foot, _: foot.disk_bytes),
+    SideFigure("disk", "on disk", Measure.BYTES, lambda foot, _: foot.disk_bytes),
     SideFigure(
         "disk_a_unit",
         "on disk a unit",
-        Unit.BYTES,
+        Measure.BYTES,
         lambda foot, shape: _by(foot.disk_bytes, shape.units),
     ),
     SideFigure(
         "disk_a_queue",
         "on disk a queue",
-        Unit.BYTES,
+        Measure.BYTES,
         lambda foot, shape: _by(foot.disk_bytes, shape.queues),
     ),
-    SideFigure("files", "files", Unit.COUNT, lambda foot, _: foot.files),
-    SideFigure("maps", "memory maps", Unit.COUNT, lambda foot, _: foot.maps),
-    SideFigure("descriptors", "descriptors", Unit.COUNT, lambda foot, _: foot.descriptors),
-    SideFigure("pss", "memory once open", Unit.BYTES, lambda foot, _: foot.pss_bytes),
-    SideFigure("open", "time to open", Unit.SECONDS, lambda foot, _: foot.open_seconds),
+    SideFigure("files", "files", Measure.COUNT, lambda foot, _: foot.files),
+    SideFigure("maps", "memory maps", Measure.COUNT, lambda foot, _: foot.maps),
+    SideFigure("descriptors", "descriptors", Measure.COUNT, lambda foot, _: foot.descriptors),
+    SideFigure("pss", "memory once open", Measure.BYTES, lambda foot, _: foot.pss_bytes),
+    SideFigure("open", "time to open", Measure.SECONDS, lambda foot, _: foot.open_seconds),
 )

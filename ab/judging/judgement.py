@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 
-from ab.judging.words import Unit
+from ab.judging.words import Measure
 from ab.results.result import Difference
 
 
@@ -50,7 +50,7 @@ class Comparison(_Model):
     side: str
     figure: str
     label: str
-    unit: Unit
+    unit: Measure
     value: float | None
     reference: float | None
     ratio: float | None = Field(default=None, description="Side by reference.")
@@ -98,7 +98,7 @@ class Projection(_Model):
     side: str
     figure: str
     label: str
-    unit: Unit
+    unit: Measure
     points: list[tuple[int, float]] = Field(description="Queues and value, as measured.")
     base: float = Field(description="Of the line, at no queue.")
     a_queue: float

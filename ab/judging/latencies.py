@@ -3,7 +3,7 @@
 import zlib
 from typing import TYPE_CHECKING
 
-from ab.results.result import PERCENTILES, Workload
+from ab.results.result import PERCENTILES, WorkloadFigures
 from store.errors import StoreConfigError
 
 if TYPE_CHECKING:
@@ -15,7 +15,9 @@ _CURVE = (10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.95, 99.99, 99.995, 99.999)
 _NANOSECONDS = 1e9
 
 
-def histogram(workload: Workload, side: str, *, intended: bool = False) -> "HdrHistogram | None":
+def histogram(
+    workload: WorkloadFigures, side: str, *, intended: bool = False
+) -> "HdrHistogram | None":
     """Return a side's histogram of nanoseconds, if it has one.
 
     Needs hdrhistogram, see ``need_extras``.
@@ -41,7 +43,7 @@ def histogram(workload: Workload, side: str, *, intended: bool = False) -> "HdrH
     return found if found.total_count else None
 
 
-def merged(workload: Workload, side: str, key: str) -> float | None:
+def merged(workload: WorkloadFigures, side: str, key: str) -> float | None:
     """Return a percentile over all rounds, in seconds; ``key`` is a figure's, as service_p99.
 
     Nothing where not one operation lies above it.
@@ -58,7 +60,9 @@ def merged(workload: Workload, side: str, key: str) -> float | None:
     return float(found.get_value_at_percentile(percentile)) / _NANOSECONDS
 
 
-def curve(workload: Workload, side: str, *, intended: bool = False) -> list[tuple[float, float]]:
+def curve(
+    workload: WorkloadFigures, side: str, *, intended: bool = False
+) -> list[tuple[float, float]]:
     """Return percentiles and seconds, as far up as one operation in the histogram lies above."""
     found = histogram(workload, side, intended=intended)
     if found is None:
@@ -67,7 +71,7 @@ def curve(workload: Workload, side: str, *, intended: bool = False) -> list[tupl
     return [(each, float(found.get_value_at_percentile(each)) / _NANOSECONDS) for each in shown]
 
 
-def withheld(workload: Workload, side: str) -> str:
+def withheld(workload: WorkloadFigures, side: str) -> str:
     """Return why a side's times from the due time are not told; nothing if they are.
 
     A side that cannot do what is offered falls ever further behind: such a percentile says how long

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ab.judging.figures import Figure
 from ab.judging.intervals import LEAST_ROUNDS
-from ab.results.result import Round, Workload
+from ab.results.result import Round, WorkloadFigures
 
 
 class Pairs(NamedTuple):
@@ -33,7 +33,7 @@ class Pairs(NamedTuple):
         return [mine / theirs for mine, theirs in zip(self.mine, self.theirs, strict=True)]
 
 
-def turns_of(workload: Workload, side: str) -> dict[int, list[Round]]:
+def turns_of(workload: WorkloadFigures, side: str) -> dict[int, list[Round]]:
     """Return a side's turns of each round, without those of the warm-up."""
     found: dict[int, list[Round]] = {}
     for turn in workload.rounds:
@@ -42,7 +42,7 @@ def turns_of(workload: Workload, side: str) -> dict[int, list[Round]]:
     return found
 
 
-def pairs(workload: Workload, figure: Figure, side: str, reference: str) -> Pairs:
+def pairs(workload: WorkloadFigures, figure: Figure, side: str, reference: str) -> Pairs:
     """Return the figure of both sides in the rounds that count; of none, if a round lacks it."""
     mine, theirs = turns_of(workload, side), turns_of(workload, reference)
     numbers = sorted(mine.keys() & theirs.keys())
@@ -54,7 +54,7 @@ def pairs(workload: Workload, figure: Figure, side: str, reference: str) -> Pair
     return Pairs(ours, others, len(numbers) - len(used), len(used) - len(calm))
 
 
-def written_by_cause(workload: Workload) -> dict[str, dict[str, int]]:
+def written_by_cause(workload: WorkloadFigures) -> dict[str, dict[str, int]]:
     """Return side → cause → bytes, where a backend counts what it writes; without the warm-up."""
     found: dict[str, Counter[str]] = {}
     for turn in workload.rounds:
@@ -63,7 +63,7 @@ def written_by_cause(workload: Workload) -> dict[str, dict[str, int]]:
     return {side: dict(causes) for side, causes in found.items()}
 
 
-def values(workload: Workload, figure: Figure, side: str) -> list[float]:
+def values(workload: WorkloadFigures, figure: Figure, side: str) -> list[float]:
     """Return a figure of one side in its rounds that count; of none, if a round lacks it."""
     return pairs(workload, figure, side, side).mine
 

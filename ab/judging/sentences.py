@@ -6,10 +6,10 @@ from ab.judging.figures import FIGURES, OF_THE_SIDE
 from ab.judging.intervals import Interval
 from ab.judging.judgement import DECIDED, AnswersJudgement, Comparison, Outcome, Sentence
 from ab.judging.words import percent_text, ratio_text, span_text
-from ab.results.result import Result, Workload
+from ab.results.result import Result, WorkloadFigures
 
 
-class Claim(NamedTuple):
+class Phrases(NamedTuple):
     """The ways to say a ratio; each has one place for it."""
 
     fast: str
@@ -38,7 +38,7 @@ class Claim(NamedTuple):
 
 
 def sentence(
-    result: Result, workload: Workload, answers: AnswersJudgement, headline: str,
+    result: Result, workload: WorkloadFigures, answers: AnswersJudgement, headline: str,
     comparisons: list[Comparison], side: str,
 ) -> Sentence:  # fmt: skip
     """Return what is said of ``side``, from the comparisons of a workload."""
@@ -55,7 +55,7 @@ def sentence(
 
 
 def _told(
-    result: Result, workload: Workload, answers: AnswersJudgement,
+    result: Result, workload: WorkloadFigures, answers: AnswersJudgement,
     first: Comparison | None, side: str,
 ) -> tuple[Outcome, str]:  # fmt: skip
     if workload.not_measured:
@@ -74,10 +74,10 @@ def _told(
     return first.outcome, _judged(result, workload, first)
 
 
-def _judged(result: Result, workload: Workload, first: Comparison) -> str:
+def _judged(result: Result, workload: WorkloadFigures, first: Comparison) -> str:
     """Return the sentence of a comparison that has an interval."""
     reference, side = result.sides[0].name, first.side
-    claim = Claim(
+    claim = Phrases(
         f"{side} is {{}} times as fast as {reference}",
         f"{side} takes {{}} times as long as {reference}",
         f"the {first.label} of {side} is {{}} times that of {reference}",

@@ -14,7 +14,7 @@ from ab.judging.intervals import LEAST_ROUNDS, LEAST_WITHOUT_FLOOR, Interval, ce
 from ab.judging.judgement import Comparison, Outcome
 from ab.judging.latencies import merged, withheld
 from ab.judging.rounds import Pairs, pairs, values
-from ab.results.result import Method, Result, Side, Workload
+from ab.results.result import Method, Result, Side, WorkloadFigures
 
 
 class Rule(NamedTuple):
@@ -45,7 +45,7 @@ def twin(result: Result) -> Side | None:
     return next((side for side in result.sides if side.twin_of == name), None)
 
 
-def headline(result: Result, workload: Workload) -> str:
+def headline(result: Result, workload: WorkloadFigures) -> str:
     """Return the key of the figure that is told first.
 
     The throughput of a closed loop. Where the rate is not the side's doing, p99: of an open loop
@@ -62,7 +62,7 @@ def headline(result: Result, workload: Workload) -> str:
     )
 
 
-def _first_choices(result: Result, workload: Workload, names: list[str]) -> tuple[str, ...]:
+def _first_choices(result: Result, workload: WorkloadFigures, names: list[str]) -> tuple[str, ...]:
     if result.kind == "live":
         return "service_p99", "service_p50"
     if workload.mode == "open" and not any(withheld(workload, name) for name in names):
@@ -70,7 +70,7 @@ def _first_choices(result: Result, workload: Workload, names: list[str]) -> tupl
     return ()
 
 
-def _by_rounds(workload: Workload, key: str, names: list[str]) -> bool:
+def _by_rounds(workload: WorkloadFigures, key: str, names: list[str]) -> bool:
     return all(pairs(workload, FIGURES[key], side, names[0]).ratios for side in names[1:])
 
 
@@ -87,7 +87,7 @@ def levels(result: Result) -> Levels:
     return Levels(*(1 - wrong / max(1, counts[kind]) for kind in (True, False)))
 
 
-def compare(result: Result, workload: Workload, given: Levels) -> Iterator[Comparison]:
+def compare(result: Result, workload: WorkloadFigures, given: Levels) -> Iterator[Comparison]:
     """Yield every figure of every side but the reference, that of the twin first."""
     reference = result.sides[0].name
     first = headline(result, workload)
@@ -127,7 +127,7 @@ def decide(found: Interval, floor: Interval | None, method: Method) -> Outcome |
     return Outcome.NOISY if max(widths) > method.widest else Outcome.SAME
 
 
-def _judged(workload: Workload, told: Comparison, found: Pairs, rule: Rule) -> Comparison:
+def _judged(workload: WorkloadFigures, told: Comparison, found: Pairs, rule: Rule) -> Comparison:
     if told.outcome is Outcome.WITHHELD:
         return told
     if told.figure in NEVER_JUDGED:
@@ -143,7 +143,9 @@ def _judged(workload: Workload, told: Comparison, found: Pairs, rule: Rule) -> C
     return told.model_copy(update=_ends(made) | {"outcome": outcome, "floor": floor})
 
 
-def _why_not(workload: Workload, told: Comparison, found: Pairs, least: int) -> dict[str, object]:
+def _why_not(
+    workload: WorkloadFigures, told: Comparison, found: Pairs, least: int
+) -> dict[str, object]:
     """Say why there is no interval."""
     if not found.mine:
         few = FIGURES[told.figure].lacks if workload.rounds else "not measured by rounds"
@@ -166,7 +168,7 @@ def _ends(found: Interval) -> dict[str, object]:
 
 
 def _told(
-    workload: Workload, figure: Figure, side: str, reference: str, found: Pairs
+    workload: WorkloadFigures, figure: Figure, side: str, reference: str, found: Pairs
 ) -> Comparison:
     """Return the values of both sides, without any judgement."""
     late = figure.key.startswith("intended")
@@ -184,7 +186,9 @@ def _told(
     )  # fmt: skip
 
 
-def _value(workload: Workload, figure: Figure, side: str, by_round: list[float]) -> float | None:
+def _value(
+    workload: WorkloadFigures, figure: Figure, side: str, by_round: list[float]
+) -> float | None:
     """Return a side's value: of latencies over all operations, of all else the centre of rounds."""
     if figure.key.startswith(("service", "intended")):
         over_all = merged(workload, side, figure.key)

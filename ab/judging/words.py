@@ -7,7 +7,7 @@ _SIZES = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)
 _TEN, _HUNDRED = 10, 100
 
 
-class Unit(StrEnum):
+class Measure(StrEnum):
     """What a figure counts; values are in it, unscaled."""
 
     A_SECOND = "a second"
@@ -16,15 +16,15 @@ class Unit(StrEnum):
     COUNT = "count"
 
 
-def value_text(value: float | None, unit: Unit | str) -> str:
+def value_text(value: float | None, unit: Measure | str) -> str:
     """Return a figure with its unit, three digits of it; nothing for ``None``."""
     if value is None:
         return ""
-    if unit == Unit.SECONDS:
+    if unit == Measure.SECONDS:
         return _scaled(value, _TIMES)
-    if unit == Unit.BYTES:
+    if unit == Measure.BYTES:
         return _scaled(value, _SIZES) if value >= 1 << 10 else f"{digits_text(value)} B"
-    return f"{digits_text(value)}{'/s' if unit == Unit.A_SECOND else ''}"
+    return f"{digits_text(value)}{'/s' if unit == Measure.A_SECOND else ''}"
 
 
 def ratio_text(ratio: float) -> str:

@@ -26,12 +26,11 @@ from ab.results.result import (
     Round,
     Shape,
     Side,
-    Workload,
+    WorkloadFigures,
 )
 from store.errors import RefusedStoreError
 from store.paths import StorePaths
-from store.service.mirroring.differences import Difference as KeptDifference
-from store.service.mirroring.differences import read_differences
+from store.service.mirroring.differences import Mismatch, read_differences
 from store.service.mirroring.figures import (
     AGAIN,
     FINE_BOUNDS,
@@ -40,13 +39,13 @@ from store.service.mirroring.figures import (
     Way,
     read_figures,
 )
-from store.service.mirroring.verdict import Outcome
+from store.service.mirroring.verdict import ReadOutcome
 from store.service.tracing.operation_lines import StoreOp
 
 if TYPE_CHECKING:
     from hdrh.histogram import HdrHistogram
 
-_COMPARED = (Outcome.SAME, Outcome.EXPLAINED, Outcome.DIFFERENT)
+_COMPARED = (ReadOutcome.SAME, ReadOutcome.EXPLAINED, ReadOutcome.DIFFERENT)
 _MOST_TOLD = 100
 """Differences that a result names; the journal has more."""
 _WHAT = {
@@ -92,7 +91,7 @@ def live_result(root: Path, command: list[str]) -> Result:
         workloads=[
             _workload(op, figures, told, (reference, other))
             for op in StoreOp
-            if figures.count(*Outcome, op=op.value)
+            if figures.count(*ReadOutcome, op=op.value)
         ],
         not_measured=list(_limits(figures, told)),
         seconds=figures.saved - figures.began,
@@ -136,14 +135,14 @@ def _method(figures: FiguresSnapshot) -> Method:
 
 
 def _workload(
-    op: StoreOp, figures: FiguresSnapshot, told: list[KeptDifference], sides: tuple[str, str]
-) -> Workload:
+    op: StoreOp, figures: FiguresSnapshot, told: list[Mismatch], sides: tuple[str, str]
+) -> WorkloadFigures:
     reference, other = sides
     names = [reference, other, reference + AGAIN]
     hours = [hour for hour in figures.hours if hour.op == op]
     alike = {hour.began for hour in hours if hour.side == reference + AGAIN}
     rounds = list(_rounds([hour for hour in hours if hour.began in alike and hour.side in names]))
-    return Workload(
+    return WorkloadFigures(
         name=op.value,
         what=_WHAT.get(op, op.value),
         item="units" if op is StoreOp.PULL else "answers",
@@ -155,7 +154,7 @@ def _workload(
         },
         answers=Answers(
             compared=figures.count(*_COMPARED, op=op.value),
-            different=figures.count(Outcome.DIFFERENT, op=op.value),
+            different=figures.count(ReadOutcome.DIFFERENT, op=op.value),
             first=[_difference(each) for each in told if each.op == op][:_MOST_TOLD],
         ),
         not_measured="" if rounds else "no read of it was asked of all sides alike",
@@ -183,7 +182,7 @@ def _histogram(counts: tuple[int, ...]) -> "HdrHistogram":
     )
 
 
-def _difference(each: KeptDifference) -> Difference:
+def _difference(each: Mismatch) -> Difference:
     operation: dict[str, int | str | float | bool | None] = {
         "op": each.op, "topic": each.queue.topic, "queueId": each.queue.queue_id,
     }  # fmt: skip
@@ -197,7 +196,7 @@ def _difference(each: KeptDifference) -> Difference:
     return Difference(workload=each.op, operation=operation, answers=dict(each.answers))
 
 
-def _limits(figures: FiguresSnapshot, told: list[KeptDifference]) -> Iterator[str]:
+def _limits(figures: FiguresSnapshot, told: list[Mismatch]) -> Iterator[str]:
     yield (
         "Seconds are those of the mirror's thread among all others of the process: where those are"
         " busy, a backend whose calls let go of the interpreter waits to get it back."
@@ -208,15 +207,21 @@ def _limits(figures: FiguresSnapshot, told: list[KeptDifference]) -> Iterator[st
     )
     yield "Topics, queues, bytes and memory: the store is not opened for this."
     for outcome, text in (
-        (Outcome.EXPLAINED, "differed until both were asked in one moment, and are no differences"),
-        (Outcome.UNSETTLED, "differed, and no moment without a write was found to ask both again"),
-        (Outcome.GONE, "were not compared: the other backend had been set aside"),
+        (
+            ReadOutcome.EXPLAINED,
+            "differed until both were asked in one moment, and are no differences",
+        ),
+        (
+            ReadOutcome.UNSETTLED,
+            "differed, and no moment without a write was found to ask both again",
+        ),
+        (ReadOutcome.GONE, "were not compared: the other backend had been set aside"),
     ):
         if count := figures.count(outcome):
             yield f"{count:,} reads {text}."
     if figures.dropped:
         yield f"{figures.dropped:,} reads came faster than they could be mirrored."
-    if (more := figures.count(Outcome.DIFFERENT) - len(told)) > 0:
+    if (more := figures.count(ReadOutcome.DIFFERENT) - len(told)) > 0:
         yield (
             f"{more:,} differing answers are counted alone: the journal keeps the first of a place."
         )

@@ -10,7 +10,7 @@ from ab.judging.judgement import Comparison, Judgement, Outcome
 from ab.judging.rounds import written_by_cause
 from ab.judging.tally import tally
 from ab.judging.words import (
-    Unit,
+    Measure,
     count_text,
     digits_text,
     percent_text,
@@ -84,7 +84,7 @@ def _figures(
             yield sides[0], sides, floors[0] if floors else None
 
 
-def _footprint(result: Result) -> Iterator[tuple[str, Unit, list[float | None]]]:
+def _footprint(result: Result) -> Iterator[tuple[str, Measure, list[float | None]]]:
     """Yield what the sides' queues take: label, unit, a value a side that has a footprint."""
     feet = [side.footprint for side in result.sides if side.footprint is not None]
     for figure in SIDE_FIGURES:

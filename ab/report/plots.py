@@ -7,9 +7,9 @@ from typing import NamedTuple
 from ab.judging.figures import FIGURES
 from ab.judging.judgement import Comparison, Judgement, Outcome, Projection
 from ab.judging.latencies import curve
-from ab.judging.words import Unit, ratio_text, short_text, span_text, value_text
+from ab.judging.words import Measure, ratio_text, short_text, span_text, value_text
 from ab.report.axes import Axis, Tick, apart, axis_of, decade_ticks, ratio_axis, ratio_ticks
-from ab.results.result import Result, Workload
+from ab.results.result import Result, WorkloadFigures
 
 _PERCENTILES = (50, 90, 99, 99.9, 99.99, 99.999)
 _PROJECTED = 24
@@ -97,7 +97,11 @@ def _mark(axis: Axis, workload: str, told: Comparison) -> Mark:
 
 
 def latency_plot(
-    result: Result, workload: Workload, *, intended: bool = False, without: Collection[str] = ()
+    result: Result,
+    workload: WorkloadFigures,
+    *,
+    intended: bool = False,
+    without: Collection[str] = (),
 ) -> LinePlot | None:
     """Return the percentiles of a workload's latencies, a line a side."""
     names = [side.name for side in result.sides if side.name not in without]
@@ -113,7 +117,7 @@ def latency_plot(
     return LinePlot(
         workload.name + (", from the due time" if intended else ""),
         apart(((across.tick(_rarity(each)), f"p{each:g}") for each in shown), _LETTER),
-        _y_ticks(up, Unit.SECONDS, 6),
+        _y_ticks(up, Measure.SECONDS, 6),
         [
             Line(side, "twin" if side in twins else "side", [
                 (across.at(_rarity(percentile)), 100 - up.at(value)) for percentile, value in points
@@ -128,8 +132,8 @@ def _rarity(percentile: float) -> float:
     return 100 / (100 - percentile)
 
 
-def _y_ticks(axis: Axis, unit: Unit, most: int) -> list[tuple[Tick, str]]:
-    ticks = decade_ticks(axis, most, 16 if unit is Unit.BYTES else 10)
+def _y_ticks(axis: Axis, unit: Measure, most: int) -> list[tuple[Tick, str]]:
+    ticks = decade_ticks(axis, most, 16 if unit is Measure.BYTES else 10)
     return [(_down(axis, tick.value), value_text(tick.value, unit)) for tick in ticks]
 
 

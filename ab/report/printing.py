@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import typer
 
-from ab.judging.changes import Change, Changes
+from ab.judging.changes import Change, ResultChanges
 from ab.judging.judgement import Comparison, Judgement, Outcome
 from ab.judging.tally import tally
 from ab.judging.words import ratio_text, span_text, value_text
@@ -128,7 +128,7 @@ def _lines(judgement: Judgement) -> Iterator[Row]:
         yield {"kind": "projection", **each.model_dump(mode="json")}
 
 
-def print_changes(changes: Changes, kind: OutputFormat) -> None:
+def print_changes(changes: ResultChanges, kind: OutputFormat) -> None:
     """Print what changed between two results."""
     if kind is OutputFormat.JSON:
         output(kind).record(changes.model_dump(mode="json"))
@@ -147,7 +147,7 @@ def print_changes(changes: Changes, kind: OutputFormat) -> None:
     output(kind).rows(map(_changed, changes.changes))
 
 
-def _changed_texts(changes: Changes) -> list[str]:
+def _changed_texts(changes: ResultChanges) -> list[str]:
     """Return the sentences that say something; that of the others is how many they are."""
     told = [each.text for each in changes.changes if each.outcome is not Outcome.SAME]
     if same := len(changes.changes) - len(told):

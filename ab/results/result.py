@@ -104,7 +104,7 @@ class Method(_Model):
     )
 
 
-class Trace(_Model):
+class TraceFacts(_Model):
     """Which operations were run."""
 
     origin: Literal["derived", "given", "recorded"] = Field(
@@ -169,7 +169,7 @@ class Answers(_Model):
     first: list[Difference] = []
 
 
-class Workload(_Model):
+class WorkloadFigures(_Model):
     """One workload's figures."""
 
     name: str
@@ -221,8 +221,8 @@ class Result(_Model):
     store: Shape
     sides: Annotated[list[Side], Field(min_length=1)]
     method: Method
-    trace: Trace | None = None
-    workloads: list[Workload]
+    trace: TraceFacts | None = None
+    workloads: list[WorkloadFigures]
     proof: Proof | None = Field(
         default=None, description="None if the queues were not alike; then nothing was timed."
     )

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from ab.report.command import Page, end_with, report
 from ab.results.result import Cache
 from ab.results.result_file import write_result
-from ab.running.plan import Plan
+from ab.running.plan import RunPlan
 from ab.running.rounds import Effort
 from ab.running.run import Run, RunOptions
 from ab.workloads import parse_mix, workloads
@@ -127,7 +127,7 @@ def run_command(
     end_with(judgement)
 
 
-def _announce(plan: Plan) -> None:
+def _announce(plan: RunPlan) -> None:
     """Say what will be done, and how long that takes."""
     for name, reason in plan.left_out.items():
         note(f"{name} is left out: {reason}")

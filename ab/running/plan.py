@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ab.running.rounds import Effort, rounds_of
 from ab.sides.side import SideSpec
 from ab.stores.projection import points, units_a_queue
-from ab.stores.survey import Survey
+from ab.stores.survey import StoreSurvey
 from ab.workloads.base import Workload
 
 _BUILT_UNITS = 150_000
@@ -22,7 +22,7 @@ _LISTED_QUEUES = 300_000
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RunPlan:
     """What will be done."""
 
     sides: list[str]
@@ -37,13 +37,13 @@ class Plan:
 
 
 def plan_of(
-    found: Survey,
+    found: StoreSurvey,
     specs: Sequence[SideSpec],
     asked: Sequence[Workload],
     effort: Effort,
     room_bytes: int,
     project: int | None,
-) -> Plan:
+) -> RunPlan:
     """Return the plan for a store that was surveyed."""
     left_out = {each.name: reason for each in asked if (reason := each.lacks(found))}
     runs = [each for each in asked if each.name not in left_out]
@@ -56,13 +56,13 @@ def plan_of(
     if project is not None:
         units = units_a_queue(shape.units, shape.queues) * sum(points(project, shape.queues))
         seconds += (sides - 1) * (units / _PUT_UNITS + 6 * _START_SECONDS)
-    return Plan(
+    return RunPlan(
         [spec.name for spec in specs], [each.name for each in runs], left_out, effort.rounds,
         seconds, room_bytes,
     )  # fmt: skip
 
 
-def _turn_seconds(workload: Workload, found: Survey, effort: Effort) -> float:
+def _turn_seconds(workload: Workload, found: StoreSurvey, effort: Effort) -> float:
     """Return about what a turn takes, with what is not timed."""
     if workload.scales:
         least = found.shape.queues / _LISTED_QUEUES if workload.name == "list-all" else 0.0

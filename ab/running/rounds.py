@@ -14,7 +14,7 @@ import numpy as np
 from ab.measuring.histograms import histogram
 from ab.measuring.measures import MachineTimes
 from ab.results.result import Answers, Cache, Difference, Method, Round
-from ab.results.result import Workload as Figures
+from ab.results.result import WorkloadFigures as Figures
 from ab.sides.side_process import SideProcess
 from ab.sides.worker import Told
 from ab.workloads.base import Setting, Workload

@@ -29,16 +29,16 @@ from ab.results.result import (
     Method,
     Point,
     Result,
-    Trace,
+    TraceFacts,
 )
-from ab.results.result import Workload as Figures
-from ab.running.plan import Plan, plan_of
+from ab.results.result import WorkloadFigures as Figures
+from ab.running.plan import RunPlan, plan_of
 from ab.running.rounds import WARM_UP_RULE, Effort, Measurement
 from ab.sides.building import PROOF, Sides
 from ab.sides.side import SideSpec, default_sides, parse_sides
 from ab.stores.copies import check_room
 from ab.stores.survey import survey
-from ab.stores.workspace import Workspace
+from ab.stores.workspace import ScratchFolder
 from ab.traces.derived import DEFAULT_MIX
 from ab.traces.operations import MOST_OPERATIONS, Operation, read_trace, trace_lines
 from ab.workloads import TRACE, chosen, workloads
@@ -86,7 +86,7 @@ class Run:
         self._digest, self._operations = sha256(), 0
         self._origin: Literal["derived", "given", "recorded"] = "derived"
 
-    def prepare(self) -> Plan:
+    def prepare(self) -> RunPlan:
         """Look at everything that is asked for, and return what will be done. Changes nothing.
 
         Raises:
@@ -105,7 +105,7 @@ class Run:
         size = {"mapped_file_size_consume_queue": self._found.units_per_file * 20}
         self._specs = [_with_defaults(spec, size) for spec in specs]
         folder = options.work or options.root.absolute().with_name(f"{options.root.name}.ab")
-        self._space = Workspace(folder)
+        self._space = ScratchFolder(folder)
         self._space.check(options.root)
         room = check_room(self._found, folder, len(self._specs))
         return plan_of(
@@ -207,7 +207,7 @@ class Run:
         trace = None
         if self._operations:
             is_open = options.rate is not None or options.speed is not None
-            trace = Trace(
+            trace = TraceFacts(
                 origin=self._origin, operations=self._operations, digest=self._digest.hexdigest(),
                 loop="open" if is_open else "closed", rate=options.rate,
             )  # fmt: skip

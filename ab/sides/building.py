@@ -15,7 +15,7 @@ from ab.sides.side import SideSpec
 from ab.sides.side_process import SideProcess
 from ab.stores import copies, equality
 from ab.stores.projection import LOG_FILE_BYTES, points, units_a_queue
-from ab.stores.survey import Survey
+from ab.stores.survey import StoreSurvey
 from store.errors import CorruptionError
 from store.queue.units import QueueKey
 
@@ -29,7 +29,7 @@ class Sides:
     def __init__(
         self,
         root: Path,
-        found: Survey,
+        found: StoreSurvey,
         specs: Sequence[SideSpec],
         folder: Path,
         mix: dict[str, int],

@@ -61,7 +61,7 @@ class Told(BaseModel):
     due_seconds: float
 
 
-class Worker:
+class SideWorker:
     """What a side's process can be asked for; each public method is a request."""
 
     def __init__(self) -> None:
@@ -207,7 +207,7 @@ def main() -> None:
     """Answer requests until the parent closes the input, or has died."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with_parent(int(sys.argv[1]))
-    worker = Worker()
+    worker = SideWorker()
     with os.fdopen(os.dup(sys.stdout.fileno()), "w") as answers:
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what is printed is no answer
         for line in sys.stdin:

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from ab.stores.survey import Survey
+from ab.stores.survey import StoreSurvey
 from store.errors import DiskFullError, os_errors
 from store.files import make_folder, open_regular
 from store.journals.expired_queues import ExpiredQueues
@@ -79,7 +79,7 @@ def copy_tree(source: Path, target: Path, settled: int, file_size: int) -> None:
         shutil.copytree(source, target, copy_function=place)
 
 
-def bring_journals(root: Path, target: Path, found: Survey) -> None:
+def bring_journals(root: Path, target: Path, found: StoreSurvey) -> None:
     """Bring what the log does not say: topics deleted for good, and ends of expired queues.
 
     Raises:
@@ -95,7 +95,7 @@ def bring_journals(root: Path, target: Path, found: Survey) -> None:
     ExpiredQueues(new.expired_queues).add(found.expired)
 
 
-def check_room(found: Survey, work: Path, sides: int) -> int:
+def check_room(found: StoreSurvey, work: Path, sides: int) -> int:
     """Return what the comparison takes of the disk for a while, bytes.
 
     Raises:

@@ -31,7 +31,7 @@ _WANTED, _LEAST, _MOST = 0.01, 0.002, 0.05
 
 
 @dataclass(slots=True)
-class Survey:
+class StoreSurvey:
     """What was found."""
 
     shape: Shape
@@ -57,7 +57,7 @@ class Survey:
     tags_share: float = 0.0
 
 
-def survey(root: Path, config: StoreConfig, seed: int) -> Survey:
+def survey(root: Path, config: StoreConfig, seed: int) -> StoreSurvey:
     """Look at the store in ``root``.
 
     Raises:
@@ -87,7 +87,7 @@ def _refuse(store: MessageStore, root: Path) -> None:
         raise RefusedStoreError("the commit log is empty: there is nothing to compare", path=root)
 
 
-def _spans(store: MessageStore, root: Path, draw: np.random.Generator) -> Survey:
+def _spans(store: MessageStore, root: Path, draw: np.random.Generator) -> StoreSurvey:
     kept: list[tuple[QueueKey, int, int]] = []
     counts: list[int] = []
     expired: list[tuple[QueueKey, int]] = []
@@ -104,7 +104,7 @@ def _spans(store: MessageStore, root: Path, draw: np.random.Generator) -> Survey
             kept[at] = (key, low, high)
     log = store.commit_log
     kept.sort()
-    return Survey(
+    return StoreSurvey(
         shape=_shape(root, len(topics), np.array(counts, np.int64), store),
         log_folders=store.layout.log_folders,
         log_file_size=log.files.file_size,
@@ -137,13 +137,13 @@ def _shape(root: Path, topics: int, counts: NDArray[np.int64], store: MessageSto
     )  # fmt: skip
 
 
-def _find_times(store: MessageStore, found: Survey) -> None:
+def _find_times(store: MessageStore, found: StoreSurvey) -> None:
     record = next(store.commit_log.scan(found.min_phy_offset), None)
     first = record.store_timestamp if record is not None else 0
     found.times = (first, max(first, _last_time(store, found)))
 
 
-def _last_time(store: MessageStore, found: Survey) -> int:
+def _last_time(store: MessageStore, found: StoreSurvey) -> int:
     """Return the latest store time among the last units of some queues."""
     picked = np.argsort(found.high - found.low)[-64:].tolist()
     last = 0
@@ -154,7 +154,7 @@ def _last_time(store: MessageStore, found: Survey) -> int:
     return last
 
 
-def _samples(store: MessageStore, found: Survey, draw: np.random.Generator) -> None:
+def _samples(store: MessageStore, found: StoreSurvey, draw: np.random.Generator) -> None:
     if not found.keys:
         return
     sizes, tags = [], Counter[str]()
@@ -172,7 +172,7 @@ def _samples(store: MessageStore, found: Survey, draw: np.random.Generator) -> N
 
 
 def sampled_units(
-    found: Survey, count: int, draw: np.random.Generator
+    found: StoreSurvey, count: int, draw: np.random.Generator
 ) -> Iterator[tuple[QueueKey, int]]:
     """Yield units, each of the store's as likely as any other: so hot queues come often."""
     lengths = found.high - found.low

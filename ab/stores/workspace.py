@@ -19,7 +19,7 @@ _MARK = "cqstore-ab"
 """A file that only our folders hold, locked while one is at work."""
 
 
-class Workspace:
+class ScratchFolder:
     """A folder of ours from ``__enter__`` to ``__exit__``."""
 
     def __init__(self, folder: Path) -> None:

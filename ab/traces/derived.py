@@ -11,7 +11,7 @@ from math import ceil
 import numpy as np
 from numpy.random import Generator
 
-from ab.stores.survey import Survey, sampled_units
+from ab.stores.survey import StoreSurvey, sampled_units
 from ab.traces.operations import (
     Estimate,
     ListQueues,
@@ -31,10 +31,10 @@ _BACK = 0.15
 """How fast the newest messages are asked for more often than those before (geometric)."""
 MIXED_TOPIC = "cqstore-ab-mixed"
 _MIXED_QUEUES = 8
-Derive = Callable[[Survey, Generator, int], list[Operation]]
+Derive = Callable[[StoreSurvey, Generator, int], list[Operation]]
 
 
-def tail_pulls(found: Survey, draw: Generator, count: int) -> list[Operation]:
+def tail_pulls(found: StoreSurvey, draw: Generator, count: int) -> list[Operation]:
     """Pulls from a few messages before the end of hot queues; some find nothing new."""
     behind = np.minimum(draw.geometric(_BACK, count) - 1, PULLED)
     pulls: list[Operation] = []
@@ -44,7 +44,7 @@ def tail_pulls(found: Survey, draw: Generator, count: int) -> list[Operation]:
     return pulls
 
 
-def catch_up_pulls(found: Survey, draw: Generator, count: int) -> list[Operation]:
+def catch_up_pulls(found: StoreSurvey, draw: Generator, count: int) -> list[Operation]:
     """Pulls of whole queues, one after the other, from the first message to the last."""
     pulls: list[Operation] = []
     while len(pulls) < count:
@@ -56,18 +56,18 @@ def catch_up_pulls(found: Survey, draw: Generator, count: int) -> list[Operation
     return pulls[:count]
 
 
-def random_pulls(found: Survey, draw: Generator, count: int) -> list[Operation]:
+def random_pulls(found: StoreSurvey, draw: Generator, count: int) -> list[Operation]:
     """Pulls from anywhere, each message as likely as any other."""
     return [_pull(key, offset) for key, offset in sampled_units(found, count, draw)]
 
 
-def filtered_pulls(found: Survey, draw: Generator, count: int) -> list[Operation]:
+def filtered_pulls(found: StoreSurvey, draw: Generator, count: int) -> list[Operation]:
     """Pulls from anywhere through a filter that lets about 1 % through."""
     units = sampled_units(found, count, draw)
     return [_pull(key, offset, found.tags) for key, offset in units]
 
 
-def time_searches(found: Survey, draw: Generator, count: int) -> list[Operation]:
+def time_searches(found: StoreSurvey, draw: Generator, count: int) -> list[Operation]:
     """Searches of hot queues for a time between the log's first and last."""
     first, last = found.times
     times = draw.integers(first, last + 1, count).tolist()
@@ -77,7 +77,7 @@ def time_searches(found: Survey, draw: Generator, count: int) -> list[Operation]
     ]
 
 
-def lag_estimates(found: Survey, draw: Generator, count: int) -> list[Operation]:
+def lag_estimates(found: StoreSurvey, draw: Generator, count: int) -> list[Operation]:
     """Estimates of how much a group with a filter has yet to get, from anywhere to the end."""
     ends = dict(zip(found.keys, found.high.tolist(), strict=True))
     return [
@@ -86,7 +86,7 @@ def lag_estimates(found: Survey, draw: Generator, count: int) -> list[Operation]
     ]
 
 
-def offset_questions(found: Survey, draw: Generator, count: int) -> list[Operation]:
+def offset_questions(found: StoreSurvey, draw: Generator, count: int) -> list[Operation]:
     """Questions for the minimum and the maximum of hot queues, by turns."""
     kinds = (MinOffset, MaxOffset)
     return [
@@ -95,19 +95,19 @@ def offset_questions(found: Survey, draw: Generator, count: int) -> list[Operati
     ]
 
 
-def topic_listings(found: Survey, draw: Generator, count: int) -> list[Operation]:
+def topic_listings(found: StoreSurvey, draw: Generator, count: int) -> list[Operation]:
     """Listings of the queues of hot topics."""
     return [ListQueues(topic=found.keys[at].topic) for at in _hot(found, draw, count)]
 
 
-def full_listings(found: Survey, draw: Generator, count: int) -> list[Operation]:
+def full_listings(found: StoreSurvey, draw: Generator, count: int) -> list[Operation]:
     """Listings of all queues with their offsets, and of all topics, by turns."""
     _ = found, draw
     kinds: tuple[Operation, Operation] = (ListQueues(), ListTopics())
     return [kinds[number % 2] for number in range(min(count, 1000))]
 
 
-def puts(found: Survey, draw: Generator, count: int) -> list[Operation]:
+def puts(found: StoreSurvey, draw: Generator, count: int) -> list[Operation]:
     """Puts to queues of a topic of the comparison's own, with bodies of the usual size."""
     queues = draw.integers(_MIXED_QUEUES, size=count).tolist()
     size = found.body_bytes
@@ -132,7 +132,7 @@ DEFAULT_MIX = {"tail-pull": 55, "random-pull": 10, "offsets": 10, "time-search":
 def mixed(mix: dict[str, int]) -> Derive:
     """Return what derives operations of several kinds, in the parts that ``mix`` says, shuffled."""
 
-    def derive(found: Survey, draw: Generator, count: int) -> list[Operation]:
+    def derive(found: StoreSurvey, draw: Generator, count: int) -> list[Operation]:
         kinds = [kind for kind in mix if kind != "filtered-pull" or found.tags]
         bounds = np.cumsum([0, *(mix[kind] for kind in kinds)]) / sum(mix[kind] for kind in kinds)
         all_of: list[Operation] = []
@@ -144,7 +144,7 @@ def mixed(mix: dict[str, int]) -> Derive:
     return derive
 
 
-def _hot(found: Survey, draw: Generator, count: int) -> list[int]:
+def _hot(found: StoreSurvey, draw: Generator, count: int) -> list[int]:
     """Draw queues, each as often as it has messages."""
     lengths = found.high - found.low
     picked: list[int] = draw.choice(len(lengths), count, p=lengths / lengths.sum()).tolist()

@@ -10,7 +10,7 @@ from numpy.random import Generator
 from pydantic import BaseModel
 
 from ab.stores.side_store import SideStore
-from ab.stores.survey import Survey
+from ab.stores.survey import StoreSurvey
 from ab.traces.operations import Operation
 from ab.workloads.timing import Ran
 
@@ -91,12 +91,12 @@ class Workload(ABC):
     passes: ClassVar[int] = 2
     """Turns of a side in a round: two for ABBA within it, one where a turn takes long."""
 
-    def lacks(self, found: Survey) -> str:
+    def lacks(self, found: StoreSurvey) -> str:
         """Return why the store does not carry this workload; empty if it does."""
         _ = found
         return ""
 
-    def derive(self, found: Survey, draw: Generator, count: int) -> list[Operation]:
+    def derive(self, found: StoreSurvey, draw: Generator, count: int) -> list[Operation]:
         """Return at most ``count`` operations; none for a workload that needs no trace."""
         _ = found, draw, count
         return []

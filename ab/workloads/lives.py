@@ -18,7 +18,7 @@ import numpy as np
 from ab.stores import copies, killed_writer
 from ab.stores.equality import whole_digest
 from ab.stores.side_store import SideStore
-from ab.stores.survey import Survey
+from ab.stores.survey import StoreSurvey
 from ab.workloads.base import Done, Setting, Turn, Workload
 from store.errors import StoreError
 from store.paths import StorePaths
@@ -59,7 +59,7 @@ class Dispatch(_Life):
     what = "Replay a record of a log like the store's into queues that begin empty, until durable."
     item = "messages"
 
-    def lacks(self, found: Survey) -> str:
+    def lacks(self, found: StoreSurvey) -> str:
         """It needs queues to be like."""
         return "" if found.keys else "no queue of the store has a message in the log"
 
@@ -170,7 +170,7 @@ class Expiry(_Life):
     what = "Let the oldest log file go, and the units of its records."
     item = "files"
 
-    def lacks(self, found: Survey) -> str:
+    def lacks(self, found: StoreSurvey) -> str:
         """The newest file never goes."""
         if found.min_phy_offset + found.log_file_size >= found.max_phy_offset:
             return "the log has one file, and the newest is never let go"

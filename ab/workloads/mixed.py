@@ -5,15 +5,15 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from ab.stores.side_store import SideStore
-from ab.stores.survey import Survey
+from ab.stores.survey import StoreSurvey
 from ab.traces import derived
 from ab.traces.operations import Operation, Put
 from ab.workloads.base import Done, Setting, Turn
-from ab.workloads.reads import Reads
+from ab.workloads.reads import ReadWorkload
 from ab.workloads.timing import Call, run_calls
 
 
-class Mixed(Reads):
+class Mixed(ReadWorkload):
     """Shares of operations; a turn ends when all threads have run what is theirs.
 
     What is put goes to a topic of its own, so that the answers to the readers do not hang on who
@@ -30,7 +30,7 @@ class Mixed(Reads):
             derived.mixed(dict(mix)),
         )  # fmt: skip
 
-    def lacks(self, found: Survey) -> str:
+    def lacks(self, found: StoreSurvey) -> str:
         """It needs messages to read."""
         return "" if found.keys else "no queue of the store has a message in the log"
 

@@ -6,14 +6,14 @@ from typing import ClassVar
 from numpy.random import Generator
 
 from ab.stores.side_store import SideStore
-from ab.stores.survey import Survey
+from ab.stores.survey import StoreSurvey
 from ab.traces import derived
 from ab.traces.operations import Operation, read_trace
 from ab.workloads.base import Done, Setting, Turn, Workload
 from ab.workloads.timing import run_closed, run_open
 
 
-class Reads(Workload):
+class ReadWorkload(Workload):
     """Operations of one kind, each answer compared."""
 
     paced: ClassVar[bool] = True
@@ -26,7 +26,7 @@ class Reads(Workload):
         self._derive = derive
         self._operations: list[Operation] = []
 
-    def lacks(self, found: Survey) -> str:
+    def lacks(self, found: StoreSurvey) -> str:
         """Filters need tags that let about 1 % through."""
         if not found.keys:
             return "no queue of the store has a message in the log"
@@ -37,7 +37,7 @@ class Reads(Workload):
             )
         return ""
 
-    def derive(self, found: Survey, draw: Generator, count: int) -> list[Operation]:
+    def derive(self, found: StoreSurvey, draw: Generator, count: int) -> list[Operation]:
         """Derive them."""
         return self._derive(found, draw, count)
 
@@ -67,13 +67,13 @@ class Reads(Workload):
         self._operations = []
 
 
-class GivenTrace(Reads):
+class GivenTrace(ReadWorkload):
     """The operations of a trace that the operator gave or a store recorded, in order."""
 
     def __init__(self) -> None:
         super().__init__("trace", "Run the next operation of the trace.", "items", lambda *_: [])
 
-    def lacks(self, found: Survey) -> str:
+    def lacks(self, found: StoreSurvey) -> str:
         """It asks nothing of the store."""
         _ = found
         return ""
@@ -99,21 +99,52 @@ def due(operations: list[Operation], setting: Setting) -> list[float]:
 
 
 READS = (
-    Reads("tail-pull", "Pull up to 32 of the newest messages of a hot queue.", "messages",
-          derived.tail_pulls),
-    Reads("catch-up-pull", "Pull the next 32 messages of a queue that is read from its beginning.",
-          "messages", derived.catch_up_pulls),
-    Reads("random-pull", "Pull 32 messages from anywhere in the store.", "messages",
-          derived.random_pulls),
-    Reads("filtered-pull", "Pull through a filter by tags that lets about 1 % through.",
-          "messages", derived.filtered_pulls),
-    Reads("time-search", "Look for the offset that a time leads to.", "offsets",
-          derived.time_searches),
-    Reads("lag-estimate", "Estimate how many messages a group has yet to get.", "estimates",
-          derived.lag_estimates),
-    Reads("offsets", "Ask for a queue's minimum or maximum.", "offsets", derived.offset_questions),
-    Reads("list-topic", "List the queues of one topic with their offsets.", "queues",
-          derived.topic_listings),
-    Reads("list-all", "List all queues with their offsets, or all topics.", "queues and topics",
-          derived.full_listings),
-)  # fmt: skip
+    ReadWorkload(
+        "tail-pull",
+        "Pull up to 32 of the newest messages of a hot queue.",
+        "messages",
+        derived.tail_pulls,
+    ),
+    ReadWorkload(
+        "catch-up-pull",
+        "Pull the next 32 messages of a queue that is read from its beginning.",
+        "messages",
+        derived.catch_up_pulls,
+    ),
+    ReadWorkload(
+        "random-pull",
+        "Pull 32 messages from anywhere in the store.",
+        "messages",
+        derived.random_pulls,
+    ),
+    ReadWorkload(
+        "filtered-pull",
+        "Pull through a filter by tags that lets about 1 % through.",
+        "messages",
+        derived.filtered_pulls,
+    ),
+    ReadWorkload(
+        "time-search", "Look for the offset that a time leads to.", "offsets", derived.time_searches
+    ),
+    ReadWorkload(
+        "lag-estimate",
+        "Estimate how many messages a group has yet to get.",
+        "estimates",
+        derived.lag_estimates,
+    ),
+    ReadWorkload(
+        "offsets", "Ask for a queue's minimum or maximum.", "offsets", derived.offset_questions
+    ),
+    ReadWorkload(
+        "list-topic",
+        "List the queues of one topic with their offsets.",
+        "queues",
+        derived.topic_listings,
+    ),
+    ReadWorkload(
+        "list-all",
+        "List all queues with their offsets, or all topics.",
+        "queues and topics",
+        derived.full_listings,
+    ),
+)

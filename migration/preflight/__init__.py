@@ -5,6 +5,6 @@ prints the answer.
 """
 
 from migration.preflight.examine import preflight
-from migration.preflight.report import Affected, Finding, PreflightReport, Severity
+from migration.preflight.report import Affected, PreflightFinding, PreflightReport, Severity
 
-__all__ = ["Affected", "Finding", "PreflightReport", "Severity", "preflight"]
+__all__ = ["Affected", "PreflightFinding", "PreflightReport", "Severity", "preflight"]

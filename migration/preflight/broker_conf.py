@@ -24,8 +24,8 @@ from migration.preflight.broker_keys import (
 )
 from migration.preflight.broker_rules import meaning
 from migration.preflight.broker_values import bad_value
-from migration.preflight.layout import Verdict
-from migration.preflight.report import Affected, Finding, Severity, Tally
+from migration.preflight.layout import FolderKind
+from migration.preflight.report import Affected, NameCount, PreflightFinding, Severity
 from store.config import MOST_CONFIG_BYTES, StoreConfig
 from store.errors import StoreConfigError, os_errors
 from store.files import read_file
@@ -64,8 +64,8 @@ def usable_config(values: Mapping[str, str]) -> StoreConfig:
 
 
 def lint(
-    values: Mapping[str, str], version: Version, to: str, verdict: Verdict | None = None
-) -> Iterator[Finding]:
+    values: Mapping[str, str], version: Version, to: str, verdict: FolderKind | None = None
+) -> Iterator[PreflightFinding]:
     """Yield what is wrong with the settings of a broker of that release.
 
     Args:
@@ -76,7 +76,7 @@ def lint(
     """
     keys = broker_keys()
     good: dict[str, str] = {}
-    unknown = Tally()
+    unknown = NameCount()
     for name, value in values.items():
         key = keys.get(name)
         finding = _misspelt(name) if key is None else _of_key(name, value, key, version)
@@ -95,7 +95,7 @@ def lint(
     yield from meaning(good, version, to, None if takes_default else verdict)
 
 
-def _of_key(name: str, value: str, key: BrokerKey, version: Version) -> Finding | None:
+def _of_key(name: str, value: str, key: BrokerKey, version: Version) -> PreflightFinding | None:
     text = release(version)
     if key.until is not None and version >= key.until:
         return _finding("key-removed", name, _removed(name, key, text), instead=INSTEAD.get(name))
@@ -124,7 +124,7 @@ def _removed(name: str, key: BrokerKey, text: str) -> str:
     return f"{gone}: {NO_NEED.get(name, 'there is no replacement')}."
 
 
-def _misspelt(name: str) -> Finding | None:
+def _misspelt(name: str) -> PreflightFinding | None:
     if name in UNVERIFIED:
         return None
     keys = broker_keys()
@@ -139,8 +139,8 @@ def _misspelt(name: str) -> Finding | None:
 
 def _finding(
     code: str, name: str, sentence: str, severity: Severity = Severity.WARN, **figures: str | None
-) -> Finding:
-    return Finding(
+) -> PreflightFinding:
+    return PreflightFinding(
         code=code, severity=severity, sentence=sentence,
         figures={label: value for label, value in figures.items() if value is not None},
         affected=[Affected(name=name)], affected_total=1,

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from migration.preflight.broker_keys import Version, release
 from migration.preflight.broker_values import not_loaded
-from migration.preflight.layout import Verdict
-from migration.preflight.report import Affected, Figure, Finding, Severity
+from migration.preflight.layout import FolderKind
+from migration.preflight.report import Affected, Figure, PreflightFinding, Severity
 from store.queue.backends import backend
 
 _ROCKSDB_TYPE = "defaultRocksDB"
@@ -18,14 +18,14 @@ _ROCKSDB_LMQ: Version = (5, 3, 2)
 """First release that dispatches light queues to RocksDB."""
 _DOUBLE_WRITE = "rocksdbCQDoubleWriteEnable"
 _SEPARATE = "useSeparateStorePathForRocksdbCQ"
-_INSIDE = {Verdict.ROCKSDB_INSIDE, Verdict.BOTH_INSIDE}
-_BESIDE = {Verdict.ROCKSDB_BESIDE, Verdict.BOTH_BESIDE}
-_ROCKSDB_ALONE = {Verdict.ROCKSDB_INSIDE, Verdict.ROCKSDB_BESIDE}
+_INSIDE = {FolderKind.ROCKSDB_INSIDE, FolderKind.BOTH_INSIDE}
+_BESIDE = {FolderKind.ROCKSDB_BESIDE, FolderKind.BOTH_BESIDE}
+_ROCKSDB_ALONE = {FolderKind.ROCKSDB_INSIDE, FolderKind.ROCKSDB_BESIDE}
 
 
 def meaning(
-    values: Mapping[str, str], version: Version, to: str, verdict: Verdict | None
-) -> Iterator[Finding]:
+    values: Mapping[str, str], version: Version, to: str, verdict: FolderKind | None
+) -> Iterator[PreflightFinding]:
     """Yield findings about ``values``, which are known and good, in a broker of ``version``."""
     on_rocksdb = values.get("storeType", "").lower() == _ROCKSDB_TYPE.lower()
     yield from _release(values, version, to, on_rocksdb=on_rocksdb)
@@ -43,7 +43,7 @@ def meaning(
 
 def _release(
     values: Mapping[str, str], version: Version, to: str, *, on_rocksdb: bool
-) -> Iterator[Finding]:
+) -> Iterator[PreflightFinding]:
     there = backend(to).store_type() == _ROCKSDB_TYPE
     severity = Severity.REFUSE if there else Severity.WARN
     if (there or on_rocksdb) and version < _ROCKSDB_QUEUES:
@@ -57,7 +57,7 @@ def _release(
         yield _finding("lmq-without-rocksdb", ["enableLmq"], sentence, severity)
 
 
-def _ignored(values: Mapping[str, str], *, on_rocksdb: bool) -> Iterator[Finding]:
+def _ignored(values: Mapping[str, str], *, on_rocksdb: bool) -> Iterator[PreflightFinding]:
     double = _is_on(values, _DOUBLE_WRITE)
     if on_rocksdb and double:
         sentence = f"{_DOUBLE_WRITE} is ignored with storeType=defaultRocksDB: no files are kept."
@@ -69,15 +69,15 @@ def _ignored(values: Mapping[str, str], *, on_rocksdb: bool) -> Iterator[Finding
 
 
 def _against_layout(
-    values: Mapping[str, str], verdict: Verdict, *, on_rocksdb: bool
-) -> Iterator[Finding]:
+    values: Mapping[str, str], verdict: FolderKind, *, on_rocksdb: bool
+) -> Iterator[PreflightFinding]:
     double = not on_rocksdb and _is_on(values, _DOUBLE_WRITE)
     separate = _is_on(values, _SEPARATE)
     if (on_rocksdb or double) and (verdict in _INSIDE if separate else verdict in _BESIDE):
         where = "consumequeue" if separate else "consumequeue_rocksdb"
         sentence = f"The database lies in {where}, and {_SEPARATE} says otherwise: no start."
         yield _contradiction(_SEPARATE, sentence, verdict)
-    if on_rocksdb and verdict is Verdict.FILE:
+    if on_rocksdb and verdict is FolderKind.FILE:
         sentence = "The queues lie in files: a start with storeType=defaultRocksDB hides them."
         yield _contradiction("storeType", sentence, verdict)
     elif not on_rocksdb and verdict in _ROCKSDB_ALONE:
@@ -86,7 +86,7 @@ def _against_layout(
             "into files, deleted topics come back, and finished queues begin at 0."
         )
         yield _contradiction("storeType", sentence, verdict)
-    elif double and verdict is Verdict.FILE:
+    elif double and verdict is FolderKind.FILE:
         sentence = "A first start with double write gives RocksDB the last log file only."
         yield _contradiction(_DOUBLE_WRITE, sentence, verdict)
 
@@ -95,7 +95,7 @@ def _is_on(values: Mapping[str, str], name: str) -> bool:
     return values.get(name, "").lower() == "true"
 
 
-def _contradiction(name: str, sentence: str, verdict: Verdict) -> Finding:
+def _contradiction(name: str, sentence: str, verdict: FolderKind) -> PreflightFinding:
     return _finding("conf-against-layout", [name], sentence, layout=verdict.value)
 
 
@@ -105,8 +105,8 @@ def _finding(
     sentence: str,
     severity: Severity = Severity.WARN,
     **figures: Figure,
-) -> Finding:
-    return Finding(
+) -> PreflightFinding:
+    return PreflightFinding(
         code=code, severity=severity, sentence=sentence, figures=figures,
         affected=[Affected(name=name) for name in names], affected_total=len(names),
     )  # fmt: skip

@@ -8,8 +8,8 @@ Source: RocketMQ ``CombineConsumeQueueStore.verifyAndInitOffsetForAllStore``; fi
 
 from collections.abc import Iterator
 
-from migration.preflight.report import Finding, Severity, Tally
-from migration.preflight.survey import QueueCheck, QueueSpan
+from migration.preflight.report import NameCount, PreflightFinding, Severity
+from migration.preflight.survey import QueueCheck, UnitRange
 from store.queue.consume_queue_store import ConsumeQueueStore
 
 
@@ -19,10 +19,10 @@ class CombinedStart(QueueCheck):
     def __init__(self, surveyed: ConsumeQueueStore, other: ConsumeQueueStore) -> None:
         self._names = surveyed.name, other.name
         self._other = other
-        self._reset, self._later = Tally(), Tally()
+        self._reset, self._later = NameCount(), NameCount()
         self._hidden = self._units_lacking = 0
 
-    def look(self, queue: QueueSpan) -> None:
+    def look(self, queue: UnitRange) -> None:
         """Compare one queue."""
         low = self._other.min_offset(queue.topic, queue.queue_id)
         high = self._other.max_offset(queue.topic, queue.queue_id)
@@ -35,7 +35,7 @@ class CombinedStart(QueueCheck):
             self._units_lacking += lacking
             self._later.add(queue.name, **{f"{mine}Min": queue.low, f"{others}Min": low})
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[PreflightFinding]:
         """Yield both kinds."""
         yield from self._reset.finding(
             "combined-start-resets",

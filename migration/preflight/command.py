@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from migration.preflight.examine import RELEASE, preflight
-from migration.preflight.report import Finding, PreflightReport
+from migration.preflight.report import PreflightFinding, PreflightReport
 from store.cli.options import ConfigFile, Dir, Format, note, read_config
 from store.cli.output import OutputFormat, Row, output, progress
 
@@ -68,7 +68,7 @@ def _figures(figures: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {value}" for name, value in figures.items())
 
 
-def _names(finding: Finding) -> str:
+def _names(finding: PreflightFinding) -> str:
     shown = []
     for each in finding.affected[:_NAMES_SHOWN]:
         name = each.name if len(each.name) <= _NAME_WIDTH else f"{each.name[:_NAME_WIDTH]}..."

@@ -8,7 +8,7 @@ from typing import Any
 
 from migration.preflight.broker_json import table_entries
 from migration.preflight.metadata import metadata_database
-from migration.preflight.report import Finding, Severity, Tally
+from migration.preflight.report import NameCount, PreflightFinding, Severity
 from store.errors import CorruptionError, StoreError
 from store.paths import StorePaths
 from store.queue.consume_queue_store import ConsumeQueueStore
@@ -24,10 +24,10 @@ class ConsumerOffsets:
     def __init__(self, paths: StorePaths, queues: ConsumeQueueStore) -> None:
         self._paths = paths
         self._queues = queues
-        self._beyond, self._below, self._unknown = Tally(), Tally(), Tally()
+        self._beyond, self._below, self._unknown = NameCount(), NameCount(), NameCount()
         self.compared = 0
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[PreflightFinding]:
         """Yield consumers beyond the maximum, below the minimum, and of unknown topics."""
         database = metadata_database(self._paths, "consumerOffsets")
         if database is not None:
@@ -74,7 +74,7 @@ class ConsumerOffsets:
         elif 0 <= offset < low:
             self._below.add(name, offset=offset, min=low)
 
-    def _found(self) -> Iterator[Finding]:
+    def _found(self) -> Iterator[PreflightFinding]:
         yield from self._beyond.finding(
             "consumers-beyond-max",
             Severity.WARN,
@@ -95,5 +95,5 @@ class ConsumerOffsets:
         )
 
 
-def _not_compared(severity: Severity, sentence: str) -> Finding:
-    return Finding(code="offsets-not-compared", severity=severity, sentence=sentence)
+def _not_compared(severity: Severity, sentence: str) -> PreflightFinding:
+    return PreflightFinding(code="offsets-not-compared", severity=severity, sentence=sentence)

@@ -11,19 +11,19 @@ from migration.preflight.broker_conf import lint, read_values, usable_config
 from migration.preflight.broker_keys import parse_version
 from migration.preflight.combined import CombinedStart
 from migration.preflight.consumers import ConsumerOffsets
-from migration.preflight.layout import READABLE, Look, layout_findings, look, state_findings
+from migration.preflight.layout import READABLE, FolderFacts, layout_findings, look, state_findings
 from migration.preflight.limits import Extent, machine_findings
-from migration.preflight.machine import Machine
+from migration.preflight.machine import MachineLimits
 from migration.preflight.metadata import read_topic_table
 from migration.preflight.names import QueueIds, TopicNames
 from migration.preflight.report import (
-    Finding,
+    PreflightFinding,
     PreflightReport,
     Severity,
     by_severity,
 )
-from migration.preflight.survey import QueueCheck, Survey, Totals
-from migration.preflight.units import BatchQueues, UnitScan
+from migration.preflight.survey import QueueCheck, QueueSurvey, Totals
+from migration.preflight.units import BatchQueues, UnitCheck
 from store.config import StoreConfig
 from store.errors import StoreConfigError, StoreError, os_errors
 from store.queue.backends import backend
@@ -41,7 +41,7 @@ def preflight(
     to: str = "rocksdb",
     broker_conf: Path | None = None,
     rocketmq_version: str = RELEASE,
-    machine: Machine | None = None,
+    machine: MachineLimits | None = None,
 ) -> PreflightReport:
     """Return whether the queues in ``root`` may be moved, and what will bite. Changes nothing.
 
@@ -67,7 +67,7 @@ def preflight(
         found = look(root, config)
         state = list(state_findings(root))
         findings = [*layout_findings(root, found, to), *state]
-        examination = _Examination(root, config, found, to, machine or Machine())
+        examination = _Examination(root, config, found, to, machine or MachineLimits())
         if found.verdict in READABLE and not any(finding.code == "in-use" for finding in state):
             findings += examination.run()
     findings += lint(values, version, to, found.verdict if broker_conf is not None else None)
@@ -86,7 +86,7 @@ class _Examination:
     """What is found by opening the store."""
 
     def __init__(
-        self, root: Path, config: StoreConfig, found: Look, to: str, machine: Machine
+        self, root: Path, config: StoreConfig, found: FolderFacts, to: str, machine: MachineLimits
     ) -> None:
         self._root = root
         self._config = config
@@ -96,7 +96,7 @@ class _Examination:
         self.surveyed: str | None = None
         self.totals: Totals | None = None
 
-    def run(self) -> Iterator[Finding]:
+    def run(self) -> Iterator[PreflightFinding]:
         """Yield everything; a store that cannot be opened is a finding itself."""
         source = next((name for name in self._backends if name != self._to.name), self._to.name)
         # Of double write the side to be moved is looked at, whichever the settings prefer: what it
@@ -110,13 +110,13 @@ class _Examination:
             ) as store:
                 yield from self._of_store(store, source)
         except StoreError as exc:
-            yield Finding(
+            yield PreflightFinding(
                 code="cannot-be-opened",
                 severity=Severity.REFUSE,
                 sentence=f"The store cannot be read: {exc}.",
             )
 
-    def _of_store(self, store: MessageStore, source: str) -> Iterator[Finding]:
+    def _of_store(self, store: MessageStore, source: str) -> Iterator[PreflightFinding]:
         yield from _damage(store)
         parts: Mapping[str, ConsumeQueueStore] = {part.name: part for part in store.queues.parts()}
         queues = parts[source]
@@ -126,10 +126,10 @@ class _Examination:
         yield from remarks
         checks: list[QueueCheck] = [self.totals, TopicNames(self._to, self._config), QueueIds()]
         checks += [
-            BatchQueues(queues), UnitScan(queues, store.commit_log, self._to), table,
+            BatchQueues(queues), UnitCheck(queues, store.commit_log, self._to), table,
             *(CombinedStart(queues, part) for part in parts.values() if part is not queues),
         ]  # fmt: skip
-        yield from Survey(queues, checks).run()
+        yield from QueueSurvey(queues, checks).run()
         yield from ConsumerOffsets(store.paths, queues).findings()
         yield from machine_findings(self._extent(store, parts), self._machine)
 
@@ -153,11 +153,11 @@ def _count_files(folder: Path) -> int:
     return sum(path.is_file() for path in folder.iterdir()) if folder.is_dir() else 0
 
 
-def _damage(store: MessageStore) -> Iterator[Finding]:
+def _damage(store: MessageStore) -> Iterator[PreflightFinding]:
     """Yield what the opening found: damaged queues, and what lies behind the end of the log."""
     report = store.report
     if report.queues_damaged:
-        yield Finding(
+        yield PreflightFinding(
             code="queues-damaged",
             severity=Severity.REFUSE,
             sentence="Queues have lost units or files: open the store to write once (cqstore "
@@ -165,7 +165,7 @@ def _damage(store: MessageStore) -> Iterator[Finding]:
             figures={"queues": len(report.queues_damaged)},
         )
     if report.last_exit_ok and report.dropped_bytes:
-        yield Finding(
+        yield PreflightFinding(
             code="log-tail",
             severity=Severity.WARN,
             sentence="Something lies behind the end of the commit log: a tail that RocketMQ has "

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cq_rocksdb.folders import separate_folder
-from migration.preflight.report import Finding, Severity
+from migration.preflight.report import PreflightFinding, Severity
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreError
 from store.journals.store_lock import locked_by
@@ -20,7 +20,7 @@ from store.service.finding.store_layout import StoreLayout, detect
 _CURRENT = "CURRENT"
 
 
-class Verdict(StrEnum):
+class FolderKind(StrEnum):
     """What a folder holds."""
 
     NOT_A_STORE = "not a store"
@@ -40,63 +40,63 @@ class Verdict(StrEnum):
 
 
 READABLE = frozenset({
-    Verdict.FILE, Verdict.ROCKSDB_INSIDE, Verdict.ROCKSDB_BESIDE, Verdict.BOTH_INSIDE,
-    Verdict.BOTH_BESIDE, Verdict.OTHER,
+    FolderKind.FILE, FolderKind.ROCKSDB_INSIDE, FolderKind.ROCKSDB_BESIDE, FolderKind.BOTH_INSIDE,
+    FolderKind.BOTH_BESIDE, FolderKind.OTHER,
 })  # fmt: skip
 """Verdicts with which the queues can be looked at."""
 
 
-class Look(NamedTuple):
+class FolderFacts(NamedTuple):
     """The verdict, and what it rests on."""
 
-    verdict: Verdict
+    verdict: FolderKind
     layout: StoreLayout | None
     fault: StoreError | None = None
 
 
-def look(root: Path, config: StoreConfig) -> Look:
+def look(root: Path, config: StoreConfig) -> FolderFacts:
     """Look at ``root``; changes nothing, takes no lock."""
     if not root.is_dir():
-        return Look(Verdict.NOT_A_STORE, None)
+        return FolderFacts(FolderKind.NOT_A_STORE, None)
     paths = StorePaths(root)
     inside = (paths.consume_queue / _CURRENT).is_file()
     beside = (separate_folder(paths) / _CURRENT).is_file()
     if inside and beside:
-        return Look(Verdict.TWO_DATABASES, None)
+        return FolderFacts(FolderKind.TWO_DATABASES, None)
     try:
         layout = detect(root, config)
     except RefusedStoreError as exc:
-        return Look(Verdict.FOREIGN, None, exc)
-    return Look(_verdict(layout, beside=beside), layout)
+        return FolderFacts(FolderKind.FOREIGN, None, exc)
+    return FolderFacts(_verdict(layout, beside=beside), layout)
 
 
-def _verdict(layout: StoreLayout, *, beside: bool) -> Verdict:
+def _verdict(layout: StoreLayout, *, beside: bool) -> FolderKind:
     if not layout.backends:
-        return Verdict.LOG_ONLY if layout.has_log else Verdict.NOT_A_STORE
+        return FolderKind.LOG_ONLY if layout.has_log else FolderKind.NOT_A_STORE
     if not layout.has_log:
-        return Verdict.QUEUES_ONLY
+        return FolderKind.QUEUES_ONLY
     held = frozenset(backend(name).store_type() for name in layout.backends)
-    return _HELD.get(held, (Verdict.OTHER, Verdict.OTHER))[beside]
+    return _HELD.get(held, (FolderKind.OTHER, FolderKind.OTHER))[beside]
 
 
 _FILES, _ROCKSDB = "default", "defaultRocksDB"
 _HELD = {
-    frozenset({_FILES}): (Verdict.FILE, Verdict.FILE),
-    frozenset({_ROCKSDB}): (Verdict.ROCKSDB_INSIDE, Verdict.ROCKSDB_BESIDE),
-    frozenset({_FILES, _ROCKSDB}): (Verdict.BOTH_INSIDE, Verdict.BOTH_BESIDE),
+    frozenset({_FILES}): (FolderKind.FILE, FolderKind.FILE),
+    frozenset({_ROCKSDB}): (FolderKind.ROCKSDB_INSIDE, FolderKind.ROCKSDB_BESIDE),
+    frozenset({_FILES, _ROCKSDB}): (FolderKind.BOTH_INSIDE, FolderKind.BOTH_BESIDE),
 }
 """What RocketMQ's words for the backends make of them: without, and with a database beside."""
 
 
-def layout_findings(root: Path, found: Look, to: str) -> Iterator[Finding]:
+def layout_findings(root: Path, found: FolderFacts, to: str) -> Iterator[PreflightFinding]:
     """Yield what the verdict means for a move to ``to``."""
     verdict, paths = found.verdict, StorePaths(root)
     refusal = _REFUSED.get(verdict)
     if refusal is not None:
         sentence = str(found.fault) if found.fault is not None else refusal
         yield _refuse(_code(verdict), sentence)
-    if verdict is Verdict.LOG_ONLY:
-        yield Finding(
+    if verdict is FolderKind.LOG_ONLY:
+        yield PreflightFinding(
             code=_code(verdict),
             severity=Severity.WARN,
             sentence="The commit log has no queues, so none were looked at: cqstore migrate plan"
@@ -107,7 +107,7 @@ def layout_findings(root: Path, found: Look, to: str) -> Iterator[Finding]:
     if verdict not in READABLE or found.layout is None:
         return
     if found.layout.combined:
-        yield Finding(
+        yield PreflightFinding(
             code="already-combined",
             severity=Severity.WARN,
             sentence="Both backends hold queues here: the one that is moved to may lack history "
@@ -118,7 +118,7 @@ def layout_findings(root: Path, found: Look, to: str) -> Iterator[Finding]:
         yield _refuse("nothing-to-move", f"The queues are in backend {to!r} already.")
     shared = (paths.consume_queue / _CURRENT).is_file()
     if shared and backend(to).store_type() == _FILES:
-        yield Finding(
+        yield PreflightFinding(
             code="shared-folder",
             severity=Severity.INFO,
             sentence="The database lies in consumequeue/, among which the folders of topics go.",
@@ -126,24 +126,24 @@ def layout_findings(root: Path, found: Look, to: str) -> Iterator[Finding]:
 
 
 _REFUSED = {
-    Verdict.NOT_A_STORE: "No store lies here: neither commit log nor queues.",
-    Verdict.FOREIGN: "This cannot be read as a store.",
-    Verdict.QUEUES_ONLY: "There are queues but no commit log: name its folder (storePathCommitLog) "
-    "or bring it here.",
-    Verdict.TWO_DATABASES: "Two RocksDB queue databases lie here, in consumequeue/ and in "
+    FolderKind.NOT_A_STORE: "No store lies here: neither commit log nor queues.",
+    FolderKind.FOREIGN: "This cannot be read as a store.",
+    FolderKind.QUEUES_ONLY: "There are queues but no commit log: name its folder"
+    " (storePathCommitLog) or bring it here.",
+    FolderKind.TWO_DATABASES: "Two RocksDB queue databases lie here, in consumequeue/ and in "
     "consumequeue_rocksdb/, and nothing tells which one is served: move one away.",
 }
 
 
-def _code(verdict: Verdict) -> str:
+def _code(verdict: FolderKind) -> str:
     return verdict.value.replace(" ", "-")
 
 
-def _refuse(code: str, sentence: str) -> Finding:
-    return Finding(code=code, severity=Severity.REFUSE, sentence=sentence)
+def _refuse(code: str, sentence: str) -> PreflightFinding:
+    return PreflightFinding(code=code, severity=Severity.REFUSE, sentence=sentence)
 
 
-def state_findings(root: Path) -> Iterator[Finding]:
+def state_findings(root: Path) -> Iterator[PreflightFinding]:
     """Yield whether somebody has the store open, or how it was left."""
     if not root.is_dir():
         return
@@ -152,13 +152,13 @@ def state_findings(root: Path) -> Iterator[Finding]:
         holder = locked_by(paths)
     except StoreError as exc:
         holder = 0
-        yield Finding(
+        yield PreflightFinding(
             code="lock-unknown",
             severity=Severity.WARN,
             sentence=f"Whether a broker has the store open cannot be told: {exc}.",
         )
     if holder:
-        yield Finding(
+        yield PreflightFinding(
             code="in-use",
             severity=Severity.REFUSE,
             sentence="A process has the store open: stop it, or move a copy; its queues were not "

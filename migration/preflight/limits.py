@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from migration.preflight.machine import Machine
-from migration.preflight.report import Figure, Finding, Severity
+from migration.preflight.machine import MachineLimits
+from migration.preflight.report import Figure, PreflightFinding, Severity
 from migration.preflight.survey import Totals
-from store.queue.bulk import BulkBackend, Footprint
+from store.queue.bulk import BulkBackend, DiskUse
 
 JVM_RESERVE = 1_000
 """Maps and descriptors that a broker has beside its store's files."""
@@ -40,12 +40,12 @@ class Extent:
     rocksdb_memory_bytes: int
 
     @property
-    def footprint(self) -> Footprint:
+    def footprint(self) -> DiskUse:
         """Return what the queues will take where they go."""
         return self.target.footprint(self.totals.sums)
 
 
-def machine_findings(extent: Extent, machine: Machine) -> Iterator[Finding]:
+def machine_findings(extent: Extent, machine: MachineLimits) -> Iterator[PreflightFinding]:
     """Yield what the machine's limits say, one finding a limit."""
     yield from map_count(extent, machine)
     yield from open_files(extent, machine)
@@ -55,7 +55,7 @@ def machine_findings(extent: Extent, machine: Machine) -> Iterator[Finding]:
     yield duration(extent, machine)
 
 
-def map_count(extent: Extent, machine: Machine) -> Iterator[Finding]:
+def map_count(extent: Extent, machine: MachineLimits) -> Iterator[PreflightFinding]:
     """Compare the files that a broker maps, now and afterwards, with ``vm.max_map_count``."""
     limit = machine.max_map_count()
     mapped = extent.footprint.mapped_files
@@ -69,7 +69,7 @@ def map_count(extent: Extent, machine: Machine) -> Iterator[Finding]:
         if mapped is None
         else "A broker maps every queue file: it will need more maps than vm.max_map_count allows."
     )
-    yield Finding(
+    yield PreflightFinding(
         code="map-count",
         severity=Severity.WARN if mapped is None else Severity.REFUSE,
         sentence=sentence,
@@ -84,7 +84,7 @@ def map_count(extent: Extent, machine: Machine) -> Iterator[Finding]:
     )
 
 
-def open_files(extent: Extent, machine: Machine) -> Iterator[Finding]:
+def open_files(extent: Extent, machine: MachineLimits) -> Iterator[PreflightFinding]:
     """Compare descriptors that a broker will need, one a file, with the limits of open files."""
     soft, hard = machine.open_files()
     tables, files = extent.footprint.tables, extent.footprint.mapped_files or 0
@@ -94,7 +94,7 @@ def open_files(extent: Extent, machine: Machine) -> Iterator[Finding]:
         "needed": needed, "soft": soft, "hard": hard,
     }  # fmt: skip
     if hard is not None and needed > hard:
-        yield Finding(
+        yield PreflightFinding(
             code="open-files",
             severity=Severity.REFUSE,
             sentence="A broker will need more open files than the hard limit (ulimit -Hn) allows "
@@ -102,7 +102,7 @@ def open_files(extent: Extent, machine: Machine) -> Iterator[Finding]:
             figures=figures,
         )
     elif soft is not None and needed > soft:
-        yield Finding(
+        yield PreflightFinding(
             code="open-files",
             severity=Severity.WARN,
             sentence="A broker will need more open files than the soft limit (ulimit -n): raise it "
@@ -111,13 +111,13 @@ def open_files(extent: Extent, machine: Machine) -> Iterator[Finding]:
         )
 
 
-def inodes(extent: Extent, machine: Machine) -> Iterator[Finding]:
+def inodes(extent: Extent, machine: MachineLimits) -> Iterator[PreflightFinding]:
     """Compare the files and folders that are to be made with the file system's free inodes."""
     facts = machine.disk(extent.root)
     needed = extent.footprint.entries
     if facts is None or facts.free_inodes is None or needed <= facts.free_inodes:
         return
-    yield Finding(
+    yield PreflightFinding(
         code="inodes",
         severity=Severity.REFUSE,
         sentence="The file system has fewer free inodes than there will be files and folders.",
@@ -125,7 +125,7 @@ def inodes(extent: Extent, machine: Machine) -> Iterator[Finding]:
     )
 
 
-def disk(extent: Extent, machine: Machine) -> Iterator[Finding]:
+def disk(extent: Extent, machine: MachineLimits) -> Iterator[PreflightFinding]:
     """Compare the bytes of the copy, and of a second one beside it, with what is free."""
     facts = machine.disk(extent.root)
     if facts is None:
@@ -145,10 +145,10 @@ def disk(extent: Extent, machine: Machine) -> Iterator[Finding]:
     }  # fmt: skip
     if apparent is not None:
         figures["apparentBytes"] = apparent
-    yield Finding(code="disk", severity=severity, sentence=sentence, figures=figures)
+    yield PreflightFinding(code="disk", severity=severity, sentence=sentence, figures=figures)
 
 
-def memory(extent: Extent, machine: Machine) -> Iterator[Finding]:
+def memory(extent: Extent, machine: MachineLimits) -> Iterator[PreflightFinding]:
     """Compare what a run takes, a worker a core, with what is available."""
     available = machine.memory_bytes()
     if available is None:
@@ -156,7 +156,7 @@ def memory(extent: Extent, machine: Machine) -> Iterator[Finding]:
     cores = machine.cores()
     needed = DRIVER_BYTES + cores * WORKER_BYTES + extent.rocksdb_memory_bytes
     enough = needed <= available
-    yield Finding(
+    yield PreflightFinding(
         code="memory",
         severity=Severity.INFO if enough else Severity.WARN,
         sentence="There is memory for a worker on every core."
@@ -166,10 +166,10 @@ def memory(extent: Extent, machine: Machine) -> Iterator[Finding]:
     )
 
 
-def duration(extent: Extent, machine: Machine) -> Finding:
+def duration(extent: Extent, machine: MachineLimits) -> PreflightFinding:
     """Return about how long the move will take."""
     units, queues = extent.totals.units, extent.totals.queues
-    return Finding(
+    return PreflightFinding(
         code="duration",
         severity=Severity.INFO,
         sentence="A rough guess of how long the run takes on one core, the queues in memory; the "

@@ -23,7 +23,7 @@ class DiskFacts(NamedTuple):
     """``None`` where the file system does not count them."""
 
 
-class Machine:
+class MachineLimits:
     """The limits of this process and computer. ``None``: it cannot be told."""
 
     def max_map_count(self) -> int | None:

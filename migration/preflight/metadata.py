@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from migration.preflight.broker_json import table_entries
-from migration.preflight.report import Finding, Severity, Tally
-from migration.preflight.survey import QueueCheck, QueueSpan
+from migration.preflight.report import NameCount, PreflightFinding, Severity
+from migration.preflight.survey import QueueCheck, UnitRange
 from store.errors import StoreError
 from store.paths import StorePaths
 from store.record.message import LMQ_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
@@ -35,13 +35,13 @@ class TopicTable(QueueCheck):
         self._unseen = topics
         self._listed = len(topics)
         self._complete = complete
-        self._missing, self._idle = Tally(), Tally()
+        self._missing, self._idle = NameCount(), NameCount()
         self._topic: str | None = None
         self._is_missing = False
         self._queues = self._units = 0
         self._queues_at_risk = self._units_at_risk = 0
 
-    def look(self, queue: QueueSpan) -> None:
+    def look(self, queue: UnitRange) -> None:
         """Add one queue to its topic."""
         if queue.topic != self._topic:
             self._end_topic()
@@ -59,7 +59,7 @@ class TopicTable(QueueCheck):
             self._units_at_risk += self._units
         self._queues = self._units = 0
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[PreflightFinding]:
         """Yield both kinds, nothing if there is no table to compare with."""
         if not self._complete:
             return
@@ -89,7 +89,7 @@ def is_exempt(topic: str) -> bool:
     return topic in SYSTEM_TOPICS or topic.startswith((SYSTEM_PREFIX, LMQ_PREFIX))
 
 
-def read_topic_table(paths: StorePaths) -> tuple[TopicTable, list[Finding]]:
+def read_topic_table(paths: StorePaths) -> tuple[TopicTable, list[PreflightFinding]]:
     """Return the check against the table that lies here, and why it is none if it is none."""
     database = metadata_database(paths, "topics")
     if database is not None:
@@ -105,5 +105,5 @@ def read_topic_table(paths: StorePaths) -> tuple[TopicTable, list[Finding]]:
     return TopicTable(topics), []
 
 
-def _not_compared(severity: Severity, sentence: str) -> Finding:
-    return Finding(code="no-topic-table", severity=severity, sentence=sentence)
+def _not_compared(severity: Severity, sentence: str) -> PreflightFinding:
+    return PreflightFinding(code="no-topic-table", severity=severity, sentence=sentence)

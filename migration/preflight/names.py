@@ -5,8 +5,8 @@ Source: spec 1, 9.2, T24; field notes 24.
 
 from collections.abc import Iterator
 
-from migration.preflight.report import Finding, Severity, Tally
-from migration.preflight.survey import QueueCheck, QueueSpan
+from migration.preflight.report import NameCount, PreflightFinding, Severity
+from migration.preflight.survey import QueueCheck, UnitRange
 from store.config import StoreConfig
 from store.queue.bulk import BulkBackend, NameFault
 
@@ -16,18 +16,18 @@ class TopicNames(QueueCheck):
 
     def __init__(self, target: BulkBackend, config: StoreConfig) -> None:
         self._target, self._config = target, config
-        self._found: dict[NameFault, Tally] = {}
+        self._found: dict[NameFault, NameCount] = {}
         self._longest = 0
 
-    def look(self, queue: QueueSpan) -> None:
+    def look(self, queue: UnitRange) -> None:
         """Look at the topic's name."""
         for fault in self._target.name_faults(queue.topic, self._config):
             size = len(queue.topic.encode("utf-8", "surrogateescape"))
             self._longest = max(self._longest, size)
             figures = {"bytes": size, "units": queue.units} if fault.by_length else {}
-            self._found.setdefault(fault, Tally()).add(queue.name, **figures)
+            self._found.setdefault(fault, NameCount()).add(queue.name, **figures)
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[PreflightFinding]:
         """Yield a finding a kind of fault."""
         for fault, tally in self._found.items():
             figures = {} if fault.most is None else {"most": fault.most, "longest": self._longest}
@@ -38,14 +38,14 @@ class QueueIds(QueueCheck):
     """Queue ids below zero: RocksDB's keys would sort them behind all others."""
 
     def __init__(self) -> None:
-        self._bad = Tally()
+        self._bad = NameCount()
 
-    def look(self, queue: QueueSpan) -> None:
+    def look(self, queue: UnitRange) -> None:
         """Look at the id."""
         if queue.queue_id < 0:
             self._bad.add(queue.name, units=queue.units)
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[PreflightFinding]:
         """Yield one finding."""
         yield from self._bad.finding(
             "negative-queue-id",

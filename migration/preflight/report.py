@@ -46,7 +46,7 @@ class Affected(_Model):
     figures: dict[str, Figure] = Field(default_factory=dict)
 
 
-class Finding(_Model):
+class PreflightFinding(_Model):
     """One thing that was found."""
 
     code: str
@@ -80,7 +80,7 @@ class PreflightReport(_Model):
     queues: int = 0
     units: int = 0
     """Units from each queue's minimum to its maximum."""
-    findings: list[Finding] = Field(default_factory=list)
+    findings: list[PreflightFinding] = Field(default_factory=list)
     """Those that refuse first, else in the order of the checks."""
 
     @computed_field  # type: ignore[prop-decorator]
@@ -90,11 +90,11 @@ class PreflightReport(_Model):
         return not self.refusals
 
     @property
-    def refusals(self) -> list[Finding]:
+    def refusals(self) -> list[PreflightFinding]:
         """Return the findings that refuse."""
         return [finding for finding in self.findings if finding.severity is Severity.REFUSE]
 
-    def find(self, code: str) -> Finding | None:
+    def find(self, code: str) -> PreflightFinding | None:
         """Return the first finding with ``code``, ``None`` without."""
         return next((finding for finding in self.findings if finding.code == code), None)
 
@@ -102,12 +102,12 @@ class PreflightReport(_Model):
 _ORDER = list(Severity)
 
 
-def by_severity(findings: Iterable[Finding]) -> list[Finding]:
+def by_severity(findings: Iterable[PreflightFinding]) -> list[PreflightFinding]:
     """Return findings with what refuses first; of one severity they keep their order."""
     return sorted(findings, key=lambda finding: _ORDER.index(finding.severity))
 
 
-class Tally:
+class NameCount:
     """Names of one kind, counted; the first ``NAMES_MAX`` are kept."""
 
     def __init__(self) -> None:
@@ -122,11 +122,11 @@ class Tally:
 
     def finding(
         self, code: str, severity: Severity, sentence: str, **figures: Figure
-    ) -> list[Finding]:
+    ) -> list[PreflightFinding]:
         """Return the finding about all of them, nothing if there was none."""
         if not self.total:
             return []
-        found = Finding(
+        found = PreflightFinding(
             code=code, severity=severity, sentence=sentence, figures=figures,
             affected=self.affected, affected_total=self.total,
         )  # fmt: skip

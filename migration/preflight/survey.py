@@ -8,13 +8,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from migration.preflight.report import Finding, Severity, Tally
+from migration.preflight.report import NameCount, PreflightFinding, Severity
 from store.errors import StoreError
 from store.queue.bulk import QueueTotals
 from store.queue.consume_queue_store import ConsumeQueueStore
 
 
-class QueueSpan(NamedTuple):
+class UnitRange(NamedTuple):
     """One queue: the units from ``low`` up to, not including, ``high``."""
 
     topic: str
@@ -37,7 +37,7 @@ class QueueCheck(ABC):
     """A check that looks at every queue. The queues of one topic come one after the other."""
 
     @abstractmethod
-    def look(self, queue: QueueSpan) -> None:
+    def look(self, queue: UnitRange) -> None:
         """Look at one queue.
 
         Raises:
@@ -45,7 +45,7 @@ class QueueCheck(ABC):
         """
 
     @abstractmethod
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[PreflightFinding]:
         """Yield what was found, after the last queue."""
 
 
@@ -63,7 +63,7 @@ class Totals(QueueCheck):
         self.empty = self.from_zero = 0
         self.longest = 0
 
-    def look(self, queue: QueueSpan) -> None:
+    def look(self, queue: UnitRange) -> None:
         """Add one queue."""
         if queue.topic != self._topic:
             self._topic = queue.topic
@@ -84,9 +84,9 @@ class Totals(QueueCheck):
             self.topics, self.queues, self.units, self.files, self.units_per_file, self.key_bytes
         )
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[PreflightFinding]:
         """Yield the totals."""
-        yield Finding(
+        yield PreflightFinding(
             code="totals",
             severity=Severity.INFO,
             sentence="So much there is to move.",
@@ -101,21 +101,21 @@ class Totals(QueueCheck):
         )
 
 
-class Survey:
+class QueueSurvey:
     """The pass over the queues of one backend."""
 
     def __init__(self, queues: ConsumeQueueStore, checks: Sequence[QueueCheck]) -> None:
         self._queues = queues
         self._checks = checks
-        self._unreadable = Tally()
+        self._unreadable = NameCount()
 
-    def run(self) -> Iterator[Finding]:
+    def run(self) -> Iterator[PreflightFinding]:
         """Look at every queue, then yield what the checks found."""
         queues = self._queues
         for topic, queue_id in queues.queues():
             try:
                 low, high = queues.min_offset(topic, queue_id), queues.max_offset(topic, queue_id)
-                span = QueueSpan(topic, queue_id, low, high)
+                span = UnitRange(topic, queue_id, low, high)
                 for check in self._checks:
                     check.look(span)
             except StoreError as exc:

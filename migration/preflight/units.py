@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from migration.preflight.report import Finding, Severity, Tally
-from migration.preflight.survey import QueueCheck, QueueSpan
+from migration.preflight.report import NameCount, PreflightFinding, Severity
+from migration.preflight.survey import QueueCheck, UnitRange
 from store.queue.bulk import BulkBackend
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.context import LogView
@@ -24,14 +24,14 @@ class BatchQueues(QueueCheck):
 
     def __init__(self, queues: ConsumeQueueStore) -> None:
         self._queues = queues
-        self._found = Tally()
+        self._found = NameCount()
 
-    def look(self, queue: QueueSpan) -> None:
+    def look(self, queue: UnitRange) -> None:
         """Ask for the topic's kind."""
         if self._queues.queue_type(queue.topic) is QueueType.BATCH:
             self._found.add(queue.name, messages=queue.units)
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[PreflightFinding]:
         """Yield one finding."""
         yield from self._found.finding(
             "batch-queues",
@@ -41,17 +41,22 @@ class BatchQueues(QueueCheck):
         )
 
 
-class UnitScan(QueueCheck):
+class UnitCheck(QueueCheck):
     """Holes, records outside the log, and what will be translated."""
 
     def __init__(self, queues: ConsumeQueueStore, log: LogView, target: BulkBackend) -> None:
         self._queues = queues
         self._low_phy, self._high_phy = log.min_phy_offset(), log.max_phy_offset()
         self._holes_refuse = target.needs_whole_queues
-        self._holes, self._outside, self._ext, self._blanks = Tally(), Tally(), Tally(), Tally()
+        self._holes, self._outside, self._ext, self._blanks = (
+            NameCount(),
+            NameCount(),
+            NameCount(),
+            NameCount(),
+        )
         self._missing = self._astray = self._addresses = self._blank_units = 0
 
-    def look(self, queue: QueueSpan) -> None:
+    def look(self, queue: UnitRange) -> None:
         """Read the queue's units."""
         if self._queues.queue_type(queue.topic) is QueueType.BATCH:
             return
@@ -80,7 +85,7 @@ class UnitScan(QueueCheck):
         odd = np.count_nonzero((phy < self._low_phy) | (phy > room))
         return int(odd), int(np.count_nonzero(rows["tags_code"] <= EXT_ADDRESS_MAX))
 
-    def _note(self, queue: QueueSpan, missing: int, astray: int, addresses: int) -> None:
+    def _note(self, queue: UnitRange, missing: int, astray: int, addresses: int) -> None:
         self._missing += missing
         self._astray += astray
         self._addresses += addresses
@@ -91,7 +96,7 @@ class UnitScan(QueueCheck):
         if addresses:
             self._ext.add(queue.name, units=addresses)
 
-    def _look_for_blanks(self, queue: QueueSpan) -> None:
+    def _look_for_blanks(self, queue: UnitRange) -> None:
         """Count the rows before the first unit of its file that are no units of expired records."""
         if not self._queues.begins_with_blanks or queue.low <= 0:
             return
@@ -106,7 +111,7 @@ class UnitScan(QueueCheck):
             self._blank_units += len(block.hole)
             self._blanks.add(queue.name, units=len(block.hole))
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[PreflightFinding]:
         """Yield a finding a kind."""
         yield from self._holes.finding(
             "holes",

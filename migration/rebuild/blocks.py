@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from migration.rebuild.log_scan import Units, queue_of, together
+from migration.rebuild.log_scan import ScannedUnits, queue_of, together
 from store.errors import CorruptionError, os_errors
 from store.files import reading
 from store.queue.bulk import UNIT_ROWS, UnitRows, key_order, row_table
@@ -38,7 +38,7 @@ class BlockWriter:
         """``topics`` are those of ``Units.queues``; the list grows while units are added."""
         self._folder = folder
         self._topics = topics
-        self._waiting: list[Units] = []
+        self._waiting: list[ScannedUnits] = []
         self._count = 0
         self._known: dict[int, int] = {}  # as in Units.queues → number of the queue
         self._keys: list[QueueKey] = []
@@ -46,7 +46,7 @@ class BlockWriter:
         self._rows = 0
         self._file = (folder / UNITS).open("wb")
 
-    def add(self, units: Units) -> None:
+    def add(self, units: ScannedUnits) -> None:
         """Take units that follow in the log."""
         self._waiting.append(units)
         self._count += len(units.rows)

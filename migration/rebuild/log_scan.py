@@ -54,7 +54,7 @@ _ID_BITS = 32
 _ID_MASK = (1 << _ID_BITS) - 1
 
 
-class Units(NamedTuple):
+class ScannedUnits(NamedTuple):
     """Units in log order, as columns of the same length."""
 
     queues: _Int64s
@@ -66,7 +66,7 @@ class Units(NamedTuple):
 class _Block(NamedTuple):
     """What one block of log bytes gave."""
 
-    units: list[Units]
+    units: list[ScannedUnits]
     used: int
     """Bytes of whole records."""
     blank: bool = False
@@ -96,7 +96,7 @@ class LogScan:
         """Return the topics by number; it only grows."""
         return self._tails.topics
 
-    def scan(self, file: MappedFile, position: int = 0) -> Iterator[Units]:
+    def scan(self, file: MappedFile, position: int = 0) -> Iterator[ScannedUnits]:
         """Yield the units of the records from ``position`` to the end of the file, in log order.
 
         Raises:
@@ -168,7 +168,7 @@ class LogScan:
 
     def _exactly(
         self, data: bytes, starts: _Int64s, exact: NDArray[np.bool_], phy_offset: int, left: int
-    ) -> tuple[Units | None, int, bool, CorruptionError | None]:
+    ) -> tuple[ScannedUnits | None, int, bool, CorruptionError | None]:
         """Read some records one by one.
 
         Returns their units, how many of all records count, and why they end: a blank, a fault.
@@ -226,7 +226,7 @@ def _crc_matches(
 
 def _plain_units(
     heads: NDArray[np.void], topics: _Int64s, codes: _Int64s, plain: NDArray[np.bool_]
-) -> Units:
+) -> ScannedUnits:
     flags = heads["sys_flag"]
     if flags.any():
         kinds, kind_of = np.unique(flags, return_inverse=True)
@@ -239,13 +239,13 @@ def _plain_units(
     rows["store_timestamp"] = heads["store_timestamp"]
     rows["tags_code"] = codes
     queues = topics << _ID_BITS | heads["queue_id"].astype(np.int64) & _ID_MASK
-    return Units(queues, heads["queue_offset"].astype(np.int64), rows)
+    return ScannedUnits(queues, heads["queue_offset"].astype(np.int64), rows)
 
 
-def together(parts: Sequence[Units]) -> Units:
+def together(parts: Sequence[ScannedUnits]) -> ScannedUnits:
     """Return all of ``parts``, one after the other."""
     tables = [row_table(part.rows) for part in parts]  # numpy would turn the bytes of fields round
-    return Units(
+    return ScannedUnits(
         np.concatenate([part.queues for part in parts]),
         np.concatenate([part.queue_offsets for part in parts]),
         np.concatenate(tables).view(UNIT_ROWS)[:, 0],
@@ -274,20 +274,20 @@ def _walk(data: bytes) -> tuple[_Int64s, int]:
     return np.array(starts, np.int64), at
 
 
-def _from_tuples(found: list[tuple[int, ...]]) -> Units | None:
+def _from_tuples(found: list[tuple[int, ...]]) -> ScannedUnits | None:
     if not found:
         return None
     table = np.array(found, np.int64)
     rows = np.empty(len(found), UNIT_ROWS)
     for column, name in enumerate(("phy_offset", "size", "tags_code", "store_timestamp"), 2):
         rows[name] = table[:, column]
-    return Units(table[:, 0].copy(), table[:, 1].copy(), rows)
+    return ScannedUnits(table[:, 0].copy(), table[:, 1].copy(), rows)
 
 
-def _together(plain: Units, more: Units | None) -> list[Units]:
+def _together(plain: ScannedUnits, more: ScannedUnits | None) -> list[ScannedUnits]:
     """Return both in log order."""
     if more is None:
         return [plain] if len(plain.rows) else []
     queues, queue_offsets, rows = together([plain, more])
     order = np.argsort(rows["phy_offset"].astype(np.int64), kind="stable")
-    return [Units(queues[order], queue_offsets[order], rows[order])]
+    return [ScannedUnits(queues[order], queue_offsets[order], rows[order])]

@@ -139,7 +139,7 @@ class QueueTotals(NamedTuple):
     """UTF-8 bytes of the topics' names, once a queue."""
 
 
-class Footprint(NamedTuple):
+class DiskUse(NamedTuple):
     """What queues take on disk, at most."""
 
     disk_bytes: int
@@ -166,7 +166,7 @@ class BulkBackend(Protocol):
     def name_faults(self, topic: str, config: StoreConfig) -> Iterator[NameFault]:
         """Yield why this backend, under ``config``, cannot hold queues of ``topic``."""
 
-    def footprint(self, totals: QueueTotals) -> Footprint:
+    def footprint(self, totals: QueueTotals) -> DiskUse:
         """Estimate what so much will take."""
 
     def source(self, context: QueueStoreContext) -> UnitSource:

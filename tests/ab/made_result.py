@@ -17,8 +17,8 @@ from ab.results.result import (
     Round,
     Shape,
     Side,
-    Trace,
-    Workload,
+    TraceFacts,
+    WorkloadFigures,
 )
 
 WORKLOADS = {
@@ -87,7 +87,7 @@ def made_result(
         store=made_shape(),
         sides=made,
         method=made_method(seed, truth),
-        trace=Trace(origin="derived", operations=1_204_000, digest="5e" * 32, loop="closed"),
+        trace=TraceFacts(origin="derived", operations=1_204_000, digest="5e" * 32, loop="closed"),
         workloads=[
             made_workload(rng, truth, name, names, histograms=histograms) for name in workloads
         ],
@@ -105,7 +105,7 @@ def made_workload(
     sides: Sequence[str],
     *,
     histograms: bool = True,
-) -> Workload:
+) -> WorkloadFigures:
     """Return a workload of a closed loop with its turns, in ABBA order."""
     what, rate, operations = WORKLOADS[name]
     rounds, place = list[Round](), 0
@@ -136,7 +136,7 @@ def made_workload(
                     )
                 )  # fmt: skip
                 place += 1
-    return Workload(
+    return WorkloadFigures(
         name=name, what=what, item="messages", rounds=rounds,
         service={
             side: made_histogram(rng, 1e9 / rate / truth.of(side, name), min(operations, 4_000))

@@ -8,7 +8,7 @@ from typing import Any
 
 from ab.sides.side import SideSpec
 from ab.sides.side_process import SideProcess
-from ab.sides.worker import ERROR, Told, Worker, answered, encoded
+from ab.sides.worker import ERROR, SideWorker, Told, answered, encoded
 from ab.workloads.timing import digests
 from store.config import StoreConfig
 
@@ -21,7 +21,7 @@ class NearSide(SideProcess):
 
     def __init__(self, spec: SideSpec, root: str, mix: dict[str, int]) -> None:
         self.spec = spec
-        self.worker = Worker()
+        self.worker = SideWorker()
         config = spec.config.model_dump(mode="json", exclude_unset=True)
         self.ask("begin", root=root, backend=spec.backend, config=config, mix=mix)
 

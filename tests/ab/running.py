@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ab.results.result import Result, Workload
+from ab.results.result import Result, WorkloadFigures
 from ab.results.result_file import read_result
 from ab.running.rounds import Effort
 from ab.running.run import Run, RunOptions
@@ -31,7 +31,7 @@ def compare(root: Path, *workloads: str, **given: object) -> Result:
     return found
 
 
-def workload(found: Result, name: str) -> Workload:
+def workload(found: Result, name: str) -> WorkloadFigures:
     (one,) = [each for each in found.workloads if each.name == name]
     return one
 

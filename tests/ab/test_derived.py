@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ab.measuring.histograms import histogram, percentiles
-from ab.stores.survey import Survey, survey
+from ab.stores.survey import StoreSurvey, survey
 from ab.traces import derived
 from ab.traces.operations import MaxOffset, Operation, Pull, Put, TimeSearch
 from ab.workloads.base import Setting
@@ -31,12 +31,12 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(root: Path) -> Survey:
+def found(root: Path) -> StoreSurvey:
     return survey(root, CONFIG, 1)
 
 
 @pytest.mark.parametrize("reads", READS, ids=[each.name for each in READS])
-def test_a_trace_follows_from_the_seed_alone(found: Survey, reads: object) -> None:
+def test_a_trace_follows_from_the_seed_alone(found: StoreSurvey, reads: object) -> None:
     def derive(seed: int) -> list[Operation]:
         made: list[Operation] = reads.derive(found, np.random.default_rng(seed), 200)  # type: ignore[attr-defined]
         return made
@@ -47,7 +47,7 @@ def test_a_trace_follows_from_the_seed_alone(found: Survey, reads: object) -> No
         assert derive(1) != derive(2)
 
 
-def test_hot_queues_come_as_often_as_they_have_messages(found: Survey) -> None:
+def test_hot_queues_come_as_often_as_they_have_messages(found: StoreSurvey) -> None:
     draw = np.random.default_rng(3)
     asked = Counter(
         (each.topic, each.queue_id)
@@ -60,7 +60,7 @@ def test_hot_queues_come_as_often_as_they_have_messages(found: Survey) -> None:
         assert abs(asked[key] - expected) < 6 * expected**0.5 + 3, key
 
 
-def test_pulls_and_searches_stay_within_what_there_is(found: Survey) -> None:
+def test_pulls_and_searches_stay_within_what_there_is(found: StoreSurvey) -> None:
     ends = dict(zip(found.keys, zip(found.low, found.high, strict=True), strict=True))
     for kind in ("tail-pull", "catch-up-pull", "random-pull", "filtered-pull", "time-search"):
         for each in derived.KINDS[kind](found, np.random.default_rng(4), COUNT):
@@ -73,7 +73,7 @@ def test_pulls_and_searches_stay_within_what_there_is(found: Survey) -> None:
                 assert found.times[0] <= each.timestamp <= found.times[1]
 
 
-def test_a_catch_up_reads_on_where_it_was(found: Survey) -> None:
+def test_a_catch_up_reads_on_where_it_was(found: StoreSurvey) -> None:
     pulls = derived.catch_up_pulls(found, np.random.default_rng(5), 50)
     steps = Counter[bool]()
     for one, two in pairwise(pulls):
@@ -84,7 +84,7 @@ def test_a_catch_up_reads_on_where_it_was(found: Survey) -> None:
     assert steps[False] == 0 < steps[True]
 
 
-def test_a_filtered_pull_gets_about_one_in_a_hundred(found: Survey, root: Path) -> None:
+def test_a_filtered_pull_gets_about_one_in_a_hundred(found: StoreSurvey, root: Path) -> None:
     pulls = derived.filtered_pulls(found, np.random.default_rng(6), 200)
     got = passed = 0
     with MessageStore.open(root, CONFIG, read_only=True) as store:
@@ -98,7 +98,7 @@ def test_a_filtered_pull_gets_about_one_in_a_hundred(found: Survey, root: Path) 
     assert 0.003 < got / passed < 0.03
 
 
-def test_a_mixture_has_the_parts_that_were_asked_for(found: Survey) -> None:
+def test_a_mixture_has_the_parts_that_were_asked_for(found: StoreSurvey) -> None:
     operations = derived.mixed({"put": 20, "tail-pull": 60, "offsets": 20})(
         found, np.random.default_rng(7), 1000
     )

@@ -6,7 +6,7 @@ from hdrh.histogram import HdrHistogram
 from ab.judging.judge import judge
 from ab.judging.judgement import Outcome
 from ab.judging.latencies import curve, histogram, merged, withheld
-from ab.results.result import Result, Workload
+from ab.results.result import Result, WorkloadFigures
 from store.errors import StoreConfigError
 from tests.ab.made_result import Truth, made_result
 
@@ -19,8 +19,8 @@ def filled(counts: dict[int, int]) -> str:
     return text.decode()
 
 
-def workload(**sides: str) -> Workload:
-    return Workload(name="tail-pull", what="a pull", item="messages", service=sides)
+def workload(**sides: str) -> WorkloadFigures:
+    return WorkloadFigures(name="tail-pull", what="a pull", item="messages", service=sides)
 
 
 def test_percentiles_are_those_of_the_histogram() -> None:

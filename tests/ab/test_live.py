@@ -20,9 +20,9 @@ from store.queue.units import QueueKey
 from store.service.message_store import MessageStore
 from store.service.mirroring import figures as figures_module
 from store.service.mirroring import mirror as mirror_module
-from store.service.mirroring.differences import Difference, Differences
+from store.service.mirroring.differences import Differences, Mismatch
 from store.service.mirroring.figures import HOUR_SECONDS, Figures, Taken
-from store.service.mirroring.verdict import Outcome
+from store.service.mirroring.verdict import ReadOutcome
 from tests.kit.double_write import Told, refuse
 from tests.kit.mirrored import by_hand, drive, open_mirrored
 from tests.kit.tree import tree_digest
@@ -45,10 +45,10 @@ def week(root: Path, monkeypatch: pytest.MonkeyPatch, slower: float) -> None:
                 seconds = 2e-5 * pace * times * draw.lognormvariate(0, 0.3)
                 taken[side] = Taken(seconds, seconds / 2)
             figures.add_alike("pull", taken, 32)
-            figures.count("pull", Outcome.SAME)
+            figures.count("pull", ReadOutcome.SAME)
         now += HOUR_SECONDS
-    figures.count("pull", Outcome.EXPLAINED)
-    figures.count("pull", Outcome.UNSETTLED)
+    figures.count("pull", ReadOutcome.EXPLAINED)
+    figures.count("pull", ReadOutcome.UNSETTLED)
     figures.save(3)
 
 
@@ -114,9 +114,9 @@ def test_a_difference_is_told_above_all_figures(
     figures = Figures(StorePaths(tmp_path).ab_figures)
     figures.load()
     for _ in range(5):
-        figures.count("pull", Outcome.DIFFERENT)
+        figures.count("pull", ReadOutcome.DIFFERENT)
     figures.save(0)
-    found = Difference(
+    found = Mismatch(
         1.8e9, "pull", QueueKey("orders", 3), {"offset": 4, "count": 6}, 5, 999,
         {"file": "unit 5 is 10 bytes", "rocksdb": "no unit 5"}, "rocksdb",
     )  # fmt: skip
@@ -145,7 +145,7 @@ def test_the_side_that_is_read_most_is_the_reference(
         for _ in range(10):
             taken = {side: Taken(1e-5, 1e-5) for side in (read, read + " again", other)}
             figures.add_alike("maxOffset", taken, 1)
-            figures.count("maxOffset", Outcome.SAME)
+            figures.count("maxOffset", ReadOutcome.SAME)
         now += HOUR_SECONDS
     figures.save(0)
     result = live_result(tmp_path, [])
@@ -162,7 +162,7 @@ def test_what_cannot_be_told_is_refused_in_a_sentence(tmp_path: Path) -> None:
     figures.save(0)
     with pytest.raises(RefusedStoreError, match="no read of this store has been mirrored"):
         live_result(tmp_path, [])
-    figures.count("pull", Outcome.SAME)
+    figures.count("pull", ReadOutcome.SAME)
     figures.save(0)
     with pytest.raises(RefusedStoreError, match="too few reads"):
         live_result(tmp_path, [])

@@ -9,7 +9,7 @@ import pytest
 from hdrh.histogram import HdrHistogram
 
 from ab.results.result import Cache, Method
-from ab.results.result import Workload as Figures
+from ab.results.result import WorkloadFigures as Figures
 from ab.running.rounds import WARM_UP, Effort, Measurement
 from ab.stores.survey import survey
 from ab.workloads import workloads

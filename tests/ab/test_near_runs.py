@@ -17,7 +17,7 @@ from ab.running.rounds import Effort
 from ab.running.run import Run
 from ab.sides import building
 from ab.stores.equality import QueueDigest, first_difference, unit_rows, whole_digest
-from ab.stores.workspace import Workspace
+from ab.stores.workspace import ScratchFolder
 from ab.traces.operations import MaxOffset, MinOffset, Operation, read_trace
 from store.config import StoreConfig
 from store.errors import CorruptionError, StoreConfigError
@@ -143,13 +143,13 @@ def test_what_is_run_is_in_the_result_by_its_digest(
     lines = [operation_line(StoreOp.MAX_OFFSET, ("hot", at % 3), at / 100) for at in range(5)]
     path.write_bytes(b"".join(lines))
     kept: list[bytes] = []
-    leaving = Workspace.__exit__
+    leaving = ScratchFolder.__exit__
 
-    def leave(space: Workspace, *how: Any) -> None:
+    def leave(space: ScratchFolder, *how: Any) -> None:
         kept.append((space.folder / "trace.jsonl").read_bytes())
         leaving(space, *how)
 
-    monkeypatch.setattr(Workspace, "__exit__", leave)
+    monkeypatch.setattr(ScratchFolder, "__exit__", leave)
     found, _ = compared(root, "trace", trace=path, rate=2e4, cache=Cache.DROPPED)
     assert found.trace is not None
     assert (found.trace.origin, found.trace.operations, found.trace.loop, found.trace.rate) == (

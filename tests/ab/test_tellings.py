@@ -14,7 +14,7 @@ from hdrh.histogram import HdrHistogram
 
 from ab.measuring import machine, measures
 from ab.measuring.measures import MachineTimes
-from ab.sides.worker import Worker, answered, encoded
+from ab.sides.worker import SideWorker, answered, encoded
 from ab.stores.equality import queue_digests, unit_rows, whole_digest
 from ab.traces.operations import (
     Estimate,
@@ -193,7 +193,7 @@ def test_latencies_are_told_as_a_histogram_and_none_as_nothing() -> None:
 def test_an_error_comes_back_as_it_is_and_all_else_ends_the_process() -> None:
     def fail() -> None:
         exc = CorruptionError("odd", path=Path("x"), phy_offset=7)
-        raise exc from ValueError(Worker)  # which could not be handed over
+        raise exc from ValueError(SideWorker)  # which could not be handed over
 
     kind, text = answered(fail, {})
     assert kind == "error"
@@ -206,7 +206,7 @@ def test_an_error_comes_back_as_it_is_and_all_else_ends_the_process() -> None:
 
 
 def test_answers_of_a_block_are_told_with_what_was_asked() -> None:
-    worker = Worker()
+    worker = SideWorker()
     asked: list[Operation | dict[str, int | str]] = [
         MaxOffset(topic="half \ud800", queue_id=at) for at in range(300)
     ]

@@ -16,7 +16,7 @@ import pytest
 
 from ab.stores import killed_writer
 from ab.stores.side_store import SideStore
-from ab.stores.survey import Survey, survey
+from ab.stores.survey import StoreSurvey, survey
 from ab.traces.operations import MaxOffset, MinOffset, Operation, Put, trace_lines
 from ab.workloads import lives, workloads
 from ab.workloads.base import Setting, Turn
@@ -49,7 +49,7 @@ def messages(store: MessageStore, phy_offset: int) -> list[StoredMessage]:
     return [log.message(found.phy_offset) for found in log.scan(phy_offset)]
 
 
-def setting_of(found: Survey, **more: object) -> Setting:
+def setting_of(found: StoreSurvey, **more: object) -> Setting:
     given: dict[str, object] = {
         "keys": found.keys, "lengths": (found.high - found.low).tolist(), "body_bytes": 9,
         "file_size": FILE, "min_phy_offset": found.min_phy_offset,

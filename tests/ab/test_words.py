@@ -3,7 +3,7 @@
 import pytest
 
 from ab.judging.words import (
-    Unit,
+    Measure,
     count_text,
     percent_text,
     ratio_text,
@@ -17,25 +17,25 @@ from ab.judging.words import (
 @pytest.mark.parametrize(
     ("value", "unit", "text"),
     [
-        (None, Unit.SECONDS, ""),
-        (0.0, Unit.SECONDS, "0 ns"),
-        (2.5, Unit.SECONDS, "2.5 s"),
-        (0.01234, Unit.SECONDS, "12.3 ms"),
-        (4.2e-5, Unit.SECONDS, "42 µs"),
-        (1e-7, Unit.SECONDS, "100 ns"),
-        (0.0, Unit.BYTES, "0 B"),
-        (640.0, Unit.BYTES, "640 B"),
-        (28.24, Unit.BYTES, "28.2 B"),
-        (1024.0, Unit.BYTES, "1 KiB"),
-        (3.5 * (1 << 30), Unit.BYTES, "3.5 GiB"),
-        (123_456.7, Unit.A_SECOND, "123,457/s"),
-        (0.0001, Unit.COUNT, "<0.01"),
+        (None, Measure.SECONDS, ""),
+        (0.0, Measure.SECONDS, "0 ns"),
+        (2.5, Measure.SECONDS, "2.5 s"),
+        (0.01234, Measure.SECONDS, "12.3 ms"),
+        (4.2e-5, Measure.SECONDS, "42 µs"),
+        (1e-7, Measure.SECONDS, "100 ns"),
+        (0.0, Measure.BYTES, "0 B"),
+        (640.0, Measure.BYTES, "640 B"),
+        (28.24, Measure.BYTES, "28.2 B"),
+        (1024.0, Measure.BYTES, "1 KiB"),
+        (3.5 * (1 << 30), Measure.BYTES, "3.5 GiB"),
+        (123_456.7, Measure.A_SECOND, "123,457/s"),
+        (0.0001, Measure.COUNT, "<0.01"),
         (2_000.0, "count", "2,000"),
         (2_048.0, "bytes", "2 KiB"),
     ],
 )
 def test_a_figure_has_its_unit_and_three_digits(
-    value: float | None, unit: Unit | str, text: str
+    value: float | None, unit: Measure | str, text: str
 ) -> None:
     assert value_text(value, unit) == text
 

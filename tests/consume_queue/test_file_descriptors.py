@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cq_file.descriptor_cache import Descriptor, DescriptorCache, descriptor_limit
+from cq_file.descriptor_cache import DescriptorCache, descriptor_limit
 from cq_file.store import FileConsumeQueueStore
 from store.errors import CorruptionError, StoreClosedError, StoreError, StoreIOError
+from store.files import Descriptor
 from store.queue.units import UnitBatch
 from tests.kit.faults import EACCES, EMFILE, ENOSPC, Faults
 from tests.kit.file_queues import SIZE, UNIT, Disk, Row, open_below, put, read_all, rows
@@ -50,10 +51,10 @@ def test_a_descriptor_in_use_outlives_its_eviction(tmp_path: Path) -> None:
     held = cache.get(str(tmp_path / "a"))
     cache.get(str(tmp_path / "b"))
     assert len(cache) == 1
-    assert os.pread(held.fd, 1, 0) == b"a"
+    assert os.pread(held.number, 1, 0) == b"a"
     cache.close()
-    assert os.pread(held.fd, 1, 0) == b"a"
-    number = held.fd
+    assert os.pread(held.number, 1, 0) == b"a"
+    number = held.number
     del held
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(number)
@@ -67,12 +68,12 @@ def test_the_least_recently_used_file_goes_first(tmp_path: Path) -> None:
     for path in paths:
         Path(path).touch()
     first = cache.get(paths[0])
-    second_number = cache.get(paths[1]).fd
+    second_number = cache.get(paths[1]).number
     cache.get(paths[0])
     third = cache.get(paths[2])  # may be given the number that just came free
     assert cache.get(paths[0]) is first
     assert len(cache) == 2
-    assert third.fd == second_number
+    assert third.number == second_number
     cache.close()
 
 
@@ -83,7 +84,7 @@ def test_a_file_made_anew_under_the_same_name_is_opened_anew(tmp_path: Path) -> 
     path.unlink()
     cache.forget(str(path))
     new = cache.create(str(path), 2)
-    assert (os.fstat(old.fd).st_size, os.fstat(new.fd).st_size) == (1, 2)
+    assert (os.fstat(old.number).st_size, os.fstat(new.number).st_size) == (1, 2)
     assert isinstance(new, Descriptor)
     cache.close()
 
@@ -234,13 +235,13 @@ def test_a_file_is_opened_to_be_written_only_where_the_store_is(tmp_path: Path) 
     (tmp_path / "a").write_bytes(b"old")
     reading = DescriptorCache(8, read_only=True)
     with pytest.raises(OSError, match="Bad file descriptor"):
-        os.pwrite(reading.get(str(tmp_path / "a")).fd, b"x", 0)
+        os.pwrite(reading.get(str(tmp_path / "a")).number, b"x", 0)
     reading.close()
     writing = DescriptorCache(8, read_only=False)
-    assert os.pwrite(writing.get(str(tmp_path / "a")).fd, b"x", 0) == 1
+    assert os.pwrite(writing.get(str(tmp_path / "a")).number, b"x", 0) == 1
     made = writing.create(str(tmp_path / "b"), 5)
     assert writing.get(str(tmp_path / "b")) is made
-    assert os.pwrite(made.fd, b"y", 4) == 1
+    assert os.pwrite(made.number, b"y", 4) == 1
     writing.create(str(tmp_path / "a"), 2)
     assert [(tmp_path / name).read_bytes() for name in "ab"] == [b"xl", b"\0\0\0\0y"]
     writing.close()

@@ -10,7 +10,7 @@ from store.record.message import Message
 from store.service.mirroring import mirror as mirror_module
 from store.service.mirroring.differences import read_differences
 from store.service.mirroring.figures import AGAIN, Way, read_figures
-from store.service.mirroring.verdict import Outcome
+from store.service.mirroring.verdict import ReadOutcome
 from store.service.reading.puller import TagFilter
 from store.service.tracing.operation_lines import StoreOp
 from tests.kit.double_write import OTHER, QUEUES, Told, refuse
@@ -30,7 +30,7 @@ from tests.kit.mirrored import (
 from tests.kit.waiting import until
 
 BOTH = list(OTHER)
-SAME, EXPLAINED, DIFFERENT = Outcome.SAME, Outcome.EXPLAINED, Outcome.DIFFERENT
+SAME, EXPLAINED, DIFFERENT = ReadOutcome.SAME, ReadOutcome.EXPLAINED, ReadOutcome.DIFFERENT
 
 
 @pytest.mark.parametrize("read", BOTH)

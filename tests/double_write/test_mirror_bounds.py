@@ -13,7 +13,7 @@ from store.service.message_store import MessageStore
 from store.service.mirroring import mirror as mirror_module
 from store.service.mirroring.differences import read_differences
 from store.service.mirroring.shares import Shares
-from store.service.mirroring.verdict import Outcome
+from store.service.mirroring.verdict import ReadOutcome
 from tests.kit.double_write import OTHER, Told, open_store, refuse
 from tests.kit.mirrored import (
     by_hand,
@@ -28,7 +28,7 @@ from tests.kit.mirrored import (
 from tests.kit.waiting import until
 
 BOTH = list(OTHER)
-SAME, EXPLAINED, DIFFERENT = Outcome.SAME, Outcome.EXPLAINED, Outcome.DIFFERENT
+SAME, EXPLAINED, DIFFERENT = ReadOutcome.SAME, ReadOutcome.EXPLAINED, ReadOutcome.DIFFERENT
 
 
 def test_more_reads_than_can_wait_are_dropped_and_counted(
@@ -133,7 +133,7 @@ def test_a_backend_that_is_set_aside_is_not_asked(
         assert list(store.backends_set_aside()) == ["rocksdb"]
         store.max_offset("t", 0)
         assert drive(store) == 1
-        assert outcomes(store) == {SAME: 1, Outcome.GONE: 1}
+        assert outcomes(store) == {SAME: 1, ReadOutcome.GONE: 1}
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from store.service.mirroring.figures import (
     percentile,
     read_figures,
 )
-from store.service.mirroring.verdict import Outcome
+from store.service.mirroring.verdict import ReadOutcome
 from store.service.running.meters import BOUNDS, Histogram
 
 
@@ -73,13 +73,13 @@ def test_each_hour_and_each_opening_has_figures_of_its_own(
         for hour in range(3):
             for _ in range(2):
                 figures.add_alike("pull", {"a": Taken(1e-3, 5e-4), "b": Taken(2e-3, 1e-3)}, 7)
-            figures.count("pull", Outcome.SAME)
+            figures.count("pull", ReadOutcome.SAME)
             assert len(figures.snapshot().hours) == 2 * (3 * opening + hour + 1)
             clock.now += HOUR_SECONDS
         figures.save(5)
     found = read_figures(path)
     assert found is not None
-    assert (found.dropped, found.count(Outcome.SAME), found.began) == (10, 6, 1_800_000_000.0)
+    assert (found.dropped, found.count(ReadOutcome.SAME), found.began) == (10, 6, 1_800_000_000.0)
     began = [1_800_000_000 + HOUR_SECONDS * hour for hour in range(6)]
     for side, seconds in (("a", 1e-3), ("b", 2e-3)):
         mine = [each for each in found.hours if each.side == side]

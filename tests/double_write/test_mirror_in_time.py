@@ -12,8 +12,8 @@ from store.queue.units import PACKED_PREFIX, QueueKey, UnitBatch, UnitBlock
 from store.record.message import Message
 from store.service.mirroring import verdict as verdict_module
 from store.service.mirroring.differences import read_differences
-from store.service.mirroring.reads import Answer, Failed, Units
-from store.service.mirroring.verdict import Outcome
+from store.service.mirroring.reads import Answer, Failed, QueueEnds
+from store.service.mirroring.verdict import ReadOutcome
 from store.service.tracing.operation_lines import StoreOp
 from tests.kit.double_write import OTHER, Told
 from tests.kit.mirrored import (
@@ -31,7 +31,7 @@ from tests.kit.mirrored import (
 from tests.kit.waiting import until
 
 BOTH = list(OTHER)
-SAME, EXPLAINED, DIFFERENT = Outcome.SAME, Outcome.EXPLAINED, Outcome.DIFFERENT
+SAME, EXPLAINED, DIFFERENT = ReadOutcome.SAME, ReadOutcome.EXPLAINED, ReadOutcome.DIFFERENT
 
 
 @pytest.mark.parametrize("read", BOTH)
@@ -216,7 +216,7 @@ def test_what_never_stands_still_is_not_accused_either(
         store.get_message("g", "t", 0, 0)
         with mirror_of(store)._queues.changes:
             drive(store)
-    assert outcomes_of(tmp_path) == {SAME: 1, Outcome.UNSETTLED: 1}
+    assert outcomes_of(tmp_path) == {SAME: 1, ReadOutcome.UNSETTLED: 1}
 
 
 @pytest.mark.parametrize("read", BOTH)
@@ -270,7 +270,7 @@ def _once(answer: int, name: str) -> Callable[..., int]:
     return max_offset
 
 
-UNITS = Units(0, 9, 3, ((30, 1, 7), (40, 1, 7)))
+UNITS = QueueEnds(0, 9, 3, ((30, 1, 7), (40, 1, 7)))
 
 
 @pytest.mark.parametrize(

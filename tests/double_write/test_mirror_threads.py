@@ -6,7 +6,7 @@ import pytest
 
 from store.service.message_store import MessageStore
 from store.service.mirroring.differences import read_differences
-from store.service.mirroring.verdict import Outcome
+from store.service.mirroring.verdict import ReadOutcome
 from tests.kit.double_write import OTHER, config
 from tests.kit.mirrored import figures, mirror_of
 from tests.kit.threads import Threads, compare_all
@@ -26,9 +26,9 @@ def test_backends_that_are_alike_are_not_accused_whatever_goes_on(
     assert found == []
     assert mirror_of(store).snapshot().failure == ""
     total = mirror_of(store).snapshot().figures
-    assert total.count(Outcome.SAME) > 100
-    assert total.count(Outcome.DIFFERENT) == 0
+    assert total.count(ReadOutcome.SAME) > 100
+    assert total.count(ReadOutcome.DIFFERENT) == 0
     with MessageStore.open(tmp_path, settings, housekeeping=False) as store:
         assert store.last_exit_ok
         assert compare_all(store, threads.model) > 0
-        assert figures(store).count(Outcome.SAME) >= total.count(Outcome.SAME)
+        assert figures(store).count(ReadOutcome.SAME) >= total.count(ReadOutcome.SAME)

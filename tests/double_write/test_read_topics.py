@@ -8,7 +8,7 @@ from store.errors import ConsumeQueueError, StoreConfigError
 from store.queue.backends import backend
 from store.record.message import Message
 from store.service.mirroring.differences import read_differences
-from store.service.mirroring.verdict import Outcome
+from store.service.mirroring.verdict import ReadOutcome
 from tests.kit.double_write import OTHER, Told, config, open_store, refuse
 from tests.kit.mirrored import by_hand, drive, open_mirrored, outcomes
 
@@ -69,7 +69,7 @@ def test_the_mirror_asks_the_one_that_does_not_serve_a_topic(
         drive(store)
         store.get_message("g", "hot", 0, 0)
         drive(store)
-        assert outcomes(store) == {Outcome.SAME: 2}
+        assert outcomes(store) == {ReadOutcome.SAME: 2}
         monkeypatch.setattr(backend("file"), "min_offset", lambda *_: 1)
         store.min_offset("hot", 0)
         drive(store)

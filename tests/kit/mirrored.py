@@ -13,7 +13,7 @@ from store.service.message_store import MessageStore
 from store.service.mirroring import mirror as mirror_module
 from store.service.mirroring.figures import FiguresSnapshot, read_figures
 from store.service.mirroring.mirror import Mirror
-from store.service.mirroring.verdict import Outcome
+from store.service.mirroring.verdict import ReadOutcome
 from store.service.reading.puller import TagFilter
 from tests.kit.double_write import QUEUES, open_store
 from tests.kit.waiting import until
@@ -51,16 +51,16 @@ def figures(store: MessageStore) -> FiguresSnapshot:
     return snapshot.figures
 
 
-def outcomes(store: MessageStore) -> dict[Outcome, int]:
+def outcomes(store: MessageStore) -> dict[ReadOutcome, int]:
     """How many reads had each outcome, without zeros."""
     found = figures(store)
-    return {outcome: n for outcome in Outcome if (n := found.count(outcome))}
+    return {outcome: n for outcome in ReadOutcome if (n := found.count(outcome))}
 
 
-def outcomes_of(root: Path) -> dict[Outcome, int]:
+def outcomes_of(root: Path) -> dict[ReadOutcome, int]:
     found = read_figures(root / "cqstore" / "ab" / "figures")
     assert found is not None
-    return {outcome: n for outcome in Outcome if (n := found.count(outcome))}
+    return {outcome: n for outcome in ReadOutcome if (n := found.count(outcome))}
 
 
 def read_all(store: MessageStore, topic: str = "t") -> int:

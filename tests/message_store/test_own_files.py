@@ -14,7 +14,7 @@ from store.queue.backends import backend as backend_class
 from store.queue.backends import backend_names
 from store.queue.units import QueueKey
 from store.service.message_store import MessageStore
-from store.service.mirroring.differences import Difference, Differences
+from store.service.mirroring.differences import Differences, Mismatch
 from store.service.recovering.replacement import Rebuild
 from tests.kit.double_write import crash_image
 from tests.kit.faults import EIO, Faults
@@ -56,7 +56,7 @@ def worked(root: Path, kind: str) -> Told:
             told.work(store)
     if kind == "double":
         Differences(StorePaths(root).ab_differences).add(
-            Difference(1.8e9, "minOffset", QueueKey("t", 0), {}, -1, -1, {"file": "0"}, "")
+            Mismatch(1.8e9, "minOffset", QueueKey("t", 0), {}, -1, -1, {"file": "0"}, "")
         )
     return told
 

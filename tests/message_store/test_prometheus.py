@@ -12,7 +12,7 @@ from store.config import StoreConfig
 from store.errors import StoreConfigError
 from store.record.message import Message
 from store.service.message_store import MessageStore
-from store.service.mirroring.verdict import Outcome
+from store.service.mirroring.verdict import ReadOutcome
 from store.service.prometheus import register
 from tests.kit.double_write import Told
 from tests.kit.mirrored import open_mirrored, outcomes
@@ -91,7 +91,7 @@ def test_a_mirror_is_scraped_beside_the_rest(tmp_path: Path) -> None:
         Told().put(store, 10)
         for number in range(50):
             store.get_message("g", "t", number % 5, 0)
-        until(lambda: outcomes(store) == {Outcome.SAME: 51})
+        until(lambda: outcomes(store) == {ReadOutcome.SAME: 51})
         samples = scrape(registry)
         root, names = str(store.paths.root), ("cqstore_ab_waiting", "cqstore_ab_failed")
         assert one(samples, "cqstore_ab_reads_total", op="pull", outcome="same") == 50

@@ -19,7 +19,7 @@ from migration.preflight import preflight
 from migration.preflight.broker_conf import read_values
 from migration.rebuild.block_source import BlockUnitSource
 from migration.rebuild.blocks import UNITS, BlockWriter, map_units, read_index
-from migration.rebuild.log_scan import Units
+from migration.rebuild.log_scan import ScannedUnits
 from migration.rebuild.merge import merge_indexes
 from migration.rebuild.rebuild_plan import make_log_plan
 from migration.rebuild.scan_plan import ScanSpace
@@ -33,7 +33,7 @@ from tests.kit.migrations import NO_SPARK
 from tests.migration.made import in_this_process
 from tests.migration.made_log import Made, make_log
 
-ONE = Units(np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(1, UNIT_ROWS))
+ONE = ScannedUnits(np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(1, UNIT_ROWS))
 
 
 def named(work: Callable[[], object], what: str, path: Path) -> None:

@@ -10,7 +10,7 @@ from mutants.__main__ import PACKAGES, ROOT, draw, report
 from mutants.equal import LIST, equal_ones, key_of
 from mutants.mutations import Mutation, mutations
 from mutants.touched import Touching, in_turn, look
-from mutants.trial import Fate, Outcome, Tree, Trees
+from mutants.trial import Fate, Tree, Trees, TriedMutation
 
 CODE = """def least(values, most):
     found = most
@@ -145,7 +145,9 @@ def test_nine_of_ten_must_be_noticed_in_each_package(
     here, there = (
         Mutation(path, 1, 1, "", "x", "y", 0, 1, "") for path in ("store/a.py", "cq_file/a.py")
     )
-    outcomes = [Outcome(here, Fate.KILLED)] * 50 + [Outcome(there, fate) for fate in fates]
+    outcomes = [TriedMutation(here, Fate.KILLED)] * 50 + [
+        TriedMutation(there, fate) for fate in fates
+    ]
     assert report(outcomes) == code
     printed = capsys.readouterr().out
     assert "store: 100% of 50 noticed" in printed

@@ -5,15 +5,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from migration.preflight.machine import DiskFacts, Machine
-from migration.preflight.report import Finding, PreflightReport
+from migration.preflight.machine import DiskFacts, MachineLimits
+from migration.preflight.report import PreflightFinding, PreflightReport
 from tests.kit.file_queues import UNIT, Row
 
 Golden = Callable[[str], Path]
 
 
 @dataclass
-class FakeMachine(Machine):
+class FakeMachine(MachineLimits):
     """A machine with room for everything, unless said otherwise."""
 
     maps: int | None = 1 << 40
@@ -41,18 +41,18 @@ class FakeMachine(Machine):
         return self.core_count
 
 
-def the(report: PreflightReport, code: str) -> Finding:
+def the(report: PreflightReport, code: str) -> PreflightFinding:
     """Return the only finding with ``code``."""
     found = [finding for finding in report.findings if finding.code == code]
     assert len(found) == 1, [finding.code for finding in report.findings]
     return found[0]
 
 
-def codes(findings: Iterable[Finding]) -> list[str]:
+def codes(findings: Iterable[PreflightFinding]) -> list[str]:
     return sorted(finding.code for finding in findings)
 
 
-def names(finding: Finding) -> list[str]:
+def names(finding: PreflightFinding) -> list[str]:
     return [each.name for each in finding.affected]
 
 

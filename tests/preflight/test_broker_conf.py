@@ -8,8 +8,8 @@ import pytest
 from migration.preflight import Severity, preflight
 from migration.preflight.broker_conf import lint, read_values, usable_config
 from migration.preflight.broker_keys import NEVER, UNUSED, broker_keys, parse_version
-from migration.preflight.layout import Verdict
-from migration.preflight.report import Finding
+from migration.preflight.layout import FolderKind
+from migration.preflight.report import PreflightFinding
 from store.config import StoreConfig
 from store.errors import StoreConfigError, StoreIOError
 from tests.preflight.kit import FakeMachine, codes, names
@@ -43,9 +43,9 @@ bitMapLengthConsumeQueueExt compactionCqMappedFileSize realTimePersistRocksDBCon
 
 
 def lint_text(
-    text: str, version: str = "5.5.1", to: str = "rocksdb", verdict: Verdict | None = None,
+    text: str, version: str = "5.5.1", to: str = "rocksdb", verdict: FolderKind | None = None,
     *, folder: Path,
-) -> list[Finding]:  # fmt: skip
+) -> list[PreflightFinding]:  # fmt: skip
     path = folder / "broker.conf"
     path.write_text(text)
     return list(lint(read_values(path), parse_version(version), to, verdict))
@@ -247,27 +247,27 @@ def test_what_excludes_each_other(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "verdict", "key"),
     [
-        ("storeType=defaultRocksDB", Verdict.FILE, "storeType"),
-        ("rocksdbCQDoubleWriteEnable=true", Verdict.FILE, "rocksdbCQDoubleWriteEnable"),
-        ("brokerId=0", Verdict.FILE, None),
-        ("brokerId=0", Verdict.ROCKSDB_INSIDE, "storeType"),
-        ("storeType=defaultRocksDB", Verdict.ROCKSDB_INSIDE, None),
-        ("storeType=defaultRocksDB", Verdict.ROCKSDB_BESIDE, "useSeparateStorePathForRocksdbCQ"),
+        ("storeType=defaultRocksDB", FolderKind.FILE, "storeType"),
+        ("rocksdbCQDoubleWriteEnable=true", FolderKind.FILE, "rocksdbCQDoubleWriteEnable"),
+        ("brokerId=0", FolderKind.FILE, None),
+        ("brokerId=0", FolderKind.ROCKSDB_INSIDE, "storeType"),
+        ("storeType=defaultRocksDB", FolderKind.ROCKSDB_INSIDE, None),
+        ("storeType=defaultRocksDB", FolderKind.ROCKSDB_BESIDE, "useSeparateStorePathForRocksdbCQ"),
         (
             "storeType=defaultRocksDB\nuseSeparateStorePathForRocksdbCQ=true",
-            Verdict.ROCKSDB_BESIDE,
+            FolderKind.ROCKSDB_BESIDE,
             None,
         ),
         (
             "rocksdbCQDoubleWriteEnable=true\nuseSeparateStorePathForRocksdbCQ=true",
-            Verdict.BOTH_INSIDE,
+            FolderKind.BOTH_INSIDE,
             "useSeparateStorePathForRocksdbCQ",
         ),
-        ("rocksdbCQDoubleWriteEnable=true", Verdict.BOTH_INSIDE, None),
+        ("rocksdbCQDoubleWriteEnable=true", FolderKind.BOTH_INSIDE, None),
     ],
 )
 def test_what_contradicts_the_disk(
-    tmp_path: Path, text: str, verdict: Verdict, key: str | None
+    tmp_path: Path, text: str, verdict: FolderKind, key: str | None
 ) -> None:
     found = lint_text(text, verdict=verdict, folder=tmp_path)
     assert [(finding.code, names(finding)) for finding in found] == (

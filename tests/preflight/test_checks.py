@@ -13,12 +13,12 @@ from migration.preflight.broker_rules import meaning
 from migration.preflight.broker_values import bad_value, not_loaded
 from migration.preflight.combined import CombinedStart
 from migration.preflight.consumers import ConsumerOffsets
-from migration.preflight.layout import Verdict
-from migration.preflight.machine import Machine
+from migration.preflight.layout import FolderKind
+from migration.preflight.machine import MachineLimits
 from migration.preflight.metadata import TopicTable
-from migration.preflight.report import Affected, Finding, Severity, Tally, by_severity
-from migration.preflight.survey import QueueSpan
-from migration.preflight.units import UnitScan
+from migration.preflight.report import Affected, NameCount, PreflightFinding, Severity, by_severity
+from migration.preflight.survey import UnitRange
+from migration.preflight.units import UnitCheck
 from store.errors import CorruptionError, StoreIOError
 from store.paths import StorePaths
 from store.queue.bulk import bulk_backend
@@ -78,9 +78,9 @@ class Lists:
         stop = BlockStop.HOLE if hole else BlockStop.LIMIT if len(some) == count else BlockStop.END
         return UnitBlock(offset, data, QUEUE_UNIT.size, stop, hole)
 
-    def span(self, topic: str) -> QueueSpan:
+    def span(self, topic: str) -> UnitRange:
         key = QueueKey(topic, 0)
-        return QueueSpan(*key, self.min_offset(*key), self.max_offset(*key))
+        return UnitRange(*key, self.min_offset(*key), self.max_offset(*key))
 
     @property
     def store(self) -> ConsumeQueueStore:
@@ -95,9 +95,11 @@ class _Log:
         return LOG[1]
 
 
-def scanned(lists: Lists, monkeypatch: pytest.MonkeyPatch, to: str = "rocksdb") -> list[Finding]:
+def scanned(
+    lists: Lists, monkeypatch: pytest.MonkeyPatch, to: str = "rocksdb"
+) -> list[PreflightFinding]:
     monkeypatch.setattr("migration.preflight.units._BLOCK_UNITS", 4)
-    scan = UnitScan(lists.store, cast("LogView", _Log()), bulk_backend(to))
+    scan = UnitCheck(lists.store, cast("LogView", _Log()), bulk_backend(to))
     for key in lists.queues():
         scan.look(lists.span(key.topic))
     return list(scan.findings())
@@ -153,7 +155,7 @@ def test_a_queue_that_ends_before_its_maximum_lacks_the_rest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lists = Lists("rocksdb", a=(0, [GOOD] * 6))
-    monkeypatch.setattr(lists, "span", lambda topic: QueueSpan(topic, 0, 0, 11))
+    monkeypatch.setattr(lists, "span", lambda topic: UnitRange(topic, 0, 0, 11))
     (holes,) = scanned(lists, monkeypatch)
     assert holes.figures == {"missingUnits": 5}
 
@@ -243,7 +245,7 @@ def test_a_consumer_of_a_topic_without_queues_is_told_if_it_has_read(
 def test_topics_that_the_table_lacks_are_counted_with_all_their_queues() -> None:
     check = TopicTable({"known", "idle", "RMQ_SYS_TRACE_TOPIC", "also idle"})
     for topic, units in [("gone", 3), ("gone", 4), ("known", 9), ("%LMQ%a", 1), ("last", 2)]:
-        check.look(QueueSpan(topic, 0, 5, 5 + units))
+        check.look(UnitRange(topic, 0, 5, 5 + units))
     missing, idle = check.findings()
     assert missing.figures == {"listedTopics": 4, "queuesAtRisk": 3, "unitsAtRisk": 9}
     assert [(one.name, one.figures) for one in missing.affected] == [
@@ -317,8 +319,8 @@ def test_whole_numbers_fit_their_type_to_the_last(kind: str, bits: int) -> None:
 
 DOUBLE, SEPARATE = "rocksdbCQDoubleWriteEnable", "useSeparateStorePathForRocksdbCQ"
 LIES = {
-    Verdict.FILE: None, Verdict.ROCKSDB_INSIDE: False, Verdict.ROCKSDB_BESIDE: True,
-    Verdict.BOTH_INSIDE: False, Verdict.BOTH_BESIDE: True,
+    FolderKind.FILE: None, FolderKind.ROCKSDB_INSIDE: False, FolderKind.ROCKSDB_BESIDE: True,
+    FolderKind.BOTH_INSIDE: False, FolderKind.BOTH_BESIDE: True,
 }  # fmt: skip
 """Whether the database lies beside ``consumequeue``."""
 
@@ -328,7 +330,7 @@ LIES = {
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("separate", [False, True])
 def test_settings_are_held_against_what_lies_there(
-    verdict: Verdict, store_type: str, *, double: bool, separate: bool
+    verdict: FolderKind, store_type: str, *, double: bool, separate: bool
 ) -> None:
     """A broker opens RocksDB alone, files alone, or both; and looks in one place for a database."""
     values = {"storeType": store_type, DOUBLE: str(double), SEPARATE: str(separate).upper()}
@@ -337,11 +339,11 @@ def test_settings_are_held_against_what_lies_there(
     wanted = set()
     if opens_database and LIES[verdict] is not None and LIES[verdict] is not separate:
         wanted.add((SEPARATE, "consumequeue," if separate else "consumequeue_rocksdb,"))
-    if rocksdb_alone and verdict is Verdict.FILE:
+    if rocksdb_alone and verdict is FolderKind.FILE:
         wanted.add(("storeType", "hides them"))
-    if not rocksdb_alone and verdict in {Verdict.ROCKSDB_INSIDE, Verdict.ROCKSDB_BESIDE}:
+    if not rocksdb_alone and verdict in {FolderKind.ROCKSDB_INSIDE, FolderKind.ROCKSDB_BESIDE}:
         wanted.add(("storeType", "begin at 0"))
-    if not rocksdb_alone and double and verdict is Verdict.FILE:
+    if not rocksdb_alone and double and verdict is FolderKind.FILE:
         wanted.add((DOUBLE, "the last log file only"))
     found = [one for one in meaning(values, (5, 5, 1), "rocksdb", verdict)
              if one.code == "conf-against-layout"]  # fmt: skip
@@ -410,7 +412,7 @@ def test_memory_is_the_containers_where_that_is_less(
     monkeypatch.setattr("migration.preflight.machine._MEMORY", tmp_path / "meminfo")
     monkeypatch.setattr("migration.preflight.machine._CGROUP", tmp_path)
     monkeypatch.setattr("migration.preflight.machine._MAP_COUNT", tmp_path / "maps")
-    machine = Machine()
+    machine = MachineLimits()
     assert (machine.memory_bytes(), machine.max_map_count()) == (None, None)
     (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable:    7 kB\nMemFree: 1 kB\n")
     assert machine.memory_bytes() == 7 * 1024
@@ -429,7 +431,7 @@ def test_memory_is_the_containers_where_that_is_less(
 
 
 def test_what_refuses_comes_first_and_names_are_kept_up_to_twenty() -> None:
-    tally = Tally()
+    tally = NameCount()
     assert tally.finding("none", Severity.INFO, "x") == []
     for number in range(21):
         assert len(tally.affected) == number
@@ -437,5 +439,7 @@ def test_what_refuses_comes_first_and_names_are_kept_up_to_twenty() -> None:
     (finding,) = tally.finding("code", Severity.WARN, "sentence", figure=1)
     assert (finding.affected_total, names(finding)) == (21, [str(n) for n in range(20)])
     order = [Severity.INFO, Severity.WARN, Severity.REFUSE, Severity.WARN, Severity.INFO]
-    found = [Finding(code=str(at), severity=one, sentence="") for at, one in enumerate(order)]
+    found = [
+        PreflightFinding(code=str(at), severity=one, sentence="") for at, one in enumerate(order)
+    ]
     assert [one.code for one in by_severity(found)] == ["2", "1", "3", "0", "4"]

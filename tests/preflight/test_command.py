@@ -13,7 +13,7 @@ import typer
 from bench.sample_store import make_store
 from migration.preflight import PreflightReport, preflight
 from migration.preflight.command import _rows, preflight_command
-from migration.preflight.report import Severity, Tally
+from migration.preflight.report import NameCount, Severity
 from store.cli.output import OutputFormat
 from tests.kit.golden import NAMES
 from tests.kit.tree import tree_digest
@@ -164,7 +164,7 @@ def test_a_table_shows_three_names_and_counts_the_rest(
     golden_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A name of forty characters is shown whole; of two refusals there are two reasons."""
-    tallies = [Tally() for _ in range(5)]
+    tallies = [NameCount() for _ in range(5)]
     for count, tally in enumerate(tallies):
         for number in range(count):
             tally.add("n" * (39 + number), **({"units": 7, "at": 1} if number == 1 else {}))

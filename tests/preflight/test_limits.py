@@ -18,9 +18,9 @@ from migration.preflight.limits import (
     map_count,
     open_files,
 )
-from migration.preflight.machine import Machine
-from migration.preflight.report import Finding
-from migration.preflight.survey import QueueSpan, Totals
+from migration.preflight.machine import MachineLimits
+from migration.preflight.report import PreflightFinding
+from migration.preflight.survey import Totals, UnitRange
 from store.queue.bulk import bulk_backend
 from store.record.message import Message
 from store.service.message_store import MessageStore
@@ -36,14 +36,14 @@ def extent(tmp_path: Path) -> Extent:
     totals = Totals(units_per_file=100)
     for topic in range(10):
         for queue_id in range(10):
-            totals.look(QueueSpan(f"topic{topic}", queue_id, 0, 250))
+            totals.look(UnitRange(f"topic{topic}", queue_id, 0, 250))
     return Extent(
         root=tmp_path, target=FILES, totals=totals, queue_files=300, other_files=7,
         log_bytes=1_000_000, rocksdb_memory_bytes=100,
     )  # fmt: skip
 
 
-def one(findings: list[Finding]) -> Finding:
+def one(findings: list[PreflightFinding]) -> PreflightFinding:
     (finding,) = findings
     return finding
 
@@ -147,7 +147,7 @@ def test_the_guess_of_the_duration_goes_with_the_units_and_the_queues(extent: Ex
     figures = one([each for each in found if each.code == "duration"]).figures
     assert (figures["units"], figures["queues"], figures["seconds"]) == (25_000, 100, 0.1)
     for queue_id in range(20_000):
-        extent.totals.look(QueueSpan("many", queue_id, 0, 5))
+        extent.totals.look(UnitRange("many", queue_id, 0, 5))
     figures = one([duration(extent, FakeMachine())]).figures
     assert figures["seconds"] == 1.3  # 0.25 for the units, 1.0 for the queues
 
@@ -162,7 +162,7 @@ def test_what_is_predicted_for_rocksdb_is_enough_and_not_absurd(tmp_path: Path) 
     report = preflight(tmp_path / "s", to="file", machine=FakeMachine())
     totals = Totals(units_per_file=300_000)
     for number in range(21):
-        totals.look(QueueSpan("topic0", number, 0, report.units // 21 + 1))
+        totals.look(UnitRange("topic0", number, 0, report.units // 21 + 1))
     assert report.units == 20_000
     assert tables <= ROCKSDB.footprint(totals.sums).disk_bytes <= 4 * tables
 
@@ -178,7 +178,7 @@ def test_what_is_predicted_for_files_is_what_they_take(tmp_path: Path) -> None:
     totals = Totals(units_per_file=300_000)
     for topic in range(7):
         for queue_id in range(3):
-            totals.look(QueueSpan(f"topic{topic}", queue_id, 0, 20_000 // 21 + 1))
+            totals.look(UnitRange(f"topic{topic}", queue_id, 0, 20_000 // 21 + 1))
     assert totals.files == len(files)
     assert blocks <= FILES.footprint(totals.sums).disk_bytes <= 2 * blocks
 
@@ -208,7 +208,7 @@ def test_what_lies_there_reaches_the_figures(golden_folder: Path, name: str) -> 
 
 
 def test_this_machine_answers(tmp_path: Path) -> None:
-    machine = Machine()
+    machine = MachineLimits()
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert machine.open_files() == tuple(
         None if limit == resource.RLIM_INFINITY else limit for limit in limits

@@ -7,7 +7,7 @@ import pytest
 
 from migration.preflight import Severity, preflight
 from migration.preflight.broker_json import table_entries
-from migration.preflight.report import Finding
+from migration.preflight.report import PreflightFinding
 from store.errors import CorruptionError
 from store.record.message import Message
 from store.service.message_store import MessageStore
@@ -15,7 +15,7 @@ from tests.kit.golden import load_dump
 from tests.preflight.kit import FakeMachine, Golden, names, the, topics_of, write_topics
 
 
-def look(root: Path) -> list[Finding]:
+def look(root: Path) -> list[PreflightFinding]:
     return preflight(root, machine=FakeMachine()).findings
 
 

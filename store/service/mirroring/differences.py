@@ -13,7 +13,7 @@ from store.journals.journal import Entry, Journal
 from store.log.commit_log import CommitLog
 from store.queue.units import QueueKey
 from store.record.message import LMQ_PREFIX
-from store.service.mirroring.reads import Answer, Failed, MirroredRead, Row, Units
+from store.service.mirroring.reads import Answer, Failed, MirroredRead, QueueEnds, Row
 
 MOST_KEPT = 1000
 MOST_BYTES = 4 << 20
@@ -24,7 +24,7 @@ _FIELDS = {
 _NONE = -1
 
 
-class Difference(NamedTuple):
+class Mismatch(NamedTuple):
     """Two answers that were not the same."""
 
     time: float
@@ -64,7 +64,7 @@ class Differences:
             self._known.add(_place(each))
             self.kept += 1
 
-    def add(self, found: Difference) -> bool:
+    def add(self, found: Mismatch) -> bool:
         """Keep a difference, durably; False: one of its place is kept, or there is no room.
 
         Raises:
@@ -84,7 +84,7 @@ class Differences:
         return True
 
 
-def read_differences(path: Path) -> list[Difference]:
+def read_differences(path: Path) -> list[Mismatch]:
     """Return what the journal holds, oldest first. Changes nothing.
 
     Raises:
@@ -96,12 +96,12 @@ def read_differences(path: Path) -> list[Difference]:
 
 def difference(
     read: MirroredRead, reference: Answer, other: Answer, log: CommitLog, now: float
-) -> Difference:
+) -> Mismatch:
     """Return what is not the same in two answers to one read."""
     names = [queues.name for queues in read.sides]
     offset, phy_offset, wrong = _NONE, _NONE, ""
     texts = [_text(reference), _text(other)]
-    if isinstance(reference, Units) and isinstance(other, Units):
+    if isinstance(reference, QueueEnds) and isinstance(other, QueueEnds):
         at = _first_odd(reference, other)
         if at is not None:
             offset = at
@@ -109,13 +109,13 @@ def difference(
             texts = [_unit_text(at, row) for row in rows]
             phy_offset = next((row[0] for row in rows if row is not None), _NONE)
             wrong = _blame(log, read.key, at, dict(zip(names, rows, strict=True)))
-    return Difference(
+    return Mismatch(
         now, read.op.value, read.key, read.asked, offset, phy_offset,
         dict(zip(names, texts, strict=True)), wrong,
     )  # fmt: skip
 
 
-def _first_odd(mine: Units, other: Units) -> int | None:
+def _first_odd(mine: QueueEnds, other: QueueEnds) -> int | None:
     """Return the first offset at which the units are not the same, of those that were read."""
     start = min(mine.first, other.first)
     end = max(mine.first + len(mine.rows), other.first + len(other.rows))
@@ -125,7 +125,7 @@ def _first_odd(mine: Units, other: Units) -> int | None:
 def _text(answer: Answer) -> str:
     if isinstance(answer, Failed):
         return f"cannot be read: {answer.error}"
-    if isinstance(answer, Units):
+    if isinstance(answer, QueueEnds):
         return f"the queue goes from {answer.low} to {answer.high}"
     return str(answer)
 
@@ -153,12 +153,12 @@ def _is_there(log: CommitLog, key: QueueKey, at: int, row: Row) -> bool:
     return (message.topic, head.queue_id, head.queue_offset, head.total_size) == (*key, at, row[1])
 
 
-def _place(found: Difference) -> tuple[object, ...]:
+def _place(found: Mismatch) -> tuple[object, ...]:
     return found.op, found.queue, found.queue_offset, tuple(found.answers)
 
 
-def _difference(entry: Entry) -> Difference:
-    return Difference(
+def _difference(entry: Entry) -> Mismatch:
+    return Mismatch(
         entry["time"], entry["op"], QueueKey(entry["topic"], entry["queueId"]), entry["asked"],
         entry["queueOffset"], entry["phyOffset"], entry["answers"], entry["wrong"],
     )  # fmt: skip

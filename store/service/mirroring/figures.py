@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegative
 from store.errors import CorruptionError, os_errors
 from store.files import make_folder
 from store.journals.journal import Entry, read_lines, rewrite
-from store.service.mirroring.verdict import Outcome
+from store.service.mirroring.verdict import ReadOutcome
 from store.service.running.meters import BOUNDS, Histogram, HistogramSnapshot
 
 FINE_BOUNDS = tuple(sorted({*BOUNDS, *(float(f"{5e-7 * 10 ** (k / 20):.3g}") for k in range(147))}))
@@ -41,11 +41,11 @@ class _Saved(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Reads(_Saved):
+class ReadCounts(_Saved):
     """How many reads of an operation had an outcome."""
 
     op: str
-    outcome: Outcome
+    outcome: ReadOutcome
     reads: NonNegativeInt
 
 
@@ -94,11 +94,11 @@ class FiguresSnapshot(_Saved):
     began: NonNegativeFloat = Field(description="First read, seconds since the epoch; 0: none.")
     saved: NonNegativeFloat = Field(description="When this was taken.")
     dropped: NonNegativeInt = Field(description="Reads that came faster than they were mirrored.")
-    reads: tuple[Reads, ...] = ()
+    reads: tuple[ReadCounts, ...] = ()
     seconds: tuple[Seconds, ...] = ()
     hours: tuple[Hour, ...] = ()
 
-    def count(self, *outcomes: Outcome, op: str | None = None) -> int:
+    def count(self, *outcomes: ReadOutcome, op: str | None = None) -> int:
         """Return how many reads (of ``op``) had one of the outcomes."""
         return sum(
             each.reads for each in self.reads if each.outcome in outcomes and op in {None, each.op}
@@ -153,7 +153,7 @@ class Figures:
         self._path = path
         self._lock = threading.Lock()  # guards all that follows
         self._began = 0.0
-        self._reads: Counter[tuple[str, Outcome]] = Counter()
+        self._reads: Counter[tuple[str, ReadOutcome]] = Counter()
         self._seconds: defaultdict[tuple[str, str, Way], Histogram] = defaultdict(_histogram)
         self._hours: list[Hour] = []  # those that are over
         self._hour = 0  # the one that runs, since the epoch
@@ -179,7 +179,7 @@ class Figures:
                 self._seconds[each.op, each.side, each.way].restore(snapshot)
             self._hours = list(before.hours)
 
-    def count(self, op: str, outcome: Outcome) -> None:
+    def count(self, op: str, outcome: ReadOutcome) -> None:
         """Count one read that was compared, or could not be."""
         with self._lock:
             self._began = self._began or time.time()
@@ -224,7 +224,7 @@ class Figures:
                 saved=time.time(),
                 dropped=self._dropped_before + dropped,
                 reads=tuple(
-                    Reads(op=op, outcome=outcome, reads=count)
+                    ReadCounts(op=op, outcome=outcome, reads=count)
                     for (op, outcome), count in self._reads.items()
                 ),
                 seconds=tuple(

@@ -29,11 +29,11 @@ from store.service.mirroring.reads import (
     MirroredRead,
     NumberRead,
     PullRead,
+    QueueEnds,
     Sides,
-    Units,
 )
 from store.service.mirroring.shares import Shares
-from store.service.mirroring.verdict import Outcome, judge
+from store.service.mirroring.verdict import ReadOutcome, judge
 from store.service.reading.puller import Puller, TagFilter
 from store.service.results import GetMessageResult
 from store.service.running.waiting import Waiting
@@ -242,7 +242,7 @@ class Mirror:
         """Ask again, compare, count."""
         figures, op = self._figures, read.op.value
         if self._queues.alike(read.key.topic) != read.sides:
-            figures.count(op, Outcome.GONE)
+            figures.count(op, ReadOutcome.GONE)
             return
         reference, other = read.sides
         figures.observe(op, reference.name, Way.SERVED, read.nanoseconds * _NS)
@@ -284,4 +284,4 @@ class Mirror:
 
 
 def _items(answer: Answer) -> int:
-    return len(answer.rows) if isinstance(answer, Units) else 1
+    return len(answer.rows) if isinstance(answer, QueueEnds) else 1

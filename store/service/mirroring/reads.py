@@ -32,7 +32,7 @@ class Failed(NamedTuple):
     """The kind of error: what it says of places differs from backend to backend."""
 
 
-class Units(NamedTuple):
+class QueueEnds(NamedTuple):
     """What a pull was told of its queue."""
 
     low: int
@@ -48,7 +48,7 @@ class Units(NamedTuple):
         return self.rows[index] if 0 <= index < len(self.rows) else None
 
 
-Answer = Units | int | Failed
+Answer = QueueEnds | int | Failed
 
 
 class MirroredRead(ABC):
@@ -211,7 +211,9 @@ class PullRead(MirroredRead):
                 blocks.append((at, end - at, queues.read_units(*self.key, at, end - at)))
         return lambda: self._plain(queues, low, high, blocks)
 
-    def _plain(self, queues: ConsumeQueueStore, low: int, high: int, blocks: list[_Asked]) -> Units:
+    def _plain(
+        self, queues: ConsumeQueueStore, low: int, high: int, blocks: list[_Asked]
+    ) -> QueueEnds:
         rows: list[Row] = []
         for _, most, block in blocks:
             rows += block.rows()
@@ -222,4 +224,4 @@ class PullRead(MirroredRead):
                 (at, size, queues.resolve_tags_code(*self.key, code or 0))
                 for at, size, code in rows
             ]
-        return Units(low, high, blocks[0][0] if blocks else 0, tuple(rows))
+        return QueueEnds(low, high, blocks[0][0] if blocks else 0, tuple(rows))

@@ -11,14 +11,14 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from store.service.mirroring.moments import Moment, Moments
-from store.service.mirroring.reads import Answer, Failed, MirroredRead, Units
+from store.service.mirroring.reads import Answer, Failed, MirroredRead, QueueEnds
 from store.service.tracing.operation_lines import StoreOp
 
 _TRIES = 100
 _PAUSE_SECONDS = 0.002
 
 
-class Outcome(StrEnum):
+class ReadOutcome(StrEnum):
     """What became of a mirrored read."""
 
     SAME = "same"
@@ -34,7 +34,7 @@ class Outcome(StrEnum):
 class Verdict(NamedTuple):
     """The outcome, and of those that differ what both said."""
 
-    outcome: Outcome
+    outcome: ReadOutcome
     answers: tuple[Answer, Answer] | None = None
     """The reference's, the other one's."""
 
@@ -52,9 +52,9 @@ def judge(
     """
     first = read.answer
     if later == first:
-        return Verdict(Outcome.SAME)
+        return Verdict(ReadOutcome.SAME)
     if after.is_still and after == read.moment:
-        return Verdict(Outcome.DIFFERENT, (first, later))
+        return Verdict(ReadOutcome.DIFFERENT, (first, later))
     for _ in range(_TRIES):
         before = moments.now()
         if before.is_still:
@@ -63,14 +63,14 @@ def judge(
                 break
         pause(_PAUSE_SECONDS)
     else:
-        return Verdict(Outcome.UNSETTLED)
+        return Verdict(ReadOutcome.UNSETTLED)
     if reference != other:
-        return Verdict(Outcome.DIFFERENT, (reference, other))
+        return Verdict(ReadOutcome.DIFFERENT, (reference, other))
     if read.moment.losses == before.losses and (
         _never_was(read.op, later, first, reference) or _never_was(read.op, first, first, reference)
     ):
-        return Verdict(Outcome.DIFFERENT, (first, later))
-    return Verdict(Outcome.EXPLAINED)
+        return Verdict(ReadOutcome.DIFFERENT, (first, later))
+    return Verdict(ReadOutcome.EXPLAINED)
 
 
 def _never_was(op: StoreOp, said: Answer, first: Answer, now: Answer) -> bool:
@@ -82,10 +82,10 @@ def _never_was(op: StoreOp, said: Answer, first: Answer, now: Answer) -> bool:
     """
     if isinstance(said, Failed):
         return True
-    if isinstance(said, Units):
-        if not isinstance(now, Units):
+    if isinstance(said, QueueEnds):
+        if not isinstance(now, QueueEnds):
             return True
-        if said.high > max(now.high, first.high if isinstance(first, Units) else 0):
+        if said.high > max(now.high, first.high if isinstance(first, QueueEnds) else 0):
             return True
         return any(
             (right := now.at(offset)) is not None and right != row and offset >= now.low

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from migration.rebuild.block_source import BlockUnitSource
 from migration.rebuild.blocks import BlockWriter, map_units, read_index
-from migration.rebuild.log_scan import Units
+from migration.rebuild.log_scan import ScannedUnits
 from migration.rebuild.merge import PIECES, QUEUES, Merged, merge_indexes
 from migration.rebuild.scan_plan import ScanDone, ScanSpace, sizes_in
 from migration.workspace import Workspace
@@ -77,7 +77,7 @@ def scanned(space: ScanSpace, parts: Sequence[Sequence[Event]]) -> list[ScanDone
             key = KEYS[queue]
             number = TOPICS.index(key.topic) << 32 | key.queue_id & 0xFFFFFFFF
             rows = np.array([row(phy_offset)], UNIT_ROWS)
-            writer.add(Units(np.array([number]), np.array([offset]), rows))
+            writer.add(ScannedUnits(np.array([number]), np.array([offset]), rows))
             phy_offset += 10
         digest = writer.finish()
         done = ScanDone(task, "a", 0, units=len(events), digest=digest, files=sizes_in(folder))
