@@ -2,25 +2,30 @@
 
 import typer
 
-from ab.live.command import live_command
-from ab.live.policy_command import policy_command
-from ab.report.command import report_command
-from ab.report.compare import compare_command
-from ab.running.command import run_command
+from store.cli.verbs import add_verb
 
 app = typer.Typer(
     help="Compare backends on the data of a store: answers first, then figures.",
     no_args_is_help=True,
 )
 
-
-@app.callback()
-def ab() -> None:
-    """Compare backends on the data of a store: answers first, then figures."""
-
-
-app.command("run")(run_command)
-app.command("report")(report_command)
-app.command("compare")(compare_command)
-app.command("live")(live_command)
-app.command("policy")(policy_command)
+add_verb(
+    app, "run", "ab.running.command:run_command",
+    "Compare backends on copies of the store in DIR: the same log, the same operations.",
+)  # fmt: skip
+add_verb(
+    app, "report", "ab.report.command:report_command",
+    "Print what follows from a result. Exit code 1 if answers differ, or none was compared.",
+)  # fmt: skip
+add_verb(
+    app, "compare", "ab.report.compare:compare_command",
+    "Print what changed for each side from one result to another, of two machines or two days.",
+)  # fmt: skip
+add_verb(
+    app, "live", "ab.live.command:live_command",
+    "Report reads of a store that its other backend was asked again (abShare). Changes nothing.",
+)  # fmt: skip
+add_verb(
+    app, "policy", "ab.live.policy_command:policy_command",
+    "Count what classes of topics wrote in the last hour, from the log. Changes nothing.",
+)  # fmt: skip

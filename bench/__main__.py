@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.mirroring import MIRRORING
+from bench.starting import STARTING
 from bench.workloads import WORKLOADS, Reached
 
 
@@ -18,7 +19,7 @@ def main(words: list[str]) -> None:
         f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     )
     table = Table("workload", "here", "raw baseline", "ratio", "unit")
-    for name, workload in (WORKLOADS | MIRRORING).items():
+    for name, workload in (WORKLOADS | MIRRORING | STARTING).items():
         if words and not any(word in name for word in words):
             continue
         console.print(f"… {name}", style="dim")

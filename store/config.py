@@ -6,7 +6,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-import javaproperties
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -73,7 +72,11 @@ class StoreConfig(BaseModel):
     """
 
     model_config = ConfigDict(
-        frozen=True, alias_generator=to_camel, populate_by_name=True, extra="forbid"
+        frozen=True,
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="forbid",
+        defer_build=True,  # until there are settings: who only imports us need not wait for it
     )
 
     store_type: str = "default"
@@ -447,12 +450,7 @@ def read_broker_conf(path: Path) -> tuple[StoreConfig, dict[str, str]]:
         StoreIOError: the file cannot be read.
         StoreConfigError: a value does not fit its setting.
     """
-    with os_errors("read the configuration", path):
-        text = read_file(path, MOST_CONFIG_BYTES).decode("utf-8", errors="replace")
-    try:
-        pairs: dict[str, str] = javaproperties.loads(text)
-    except javaproperties.InvalidUEscapeError as exc:
-        raise StoreConfigError(f"not a properties file: {exc}", path=path) from exc
+    pairs = read_properties(path)
     known = StoreConfig.known_keys()
     given = {key: value.strip() for key, value in pairs.items() if key in known}
     try:
@@ -460,6 +458,24 @@ def read_broker_conf(path: Path) -> tuple[StoreConfig, dict[str, str]]:
     except StoreConfigError as exc:
         raise StoreConfigError(exc.reason, path=path) from exc
     return config, {key: value for key, value in pairs.items() if key not in known}
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """Return keys and values as Java's ``Properties`` reads them; of a key twice, the last.
+
+    Raises:
+        StoreIOError: the file cannot be read.
+        StoreConfigError: it is no properties file.
+    """
+    import javaproperties  # noqa: PLC0415 - with it come HTTP and TLS, which few commands need
+
+    with os_errors("read the configuration", path):
+        text = read_file(path, MOST_CONFIG_BYTES).decode("utf-8", errors="replace")
+    try:
+        pairs: dict[str, str] = javaproperties.loads(text)
+    except javaproperties.InvalidUEscapeError as exc:
+        raise StoreConfigError(f"not a properties file: {exc}", path=path) from exc
+    return pairs
 
 
 def odd_keys(unknown: Iterable[str]) -> dict[str, str]:

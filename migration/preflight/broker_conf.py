@@ -7,9 +7,6 @@ finding: the broker's plug-ins have keys too.
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from pathlib import Path
-
-import javaproperties
 
 from migration.preflight.broker_keys import (
     CHOICES,
@@ -26,28 +23,10 @@ from migration.preflight.broker_rules import meaning
 from migration.preflight.broker_values import bad_value
 from migration.preflight.layout import FolderKind
 from migration.preflight.report import Affected, NameCount, PreflightFinding, Severity
-from store.config import MOST_CONFIG_BYTES, StoreConfig
-from store.errors import StoreConfigError, os_errors
-from store.files import read_file
+from store.config import StoreConfig
 
 _ALIKE = 0.85
 """Likeness from which on an unknown key passes for a misspelt one."""
-
-
-def read_values(path: Path) -> dict[str, str]:
-    """Return keys and values as Java's ``Properties`` reads them; of a key twice, the last.
-
-    Raises:
-        StoreIOError: the file cannot be read.
-        StoreConfigError: it is no properties file.
-    """
-    with os_errors("read the configuration", path):
-        text = read_file(path, MOST_CONFIG_BYTES).decode("utf-8", errors="replace")
-    try:
-        values: dict[str, str] = javaproperties.loads(text)
-    except javaproperties.InvalidUEscapeError as exc:
-        raise StoreConfigError(f"not a properties file: {exc}", path=path) from exc
-    return values
 
 
 def usable_config(values: Mapping[str, str]) -> StoreConfig:

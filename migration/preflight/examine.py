@@ -7,7 +7,7 @@ the queues; then what follows from the totals. Read-only: no lock is taken, no b
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from migration.preflight.broker_conf import lint, read_values, usable_config
+from migration.preflight.broker_conf import lint, usable_config
 from migration.preflight.broker_keys import parse_version
 from migration.preflight.combined import CombinedStart
 from migration.preflight.consumers import ConsumerOffsets
@@ -24,7 +24,7 @@ from migration.preflight.report import (
 )
 from migration.preflight.survey import QueueCheck, QueueSurvey, Totals
 from migration.preflight.units import BatchQueues, UnitCheck
-from store.config import StoreConfig
+from store.config import StoreConfig, read_properties
 from store.errors import StoreConfigError, StoreError, os_errors
 from store.queue.backends import backend
 from store.queue.bulk import bulk_backend, bulk_names
@@ -61,7 +61,7 @@ def preflight(
         known = " or ".join(map(repr, bulk_names()))
         raise StoreConfigError(f"queues can go to {known}, not to {to!r}")
     version = parse_version(rocketmq_version)
-    values = read_values(broker_conf) if broker_conf is not None else {}
+    values = read_properties(broker_conf) if broker_conf is not None else {}
     config = config or usable_config(values)
     with os_errors("look at the store", root):  # where nothing nearer names a path
         found = look(root, config)

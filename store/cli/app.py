@@ -4,28 +4,13 @@ Exit codes: 0 fine, 1 damage or difference found, 2 wrong use or refused.
 """
 
 import sys
-from collections.abc import Callable
 from importlib.metadata import entry_points, version
 from typing import Annotated
 
 import typer
+from typer.models import CommandInfo
 
-from store.cli import (
-    check,
-    clean,
-    dump,
-    get,
-    info,
-    mode,
-    offset,
-    put,
-    query,
-    rebuild,
-    recover,
-    top,
-    topics,
-)
-from store.cli.options import VERBOSE
+from store.cli.verbs import VERBOSE, add_verb
 from store.errors import CorruptionError, StoreError
 
 COMMANDS_GROUP = "cqstore.commands"
@@ -64,22 +49,22 @@ def root(
     VERBOSE.set(verbose)
 
 
-for name, verb in (
-    ("info", info.info),
-    ("check", check.check),
-    ("dump", dump.dump),
-    ("get", get.get),
-    ("put", put.put),
-    ("topics", topics.topics),
-    ("offset", offset.offset),
-    ("query", query.query),
-    ("clean", clean.clean),
-    ("recover", recover.recover),
-    ("mode", mode.mode),
-    ("rebuild", rebuild.rebuild),
-    ("top", top.top),
-):
-    app.command(name)(verb)
+for _name, _sentence in {
+    "info": "Show layout, backend, engine, versions, sizes, offsets and oddities. Changes nothing.",
+    "check": "Check the whole store and list what is wrong, with file and offset. Changes nothing.",
+    "dump": "Decode what lies on disk: a whole store, one record, some units, or a bare file.",
+    "get": "Print messages with their bodies (text, or Base64 where it is none). Changes nothing.",
+    "put": "Append messages and print their places. Opens the store read-write (and recovers it).",
+    "topics": "List every queue with its type, minimum, maximum and messages. Changes nothing.",
+    "offset": "Search a queue by store time. Changes nothing.",
+    "query": "Print the newest messages of a topic with a key, in log order. Changes nothing.",
+    "clean": "Show which commit log files go, and why; delete them with --yes.",
+    "recover": "Open the store read-write, recover it, close it cleanly, and report what was done.",
+    "mode": "Show which backends the store keeps and which steps can be done; take one with --to.",
+    "rebuild": "Build all queues anew from the commit log, in another backend too, or single ones.",
+    "top": "Watch a store that another process has open: ends, rates, checkpoint, sizes, disks.",
+}.items():
+    add_verb(app, _name, f"store.cli.{_name}:{_name}", _sentence)
 
 
 def _add_commands_of_upper_layers() -> None:
@@ -87,16 +72,16 @@ def _add_commands_of_upper_layers() -> None:
         upper: typer.Typer = entry.load()
         only = _only_command(upper)
         if only is not None:
-            app.command(entry.name)(only)
+            app.registered_commands.append(only)
         else:
             app.add_typer(upper, name=entry.name)
 
 
-def _only_command(upper: typer.Typer) -> Callable[..., object] | None:
+def _only_command(upper: typer.Typer) -> CommandInfo | None:
     """Return the command of an application that has one and nothing else: that is no group."""
     if upper.registered_callback or upper.registered_groups or len(upper.registered_commands) != 1:
         return None
-    return upper.registered_commands[0].callback
+    return upper.registered_commands[0]
 
 
 def main() -> None:

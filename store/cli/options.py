@@ -1,13 +1,13 @@
 """Options that several verbs share, and the opening of a store by them."""
 
 import sys
-from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from store.cli.output import OutputFormat
+from store.cli.verbs import VERBOSE
 from store.config import StoreConfig, odd_keys, read_broker_conf
 from store.errors import RefusedStoreError
 from store.journals.store_lock import refuse_if_open
@@ -40,8 +40,6 @@ PassOver = Annotated[
 Yes = Annotated[
     bool, typer.Option("--yes", help="Do it; without this only what would be done is shown.")
 ]
-VERBOSE: ContextVar[bool] = ContextVar("verbose", default=False)
-"""Whether ``--verbose`` was given before the verb."""
 Format = Annotated[OutputFormat, typer.Option("--output", help="How to print.")]
 
 

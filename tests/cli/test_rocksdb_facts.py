@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from cq_rocksdb import commands
+from cq_rocksdb import verbs
 from cq_rocksdb.compaction import CompactionRun
 from cq_rocksdb.engine import EngineBatch, Family, RocksEngine
 from cq_rocksdb.keys import max_key, queue_prefix, unit_key
@@ -66,13 +66,13 @@ def test_an_audit_lists_damage_row_by_row_and_ends_with_1(
     tell: Callable[..., Told], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made(tmp_path / "store")
-    rows, notes = tell(commands.audit, tmp_path / "store")
+    rows, notes = tell(verbs.audit, tmp_path / "store")
     assert rows == []
     assert "2 queues, 12 units; 0 units below" in notes
     assert "; 0 damaged" in notes
     made(tmp_path / "damaged", lost)
     with pytest.raises(typer.Exit) as ended:
-        tell(commands.audit, tmp_path / "damaged")
+        tell(verbs.audit, tmp_path / "damaged")
     assert ended.value.exit_code == 1
     printed, notes = capsys.readouterr()
     assert [json.loads(line) for line in printed.splitlines()] == [
@@ -92,12 +92,12 @@ def test_topics_that_the_broker_does_not_know_are_notes(
     with MessageStore.open(root, backend="rocksdb") as store:
         for topic in ("known", "%LMQ%x", "odd", "rmq_sys_x", "SCHEDULE_TOPIC_XXXX", "odder"):
             assert store.put_message(Message(topic, b"x")).ok
-    assert tell(commands.audit, root)[0] == []
+    assert tell(verbs.audit, root)[0] == []
     table = root / "config" / "topics.json"
     table.parent.mkdir(exist_ok=True)
     table.write_text('{"topicConfigTable": {"known": {}, "nobodys": {}}}')
     problem = f"the broker's table of topics does not have it ({table})"
-    assert tell(commands.audit, root)[0] == [
+    assert tell(verbs.audit, root)[0] == [
         {"severity": "note", "problem": problem, "topic": topic, "queueId": None,
          "queueOffset": None}
         for topic in ("odd", "odder")
@@ -105,12 +105,12 @@ def test_topics_that_the_broker_does_not_know_are_notes(
     for broken in ("[]", "{}", "{", '{"topicConfigTable": 5}', "\xff"):
         table.write_text(broken, encoding="latin-1")
         with pytest.raises(StoreError, match="not a table of topics") as caught:
-            tell(commands.audit, root)
+            tell(verbs.audit, root)
         assert caught.value.path == table
     table.unlink()
     table.mkdir()
     with pytest.raises(StoreError) as refused:
-        tell(commands.audit, root)
+        tell(verbs.audit, root)
     assert refused.value.path == table
 
 
@@ -123,7 +123,7 @@ def test_stats_sum_up_the_tables_of_each_level(
     own = [path.stat() for path in (root / "consumequeue").iterdir() if path.is_file()]
     tables = [path.stat().st_size for path in (root / "consumequeue").glob("*.sst")]
     with using(engine):  # type: ignore[arg-type] # of the kit's list
-        told = facts(tell(commands.stats, root, 0))
+        told = facts(tell(verbs.stats, root, 0))
         native = engine_in_use().value == "native"
     levels = {key: value for key, value in told.items() if ", level " in key[0]}
     families = {part.partition(",")[0] for part, _ in levels}
@@ -153,7 +153,7 @@ def test_tombstones_are_counted_apart(tell: Callable[..., Told], tmp_path: Path)
         lost(engine)
 
     made(tmp_path / "store", delete)
-    told = facts(tell(commands.stats, tmp_path / "store", 0))
+    told = facts(tell(verbs.stats, tmp_path / "store", 0))
     counted = {part: value for (part, fact), value in told.items() if fact == "tombstones"}
     there = {part: value for part, value in counted.items() if value}
     assert there == {"default, level 0": 1, "offset, level 0": 1}
@@ -178,12 +178,12 @@ def test_the_largest_of_many_topics_are_found(tell: Callable[..., Told], tmp_pat
         put(queues, topic, 0, range(count), 0, end=0)
     queues.close()
     for most, wanted in ((1, ["b"]), (2, ["b", "g"]), (3, ["b", "g", "d"])):
-        rows, _ = tell(commands.stats, root, most)
+        rows, _ = tell(verbs.stats, root, most)
         found = [row["part"] for row in rows if row["fact"] == "bytes in tables (estimate)"]
         assert found == [f"topic {topic}" for topic in wanted]
     with using(ENGINES[0]):
         assert engine_in_use().value == "rocksdict"
-        rows, notes = tell(commands.stats, root, 2)
+        rows, notes = tell(verbs.stats, root, 2)
     assert notes.count("cannot tell the size of a topic") == 1
     assert not [row for row in rows if "topic" in str(row["part"])]
 
@@ -196,14 +196,14 @@ def test_a_compaction_tells_what_it_has_made_of_the_folder(
     made(root, lost)
     folder = root / "consumequeue"
     with using(engine):  # type: ignore[arg-type] # of the kit's list
-        ((told,), _) = tell(commands.compact, root)
+        ((told,), _) = tell(verbs.compact, root)
         native = engine_in_use().value == "native"
     assert told["ended"] == "done"
     assert told["droppedUnits"] == (0 if native else None)
     assert int(str(told["bytesBefore"])) > 0
     assert int(str(told["bytesAfter"])) > 0
     assert sum(path.stat().st_size for path in folder.glob("*.sst")) > 0
-    after = facts(tell(commands.stats, root, 0))
+    after = facts(tell(verbs.stats, root, 0))
     assert not [part for part, _ in after if part.endswith(", level 0")]
     assert sum(int(str(value)) for (_, fact), value in after.items() if fact == "tombstones") == 0
 
@@ -229,7 +229,7 @@ def test_a_compaction_that_is_interrupted_is_cancelled_and_one_that_fails_says_s
         patched.setattr(CompactionRun, "wait", interrupted)
         patched.setattr(CompactionRun, "running", True)
         with using(ENGINES[0]), pytest.raises(typer.Exit) as ended:
-            tell(commands.compact, root)
+            tell(verbs.compact, root)
     assert ended.value.exit_code == 1
     printed, notes = capsys.readouterr()
     assert json.loads(printed)["ended"] == "cancelled"
@@ -240,4 +240,4 @@ def test_a_compaction_that_is_interrupted_is_cancelled_and_one_that_fails_says_s
             file.seek(20)
             file.write(b"\xa5" * 16)
     with pytest.raises(StoreError, match="Corruption"):
-        tell(commands.compact, root)
+        tell(verbs.compact, root)

@@ -2,13 +2,15 @@
 
 import shlex
 import tomllib
+from collections.abc import Iterator
 from functools import cache
-from importlib import import_module
+from importlib.metadata import EntryPoint
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from store.cli.app import COMMANDS_GROUP, app
+from store.cli.verbs import Verb
 from tests.kit.pages import ROOT
 
 Command = TyperCommand | TyperGroup
@@ -18,23 +20,36 @@ _OF_ALL = {"--help"}
 @cache
 def verbs() -> dict[str, Command]:
     """Return every verb, those of upper layers too."""
+    return _below(_made(app)) | {name: _made(upper) for name, upper in _upper().items()}
+
+
+def listed() -> Iterator[Verb]:
+    """Yield every verb as it is listed, before it is imported."""
+    for group in (app, *_upper().values()):
+        command = typer.main.get_command(group)
+        below = command.commands.values() if isinstance(command, TyperGroup) else [command]
+        yield from (one for one in below if isinstance(one, Verb))
+
+
+def _upper() -> dict[str, typer.Typer]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    found = _below(_made(app))
-    for name, place in project["entry-points"][COMMANDS_GROUP].items():
-        module, attribute = place.split(":")
-        found[name] = _made(getattr(import_module(module), attribute))
-    return found
+    places = project["entry-points"][COMMANDS_GROUP]
+    return {name: EntryPoint(name, place, COMMANDS_GROUP).load() for name, place in places.items()}
 
 
 def _made(typed: typer.Typer) -> Command:
-    command = typer.main.get_command(typed)
-    assert isinstance(command, Command)
-    return command
+    return _whole(typer.main.get_command(typed))
+
+
+def _whole(command: object) -> Command:
+    found = command.whole() if isinstance(command, Verb) else command
+    assert isinstance(found, Command)
+    return found
 
 
 def _below(command: Command) -> dict[str, Command]:
     below = command.commands if isinstance(command, TyperGroup) else {}
-    return {name: one for name, one in below.items() if isinstance(one, Command)}
+    return {name: _whole(one) for name, one in below.items()}
 
 
 def _options(command: Command) -> set[str]:

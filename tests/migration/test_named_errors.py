@@ -16,7 +16,6 @@ from migration.copying.log_records import LogRecords
 from migration.copying.run import run_plan
 from migration.planning.planner import make_plan
 from migration.preflight import preflight
-from migration.preflight.broker_conf import read_values
 from migration.rebuild.block_source import BlockUnitSource
 from migration.rebuild.blocks import UNITS, BlockWriter, map_units, read_index
 from migration.rebuild.log_scan import ScannedUnits
@@ -27,6 +26,7 @@ from migration.switching import switch
 from migration.verify.fingerprint import made_digest
 from migration.way_back import way_back
 from migration.workspace import Workspace
+from store.config import read_properties
 from store.errors import CorruptionError, StoreIOError
 from store.queue.bulk import UNIT_ROWS
 from tests.kit.migrations import NO_SPARK
@@ -64,7 +64,7 @@ def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
     named(scan.read_plan, "read the plan of a scan", scan.plan)
     named(lambda: switch._copy(none, tmp_path / "x"), "copy", none)
     named(lambda: segment._files_in(none), "list the files of an attempt", none)
-    named(lambda: read_values(none), "read the configuration", none)
+    named(lambda: read_properties(none), "read the configuration", none)
     make_log(tmp_path, [Made("t", 0, 1000 + at) for at in range(20)], 1024)
     records, gone = LogRecords([tmp_path / "commitlog"]), tmp_path / "commitlog" / f"{1024:020d}"
     gone.unlink()

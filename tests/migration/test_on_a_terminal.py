@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from migration import commands
+from migration import verbs
 
 
 class _Terminal(io.StringIO):
@@ -35,12 +35,12 @@ def shown(monkeypatch: pytest.MonkeyPatch, work: Any, *, terminal: bool) -> tupl
 
 
 def telling() -> None:
-    with commands._telling() as tell:
+    with verbs._telling() as tell:
         tell("moving the old queues away")
 
 
 def moving() -> None:
-    with commands._bar("moving") as tick:
+    with verbs._bar("moving") as tick:
         tick(100, None)
         for done in (150, 200, 300):
             tick(done, 400)

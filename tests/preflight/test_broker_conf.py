@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from migration.preflight import Severity, preflight
-from migration.preflight.broker_conf import lint, read_values, usable_config
+from migration.preflight.broker_conf import lint, usable_config
 from migration.preflight.broker_keys import NEVER, UNUSED, broker_keys, parse_version
 from migration.preflight.layout import FolderKind
 from migration.preflight.report import PreflightFinding
-from store.config import StoreConfig
+from store.config import StoreConfig, read_properties
 from store.errors import StoreConfigError, StoreIOError
 from tests.preflight.kit import FakeMachine, codes, names
 
@@ -48,7 +48,7 @@ def lint_text(
 ) -> list[PreflightFinding]:  # fmt: skip
     path = folder / "broker.conf"
     path.write_text(text)
-    return list(lint(read_values(path), parse_version(version), to, verdict))
+    return list(lint(read_properties(path), parse_version(version), to, verdict))
 
 
 def test_three_removed_keys_and_a_misspelt_value_are_four_findings(
@@ -283,7 +283,7 @@ def test_settings_of_the_conf_open_the_store(golden_folder: Path, tmp_path: Path
     conf.write_text("mappedFileSizeConsumeQueue=2000 \nmappedFileSizeCommitLog=10\n")
     report = preflight(golden_folder / "basic-default", broker_conf=conf, machine=FakeMachine())
     assert report.queues == 20
-    assert usable_config(read_values(conf)).mapped_file_size_consume_queue == 2000
+    assert usable_config(read_properties(conf)).mapped_file_size_consume_queue == 2000
 
 
 @pytest.mark.parametrize("text", ["", "5", "five", "5.x", "5.5.1.1.1x y"])

@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 
 from analysis import query
 from analysis.columns import log_columns, unit_columns
-from analysis.command import CsvOutput, Format, _question, _shown, printer
 from analysis.command import app as sql_app
 from analysis.examples import EXAMPLES, example
 from analysis.options import SourceOptions
+from analysis.sql import CsvOutput, Format, _question, _shown, printer
 from store.cli.output import Output
 from store.errors import RefusedStoreError, StoreConfigError
 from tests.migration.made_log import Made, make_log
@@ -229,7 +229,7 @@ def test_the_answer_is_printed_and_what_was_left_out_is_said(
         given.extend(words)
         return nullcontext("spark")
 
-    monkeypatch.setattr("analysis.command.spark_session", session)
+    monkeypatch.setattr("analysis.sql.spark_session", session)
     monkeypatch.setattr(query, "ask", answered)
     words = [str(tmp_path), "SELECT 1", "--limit", "2", "--output", "jsonl", "--crc"]
     done = CliRunner().invoke(sql_app, words, catch_exceptions=False)

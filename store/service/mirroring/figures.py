@@ -38,7 +38,11 @@ class Way(StrEnum):
 
 
 class _Saved(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        defer_build=True,  # most stores mirror nothing
+    )
 
 
 class ReadCounts(_Saved):

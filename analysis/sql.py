@@ -1,0 +1,145 @@
+"""``cqstore sql``: ask a store in SQL.
+
+Nothing of Spark is imported before there is a question for it.
+"""
+
+import base64
+import csv
+import json
+import logging
+import sys
+from collections.abc import Iterable
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from analysis.examples import EXAMPLES, example
+from on_spark.session import refuse_without_spark, spark_session
+from store.cli.options import Backend, CommitLogFolder, ConfigFile, note
+from store.cli.output import Output, OutputFormat, Row, output
+from store.errors import StoreConfigError
+
+
+class Format(StrEnum):
+    """What ``--output`` takes here."""
+
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
+    CSV = "csv"
+
+
+Root = Annotated[
+    Path | None, typer.Argument(metavar="DIR", help="Root of the store (storePathRootDir).")
+]
+Query = Annotated[
+    str | None, typer.Argument(metavar="QUERY", help="What to ask of tables commitlog and cq.")
+]
+Kind = Annotated[Format, typer.Option("--output", help="How to print.")]
+Limit = Annotated[int, typer.Option(min=0, metavar="N", help="Most rows to print; 0: all.")]
+Master = Annotated[str, typer.Option(help="Where Spark runs: local[N], spark://HOST:PORT, …")]
+ExampleName = Annotated[
+    str | None, typer.Option("--example", metavar="NAME", help="Ask this ready question.")
+]
+
+
+def sql(
+    root: Root = None,
+    query: Query = None,
+    *,
+    ready: ExampleName = None,
+    list_examples: Annotated[
+        bool, typer.Option("--list-examples", help="List the ready questions and their SQL.")
+    ] = False,
+    limit: Limit = 1000,
+    kind: Kind = Format.TABLE,
+    master: Master = "local[*]",
+    config: ConfigFile = None,
+    backend: Backend = None,
+    commit_log: CommitLogFolder = None,
+    crc: Annotated[
+        bool, typer.Option("--crc", help="Check the CRC of every body that is passed.")
+    ] = False,
+) -> None:
+    """Ask a store in SQL (Spark's): table commitlog has its records, cq the units of its queues.
+
+    Needs the extra 'spark' and Java 17. For a copy or a stopped broker's folder; changes nothing.
+    """
+    if list_examples:
+        printer(kind).rows(dict(one._asdict()) for one in EXAMPLES)
+        return
+    if root is None:
+        raise typer.BadParameter("which store? Give its DIR")
+    text = _question(query, ready)
+    refuse_without_spark()
+    from analysis.options import SourceOptions  # noqa: PLC0415 - needs the extra
+    from analysis.query import ask  # noqa: PLC0415
+
+    options = SourceOptions(
+        path=root, config=config, backend=backend, commitlog=commit_log, crc=crc
+    )
+    options.look()  # before Java starts
+    logging.getLogger("SQLQueryContextLogger").disabled = True  # says as JSON what we say
+    with spark_session("cqstore sql", master) as spark:
+        answer = ask(spark, options, text, limit)
+    if answer.table.num_columns:
+        printer(kind).rows(
+            {name: _shown(value) for name, value in row.items()}
+            for row in answer.table.to_pylist(maps_as_pydicts="lossy")
+        )
+    if answer.more:
+        note(f"only the first {limit} rows are shown (--limit)")
+
+
+def _question(query: str | None, ready: str | None) -> str:
+    if (query is None) == (ready is None):
+        raise typer.BadParameter("give a QUERY or --example NAME (see --list-examples)")
+    if query is not None:
+        return query
+    found = example(ready or "")
+    if found is None:
+        names = ", ".join(one.name for one in EXAMPLES)
+        raise StoreConfigError(f"no example {ready!r}: {names}")
+    return found.sql
+
+
+class CsvOutput(Output):
+    """Comma-separated values with a head line; what is no text or number as JSON."""
+
+    def rows(self, rows: Iterable[Row]) -> int:
+        """Print a line a row."""
+        count, writer = 0, csv.writer(sys.stdout, lineterminator="\n")
+        for row in rows:
+            if not count:
+                writer.writerow(row)
+            writer.writerow([_cell(value) for value in row.values()])
+            count += 1
+        return count
+
+    def record(self, record: Row) -> None:
+        """Print a head line and one line."""
+        self.rows([record])
+
+
+def printer(kind: Format) -> Output:
+    """Return the output of ``kind``."""
+    return CsvOutput() if kind is Format.CSV else output(OutputFormat(kind.value))
+
+
+def _cell(value: object) -> object:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+
+
+def _shown(value: object) -> object:
+    """Return a value as people read it: a time in UTC, bytes as text or Base64."""
+    if isinstance(value, datetime):
+        return value.isoformat(sep=" ").removesuffix("+00:00")
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return base64.b64encode(value).decode()
+    return value

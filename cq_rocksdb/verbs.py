@@ -1,0 +1,222 @@
+"""The verbs of ``cqstore rocksdb``."""
+
+import json
+from collections.abc import Iterator
+from heapq import nlargest
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cq_rocksdb.check import Audit
+from cq_rocksdb.engine import Family, RocksEngine
+from cq_rocksdb.folders import log_folder
+from cq_rocksdb.keys import topic_range
+from cq_rocksdb.logged_counters import logged_counters
+from cq_rocksdb.stats import CACHE_USAGE, COUNTERS, PROPERTIES
+from cq_rocksdb.store import RocksDBConsumeQueueStore
+from store.cli.options import ConfigFile, Dir, Format, note, open_store
+from store.cli.output import OutputFormat, Row, output, progress
+from store.errors import CorruptionError, RefusedStoreError, os_errors
+from store.files import read_file
+from store.paths import StorePaths
+from store.record.message import LMQ_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
+from store.service.message_store import MessageStore
+
+_WATCH_SECONDS = 0.2
+_PROPERTIES = {
+    "keys (estimate)": PROPERTIES["keys_estimate"],
+    "live data, bytes (estimate)": PROPERTIES["live_data_bytes_estimate"],
+    "tables, bytes": PROPERTIES["table_bytes"],
+    "pending compaction, bytes": PROPERTIES["pending_compaction_bytes_estimate"],
+    "memtables, bytes": PROPERTIES["memtable_bytes"],
+    "background errors": PROPERTIES["background_errors"],
+}
+_COUNTERS = {
+    "block cache hits": COUNTERS["block_cache_hits"],
+    "block cache misses": COUNTERS["block_cache_misses"],
+    "units dropped by the filter": COUNTERS["units_dropped_by_the_filter"],
+    "bytes written by flushes": COUNTERS["flush_written_bytes"],
+    "bytes written by compactions": COUNTERS["compaction_written_bytes"],
+    "bytes written to the write-ahead log": COUNTERS["wal_written_bytes"],
+    "bytes that batches held, keys and all": COUNTERS["handed_bytes"],
+}
+
+
+def stats(
+    root: Dir,
+    topics: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Also the N largest topics (native engine).")
+    ] = 0,
+    config: ConfigFile = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """Show levels, bytes, tombstones, debts of compaction and sizes of topics. Changes nothing."""
+    with progress("reading"), open_store(root, config, None, None) as store:
+        queues = _rocksdb_queues(store)
+        rows = [
+            *_facts(queues),
+            *_counters(log_folder(store.paths)),
+            *_levels(queues.engine),
+            *_topics(queues, topics),
+        ]
+    output(kind).rows(rows)
+
+
+def audit(root: Dir, config: ConfigFile = None, kind: Format = OutputFormat.TABLE) -> None:
+    """Compare keys, entries and units with each other and list what is wrong. Changes nothing.
+
+    Exit code 1 if anything is. The units are compared with the log by ``cqstore check``.
+    """
+    found = 0
+    with progress("auditing"), open_store(root, config, None, None) as store:
+        queues = _rocksdb_queues(store)
+        check = queues.audit()
+
+        def rows() -> Iterator[Row]:
+            nonlocal found
+            for row in _findings(check, store, queues):
+                found += row["severity"] == "damage"
+                yield row
+
+        output(kind).rows(rows())
+        note(
+            f"{check.queues} queues, {check.units} units; {check.expired_units} units below the"
+            f" log's minimum are still on disk; {found} damaged"
+        )
+    if found:
+        raise typer.Exit(1)
+
+
+def compact(root: Dir, config: ConfigFile = None, kind: Format = OutputFormat.TABLE) -> None:
+    """Compact both families, so that expired units and deleted topics leave the disk.
+
+    Opens the store read-write. Ctrl-C ends it early; what was done stays.
+    """
+    if not RocksDBConsumeQueueStore.present(StorePaths(root)):  # opening would make a store
+        raise RefusedStoreError("no RocksDB holds queues here", path=root)
+    with open_store(root, config, None, None, read_only=False) as store:
+        queues = _rocksdb_queues(store)
+        before = queues.total_size_bytes()
+        run = queues.compact()
+        try:
+            with progress("compacting"):
+                while not run.wait(_WATCH_SECONDS):
+                    pass
+        except KeyboardInterrupt:
+            if not run.cancel():
+                note("this engine cannot interrupt a compaction: waiting for its end")
+            run.wait()
+        if run.fault is not None:
+            raise run.fault
+        record = {
+            "ended": "cancelled" if run.cancelled else "done",
+            "bytesBefore": before,
+            "bytesAfter": queues.total_size_bytes(),
+            "droppedUnits": run.dropped_units if queues.engine.filters_expired else None,
+        }
+    output(kind).record(record)
+    if record["ended"] == "cancelled":
+        raise typer.Exit(1)
+
+
+def _rocksdb_queues(store: MessageStore) -> RocksDBConsumeQueueStore:
+    for part in store.queues.parts():
+        if isinstance(part, RocksDBConsumeQueueStore):
+            return part
+    raise RefusedStoreError("no RocksDB holds queues here", path=store.paths.root)
+
+
+def _facts(queues: RocksDBConsumeQueueStore) -> Iterator[Row]:
+    engine = queues.engine
+    yield _row("database", "engine", engine.name)
+    yield from [_row("database", *fact) for fact in engine.versions().items()]
+    yield _row("database", "on disk, bytes", queues.total_size_bytes())
+    usage = engine.property_value(Family.DEFAULT, CACHE_USAGE)
+    yield _row("database", "block cache in use, bytes", int(usage or 0))
+    for family in Family:
+        for label, name in _PROPERTIES.items():
+            value = engine.property_value(family, name)
+            yield _row(family.value, label, int(value) if value is not None else None)
+
+
+def _counters(log_folder: Path) -> Iterator[Row]:
+    logged = logged_counters(log_folder)
+    if logged is None:
+        return
+    part = f"since it was opened, as logged {logged.time}"
+    for label, name in _COUNTERS.items():
+        yield _row(part, label, logged.counts.get(name))
+
+
+def _levels(engine: RocksEngine) -> Iterator[Row]:
+    levels: dict[tuple[str, int], list[int]] = {}
+    for file in engine.live_files():
+        family = file.family or "both"
+        sums = levels.setdefault((family, file.level), [0, 0, 0, 0])
+        for at, value in enumerate((1, file.size_bytes, file.entries, file.deletions)):
+            sums[at] += value
+    labels = ("tables", "bytes", "entries", "tombstones")
+    for (family, level), sums in sorted(levels.items()):
+        for label, value in zip(labels, sums, strict=True):
+            yield _row(f"{family}, level {level}", label, value)
+
+
+def _topics(queues: RocksDBConsumeQueueStore, count: int) -> Iterator[Row]:
+    for size, topic in nlargest(count, _sizes(queues) if count else ()):
+        yield _row(f"topic {topic}", "bytes in tables (estimate)", size)
+
+
+def _sizes(queues: RocksDBConsumeQueueStore) -> Iterator[tuple[int, str]]:
+    for topic in queues.topics():
+        size = queues.engine.approximate_size(Family.DEFAULT, *topic_range(topic))
+        if size is None:
+            note("this engine cannot tell the size of a topic")
+            return
+        yield size, topic
+
+
+def _findings(check: Audit, store: MessageStore, queues: RocksDBConsumeQueueStore) -> Iterator[Row]:
+    for finding in check.findings():
+        queue = finding.queue
+        yield {
+            "severity": "damage",
+            "problem": finding.problem,
+            "topic": queue.topic if queue else None,
+            "queueId": queue.queue_id if queue else None,
+            "queueOffset": finding.queue_offset,
+        }
+    known = _known_topics(store.paths.topics)
+    if known is None:
+        return
+    for topic in queues.topics():
+        if topic in known or topic in SYSTEM_TOPICS or topic.startswith(_UNLISTED):
+            continue
+        yield {
+            "severity": "note",
+            "problem": f"the broker's table of topics does not have it ({store.paths.topics})",
+            "topic": topic,
+            "queueId": None,
+            "queueOffset": None,
+        }
+
+
+_UNLISTED = (SYSTEM_PREFIX, LMQ_PREFIX)
+_MOST_TABLE = 1 << 30
+"""Bytes of the broker's table, which may name a million topics."""
+
+
+def _known_topics(path: Path) -> set[str] | None:
+    """Return the topics of the broker's table, ``None`` without one."""
+    if not path.exists():
+        return None
+    with os_errors("read the table of topics", path):
+        data = read_file(path, _MOST_TABLE)
+    try:
+        return set(json.loads(data)["topicConfigTable"])
+    except (ValueError, KeyError, TypeError) as exc:
+        raise CorruptionError(f"not a table of topics: {exc}", path=path) from exc
+
+
+def _row(part: str, fact: str, value: object) -> Row:
+    return {"part": part, "fact": fact, "value": value}

@@ -1,0 +1,268 @@
+"""The verbs of ``cqstore migrate``, two apart that have rooms of their own."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic.alias_generators import to_camel
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from migration.copying.run import RunReport, run_plan
+from migration.planning.planner import make_plan
+from migration.planning.segment_writer import SEGMENT_UNITS
+from migration.rebuild.block_source import LOG
+from migration.rebuild.rebuild_plan import make_log_plan
+from migration.status import status as status_of
+from migration.switching.switch import SwitchReport
+from migration.switching.switch import switch as switch_to
+from migration.tasks import MASTER, NO_SPARK
+from migration.way_back.returning import Returning
+from migration.way_back.way_back import finish as finish_switch
+from migration.way_back.way_back import rollback as roll_back
+from migration.workspace import Workspace
+from store.cli.options import ConfigFile, Dir, Format, check_is_there, note, read_config, state
+from store.cli.output import OutputFormat, output
+from store.errors import RefusedStoreError
+from store.paths import StorePaths
+from store.service.upkeep.mode import StoreMode
+
+Space = Annotated[
+    Path | None,
+    typer.Option("--workspace", metavar="PATH", help="Folder to work in [DIR/cqstore/migration]."),
+]
+Master = Annotated[
+    str,
+    typer.Option(metavar="URL", help=f"Spark's master; {NO_SPARK}: without Spark, on all cores."),
+]
+
+
+def plan(
+    root: Dir,
+    to: Annotated[str, typer.Option("--to", metavar="BACKEND", help="Where to.")] = "rocksdb",
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="BACKEND|log", help="Which queues, if both are; or the log."
+        ),
+    ] = None,
+    segment_units: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Units of one task.")
+    ] = SEGMENT_UNITS,
+    *,
+    replace: Annotated[
+        bool,
+        typer.Option("--replace", help="Poorer queues that are there already are moved away."),
+    ] = False,
+    master: Master = MASTER,
+    workspace: Space = None,
+    config: ConfigFile = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """Look at every queue and write down what is to be moved. Changes nothing of the store.
+
+    With --from log the queues are built from the commit log alone: its files are scanned in tasks.
+    """
+    space = _space(root, workspace)
+    settings = read_config(config)
+    with _bar("planning") as tick:
+        if source == LOG and replace:
+            raise RefusedStoreError(
+                "--replace is not for --from log: cqstore rebuild DIR --backend builds queues that"
+                " are there anew from the log, and keeps the old ones",
+                path=root,
+            )
+        if source == LOG:
+            made = make_log_plan(
+                root, settings, target=to, master=master, workspace=space,
+                segment_units=segment_units, progress=lambda units: tick(units, None),
+            ).plan  # fmt: skip
+        else:
+            made = make_plan(
+                root, settings, target=to, source=source, workspace=space,
+                segment_units=segment_units, replace=replace,
+                progress=lambda units: tick(units, None),
+            )  # fmt: skip
+    output(kind).record(
+        {
+            "from": made.source, "to": made.target, "queues": made.queues, "units": made.units,
+            "expiredQueues": made.expired, "emptyQueues": made.empty,
+            "segments": len(made.segments), "completeTo": made.complete_to, "plan": made.digest,
+            "file": str(space.plan),
+        }
+    )  # fmt: skip
+
+
+def run(
+    root: Dir,
+    master: Master = MASTER,
+    max_bytes_per_second: Annotated[
+        float | None, typer.Option(metavar="N", min=1, help="Of queues written, all tasks.")
+    ] = None,
+    workspace: Space = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """Move what is planned into new queues beside the store; run again, it goes on.
+
+    Nothing of the store is changed, and nobody sees the new queues before the switch.
+    """
+    with _bar("moving") as tick:
+        try:
+            report = run_plan(
+                root, workspace=_space(root, workspace), master=master,
+                bytes_per_second=max_bytes_per_second, progress=tick,
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            note("stopped; what was moved is kept: run again to go on")
+            raise typer.Exit(130) from None
+    facts = _record(report)
+    if report.seconds:
+        facts["unitsPerSecond"] = round(report.units / report.seconds)
+    output(kind).record(facts)
+    if report.shifted:
+        note(
+            f"{report.shifted} units lie at another place of their queue than their records say;"
+            " they keep their place"
+        )
+
+
+def switch(
+    root: Dir,
+    to: Annotated[
+        StoreMode | None,
+        typer.Option(
+            "--to", parser=state, metavar="STATE", help="State to go to [the new backend alone]."
+        ),
+    ] = None,
+    workspace: Annotated[
+        Path | None,
+        typer.Option("--workspace", metavar="PATH", help="Maybe that of a copy of this store."),
+    ] = None,
+    config: ConfigFile = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """Put the verified queues into the store, catch them up from the log, and serve them.
+
+    The old queues stay where they lie, marked as left behind; rollback catches them up.
+    """
+    with _telling() as tell:
+        report = switch_to(
+            root, read_config(config), to=to, workspace=_space(root, workspace), tell=tell
+        )
+    output(kind).record(_record(report))
+
+
+def rollback(
+    root: Dir,
+    *,
+    returning: Annotated[
+        Returning | None,
+        typer.Option("--returning", help="Topics that only the old queues have still."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what there is to be done.")
+    ] = False,
+    workspace: Space = None,
+    config: ConfigFile = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """Undo the migration: drop what was made, or after the switch serve the old queues again.
+
+    Those catch up from the log first, and the new ones are moved to DIR/cqstore/replaced.
+    """
+    with _telling() as tell:
+        report = roll_back(
+            root, read_config(config), workspace=_space(root, workspace), returning=returning,
+            dry_run=dry_run, tell=tell,
+        )  # fmt: skip
+    if report is None:
+        what = "would be" if dry_run else "are"
+        note(f"nothing had been published; plan and new queues {what} removed")
+    else:
+        output(kind).record(_record(report))
+
+
+def finish(
+    root: Dir,
+    workspace: Space = None,
+    config: ConfigFile = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """End the migration: the old queues move to DIR/cqstore/replaced, to be removed by you.
+
+    There is no roll-back afterwards.
+    """
+    left = finish_switch(root, read_config(config), workspace=_space(root, workspace))
+    output(kind).record({"movedAway": left, "to": str(StorePaths(root).replaced)})
+
+
+def status(root: Dir, workspace: Space = None, kind: Format = OutputFormat.TABLE) -> None:
+    """Show how far the migration is. Changes nothing."""
+    output(kind).record(status_of(root, _space(root, workspace)))
+
+
+def _record(report: RunReport | SwitchReport) -> dict[str, object]:
+    return {to_camel(name): value for name, value in asdict(report).items()}
+
+
+def _space(root: Path, given: Path | None) -> Workspace:
+    check_is_there(root)
+    return Workspace.of(root.absolute(), given)
+
+
+@contextmanager
+def _telling() -> Iterator[Callable[[str], object]]:
+    """Show what is being done, on stderr and only on a terminal."""
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
+        task = progress.add_task("switching", total=None)
+        yield lambda text: progress.update(task, description=text)
+
+
+class _Tick:
+    """Tells a bar how many units are done, of how many."""
+
+    def __init__(self, progress: Progress, label: str) -> None:
+        self._progress = progress
+        self._task = progress.add_task(label, total=None)
+
+    def __call__(self, done: int, total: int | None) -> None:
+        self._progress.update(self._task, completed=done, total=total)
+
+
+class _Rate(ProgressColumn):
+    """Units a second; nothing until there is a rate."""
+
+    def render(self, task: Task) -> Text:
+        return Text("" if task.speed is None else f"{task.speed:,.0f} units/s", justify="right")
+
+
+@contextmanager
+def _bar(label: str) -> Iterator[_Tick]:
+    """Show units, rate and time left, on stderr and only on a terminal."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+        _Rate(), TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
+        yield _Tick(progress, label)

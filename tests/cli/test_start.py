@@ -1,0 +1,87 @@
+"""What a start costs, held by what it imports: a time would depend on the machine."""
+
+import inspect
+import json
+import subprocess
+import sys
+
+import pytest
+
+import store
+from store.service.message_store import MessageStore
+from tests.kit.command_tree import listed
+
+EXTRAS = {"pandas", "pyarrow", "pyspark", "jinja2", "scipy", "hdrh", "prometheus_client"}
+HEAVY = EXTRAS | {"numpy", "pydantic", "rocksdict", "lz4", "zstandard", "crcmod"}
+RARE = {"javaproperties", "ssl", "http.client"}
+"""Needed for a ``broker.conf`` alone, and what comes with it."""
+GROUPS = ("rocksdb", "migrate", "ab")
+
+
+def imported(code: str) -> set[str]:
+    """Return the modules of a new process once it has run ``code``."""
+    told = "print(json.dumps([*sys.modules]), file=sys.stderr)"
+    whole = f"import json, sys\ntry:\n    {code}\nfinally:\n    {told}"
+    done = subprocess.run([sys.executable, "-c", whole], capture_output=True, check=False)
+    return set(json.loads(next(line for line in done.stderr.splitlines() if line[:2] == b'["')))
+
+
+def of_command(*words: str) -> set[str]:
+    """Return the modules of ``cqstore`` with these words, at its end."""
+    return imported(f"from store.cli import main; sys.argv[:] = {['cqstore', *words]}; main()")
+
+
+def ours(modules: set[str]) -> set[str]:
+    return {name for name in modules if name.split(".")[0] in {"store", "cq_file", "cq_rocksdb"}}
+
+
+def test_the_package_imports_a_name_when_it_is_asked_for() -> None:
+    assert ours(imported("import store")) == {"store"}
+    errors_alone = imported("from store import StoreError")
+    assert ours(errors_alone) == {"store", "store.errors"}
+    assert not errors_alone & (HEAVY | RARE)
+
+
+def test_every_public_name_is_there() -> None:
+    assert store.MessageStore is MessageStore
+    for name in store.__all__:
+        vars(store).pop(name, None)  # whoever asked before
+        assert getattr(store, name).__name__ == name
+        assert vars(store)[name] is getattr(store, name)  # the next one asks nobody
+    assert set(store.__all__) <= set(dir(store))
+    with pytest.raises(AttributeError, match="module 'store' has no attribute 'Nothing'"):
+        store.Nothing  # type: ignore[attr-defined]  # noqa: B018
+
+
+@pytest.mark.slow
+def test_a_library_user_imports_what_a_store_needs_and_no_more() -> None:
+    modules = imported("from store import MessageStore")
+    assert not modules & (EXTRAS | RARE | {"typer", "rich", "rocksdict"})
+    assert not {name for name in modules if name.startswith(("cq_file", "cq_rocksdb"))}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words", [(), ("--help",), ("--version",), *[(group,) for group in GROUPS]]
+)
+def test_what_lists_verbs_imports_none(words: tuple[str, ...]) -> None:
+    modules = of_command(*words)
+    assert "store.cli.app" in modules
+    assert not modules & (HEAVY - {"pydantic"} | RARE)  # typer takes that for options of its own
+    assert not {name for name in ours(modules) if name.startswith("store.service")}
+
+
+@pytest.mark.slow
+def test_a_verb_imports_no_other(tmp_path: object) -> None:
+    modules = of_command("info", f"{tmp_path}/none", "--output", "json")
+    assert "store.cli.info" in modules
+    assert not modules & (EXTRAS | RARE | {"store.cli.check", "migration.verbs"})
+
+
+def test_a_verb_is_listed_with_the_first_words_of_its_own_help() -> None:
+    told = [(verb.name, verb.help, verb.whole()) for verb in listed()]
+    assert len(told) == 30
+    for name, sentence, whole in told:
+        assert whole.name == name
+        first = inspect.cleandoc(whole.help).split("\n\n", maxsplit=1)[0]
+        assert sentence == " ".join(first.splitlines())
