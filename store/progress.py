@@ -6,5 +6,5 @@ Progress = Callable[[int], object]
 """Told phy offsets, in order, now and then."""
 
 
-def untold(_phy_offset: int) -> None:
-    """Tell nobody."""
+def untold(*_told: object) -> None:
+    """Tell nobody, whatever it is; do nothing more where nothing more is to be done."""

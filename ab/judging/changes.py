@@ -16,7 +16,7 @@ from ab.judging.comparable import (
 from ab.judging.figures import FIGURES
 from ab.judging.intervals import LEAST_WITHOUT_FLOOR, Interval, unpaired
 from ab.judging.judge import judge
-from ab.judging.judgement import Comparison, Judgement, Outcome
+from ab.judging.judgement import ComparedFigure, Judgement, Outcome
 from ab.judging.rounds import values
 from ab.judging.sentences import Phrases
 from ab.judging.verdicts import decide
@@ -142,7 +142,7 @@ def _beside(judged: Judgement, workload: str, side: str, key: str) -> str:
     return _times(found) if found is not None else ""
 
 
-def _times(found: Comparison) -> str:
+def _times(found: ComparedFigure) -> str:
     if not (found.ratio and found.low and found.high):
         return ""
     return f"{ratio_text(found.ratio)} ({span_text(found.low, found.high)})"

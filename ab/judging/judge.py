@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ab.extras import need_extras
 from ab.judging.answers import judge_answers
 from ab.judging.figures import FIGURES, SIDE_FIGURES
-from ab.judging.judgement import Comparison, Judgement, Outcome, WorkloadJudgement
+from ab.judging.judgement import ComparedFigure, Judgement, Outcome, WorkloadJudgement
 from ab.judging.latencies import withheld
 from ab.judging.projection import project
 from ab.judging.rounds import pairs
@@ -49,14 +49,14 @@ def judge(result: Result) -> Judgement:
     )  # fmt: skip
 
 
-def _unjudged(comparison: Comparison) -> Comparison:
+def _unjudged(comparison: ComparedFigure) -> ComparedFigure:
     """Take the outcome back: without equal answers no figure decides anything."""
     if comparison.outcome in {Outcome.FLOOR, Outcome.WITHHELD}:
         return comparison
     return comparison.model_copy(update={"outcome": Outcome.NO_VERDICT})
 
 
-def _footprint(result: Result) -> Iterator[Comparison]:
+def _footprint(result: Result) -> Iterator[ComparedFigure]:
     """Yield what each side's queues take; measured once, so it is shown and not judged."""
     reference, *others = result.sides
     for figure in SIDE_FIGURES:
@@ -65,7 +65,7 @@ def _footprint(result: Result) -> Iterator[Comparison]:
                 continue
             value = figure.of(side.footprint, result.store)
             by = figure.of(reference.footprint, result.store)
-            yield Comparison(
+            yield ComparedFigure(
                 side=side.name, figure=figure.key, label=figure.label, unit=figure.unit,
                 value=value, reference=by, ratio=value / by if value and by else None,
                 outcome=Outcome.FLOOR if side.twin_of else Outcome.SHOWN, why="measured once",

@@ -44,7 +44,7 @@ class AnswersJudgement(_Model):
     first: list[Difference]
 
 
-class Comparison(_Model):
+class ComparedFigure(_Model):
     """One figure of one side beside the reference's."""
 
     side: str
@@ -80,12 +80,12 @@ class WorkloadJudgement(_Model):
     name: str
     headline: str = Field(description="Key of the figure that the sentences are about.")
     sentences: list[Sentence]
-    comparisons: list[Comparison]
+    comparisons: list[ComparedFigure]
     withheld: dict[str, str] = Field(
         description="Side → why its percentiles from the due time are not told."
     )
 
-    def of(self, side: str, figure: str) -> Comparison | None:
+    def of(self, side: str, figure: str) -> ComparedFigure | None:
         """Return the comparison of a side by a figure."""
         return next(
             (each for each in self.comparisons if (each.side, each.figure) == (side, figure)), None
@@ -120,6 +120,6 @@ class Judgement(_Model):
     headline_confidence: float = Field(description="Of a headline's interval by itself.")
     further_confidence: float = Field(description="Of any other interval by itself.")
     workloads: list[WorkloadJudgement]
-    footprint: list[Comparison]
+    footprint: list[ComparedFigure]
     projections: list[Projection]
     notes: list[str] = Field(description="What weakens the judgement, sentences.")

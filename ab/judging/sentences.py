@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from ab.judging.figures import FIGURES, OF_THE_SIDE
 from ab.judging.intervals import Interval
-from ab.judging.judgement import DECIDED, AnswersJudgement, Comparison, Outcome, Sentence
+from ab.judging.judgement import DECIDED, AnswersJudgement, ComparedFigure, Outcome, Sentence
 from ab.judging.words import percent_text, ratio_text, span_text
 from ab.results.result import Result, WorkloadFigures
 
@@ -39,7 +39,7 @@ class Phrases(NamedTuple):
 
 def sentence(
     result: Result, workload: WorkloadFigures, answers: AnswersJudgement, headline: str,
-    comparisons: list[Comparison], side: str,
+    comparisons: list[ComparedFigure], side: str,
 ) -> Sentence:  # fmt: skip
     """Return what is said of ``side``, from the comparisons of a workload."""
     mine = [each for each in comparisons if each.side == side]
@@ -56,7 +56,7 @@ def sentence(
 
 def _told(
     result: Result, workload: WorkloadFigures, answers: AnswersJudgement,
-    first: Comparison | None, side: str,
+    first: ComparedFigure | None, side: str,
 ) -> tuple[Outcome, str]:  # fmt: skip
     if workload.not_measured:
         return Outcome.ABSENT, f"Not measured: {workload.name}: {workload.not_measured}."
@@ -74,7 +74,7 @@ def _told(
     return first.outcome, _judged(result, workload, first)
 
 
-def _judged(result: Result, workload: WorkloadFigures, first: Comparison) -> str:
+def _judged(result: Result, workload: WorkloadFigures, first: ComparedFigure) -> str:
     """Return the sentence of a comparison that has an interval."""
     reference, side = result.sides[0].name, first.side
     claim = Phrases(
@@ -89,7 +89,7 @@ def _judged(result: Result, workload: WorkloadFigures, first: Comparison) -> str
     return told
 
 
-def _in_spite(result: Result, first: Comparison) -> str:
+def _in_spite(result: Result, first: ComparedFigure) -> str:
     """Say why it is called no difference though the interval excludes 1."""
     if (first.low or 0) <= 1 <= (first.high or 1):
         return ""
@@ -99,6 +99,6 @@ def _in_spite(result: Result, first: Comparison) -> str:
     return f", and less than {ratio_text(least)} is not called a difference"
 
 
-def _also(comparison: Comparison) -> str:
+def _also(comparison: ComparedFigure) -> str:
     ratio, low, high = comparison.ratio or 1.0, comparison.low or 1.0, comparison.high or 1.0
     return f"{comparison.label} {ratio_text(ratio)} times ({span_text(low, high)})"

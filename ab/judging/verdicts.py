@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ab.judging.figures import FIGURES, NEVER_JUDGED, THROUGHPUT, Figure
 from ab.judging.intervals import LEAST_ROUNDS, LEAST_WITHOUT_FLOOR, Interval, centre, interval
-from ab.judging.judgement import Comparison, Outcome
+from ab.judging.judgement import ComparedFigure, Outcome
 from ab.judging.latencies import merged, withheld
 from ab.judging.rounds import Pairs, pairs, values
 from ab.results.result import Method, Result, Side, WorkloadFigures
@@ -87,7 +87,7 @@ def levels(result: Result) -> Levels:
     return Levels(*(1 - wrong / max(1, counts[kind]) for kind in (True, False)))
 
 
-def compare(result: Result, workload: WorkloadFigures, given: Levels) -> Iterator[Comparison]:
+def compare(result: Result, workload: WorkloadFigures, given: Levels) -> Iterator[ComparedFigure]:
     """Yield every figure of every side but the reference, that of the twin first."""
     reference = result.sides[0].name
     first = headline(result, workload)
@@ -127,7 +127,9 @@ def decide(found: Interval, floor: Interval | None, method: Method) -> Outcome |
     return Outcome.NOISY if max(widths) > method.widest else Outcome.SAME
 
 
-def _judged(workload: WorkloadFigures, told: Comparison, found: Pairs, rule: Rule) -> Comparison:
+def _judged(
+    workload: WorkloadFigures, told: ComparedFigure, found: Pairs, rule: Rule
+) -> ComparedFigure:
     if told.outcome is Outcome.WITHHELD:
         return told
     if told.figure in NEVER_JUDGED:
@@ -144,7 +146,7 @@ def _judged(workload: WorkloadFigures, told: Comparison, found: Pairs, rule: Rul
 
 
 def _why_not(
-    workload: WorkloadFigures, told: Comparison, found: Pairs, least: int
+    workload: WorkloadFigures, told: ComparedFigure, found: Pairs, least: int
 ) -> dict[str, object]:
     """Say why there is no interval."""
     if not found.mine:
@@ -169,7 +171,7 @@ def _ends(found: Interval) -> dict[str, object]:
 
 def _told(
     workload: WorkloadFigures, figure: Figure, side: str, reference: str, found: Pairs
-) -> Comparison:
+) -> ComparedFigure:
     """Return the values of both sides, without any judgement."""
     late = figure.key.startswith("intended")
     values = [
@@ -177,7 +179,7 @@ def _told(
         for each, by_round in ((side, found.mine), (reference, found.theirs))
     ]
     why = "; ".join(filter(None, (withheld(workload, each) for each in (side, reference))))
-    return Comparison(
+    return ComparedFigure(
         side=side, figure=figure.key, label=figure.label, unit=figure.unit,
         value=values[0], reference=values[1],
         rounds=len(found.mine), left_out=found.left_out,

@@ -94,8 +94,8 @@ def policy_cost(
 
     seconds = _walk(store, hours, add, progress)
     ranked = sorted(topics, key=lambda topic: (-topics[topic].units, topic))
-    hot = {_HOT + topic: topics[topic] for topic in ranked[:hottest]}
-    return PolicyCost(seconds, found | hot, sum(written.units for written in found.values()))
+    by_topic = {_HOT + topic: topics[topic] for topic in ranked[:hottest]}
+    return PolicyCost(seconds, found | by_topic, sum(written.units for written in found.values()))
 
 
 def written_notes(paths: StorePaths) -> Iterator[str]:

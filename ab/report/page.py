@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ab.judging.figures import FIGURES, SIDE_FIGURES
-from ab.judging.judgement import Comparison, Judgement, Outcome
+from ab.judging.judgement import ComparedFigure, Judgement, Outcome
 from ab.judging.rounds import written_by_cause
 from ab.judging.tally import tally
 from ab.judging.words import (
@@ -73,8 +73,8 @@ def page(result: Result, judgement: Judgement) -> str:
 
 
 def _figures(
-    comparisons: Sequence[Comparison],
-) -> Iterator[tuple[Comparison, list[Comparison], float | None]]:
+    comparisons: Sequence[ComparedFigure],
+) -> Iterator[tuple[ComparedFigure, list[ComparedFigure], float | None]]:
     """Yield each figure: what is told of the reference, every other side, and the floor."""
     for key in FIGURES:
         told = [each for each in comparisons if each.figure == key]

@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ab.judging.figures import FIGURES
-from ab.judging.judgement import Comparison, Judgement, Outcome, Projection
+from ab.judging.judgement import ComparedFigure, Judgement, Outcome, Projection
 from ab.judging.latencies import curve
 from ab.judging.words import Measure, ratio_text, short_text, span_text, value_text
 from ab.report.axes import Axis, Tick, apart, axis_of, decade_ticks, ratio_axis, ratio_ticks
@@ -79,7 +79,7 @@ def ratio_plot(judgement: Judgement) -> RatioPlot | None:
     return RatioPlot(judgement.reference, ratio_ticks(axis), [_mark(axis, *each) for each in found])
 
 
-def _ends(told: Comparison) -> tuple[float, float, float]:
+def _ends(told: ComparedFigure) -> tuple[float, float, float]:
     """Return ratio, low and high, turned round where less is better."""
     ratio, low, high = told.ratio or 1.0, told.low or 1.0, told.high or 1.0
     if FIGURES[told.figure].more_is_better:
@@ -87,7 +87,7 @@ def _ends(told: Comparison) -> tuple[float, float, float]:
     return 1 / ratio, 1 / high, 1 / low
 
 
-def _mark(axis: Axis, workload: str, told: Comparison) -> Mark:
+def _mark(axis: Axis, workload: str, told: ComparedFigure) -> Mark:
     ratio, low, high = _ends(told)
     floor = told.floor or 1.0
     return Mark(

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import typer
 
 from ab.judging.changes import Change, ResultChanges
-from ab.judging.judgement import Comparison, Judgement, Outcome
+from ab.judging.judgement import ComparedFigure, Judgement, Outcome
 from ab.judging.tally import tally
 from ab.judging.words import ratio_text, span_text, value_text
 from store.cli.output import OutputFormat, Row, output, to_json
@@ -110,7 +110,7 @@ def _projections(judgement: Judgement) -> list[Row]:
     ]
 
 
-def _times(told: Comparison) -> str:
+def _times(told: ComparedFigure) -> str:
     return ratio_text(told.ratio) if told.ratio else ""
 
 

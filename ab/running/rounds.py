@@ -18,6 +18,7 @@ from ab.results.result import WorkloadFigures as Figures
 from ab.sides.side_process import SideProcess
 from ab.sides.worker import Told
 from ab.workloads.base import Setting, Workload
+from store.progress import untold
 
 WARM_UP = 2
 """Rounds of a workload that do not count; of one whose turns are long the first alone."""
@@ -69,7 +70,7 @@ class Measurement:
         self._kept: dict[str, list[Told]] = {side.spec.name: [] for side in sides}
         self._passes = 0
 
-    def run(self, tick: Callable[[], object] = bool) -> Figures:
+    def run(self, tick: Callable[[], object] = untold) -> Figures:
         """Run all rounds, or as many as there are until an answer differs; ``tick`` after each.
 
         Raises:

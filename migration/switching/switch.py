@@ -29,6 +29,7 @@ from store.journals.store_lock import StoreLock
 from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
 from store.paths import StorePaths
+from store.progress import untold
 from store.queue.backends import backend
 from store.queue.bulk import bulk_backend
 from store.record.scan import ScanRules
@@ -74,7 +75,7 @@ def switch(
     *,
     to: StoreMode | None = None,
     workspace: Workspace | None = None,
-    tell: Tell = bool,
+    tell: Tell = untold,
 ) -> SwitchReport:
     """Publish the verified queues, catch them up from the log, and go to state ``to``.
 

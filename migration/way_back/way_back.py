@@ -25,6 +25,7 @@ from store.errors import RefusedStoreError, os_errors
 from store.files import sync_folder
 from store.journals.store_lock import StoreLock
 from store.paths import StorePaths
+from store.progress import untold
 from store.queue.bulk import bulk_backend
 from store.service.finding.lay_out import lay_out
 from store.service.finding.store_layout import StoreLayout
@@ -38,7 +39,7 @@ def rollback(
     workspace: Workspace | None = None,
     returning: Returning | None = None,
     dry_run: bool = False,
-    tell: Tell = bool,
+    tell: Tell = untold,
 ) -> SwitchReport | None:
     """Undo a migration, however far it is; ``None``: nothing had been published.
 

@@ -40,7 +40,7 @@ _BODY_FLAGS = int(
 """What says how to read a body."""
 
 
-class QueuePlace(NamedTuple):
+class RecordPlace(NamedTuple):
     """Where a record is in its queue."""
 
     topic: str
@@ -68,7 +68,7 @@ def readable(record: bytes, phy_offset: int) -> StoredMessage | None:
 def filler(
     size: int,
     phy_offset: int,
-    place: QueuePlace | None,
+    place: RecordPlace | None,
     like: StoredMessage | None,
     store_timestamp: int,
     properties: bytes = b"",
@@ -116,7 +116,7 @@ def _head(
     like: RecordHead,
     size: int,
     phy_offset: int,
-    place: QueuePlace | None,
+    place: RecordPlace | None,
     body: bytes,
     *,
     wide: bool,

@@ -4,7 +4,7 @@ import pytest
 
 from ab.judging.intervals import Interval
 from ab.judging.judge import judge
-from ab.judging.judgement import DECIDED, Comparison, Judgement, Outcome, Sentence
+from ab.judging.judgement import DECIDED, ComparedFigure, Judgement, Outcome, Sentence
 from ab.judging.verdicts import decide
 from ab.results.result import Result, Round
 from tests.ab.made_result import Truth, made_method, made_result
@@ -19,7 +19,7 @@ def decided(judgement: Judgement) -> list[tuple[str, str, str]]:
     ]
 
 
-def throughput(judgement: Judgement, workload: str, side: str = "rocksdb") -> Comparison:
+def throughput(judgement: Judgement, workload: str, side: str = "rocksdb") -> ComparedFigure:
     made = next(each for each in judgement.workloads if each.name == workload)
     found = made.of(side, "throughput")
     assert found is not None

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ab.judging.judge import judge
-from ab.judging.judgement import Comparison, Outcome
+from ab.judging.judgement import ComparedFigure, Outcome
 from ab.judging.rounds import written_by_cause
 from ab.report.page import page
 from ab.results.result import Result
@@ -69,7 +69,7 @@ def with_counts(made: Result, **counts: int) -> Result:
     return made
 
 
-def counted(made: Result) -> Comparison:
+def counted(made: Result) -> ComparedFigure:
     (one,) = judge(made).workloads
     found = one.of("rocksdb", "counted")
     assert found is not None

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from store.index.index_batch import IndexBatch
 from store.index.index_service import IndexService
 from store.log.commit_log import Appended
+from store.progress import untold
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueRestart
 from store.queue.units import UnitBatch
@@ -42,7 +43,7 @@ class Dispatcher:
         index: IndexService | None,
         dispatch_slice: int,
         state: RunningState,
-        before_store: Callable[[], object] = bool,
+        before_store: Callable[[], object] = untold,
     ) -> None:
         """``dispatch_slice``: units that make a batch, where there are few queues.
 
@@ -58,7 +59,7 @@ class Dispatcher:
         self._handing_on = Section(state, "the dispatch of a batch")
         self._slice = dispatch_slice
         self.full_at = dispatch_slice
-        """Waiting units at which the writer should ``relieve``."""
+        """Waiting units at which the writer should ``drain_unless_busy``."""
         self._handed = NOTHING
         self.last_dispatched: Appended | None = None
         """The last record of the log that queues and index have."""
@@ -78,7 +79,7 @@ class Dispatcher:
 
     @property
     def is_full(self) -> bool:
-        """Return whether the writer should ``relieve``."""
+        """Return whether the writer should ``drain_unless_busy``."""
         return len(self._pending.units) >= self.full_at
 
     def oldest_waiting(self) -> int:
@@ -97,7 +98,7 @@ class Dispatcher:
         with self.drain_lock:
             self._drain()
 
-    def relieve(self) -> None:
+    def drain_unless_busy(self) -> None:
         """Hand on what waits, unless another thread is at it and not far too much waits already.
 
         For the writer, whose next put should not wait for a batch of the flush thread.

@@ -20,6 +20,7 @@ from store.journals.expired_queues import ExpiredQueues
 from store.journals.store_lock import StoreLock
 from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
+from store.progress import untold
 from store.queue.backends import backend
 from store.queue.combined import CombinedConsumeQueueStore
 from store.queue.consume_queue_store import ConsumeQueueStore
@@ -212,7 +213,7 @@ def _before_units(config: StoreConfig, log: CommitLog, commit: GroupCommit) -> C
     """Return what has to be done with the log before units of it become visible."""
     if config.flush_disk_type is FlushDiskType.SYNC_FLUSH:
         return commit.flush
-    return log.commit if config.is_transient else bool
+    return log.commit if config.is_transient else untold
 
 
 def _serve(loaded: Loaded, recovered: Recovered, options: OpenOptions) -> Parts:

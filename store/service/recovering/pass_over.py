@@ -22,7 +22,7 @@ from store.queue.facts import QueueType
 from store.queue.units import QueueKey
 from store.record.decoder import StoredMessage, check_record, record_span
 from store.record.encoder import is_queued
-from store.record.filler import QueuePlace, filler, readable
+from store.record.filler import RecordPlace, filler, readable
 from store.record.message import LMQ_PREFIX, MessageProperty
 from store.record.properties import crc_property, encode_properties
 from store.record.record_layout import BLANK_SIZE, MIN_RECORD_SIZE
@@ -41,7 +41,7 @@ class PassedOver:
 
     phy_offset: int
     size: int
-    place: QueuePlace | None
+    place: RecordPlace | None
     """Its place in its queue; ``None`` if it was in none, or that could not be found out."""
     saved: Path
     """Where its bytes are."""
@@ -169,8 +169,8 @@ class PassOver:
             found = self._unit_in(QueueKey(like.topic, like.queue_id), phy_offset)
             if found is not None:
                 return _Known(*found, [])
-        known: tuple[QueuePlace, int] | None = None
-        light: list[QueuePlace] = []
+        known: tuple[RecordPlace, int] | None = None
+        light: list[RecordPlace] = []
         for key in self._queues.queues():
             found = self._unit_in(key, phy_offset)
             if found is not None and key.topic.startswith(LMQ_PREFIX):
@@ -179,7 +179,7 @@ class PassOver:
                 known = found or known
         return None if known is None else _Known(*known, light)
 
-    def _unit_in(self, key: QueueKey, phy_offset: int) -> tuple[QueuePlace, int] | None:
+    def _unit_in(self, key: QueueKey, phy_offset: int) -> tuple[RecordPlace, int] | None:
         """Look for the unit in one queue, whose units are in the order of the log."""
         if self._queues.queue_type(key.topic) is QueueType.BATCH:
             return None
@@ -193,19 +193,19 @@ class PassOver:
             elif unit[0] > phy_offset:
                 high = middle
             else:
-                return QueuePlace(key.topic, key.queue_id, middle), unit[1]
+                return RecordPlace(key.topic, key.queue_id, middle), unit[1]
         return None
 
     def _likely_place(
         self, like: StoredMessage | None, phy_offset: int, size: int
-    ) -> QueuePlace | None:
+    ) -> RecordPlace | None:
         """Return the place of a record of which no queue knows: what it says, if that can be.
 
         No checksum covers what it says. Its place must be the next one of its queue; else it is
         the one that a later record shows to be missing.
         """
         if like is not None:
-            place = QueuePlace(like.topic, like.queue_id, like.queue_offset)
+            place = RecordPlace(like.topic, like.queue_id, like.queue_offset)
             gone = self._is_deleted(like.topic, phy_offset)
             if gone or not is_queued(like.sys_flag) or self._next(place) == place.queue_offset:
                 return place
@@ -216,23 +216,23 @@ class PassOver:
                 if key in seen or not is_queued(record.sys_flag):
                     continue
                 seen.add(key)
-                place = QueuePlace(*key, record.queue_offset - 1)
+                place = RecordPlace(*key, record.queue_offset - 1)
                 gone = self._is_deleted(record.topic, record.phy_offset)
                 known = place.queue_offset > 0 or self._log.min_phy_offset() <= 0
                 if known and not gone and self._next(place) == place.queue_offset:
                     return place
         return None
 
-    def _next(self, place: QueuePlace) -> int:
+    def _next(self, place: RecordPlace) -> int:
         return self._queues.max_offset(place.topic, place.queue_id)
 
 
 class _Known(NamedTuple):
     """What the queues know of a record."""
 
-    place: QueuePlace
+    place: RecordPlace
     size: int
-    light: list[QueuePlace]
+    light: list[RecordPlace]
     """Its places in light queues."""
 
     def properties(self) -> bytes:
@@ -252,5 +252,5 @@ class _Known(NamedTuple):
 def _passed(record: StoredMessage, saved: SavedTail) -> PassedOver:
     place = None
     if is_queued(record.sys_flag):
-        place = QueuePlace(record.topic, record.queue_id, record.queue_offset)
+        place = RecordPlace(record.topic, record.queue_id, record.queue_offset)
     return PassedOver(record.phy_offset, record.size, place, saved.path)

@@ -255,7 +255,7 @@ class Putter:
         if self._sync:
             self._is_durable(end)
         if self._dispatcher.is_full:
-            self._dispatcher.relieve()
+            self._dispatcher.drain_unless_busy()
         return end
 
     # ---- light queues
@@ -323,7 +323,7 @@ class Putter:
             results = [r._replace(status=late) if r.appended else r for r in results]
             self.meter.not_ok(late, sum(result.ok for result in results))
         if self._dispatcher.is_full:
-            self._dispatcher.relieve()
+            self._dispatcher.drain_unless_busy()
         return results
 
     def _is_durable(self, phy_offset: int) -> bool:
