@@ -68,6 +68,11 @@ class Workspace:
         return self.root / "report.html"
 
     @property
+    def known_queues(self) -> Path:
+        """Return what tells which queues are as the last comparison read them, 16 bytes each."""
+        return self.root / "known-queues"
+
+    @property
     def switched(self) -> Path:
         """Return what the store was and is since the switch, JSON; there is one only after it."""
         return self.root / "switched.json"

@@ -19,13 +19,14 @@ from migration.planning.context import tail_identity
 from migration.planning.plan import Plan, read_plan
 from migration.rebuild.block_source import LOG
 from migration.rebuild.scan_plan import ScanSpace
-from migration.switching.trust import is_as_compared
+from migration.switching.trust import is_as_compared, known_queues
 from migration.verify import verified
 from migration.workspace import Workspace, write_file
+from store.comparing.known_queues import KnownFile
 from store.config import StoreConfig
 from store.errors import CorruptionError, RefusedStoreError, StoreError, os_errors
 from store.files import make_folder, reading, replacing
-from store.journals.store_lock import StoreLock
+from store.journals.store_lock import StoreLock, lock_stamp
 from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
 from store.paths import StorePaths
@@ -53,10 +54,23 @@ class SwitchReport:
     """Units dispatched from the log into the backend that was behind."""
     deleted_since: list[str] = field(default_factory=list)
     """Topics that had been deleted since the plan was made; they stay deleted."""
+    known_queues: int = 0
+    """Queues whose files nobody has touched since they were compared: they were not again."""
     left_behind: dict[str, int] = field(default_factory=dict)
     """Backend that is no longer kept → phy offset up to which it is whole."""
     returning: list[str] = field(default_factory=list)
     """Of a way back: topics that only the old queues had, see ``Returning``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trusted:
+    """What a switch that began in this call need not compare once more."""
+
+    whole: bool = False
+    """Nothing."""
+    known: KnownFile | None = None
+    stamp: int = 0
+    """Of the lock file: as long as it is the same nobody else's broker has started."""
 
 
 @dataclass(slots=True)
@@ -100,12 +114,12 @@ def switch(
             raise RefusedStoreError(
                 f"in state {goal} the new {plan.target} queues would not be used", path=root
             )
-        as_compared = False
+        trusted = Trusted()
         if not own.switched.exists():
             tell("publishing")
-            as_compared = _publish(space, own, plan, layout, config, before, goal)
+            trusted = _publish(space, own, plan, layout, config, before, goal)
         report = SwitchReport(before, before)
-        if as_compared:
+        if trusted.whole:
             tell("opening the store")
             report.caught_up_units = _open_as_compared(layout, config, plan)
         if plan.source == LOG:
@@ -115,7 +129,7 @@ def switch(
             if name == plan.target and plan.source != LOG:
                 report.deleted_since += _forget_deleted(root, config, plan)
 
-        walk(root, config, goal, report, tell, forget)
+        walk(root, config, goal, report, tell, forget, trusted)
         own.note("switched", plan=plan.digest, state=str(goal))
     return report
 
@@ -128,10 +142,11 @@ def _publish(
     config: StoreConfig,
     before: StoreMode,
     goal: StoreMode,
-) -> bool:
-    """Put the new queues into the store; return whether they are kept alone from here on.
+) -> Trusted:
+    """Put the new queues into the store; return what need not be compared once more.
 
-    They are if ``goal`` says so, and nothing has touched the store since they were compared.
+    They are kept alone from here on if ``goal`` says so, and nothing has touched the store since
+    they were compared.
     """
     paths = layout.paths
     _check(space, plan, layout, before, config)
@@ -139,6 +154,7 @@ def _publish(
     lock = StoreLock(paths)
     try:
         alone = goal == plan.target and is_as_compared(space, plan, layout, config)
+        known = None if alone else known_queues(space, plan, layout, config)
         if plan.replaces:
             before = StoreMode(plan.source)
             if not _is_publishing(plan, layout):
@@ -155,12 +171,13 @@ def _publish(
         if alone:  # last: from here on there is nothing to go on with
             _vouch(layout, config, plan)
             set_mode(paths, goal, {plan.source: plan.complete_to})
+        trusted = Trusted(alone, known, lock_stamp(paths))
     finally:
         lock.release()
     own.note("published", plan=plan.digest)
     for folder in (space.made.root, space.segments, ScanSpace(space).root):
         shutil.rmtree(folder, ignore_errors=True)
-    return alone
+    return trusted
 
 
 def _vouch(layout: StoreLayout, config: StoreConfig, plan: Plan) -> None:
@@ -257,6 +274,7 @@ def walk(
     report: SwitchReport,
     tell: Tell,
     before_reading: Callable[[str], object],
+    trusted: Trusted | None = None,
 ) -> None:
     """Take the steps to ``goal``, one after the other.
 
@@ -277,7 +295,9 @@ def walk(
         tell(f"going to {following}")
         if following.backends[0] != now.backends[0]:
             before_reading(following.backends[0])
-        change = change_mode(root, following, config, passing=True)
+        known = trusted.known if trusted and trusted.stamp == lock_stamp(layout.paths) else None
+        change = change_mode(root, following, config, passing=True, known=known)
+        report.known_queues += change.passed_over
         if change.set_aside:
             name, reason = next(iter(change.set_aside.items()))
             raise RefusedStoreError(f"the {name} queues cannot catch up: {reason}", path=root)

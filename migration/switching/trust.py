@@ -1,10 +1,16 @@
-"""When a comparison that was made before the switch counts for it: nothing has changed since."""
+"""When a comparison that was made before the switch counts for it: nothing has changed since.
+
+The caller has the store's lock. That the new queues are those that were compared is ``verified``'s
+to say.
+"""
 
 from migration.planning.plan import Plan
 from migration.rebuild.block_source import LOG
 from migration.verify import read_report
 from migration.verify.at_rest import rest_digest
+from migration.verify.report import PlanFacts
 from migration.workspace import Workspace
+from store.comparing.known_queues import KnownFile, KnownQueues, file_digests
 from store.config import StoreConfig
 from store.service.finding.store_layout import StoreLayout
 
@@ -12,29 +18,55 @@ from store.service.finding.store_layout import StoreLayout
 def is_as_compared(space: Workspace, plan: Plan, layout: StoreLayout, config: StoreConfig) -> bool:
     """Return whether the old queues, the log and our journals are those of the comparison.
 
-    And whether that covers everything: the log ended where the plan's units do, no backend is
-    behind, and none gets topics of its own. That the new queues are those that were compared is
-    ``verified``'s to say. The caller has the store's lock.
+    And whether that covers everything: the log ended where the plan's units do.
 
     Raises:
         StoreIOError: the files cannot be listed.
     """
-    paths = layout.paths
+    facts = _facts(space, plan, layout, config)
+    if facts is None or not facts.at_rest or plan.max_phy_offset != plan.complete_to:
+        return False
+    if read_report(space.report).result.notes.later:
+        return False
+    return rest_digest(layout.paths, plan.source, layout.log_folders) == facts.at_rest
+
+
+def known_queues(
+    space: Workspace, plan: Plan, layout: StoreLayout, config: StoreConfig
+) -> KnownFile | None:
+    """Return what tells which of the old queues are those of the comparison; ``None``: nothing.
+
+    Files of the log that the plan's units fill are as they were, or have expired.
+
+    Raises:
+        StoreIOError: the files cannot be looked at.
+    """
+    facts = _facts(space, plan, layout, config)
+    if facts is None or not facts.known_queues or not space.known_queues.exists():
+        return None
+    file = KnownFile(space.known_queues.absolute(), plan.complete_to)
+    known = KnownQueues.of(file)
+    logs = (file_digests(folder, plan.complete_to) for folder in layout.log_folders)
+    if known.digest != facts.known_queues or not all(each in known for log in logs for each in log):
+        return None
+    return file
+
+
+def _facts(
+    space: Workspace, plan: Plan, layout: StoreLayout, config: StoreConfig
+) -> PlanFacts | None:
+    """Return what the report says of the files, unless the store is in no state to ask.
+
+    It is in none with a rebuild that is not finished, or a backend that is behind, or got, or is to
+    get, other topics than another.
+    """
     if plan.source == LOG or plan.replaces or layout.backends != [plan.source]:
-        return False
+        return None
+    paths, standing = layout.paths, layout.standing
     unfinished = (paths.abort, paths.replacing, paths.rebuilding)
-    if any(path.exists() for path in unfinished) or _apart(layout, config):
-        return False
-    report = read_report(space.report)
-    if report.plan is None or not report.plan.at_rest or report.result.notes.later:
-        return False
-    if plan.max_phy_offset != plan.complete_to:
-        return False
-    return rest_digest(paths, plan.source, layout.log_folders) == report.plan.at_rest
-
-
-def _apart(layout: StoreLayout, config: StoreConfig) -> bool:
-    """Return whether a backend is behind, or got, or is to get, other topics than another."""
-    standing = layout.standing
     asked = config.combine_cq_use_rocksdb_for_lmq or config.double_write_selection is not None
-    return bool(standing.behind or standing.covers or asked)
+    if standing.behind or standing.covers or asked or any(path.exists() for path in unfinished):
+        return None
+    report = read_report(space.report)
+    # Of a copy that shares its files nobody asked whether somebody had the store itself open.
+    return report.plan if report.store == str(paths.root) else None

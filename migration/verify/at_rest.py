@@ -28,7 +28,16 @@ def at_rest(paths: StorePaths, source: str, log_folders: Iterable[Path]) -> str:
     """
     found = rest_digest(paths, source, log_folders)
     # Asked last: who closed the store before has written what the comparison is going to read.
-    return "" if paths.abort.exists() or locked_by(paths) else found
+    return found if is_at_rest(paths) else ""
+
+
+def is_at_rest(paths: StorePaths) -> bool:
+    """Return whether nobody has the store open, and whoever had it last has closed it.
+
+    Raises:
+        StoreIOError: that cannot be told.
+    """
+    return not (paths.abort.exists() or locked_by(paths))
 
 
 def rest_digest(paths: StorePaths, source: str, log_folders: Iterable[Path]) -> str:

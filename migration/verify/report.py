@@ -36,6 +36,9 @@ class PlanFacts(TallyModel):
     at_rest: str = Field(
         "", description="Digest of names, sizes and times of the store's files; empty: in use."
     )
+    known_queues: str = Field(
+        "", description="Digest of the file that tells which queues were touched since."
+    )
 
 
 class VerifyReport(TallyModel):

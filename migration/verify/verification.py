@@ -10,7 +10,7 @@ from migration.copying.run import check_source
 from migration.planning.plan import Plan, read_plan
 from migration.rebuild.block_source import LOG, BlockUnitSource
 from migration.tasks import MASTER, run_tasks
-from migration.verify.at_rest import at_rest
+from migration.verify.at_rest import at_rest, is_at_rest
 from migration.verify.deep import RecordCheck
 from migration.verify.fingerprint import made_digest
 from migration.verify.page import write_page
@@ -18,12 +18,14 @@ from migration.verify.report import PlanFacts, Side, VerifyReport, read_report, 
 from migration.workspace import Workspace
 from store.comparing.blocks import DeepCheck
 from store.comparing.found import Found
+from store.comparing.known_queues import KnownQueues, file_digests
 from store.comparing.log_heads import LogHeads
 from store.comparing.places import compare_item, range_items
 from store.comparing.queue_walk import NO_END, Bounds
 from store.comparing.ranges import RANGE_QUEUES, RANGE_UNITS, cut_ranges
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreError, os_errors
+from store.journals.store_lock import lock_stamp
 from store.log.commit_log import CommitLog
 from store.paths import StorePaths
 from store.queue.bulk import UnitSource
@@ -67,16 +69,21 @@ def verify_migration(
         below = space.root if plan.source == LOG else root
         source = ScannedLog(plan.source, below, folders, plan.settings)
         target = QueuePlace(plan.target, space.made.root, folders, plan.settings)
-        made = made_digest(space)
-        rest = "" if plan.source == LOG else at_rest(StorePaths(root), plan.source, folders)
-        report = _compare(
+        made, paths = made_digest(space), StorePaths(root)
+        stamp = lock_stamp(paths)
+        rest = "" if plan.source == LOG else at_rest(paths, plan.source, folders)
+        logs = [each for folder in folders for each in file_digests(folder, plan.complete_to)]
+        report, facts = _compare(
             source, target, complete_to=plan.complete_to, master=master, deep=deep,
-            progress=progress, range_units=range_units, range_queues=range_queues,
+            progress=progress, range_units=range_units, range_queues=range_queues, facts=bool(rest),
         )  # fmt: skip
+        known = ""
+        if facts and is_at_rest(paths) and lock_stamp(paths) == stamp:
+            known = KnownQueues.write(space.known_queues, facts + logs)
         report.max_phy_offset = plan.max_phy_offset  # the log, not its last file
         report.plan = PlanFacts(
             digest=plan.digest, created=plan.created, complete_to=plan.complete_to, made=made,
-            at_rest=rest,
+            at_rest=rest, known_queues=known,
         )  # fmt: skip
         _keep(space, report)
         space.note("verified", plan=plan.digest, verdict=report.verdict, made=made)
@@ -107,7 +114,7 @@ def verify_queues(
         return _compare(
             source, target, complete_to=NO_END, master=master, deep=deep, progress=progress,
             range_units=range_units, range_queues=range_queues,
-        )  # fmt: skip
+        )[0]  # fmt: skip
 
     if workspace is None:
         return compare()
@@ -151,20 +158,22 @@ def _compare(
     progress: Progress,
     range_units: int,
     range_queues: int,
-) -> VerifyReport:
+    facts: bool = False,
+) -> tuple[VerifyReport, list[bytes]]:
+    """Return the report, and with ``facts`` those of the queues that it names for good."""
     started, began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), time.monotonic()
     log = CommitLog(list(source.log_folders), source.config, read_only=True)
     log.load()
     bounds = Bounds(max(log.min_phy_offset(), 0), complete_to)
     ranges = cut_ranges(source, target, most_units=range_units, most_queues=range_queues)
-    items = range_items(source, target, bounds, ranges, deep=deep)
+    items = range_items(source, target, bounds, ranges, deep=deep, facts=facts)
     progress(0, len(items))
     found = Found()
     for text in run_tasks(compare_range, items, master):
         found.take(Found.of(text))
     progress(len(items), len(items))
     result = found.tally
-    return VerifyReport(
+    report = VerifyReport(
         verdict="different" if result.differing else "equal", store=str(source.root),
         source_side=Side(backend=source.backend, folder=str(source.root)),
         target_side=Side(backend=target.backend, folder=str(target.root)),
@@ -172,6 +181,7 @@ def _compare(
         tasks=len(items), min_phy_offset=bounds.min_phy_offset,
         max_phy_offset=log.max_phy_offset(), result=result,
     )  # fmt: skip
+    return report, found.facts
 
 
 def compare_range(item: str) -> str:
@@ -203,6 +213,7 @@ def _forget_report(space: Workspace) -> None:
     with os_errors("remove the last report", space.report):
         space.report.unlink(missing_ok=True)
         space.report_page.unlink(missing_ok=True)
+        space.known_queues.unlink(missing_ok=True)
 
 
 def _keep(space: Workspace, report: VerifyReport) -> None:

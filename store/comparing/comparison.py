@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from heapq import merge
 from operator import itemgetter
 
+import numpy as np
+
 from store.comparing.alignment import align
 from store.comparing.blocks import Blocks, DeepCheck
 from store.comparing.found import Found
@@ -16,7 +18,7 @@ from store.comparing.queue_walk import Bounds, QueueWalk
 from store.comparing.sums import Sum
 from store.comparing.tally import MOST_QUEUES, Kind, Notes, add_counts
 from store.errors import CorruptionError
-from store.queue.bulk import UnitRun, UnitSource, key_order
+from store.queue.bulk import UNIT_ROWS, UnitRun, UnitSource, key_order
 from store.queue.units import QueueKey
 
 RUN_UNITS = 1 << 14
@@ -104,7 +106,7 @@ class Comparison:
             self._topic = queue.topic
         # Taken before the queue is read: what changes from here on differs from it.
         facts = self.facts.digest(queue) if self.facts is not None and sides == _BOTH else None
-        if facts is not None and self.known is not None and facts in self.known:
+        if facts is not None and self._is_known(queue, facts):
             self.found.passed_over += 1
             return
         found = QueueFindings(queue)
@@ -127,6 +129,18 @@ class Comparison:
         self._ended.append(walk)
         if len(self._ended) >= _BLOCK_QUEUES:
             self._compare()
+
+    def _is_known(self, queue: QueueKey, facts: bytes) -> bool:
+        """Return whether the queue was compared, and the target has got nothing since."""
+        if self.known is None or facts not in self.known:
+            return False
+        last = np.empty(1, UNIT_ROWS)
+        try:
+            end = self.target.next_offset(queue)
+            found = end > 0 and self.target.fill(queue, end - 1, last) == 1
+        except CorruptionError:
+            return False  # told by the comparison
+        return found and int(last["phy_offset"][0]) < self.known.complete_to
 
     def _look_behind(self, found: QueueFindings, queue: QueueKey, sides: int) -> None:
         """Note rows that no reader of ours sees; in the target they are a difference."""

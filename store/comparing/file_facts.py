@@ -15,6 +15,12 @@ def counts(name: str) -> bool:
     return not name.startswith(_NOT_QUEUES)
 
 
+def file_facts(name: str, now: os.stat_result) -> bytes:
+    """Return what is looked at of one file."""
+    facts = _FACTS.pack(now.st_size, now.st_ino, now.st_mtime_ns, now.st_ctime_ns)
+    return os.fsencode(name) + b"\0" + facts
+
+
 def add_facts(digest: blake2b, folder: Path | str, *, below: bool) -> bool:
     """Add what a folder holds, by name, and ``below`` it; return whether a look tells it all.
 
@@ -27,16 +33,13 @@ def add_facts(digest: blake2b, folder: Path | str, *, below: bool) -> bool:
     with os.scandir(folder) as found:
         entries = sorted(found, key=lambda entry: entry.name)
     for entry in entries:
-        name = os.fsencode(entry.name)
         if entry.is_symlink():
             return False
         if not entry.is_dir():
             if counts(entry.name):
-                now = entry.stat()
-                facts = _FACTS.pack(now.st_size, now.st_ino, now.st_mtime_ns, now.st_ctime_ns)
-                digest.update(name + b"\0" + facts)
+                digest.update(file_facts(entry.name, entry.stat()))
         elif below:
-            digest.update(b"/" + name + b"\0")
+            digest.update(b"/" + os.fsencode(entry.name) + b"\0")
             if not add_facts(digest, entry.path, below=True):
                 return False
             digest.update(b"..\0")

@@ -5,11 +5,13 @@ finds the same digest again finds the same bytes.
 """
 
 import os
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
+from typing import NamedTuple, Self
 
-from store.comparing.file_facts import add_facts
+from store.comparing.file_facts import add_facts, file_facts
 from store.errors import os_errors
 from store.files import read_file, replace_file
 from store.paths import StorePaths
@@ -51,38 +53,65 @@ class QueueFacts:
         return digest.digest() if folders else None
 
 
+class KnownFile(NamedTuple):
+    """A file of digests."""
+
+    path: Path
+    complete_to: int
+    """Phy offset: the other side is as it was then but for units of records behind."""
+
+
 class KnownQueues:
     """The digests of many queues, sorted, one after the other."""
 
-    def __init__(self, data: bytes) -> None:
-        self._known = frozenset(
-            data[at : at + FACTS_BYTES] for at in range(0, len(data), FACTS_BYTES)
-        )
+    def __init__(self, data: bytes, complete_to: int = 0) -> None:
+        self._data = data
+        self.complete_to = complete_to
+
+    @classmethod
+    def of(cls, file: KnownFile) -> Self:
+        """Read them.
+
+        Raises:
+            StoreIOError: they cannot be read.
+        """
+        with os_errors("read what is known of the queues", file.path):
+            return cls(read_file(file.path, _MOST_BYTES), file.complete_to)
+
+    @classmethod
+    def write(cls, path: Path, digests: Iterable[bytes]) -> str:
+        """Write them, durably; return the digest of all.
+
+        Raises:
+            StoreIOError: it cannot be written.
+        """
+        known = cls(b"".join(sorted(digests)))
+        with os_errors("write what is known of the queues", path):
+            replace_file(path, known._data)
+        return known.digest
+
+    @property
+    def digest(self) -> str:
+        """Return what tells them from any others."""
+        return blake2b(self._data, digest_size=FACTS_BYTES).hexdigest()
 
     def __contains__(self, digest: bytes) -> bool:
-        return digest in self._known
+        numbers = range(len(self._data) // FACTS_BYTES)
+        at = bisect_left(numbers, digest, key=self._at)
+        return at < len(numbers) and self._at(at) == digest
+
+    def _at(self, number: int) -> bytes:
+        return self._data[number * FACTS_BYTES : (number + 1) * FACTS_BYTES]
 
 
-def write_known(path: Path, digests: Iterable[bytes]) -> str:
-    """Write them, durably; return a digest of all.
-
-    Raises:
-        StoreIOError: it cannot be written.
-    """
-    data = b"".join(sorted(digests))
-    with os_errors("write what is known of the queues", path):
-        replace_file(path, data)
-    return blake2b(data, digest_size=FACTS_BYTES).hexdigest()
-
-
-def read_known(path: Path, digest: str) -> bytes | None:
-    """Return what was written with that ``digest``; ``None`` where it is not there any more.
+def file_digests(folder: Path, end: int) -> Iterator[bytes]:
+    """Yield a digest of each file of a log that ends at or before phy offset ``end``.
 
     Raises:
-        StoreIOError: it cannot be read.
+        StoreIOError: they cannot be listed.
     """
-    if not path.exists():
-        return None
-    with os_errors("read what is known of the queues", path):
-        data = read_file(path, _MOST_BYTES)
-    return data if blake2b(data, digest_size=FACTS_BYTES).hexdigest() == digest else None
+    with os_errors("look at the files of the log", folder):
+        for path in sorted(folder.iterdir()):
+            if path.name.isdigit() and int(path.name) + path.stat().st_size <= end:
+                facts = file_facts(path.name, path.lstat())
+                yield blake2b(b"log\0" + facts, digest_size=FACTS_BYTES).digest()

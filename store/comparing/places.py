@@ -8,7 +8,7 @@ from typing import Any
 from store.comparing.blocks import DeepCheck
 from store.comparing.comparison import Comparison, Range, union
 from store.comparing.found import Found
-from store.comparing.known_queues import KnownQueues, QueueFacts
+from store.comparing.known_queues import KnownFile, KnownQueues, QueueFacts
 from store.comparing.log_heads import LogHeads
 from store.comparing.queue_walk import Bounds
 from store.queue.part import selects
@@ -42,7 +42,7 @@ def compare_item(
     """Compare a range, in the process that calls.
 
     Of ``given``: ``selections`` that a topic is in all of, else it is not compared; ``facts``: keep
-    those of the queues; ``known``: a file of them, whose queues are passed over.
+    those of the queues; ``known``: a ``KnownFile``, whose queues are passed over.
     """
     after, up_to = (QueueKey(*key) if key else None for key in given["range"])
     log = LogHeads(source.log_folders)
@@ -55,7 +55,7 @@ def compare_item(
             comparison = Comparison(
                 opened, other, log, Bounds(*given["bounds"]), deep(log) if deep else None,
                 agreed=agreed, facts=QueueFacts(source) if known or given.get("facts") else None,
-                known=KnownQueues(Path(known).read_bytes()) if known else None,
+                known=KnownQueues.of(KnownFile(Path(known[0]), known[1])) if known else None,
             )  # fmt: skip
             return comparison.run(
                 (queue, sides)

@@ -4,6 +4,7 @@ import itertools
 import json
 import re
 from collections.abc import Callable
+from hashlib import blake2b
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -116,12 +117,14 @@ def test_a_comparison_tells_what_was_compared_with_what(
     log = load_dump("basic-default")["commitLog"]
     plan, made_of = made.plan, made.space.history()[-1]["made"]
     rest = at_rest(StorePaths(made.root), "file", [made.root / "commitlog"])
+    known = made.space.known_queues.read_bytes()
     assert report.model_dump(exclude={"result", "tasks"}) == VerifyReport(
         verdict="equal", store=str(made.root), deep=False, started="then", seconds=1.5, tasks=0,
         source_side=Side(backend="file", folder=str(made.root)),
         target_side=Side(backend="rocksdb", folder=str(made.space.made.root)),
         plan=PlanFacts(digest=plan.digest, created=plan.created, complete_to=plan.complete_to,
-                       made=str(made_of), at_rest=rest),
+                       made=str(made_of), at_rest=rest,
+                       known_queues=blake2b(known, digest_size=16).hexdigest()),
         min_phy_offset=log["minPhy"], max_phy_offset=plan.max_phy_offset, result=Tally(),
     ).model_dump(exclude={"result", "tasks"})  # fmt: skip
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", plan.created)

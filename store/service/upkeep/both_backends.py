@@ -1,9 +1,8 @@
 """Holding the two backends of a store against each other: by processes, if nobody has it open."""
 
-from pathlib import Path
-
 from store.comparing.compared import Compared
 from store.comparing.found import Found
+from store.comparing.known_queues import KnownFile
 from store.comparing.open_sides import two_parts
 from store.comparing.places import compare_range, range_items
 from store.comparing.queue_walk import NO_END, Bounds
@@ -25,14 +24,14 @@ def compare_backends(
     store: MessageStore,
     *,
     locked: bool = False,
-    known: Path | None = None,
+    known: KnownFile | None = None,
     progress: Progress = untold,
 ) -> Compared:
     """Compare the whole range of all queues of a store that was opened read-only.
 
     Ranges of queues are tasks of processes, a process a core. With one range alone, and where
     somebody writes the store or a backend cannot be read at rest, this process does it. With
-    ``locked`` the caller has the store's lock. ``known`` is a file, see ``KnownQueues``.
+    ``locked`` the caller has the store's lock. ``known`` names queues that are passed over.
     ``progress`` is told phy offsets if this process does it.
 
     Raises:
@@ -45,9 +44,10 @@ def compare_backends(
     source, target = (_place(store, part) for part in (reference, copy))
     bounds = Bounds(max(store.commit_log.min_phy_offset(), 0), NO_END)
     assert isinstance(store.queues, CombinedConsumeQueueStore)
+    given = (str(known.path), known.complete_to) if known else None
     items = range_items(
         source, target, bounds, cut_ranges(source, target),
-        selections=store.queues.selections, known=str(known) if known else None,
+        selections=store.queues.selections, known=given,
     )  # fmt: skip
     found = Found()
     texts = (

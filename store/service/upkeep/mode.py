@@ -8,10 +8,11 @@ opened, and catches up from there when it is kept again.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from store.comparing.compared import Compared
+from store.comparing.known_queues import KnownFile
 from store.config import StoreConfig
 from store.errors import IllegalMessageError, RefusedStoreError, StoreError
 from store.journals.standing import read_standing, set_mode
@@ -62,6 +63,8 @@ class ModeChange:
     """Backends that failed while they caught up, and why."""
     recovery: RecoveryReport | None = None
     """With a backend that is kept anew: the opening that caught it up."""
+    passed_over: int = 0
+    """Queues that were not compared: they were known."""
 
 
 def current_mode(layout: StoreLayout, config: StoreConfig) -> StoreMode:
@@ -105,7 +108,7 @@ def change_mode(
     config: StoreConfig | None = None,
     *,
     passing: bool = False,
-    known: Path | None = None,
+    known: KnownFile | None = None,
     progress: Progress = untold,
 ) -> ModeChange:
     """Take one step, under the store's lock; nothing is changed if anything speaks against it.
@@ -113,8 +116,7 @@ def change_mode(
     With ``passing`` a state that keeps two backends may be left for the one behind the neighbour
     that keeps them too: both steps need the same comparison. A backend that is kept from now on is
     caught up before this returns: from its line, or, if there is none of it yet, from all that the
-    log has. ``known`` is a file of queues that need no comparison, see ``KnownQueues``: the caller
-    answers for it.
+    log has. ``known`` names queues that need no comparison: the caller answers for that.
 
     Raises:
         RefusedStoreError: it is not one step away, or something speaks against it: all of that is
@@ -143,7 +145,8 @@ def change_mode(
         set_mode(layout.paths, to, _behind(layout, now, to, look.log_end))
     finally:
         lock.release()
-    return _settle(layout, config, now, to, progress)
+    done = _settle(layout, config, now, to, progress)
+    return replace(done, passed_over=look.passed_over)
 
 
 def _behind(layout: StoreLayout, now: StoreMode, to: StoreMode, log_end: int) -> dict[str, int]:
@@ -177,13 +180,15 @@ class _Look:
         layout: StoreLayout,
         config: StoreConfig,
         progress: Progress,
-        known: Path | None = None,
+        known: KnownFile | None = None,
     ) -> None:
         self._known = known
         self._layout, self._config, self._progress = layout, config, progress
         self._paths = layout.paths
         self.log_end = 0
         """Where the log ended when the store was looked at."""
+        self.passed_over = 0
+        """Queues that were known."""
 
     def reasons(self, now: StoreMode, to: StoreMode, *, locked: bool = False) -> list[str]:
         """Return all that speaks against the step; ``locked``: the caller has the store's lock."""
@@ -258,6 +263,7 @@ class _Look:
                 return []
             return [f"there are no {name} queues yet: open the store to write (cqstore recover)"]
         found = compare_backends(store, locked=locked, known=self._known, progress=self._progress)
+        self.passed_over = found.found.passed_over
         return _sentences(found, name)
 
 
