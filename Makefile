@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Tests of what the compiled core does, run once more without it.
+TWINS := tests/core tests/codec tests/index tests/message_store tests/property
 
 .DEFAULT_GOAL := help
 .PHONY: help demo backends check test test-all mutants interop bench format clean
@@ -10,7 +12,7 @@ READY := $(VENV)/.ready
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 12
 
-$(READY): pyproject.toml $(wildcard cq_rocksdb/_*.p[yx][xi])
+$(READY): pyproject.toml $(wildcard cq_rocksdb/_*.p[yx][xi] store/core/*.p[yx][xi])
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
@@ -30,6 +32,7 @@ check: $(READY) ## formatting, lint, types, layers
 
 test: $(READY) ## the tests, but for interop and the long runs
 	$(BIN)/pytest -n auto --dist loadgroup -m "not interop and not long"
+	CQSTORE_CORE=0 $(BIN)/pytest -n auto -m "not long and not slow" $(TWINS)
 
 test-all: $(READY) ## the tests and the long runs: random operations, kills, power cuts, damage, load
 	$(BIN)/pytest -n auto --dist loadgroup -m "not interop"
@@ -48,4 +51,4 @@ format: $(READY) ## format and mend what can be mended
 	$(BIN)/ruff check --fix .
 
 clean: ## remove what was made here
-	rm -rf $(VENV) .mutants build *.egg-info tests/interop/target cq_rocksdb/_native.c cq_rocksdb/_native.*.so
+	rm -rf $(VENV) .mutants build *.egg-info tests/interop/target {cq_rocksdb,store/core}/_*.c {cq_rocksdb,store/core}/_*.so

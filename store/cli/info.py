@@ -5,6 +5,7 @@ from itertools import islice
 
 from store.cli.options import Backend, CommitLogFolder, ConfigFile, Dir, Format, open_store
 from store.cli.output import OutputFormat, output, progress
+from store.core import WHICH
 from store.service.finding.left_behind import sentence
 from store.service.message_store import MessageStore
 
@@ -50,6 +51,7 @@ def _facts(store: MessageStore) -> Iterator[tuple[str, object]]:
         yield "index files", len(store.index.files)
     for name, value in store.checkpoint.fields._asdict().items():
         yield f"checkpoint {name}", value
+    yield "core", WHICH
     yield "odd", "; ".join(_oddities(store)) or "nothing"
 
 

@@ -23,8 +23,7 @@ from store.record.properties import (
     MAX_PROPERTIES,
     DispatchProperties,
     crc_property,
-    dispatch_properties_of,
-    encode_properties,
+    encode_for_dispatch,
 )
 from store.record.record_layout import (
     CRC_MASK,
@@ -134,14 +133,14 @@ class MessageEncoder:
     def _encode_properties(self, properties: dict[str, str]) -> "_Encoded":
         if self._append_crc and MessageProperty.CRC32 in properties:
             properties = {k: v for k, v in properties.items() if k != MessageProperty.CRC32}
-        encoded = encode_properties(properties)
+        encoded, dispatch = encode_for_dispatch(properties)
         if self._append_crc:
             encoded += bytes(CRC_PROPERTY_SIZE)
         if len(encoded) > MAX_PROPERTIES:
             raise PropertiesTooLongError(
                 f"properties of {len(encoded)} bytes, at most {MAX_PROPERTIES}"
             )
-        return len(encoded).to_bytes(2, "big") + encoded, dispatch_properties_of(properties)
+        return len(encoded).to_bytes(2, "big") + encoded, dispatch
 
     def _learn_pair(self, pair: tuple[str, str]) -> "_Encoded":
         known = self._encode_properties(dict([pair]))

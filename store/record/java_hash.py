@@ -1,7 +1,10 @@
 """Java's ``String.hashCode``: what tags, index keys and lock stripes are hashed with."""
 
 from array import array
+from collections.abc import Callable
 from operator import mul
+
+from store.core import CORE
 
 _BITS = 1 << 32
 _SIGN = 1 << 31
@@ -9,7 +12,7 @@ _KNOWN = 512
 _POWERS = tuple(pow(31, exponent, _BITS) for exponent in range(_KNOWN - 1, -1, -1))
 
 
-def java_hash(text: str) -> int:
+def hash_interpreted(text: str) -> int:
     """Return the hash of ``text`` over its UTF-16 code units, a signed 32-bit number."""
     units: bytes | array[int]
     if text.isascii():
@@ -26,4 +29,6 @@ def java_hash(text: str) -> int:
     return value - _BITS if value >= _SIGN else value
 
 
+java_hash: Callable[[str], int] = hash_interpreted if CORE is None else CORE.java_hash
+"""``hash_interpreted``, or its compiled twin."""
 _SWAP = array("H", b"\x01\x00")[0] != 1

@@ -3,8 +3,10 @@ r"""The properties string of a record: ``name 01 value 02``, again and again.
 Source: RocketMQ ``MessageDecoder.messageProperties2String`` and ``string2messageProperties``.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
+from store.core import CORE
 from store.errors import IllegalMessageError
 from store.record.bounded_cache import BoundedCache
 from store.record.java_hash import java_hash
@@ -120,13 +122,36 @@ def dispatch_properties(data: bytes) -> DispatchProperties:
         return _NONE
     found = _cache.get(data)
     if found is None:
-        found = dispatch_properties_of(decode_properties(data))
+        found = _read(data)
         if len(data) <= _CACHED_BYTES and found.uniq_key is None and found.keys is None:
             _cache.learn(data, found, 2 * len(data))
     return found
+
+
+def encode_for_dispatch(properties: dict[str, str]) -> tuple[bytes, DispatchProperties]:
+    """Return the stored form of ``properties``, and what dispatch needs of them.
+
+    Raises:
+        IllegalMessageError, TypeError: as ``encode_properties``.
+    """
+    plain = None
+    if _COMPILED is not None and type(properties) is dict:
+        plain = _COMPILED.encode(properties)
+    return plain or (encode_properties(properties), dispatch_properties_of(properties))
+
+
+def read_interpreted(data: bytes) -> DispatchProperties:
+    """Return what dispatch needs of the properties ``data``."""
+    return dispatch_properties_of(decode_properties(data))
 
 
 def dispatch_properties_of(properties: dict[str, str]) -> DispatchProperties:
     """Return the same from parsed properties."""
     values = [properties.get(name) for name in _NAMES]
     return DispatchProperties._make([tags_code_of(values[0]), *values, not any(values[1:])])
+
+
+_COMPILED = None if CORE is None else CORE.PropertyNames(_NAMES, DispatchProperties)
+_read: Callable[[bytes], DispatchProperties]
+_read = read_interpreted if _COMPILED is None else _COMPILED.decode
+"""``read_interpreted``, or its compiled twin."""

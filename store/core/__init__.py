@@ -1,0 +1,36 @@
+"""The compiled core: what takes its Python twin's place where it was built and nobody forbids it.
+
+A call does the plain case wholly, or hands it back untouched. So the twins are the specification,
+and without a compiler everything works, slower. ``CQSTORE_CORE=0`` leaves the core out, ``1``
+refuses to start without it.
+"""
+
+import os
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+SWITCH = "CQSTORE_CORE"
+
+
+def _load() -> "tuple[ModuleType | None, str]":
+    wanted = os.environ.get(SWITCH, "")
+    if wanted not in {"", "0", "1"}:
+        raise ImportError(f"{SWITCH} is {wanted!r}: it can be 0, 1, or not set")
+    if wanted == "0":
+        return None, f"interpreted, for {SWITCH} is 0"
+    try:
+        from store.core import _core  # noqa: PLC0415 - it may not have been built
+    except ImportError as exc:
+        if wanted:
+            raise ImportError(f"{SWITCH} is 1, but the core was not built: {exc}") from exc
+        return None, "interpreted, for the core was not built (there was no C compiler)"
+    return _core, "compiled"
+
+
+_loaded = _load()
+CORE: Final = _loaded[0]
+"""The compiled module, ``None`` where the twins run."""
+WHICH: Final = _loaded[1]
+"""Which of them run, and why."""
