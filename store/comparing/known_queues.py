@@ -112,6 +112,7 @@ def file_digests(folder: Path, end: int) -> Iterator[bytes]:
     """
     with os_errors("look at the files of the log", folder):
         for path in sorted(folder.iterdir()):
-            if path.name.isdigit() and int(path.name) + path.stat().st_size <= end:
-                facts = file_facts(path.name, path.lstat())
+            name, status = path.name, path.lstat()
+            if name.isascii() and name.isdigit() and int(name) + status.st_size <= end:
+                facts = file_facts(name, status)
                 yield blake2b(b"log\0" + facts, digest_size=FACTS_BYTES).digest()
