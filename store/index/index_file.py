@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from store.errors import (
     StoreClosedError,
+    StoreError,
     StoreFailedError,
     StoreIOError,
     TruncatedRecordError,
@@ -40,6 +41,7 @@ from store.index.layout import (
     slot_position,
     time_diff,
 )
+from store.index.slot_io import read_slots, write_slots
 
 BATCH_KEYS = 1024
 """Keys that are collected before they are written."""
@@ -167,21 +169,20 @@ class IndexFile:
         file, first, slots = self._descriptor(), self._count, self.geometry.slots
         hashes = key_hashes(pending.topics, pending.keys)
         links = link_chains(hashes % slots, first)
-        positions = (slot_position(0) + INDEX_SLOT.size * links.slots).tolist()
+        positions = slot_position(0) + INDEX_SLOT.size * links.slots
         try:
             with os_errors("write an index file", self.path):
-                heads = [self._head(file, position, first) for position in positions]
+                heads = read_slots(self.read, positions)
+                heads[(heads < 0) | (heads >= first)] = 0  # of a batch that was cut short
                 links.previous[links.opening] = heads
                 rows = self._rows(pending, hashes, links.previous)
                 write_all(file.number, rows.tobytes(), self.geometry.entry_position(first))
-                used = max(self._hash_slot_count, 0) + heads.count(0)
+                used = max(self._hash_slot_count, 0) + int(np.count_nonzero(heads == 0))
                 hash_slot_count = min(used, slots)  # the file may have told anything
                 header = self._header()._replace(hash_slot_count=hash_slot_count)
                 write_all(file.number, INDEX_HEADER.pack(header), 0)
-                pack, number = INDEX_SLOT.struct.pack, file.number
-                for position, newest in zip(positions, links.newest.tolist(), strict=True):
-                    write_all(number, pack(newest), position)
-        except StoreIOError:
+                write_slots(file.number, self.read, positions, links.newest)
+        except StoreError:
             self._failed = True
             raise
         with self._lock:
@@ -378,12 +379,6 @@ class IndexFile:
         if self._count == 1:
             rows["time_diff"][0] = self._first_time_diff
         return rows
-
-    def _head(self, file: Descriptor, position: int, limit: int) -> int:
-        """Return the newest entry of a slot, 0 if there is none below ``limit``."""
-        index: int
-        (index,) = INDEX_SLOT.struct.unpack(os.pread(file.number, INDEX_SLOT.size, position))
-        return index if 0 < index < limit else 0
 
     def _read_header(self) -> IndexHeader:
         return INDEX_HEADER.unpack_from(self.read(0, INDEX_HEADER.size))
