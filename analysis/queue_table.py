@@ -102,8 +102,8 @@ def _spans(queues: ConsumeQueueStore, rows: RowFilter) -> Iterator[tuple[QueueKe
         if rows.takes_topic(key.topic) and ids.holds(key.queue_id)
     }
     for key in sorted(keys, key=_key_order):
-        first = max(queues.min_offset(*key), offsets.low)
-        end = min(queues.max_offset(*key), offsets.high + 1)
+        low, high = queues.queue(*key).ends()
+        first, end = max(low, offsets.low), min(high, offsets.high + 1)
         if first < end:
             yield key, first, end
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from analysis.columns import ARROW, BATCH_ROWS, NULL_TIMESTAMP, Column, time_array
 from analysis.filters import LEAST, RowFilter
 from store.log.commit_log import CommitLog
-from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.consume_queue import ConsumeQueue
 from store.queue.facts import QueueType
 from store.queue.units import EXT_ADDRESS_MAX, PACKED_PREFIX, UNIT_COLUMNS, BlockStop, QueueKey
 from store.service.message_store import MessageStore
@@ -35,18 +35,18 @@ def pieces_of(
     store: MessageStore, key: QueueKey, first: int, end: int, *, timed: bool
 ) -> Iterator[UnitPiece]:
     """Yield the units [``first``, ``end``) of a queue; a hole is passed over."""
-    queues = store.queues
-    if queues.queue_type(key.topic) is QueueType.BATCH:
-        yield from _batch_pieces(queues, key, first, end, timed=timed)
+    queue = store.queues.queue(*key)
+    if store.queues.queue_type(key.topic) is QueueType.BATCH:
+        yield from _batch_pieces(queue, key, first, end, timed=timed)
         return
     at = first
     while at < end:
-        block = queues.read_units(*key, at, min(BATCH_ROWS, end - at))
+        block = queue.read_units(at, min(BATCH_ROWS, end - at))
         if block.count:
             units = block.columns()
             offsets = np.arange(at, at + block.count, dtype=np.int64)
             stamps = _stamps(store.commit_log, units) if timed else None
-            units, missing = _resolved(queues, key, units)
+            units, missing = _resolved(queue, units)
             yield UnitPiece(key, offsets, units, missing, None, stamps)
         at += block.count
         if block.stop is BlockStop.HOLE and block.hole is not None:
@@ -56,11 +56,11 @@ def pieces_of(
 
 
 def _batch_pieces(
-    queues: ConsumeQueueStore, key: QueueKey, first: int, end: int, *, timed: bool
+    queue: ConsumeQueue, key: QueueKey, first: int, end: int, *, timed: bool
 ) -> Iterator[UnitPiece]:
     """Yield a batch queue's units that begin in [``first``, ``end``), a unit at a time."""
     found = []
-    for unit in queues.iterate(*key, first):
+    for unit in queue.iterate(first):
         if unit.queue_offset >= end:
             break
         if unit.queue_offset >= first:
@@ -71,7 +71,7 @@ def _batch_pieces(
         [(unit.phy_offset, unit.size, unit.tags_code or 0) for unit in found],
         UNIT_COLUMNS[PACKED_PREFIX],
     )
-    stamps = [queues.unit_timestamp(*key, unit.queue_offset) for unit in found] if timed else []
+    stamps = [queue.unit_timestamp(unit.queue_offset) for unit in found] if timed else []
     yield UnitPiece(
         key,
         np.array([unit.queue_offset for unit in found], np.int64),
@@ -83,7 +83,7 @@ def _batch_pieces(
 
 
 def _resolved(
-    queues: ConsumeQueueStore, key: QueueKey, units: NDArray[Any]
+    queue: ConsumeQueue, units: NDArray[Any]
 ) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
     """Return ``units`` with the codes behind extension addresses, and where there is none."""
     rows = np.flatnonzero(units["tags_code"] <= EXT_ADDRESS_MAX)
@@ -91,7 +91,7 @@ def _resolved(
         return units, None
     units, missing = units.copy(), np.zeros(len(units), np.bool_)
     for row in rows.tolist():
-        code = queues.resolve_tags_code(*key, int(units["tags_code"][row]))
+        code = queue.resolve_tags_code(int(units["tags_code"][row]))
         missing[row] = code is None
         units["tags_code"][row] = code or 0
     return units, missing

@@ -140,8 +140,9 @@ def _unit_by_unit(root: Path, config: StoreConfig, target: Path) -> tuple[float,
         started = time.monotonic()
         batch = UnitBatch()
         for queue in sorted(source.queue_keys(), key=key_order):
-            for unit in source.queues.iterate(*queue, 0):
-                stamp = source.queues.unit_timestamp(*queue, unit.queue_offset)
+            units = source.queues.queue(*queue)
+            for unit in units.iterate(0):
+                stamp = units.unit_timestamp(unit.queue_offset)
                 batch.add(
                     queue, unit.queue_offset, unit.phy_offset, unit.size, unit.tags_code or 0, stamp
                 )

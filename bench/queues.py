@@ -224,10 +224,10 @@ def scans(name: str, engine: str, queues: int, units: int, rounds: int) -> dict[
         if isinstance(store, RocksDBConsumeQueueStore):
             store.compact().wait()
         for number in range(queues):
-            store.read_units(*key(number), 0, depth)
+            store.queue(*key(number)).read_units(0, depth)
         started = time.perf_counter()
         for (topic, queue_id), at in places:
-            if store.read_units(topic, queue_id, at, 32).count != 32:
+            if store.queue(topic, queue_id).read_units(at, 32).count != 32:
                 raise RuntimeError("a scan came back short")
         spent = time.perf_counter() - started
         store.close()

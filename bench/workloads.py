@@ -169,8 +169,8 @@ def time_search(backend: str, queues: int, count: int, calls: int) -> Reached:
         fill(root, backend, queues, count, 128)
         with MessageStore.open(root, CONFIG, read_only=True) as store:
             topic = "topic_of_17_chars"
-            low = store.queues.unit_timestamp(topic, 0, 0)
-            high = store.queues.unit_timestamp(topic, 0, count // queues - 1)
+            queue = store.queues.queue(topic, 0)
+            low, high = queue.unit_timestamp(0), queue.unit_timestamp(count // queues - 1)
             asked = [(draw.randrange(queues), draw.randint(low, high)) for _ in range(calls)]
             started = time.perf_counter()
             for queue_id, moment in asked:

@@ -8,7 +8,6 @@ Source: RocketMQ ``BatchConsumeQueue``.
 """
 
 from collections.abc import Iterator
-from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -95,9 +94,14 @@ class BatchConsumeQueue(QueueFiles):
 
     # ---- reading (any thread)
 
-    def min_offset(self, min_phy_offset: int) -> int:
-        """Return the first message of the first record that is in a log starting there."""
-        return self.stable(lambda: self._min_offset(min_phy_offset))
+    def ends(self, min_phy_offset: int) -> tuple[int, int]:
+        """Return the first message of the first record in a log that starts there, and the end."""
+
+        def look() -> tuple[int, int]:
+            high = self.max_offset
+            return min(self._min_offset(min_phy_offset), high), high
+
+        return self.stable(look)
 
     def _min_offset(self, min_phy_offset: int) -> int:
         index = self._bisect("phy_offset", min_phy_offset, self._first, self._end)
@@ -105,10 +109,10 @@ class BatchConsumeQueue(QueueFiles):
 
     def iterate(self, queue_offset: int) -> Iterator[CqUnit]:
         """Yield the units from the one that holds ``queue_offset`` on."""
-        index, end = self.stable(lambda: self._index_of(queue_offset))
+        index, end = self.stable(self._index_of, queue_offset)
         while index < end:
             count = min(_BLOCK_UNITS, end - index)
-            data = self.stable(partial(self.read, index * _UNIT, count * _UNIT))
+            data = self.stable(self.read, index * _UNIT, count * _UNIT)
             for unit in BATCH_UNIT.iter_unpack(data):
                 yield CqUnit(
                     unit.msg_base_offset,

@@ -18,6 +18,7 @@ from cq_file.layout import FILE_UNIT, NO_UNIT, PRE_BLANK, is_unit
 from cq_file.queue_files import FileAccess, QueueFiles
 from cq_file.recovery import NO_PHY, find_end
 from store.errors import QueueGapError, os_errors
+from store.queue.consume_queue import PulledUnits, no_units
 from store.queue.units import BlockStop, UnitBlock
 
 _UNIT = FILE_UNIT.size
@@ -91,11 +92,21 @@ class FileConsumeQueue(QueueFiles):
     # ---- reading (any thread)
 
     def read_block(self, queue_offset: int, max_count: int) -> UnitBlock:
-        """Return units from ``queue_offset`` on, see ``ConsumeQueueStore.read_units``."""
-        return self.stable(lambda: self._read_block(queue_offset, max_count))
+        """Return units from ``queue_offset`` on, see ``ConsumeQueue.read_units``."""
+        return self.stable(self._read_block, queue_offset, max_count)
 
-    def _read_block(self, queue_offset: int, max_count: int) -> UnitBlock:
-        end = self.max_offset
+    def pull(self, queue_offset: int, max_count: int, min_phy_offset: int) -> PulledUnits:
+        """Return ends and units, see ``ConsumeQueue.pull``."""
+        return self.stable(self._pull, queue_offset, max_count, min_phy_offset)
+
+    def _pull(self, queue_offset: int, max_count: int, min_phy_offset: int) -> PulledUnits:
+        low, high = self._ends(min_phy_offset)
+        if low <= queue_offset < high:
+            return PulledUnits(low, high, self._read_block(queue_offset, max_count, high))
+        return PulledUnits(low, high, no_units(queue_offset, _UNIT))
+
+    def _read_block(self, queue_offset: int, max_count: int, end: int | None = None) -> UnitBlock:
+        end = self.max_offset if end is None else end
         first = self.first_offset
         if queue_offset >= end or queue_offset < 0 or max_count <= 0:
             stop = BlockStop.LIMIT if max_count <= 0 else BlockStop.END
@@ -136,20 +147,27 @@ class FileConsumeQueue(QueueFiles):
         """Return phy offset and size of one unit, ``None`` where there is none."""
         if not self.first_offset <= queue_offset < self.max_offset:
             return None
-        data = self.stable(lambda: self.read(queue_offset * _UNIT, _UNIT))
+        data = self.stable(self.read, queue_offset * _UNIT, _UNIT)
         if len(data) != _UNIT:
             return None
         unit = FILE_UNIT.unpack_from(data)
         return (unit.phy_offset, unit.size) if unit.size > 0 and unit.phy_offset >= 0 else None
 
-    def min_offset(self, min_phy_offset: int) -> int:
-        """Return the offset of the first unit whose record is in a log that starts there."""
+    def ends(self, min_phy_offset: int) -> tuple[int, int]:
+        """Return the first offset whose record is in a log that starts there, and the end."""
+        return self.stable(self._ends, min_phy_offset)
+
+    def _ends(self, min_phy_offset: int) -> tuple[int, int]:
+        high = self.max_offset
         if min_phy_offset <= 0:
-            return self.first_offset  # nothing can have expired: no file is opened
-        known = self._known_min
-        if known[0] == self.generation and known[1] == min_phy_offset:
-            return known[2]
-        return self.stable(lambda: self._find_min(min_phy_offset))
+            low = self.first_offset  # nothing can have expired: no file is opened
+        else:
+            known = self._known_min
+            if known[0] == self.generation and known[1] == min_phy_offset:
+                low = known[2]
+            else:
+                low = self._find_min(min_phy_offset)
+        return (low if low < high else high), high  # the quick way to say ``min``
 
     def _find_min(self, min_phy_offset: int) -> int:
         generation = self.generation

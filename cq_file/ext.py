@@ -27,7 +27,7 @@ class ExtFiles(QueueFiles):
         Raises:
             StoreIOError: the disk refused.
         """
-        return self.stable(lambda: self._resolve(address - EXT_ADDRESS_BASE))
+        return self.stable(self._resolve, address - EXT_ADDRESS_BASE)
 
     def _resolve(self, logic_offset: int) -> ExtUnitHead | None:
         start = self.file_at(logic_offset)

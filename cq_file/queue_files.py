@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, TypeVarTuple
 
 from cq_file.descriptor_cache import DescriptorCache
 from cq_file.file_sync import UnsyncedFiles
@@ -20,6 +20,7 @@ from store.errors import TruncatedRecordError, os_errors
 from store.files import file_name, write_all
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 _CHUNK = 1 << 16
 _PAGE = 4096
 
@@ -119,7 +120,7 @@ class QueueFiles:
             )
         return data
 
-    def stable(self, read: Callable[[], T]) -> T:
+    def stable(self, read: Callable[[*Ts], T], *args: *Ts) -> T:
         """Return what ``read`` returns, called again while the writer cut or dropped files.
 
         Raises:
@@ -128,7 +129,7 @@ class QueueFiles:
         while True:
             generation = self.generation
             try:
-                result = read()
+                result = read(*args)
             except FileNotFoundError:
                 if generation == self.generation:
                     with os_errors("read a queue", self.folder):

@@ -1,8 +1,8 @@
 """FileConsumeQueueStore: all file queues of one store.
 
 Owns ``consumequeue/TOPIC/QUEUEID`` (read and written) and the batch queues and extension files
-beside it (read, cut, removed). Topics are kept as topic → queue id → queue; a reader takes a
-queue object and asks it, without a lock, see ``queue_files``.
+beside it (read, cut, removed). They stand in a ``QueueTable``; a reader takes one out of it and
+asks it, without a lock, see ``named_queue`` and ``queue_files``.
 
 Source: RocketMQ ``ConsumeQueueStore``.
 """
@@ -28,17 +28,16 @@ from cq_file.descriptor_cache import (
     descriptor_limit,
 )
 from cq_file.ends import find_ends, safe_phy_offset
-from cq_file.ext import ExtFiles, is_ext_address
 from cq_file.file_sync import UnsyncedFiles, for_each, remove_folders
 from cq_file.known_ends import write_ends
 from cq_file.layout import BATCH_COLUMNS, FILE_UNIT
 from cq_file.listing import allocated_bytes, check_folder_name
+from cq_file.named_queue import Files, NamedFileQueue, QueueTable
 from cq_file.opening import OpenedQueues, load_queues
 from cq_file.queue_files import FileAccess, QueueFiles
 from store.errors import (
     IllegalMessageError,
     ReadOnlyStoreError,
-    StoreClosedError,
     StoreFailedError,
     StoreIOError,
     UnsupportedFormatError,
@@ -48,19 +47,14 @@ from store.log.mapped_file import PAGE_BYTES
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.context import QueueStoreContext
 from store.queue.facts import QueueDamage, QueueFinding, QueueRestart, QueueType
-from store.queue.time_search import BoundaryType
 from store.queue.units import (
     PACKED_PREFIX,
-    BlockStop,
-    CqUnit,
     QueueKey,
     UnitBatch,
-    UnitBlock,
 )
 
 _log = logging.getLogger(__name__)
 _UNIT = FILE_UNIT.size
-_Queue = FileConsumeQueue | BatchConsumeQueue
 
 
 class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
@@ -72,9 +66,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
     def __init__(self, context: QueueStoreContext) -> None:
         super().__init__(context)
         self._folder = str(context.paths.consume_queue)
-        self._topics: dict[str, dict[int, FileConsumeQueue]] = {}
-        self._batch_topics: dict[str, dict[int, BatchConsumeQueue]] = {}
-        self._ext: dict[tuple[str, int], ExtFiles] = {}
+        self._table = QueueTable()
         self._unsynced = UnsyncedFiles()
         limit = descriptor_limit(context.config.queue_files_max)
         self._cache = DescriptorCache(limit, read_only=context.read_only)
@@ -85,7 +77,6 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         self._recovered = False
         self._queue_count = 0
         self._watch = LimitWatch(limit)
-        self._closed = False
         self._failed = False
 
     # ---- opening
@@ -95,16 +86,16 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         opened = load_queues(self.context, self._cache, self._unsynced)
         self._opened = opened
         self._access = opened.access
-        self._topics, self._batch_topics = opened.topics, opened.batch_topics
-        self._ext = opened.ext
+        self._table.simple, self._table.batch = opened.topics, opened.batch_topics
+        self._table.ext = opened.ext
         self._loaded = True
-        self._queue_count = sum(map(len, self._topics.values()))
+        self._queue_count = sum(map(len, self._table.simple.values()))
         self._watch.look(self._queue_count)
         return self
 
     def recover(self) -> None:
         """Find the end of every queue that is not known; nothing is written when read-only."""
-        self._check_open()
+        self._table.check_open()
         if self._opened is not None:
             find_ends(self.context, self._opened, self._damaged)
         self._recovered, self._opened = True, None
@@ -119,7 +110,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
 
     def dispatch_from_phy_offset(self) -> int:
         """Return the end of the last record in any queue; after a crash what is surely on disk."""
-        self._check_open()
+        self._table.check_open()
         ends = [queue.end_phy for queue in self._simple_queues()]
         ends += [queue.end_phy for queue in self._batch_queues()]
         newest = max(ends, default=0)
@@ -134,7 +125,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
     def check_topic(self, topic: str) -> None:
         """Refuse names that are no folder names, and names that a file has taken."""
         check_folder_name(topic)
-        if topic not in self._topics and Path(self._folder, topic).is_file():
+        if topic not in self._table.simple and Path(self._folder, topic).is_file():
             raise IllegalMessageError(
                 f"the topic {topic!r} has the name of a file in the queues' folder"
             )
@@ -149,7 +140,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
             return self._put_runs(batch)
 
     def _check_queues(self, keys: list[QueueKey]) -> None:
-        topics, batch_topics = self._topics, self._batch_topics
+        topics, batch_topics = self._table.simple, self._table.batch
         for topic, _ in keys:
             if batch_topics and topic in batch_topics:
                 raise UnsupportedFormatError(
@@ -167,7 +158,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         starts = np.asarray(runs.starts)
         lasts = np.asarray(runs.ends) - 1
         restarts: list[QueueRestart] = []
-        topics = self._topics
+        topics = self._table.simple
         min_phy_offset, held_back = self.context.log.min_phy_offset(), self._damaged.held_back
         for key, offset, start, end, first_phy, last_phy, end_phy in zip(
             runs.queues,
@@ -204,18 +195,18 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
     def _new_queue(self, key: QueueKey) -> FileConsumeQueue:
         folder = f"{self._folder}/{key.topic}/{key.queue_id}"
         queue = FileConsumeQueue(self._access, folder, [])
-        self._topics.setdefault(key.topic, {})[key.queue_id] = queue
+        self._table.simple.setdefault(key.topic, {})[key.queue_id] = queue
         self._queue_count += 1
         self._watch.look(self._queue_count)
         return queue
 
     def truncate_dirty(self, phy_offset: int) -> int:
         """Drop units behind the log's end. Read-only: in memory alone."""
-        self._check_open()
+        self._table.check_open()
         read_only = self.context.read_only
         if not read_only:
             self._check_writable()
-        queues: list[_Queue] = [*self._simple_queues(), *self._batch_queues()]
+        queues: list[Files] = [*self._simple_queues(), *self._batch_queues()]
         with self._failing("cut the queues"):
             return sum(queue.truncate_dirty(phy_offset, read_only=read_only) for queue in queues)
 
@@ -225,7 +216,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         """Remove leading files of which no record is left; return how many."""
         _ = expired  # the last units of a queue's files, which decide, are in memory or one read
         self._check_writable()
-        queues: list[_Queue] = [*self._simple_queues(), *self._batch_queues()]
+        queues: list[Files] = [*self._simple_queues(), *self._batch_queues()]
         with self._failing("clean the queues"):
             return sum(queue.clean_expired(min_phy_offset) for queue in queues)
 
@@ -234,7 +225,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         self._check_writable()
         self.check_topic(topic)
         key = QueueKey(topic, queue_id)
-        queue = self._topics.get(topic, {}).get(queue_id) or self._new_queue(key)
+        queue = self._table.simple.get(topic, {}).get(queue_id) or self._new_queue(key)
         with self._failing("restore the end of a queue"):
             queue.begin_at(queue_offset)
 
@@ -244,10 +235,10 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         gone = {topic for topic in topics if _can_have_queues(topic)}
         removed: list[QueueFiles] = []
         for topic in gone:
-            simple = self._topics.pop(topic, {})
+            simple = self._table.simple.pop(topic, {})
             self._damaged.forget(QueueKey(topic, queue_id) for queue_id in simple)
-            removed += [*simple.values(), *self._batch_topics.pop(topic, {}).values()]
-        removed += [self._ext.pop(key) for key in [*self._ext] if key[0] in gone]
+            removed += [*simple.values(), *self._table.batch.pop(topic, {}).values()]
+        removed += [self._table.ext.pop(key) for key in [*self._table.ext] if key[0] in gone]
         parents = self.folders(self.context.paths)
         self._remove(removed, [parent / topic for parent in parents for topic in gone])
 
@@ -255,7 +246,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         """Remove the folder of a simple queue."""
         self._check_writable()
         self._damaged.forget([QueueKey(topic, queue_id)])
-        queue = self._topics.get(topic, {}).pop(queue_id, None)
+        queue = self._table.simple.get(topic, {}).pop(queue_id, None)
         if queue is not None:
             self._remove([queue], [Path(queue.folder)])
 
@@ -271,7 +262,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
 
     def flush(self, least_pages: int = 0) -> None:
         """Sync what changed: each file, or the whole file system where there are many."""
-        self._check_open()
+        self._table.check_open()
         if self.context.read_only:
             return
         self._check_writable()
@@ -284,93 +275,43 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         self, topic: str | None = None, after: QueueKey | None = None, prefix: str = ""
     ) -> Iterator[QueueKey]:
         """Yield every queue that has a folder, simple and batch, by topic and queue id."""
-        self._check_open()
-        known = {*self._topics, *self._batch_topics} if topic is None else {topic}
+        self._table.check_open()
+        table = self._table
+        known = {*table.simple, *table.batch} if topic is None else {topic}
         names = sorted(name for name in known if name.startswith(prefix))
         if after is not None:
             names = names[bisect_left(names, after.topic) :]
         found = (
             QueueKey(name, queue_id)
             for name in names
-            for queue_id in sorted({*self._topics.get(name, ()), *self._batch_topics.get(name, ())})
+            for queue_id in sorted({*table.simple.get(name, ()), *table.batch.get(name, ())})
         )
         return found if after is None else (key for key in found if key > after)
 
-    def max_offset(self, topic: str, queue_id: int) -> int:
-        """Return the queue offset behind the last unit, of batch queues the last message."""
-        queue = self._queue(topic, queue_id)
-        return queue.max_offset if queue is not None else 0
-
-    def min_offset(self, topic: str, queue_id: int) -> int:
-        """Return the offset of the first unit whose record is in the log."""
-        queue = self._queue(topic, queue_id)
-        return queue.min_offset(self.context.log.min_phy_offset()) if queue is not None else 0
-
-    def read_units(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> UnitBlock:
-        """Return units from the files, without a copy in between.
-
-        Raises:
-            UnsupportedFormatError: a batch queue, whose units do not lie by offset.
-        """
-        queue = self._queue(topic, queue_id)
-        if queue is None:
-            return UnitBlock(queue_offset, b"", PACKED_PREFIX, BlockStop.END)
-        if isinstance(queue, BatchConsumeQueue):
-            raise UnsupportedFormatError(f"topic {topic!r} has batch queues: iterate over them")
-        return queue.read_block(queue_offset, max_count)
-
-    def unit_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Return the store time from the log, of a batch queue from its unit."""
-        queue = self._queue(topic, queue_id)
-        if isinstance(queue, BatchConsumeQueue):
-            return queue.unit_timestamp(queue_offset)
-        unit = queue.unit_at(queue_offset) if queue is not None else None
-        return self.context.log.store_timestamp(*unit) if unit is not None else -1
-
-    def offset_by_time(
-        self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType
-    ) -> int:
-        """Search by time; batch queues answer with RocketMQ's rule for them."""
-        queue = self._queue(topic, queue_id)
-        if isinstance(queue, BatchConsumeQueue):
-            least = self.context.log.min_phy_offset()
-            return queue.offset_by_time(timestamp, boundary, least)
-        return super().offset_by_time(topic, queue_id, timestamp, boundary)
+    def queue(self, topic: str, queue_id: int) -> NamedFileQueue:
+        """Return the queue, which looks its files up with each call."""
+        self._table.check_open()
+        return NamedFileQueue(self._table, self.context, topic, queue_id)
 
     def queue_type(self, topic: str) -> QueueType:
         """Return ``BATCH`` if the topic has a folder of batch queues."""
-        self._check_open()
-        return QueueType.BATCH if topic in self._batch_topics else QueueType.SIMPLE
-
-    def resolve_tags_code(self, topic: str, queue_id: int, tags_code: int) -> int | None:
-        """Return the tags code of the extension unit at an address, other codes as they are."""
-        if not is_ext_address(tags_code):
-            return tags_code
-        self._check_open()
-        files = self._ext.get((topic, queue_id))
-        head = files.resolve(tags_code) if files is not None else None
-        return head.tags_code if head is not None else None
-
-    def iterate(self, topic: str, queue_id: int, queue_offset: int) -> Iterator[CqUnit]:
-        """Yield units with their tags codes resolved, of batch queues with their counts."""
-        queue = self._queue(topic, queue_id)
-        if isinstance(queue, BatchConsumeQueue):
-            return queue.iterate(queue_offset)
-        return super().iterate(topic, queue_id, queue_offset)
+        self._table.check_open()
+        return QueueType.BATCH if topic in self._table.batch else QueueType.SIMPLE
 
     def total_size_bytes(self) -> int:
         """Return the allocated blocks of queue, batch queue and extension files."""
-        self._check_open()
+        self._table.check_open()
         return sum(map(allocated_bytes, self.folders(self.context.paths)))
 
     def check_files(self) -> Iterator[QueueFinding]:
         """Yield damage, odd names and sizes, gaps, what lies behind ends, lost addresses."""
-        self._check_open()
+        self._table.check_open()
         damaged = [each for each in self.damaged_queues() if not each.is_suspect]
         lost = (QueueFinding(each.problem, each.path, each.queue) for each in damaged)
+        table, size = self._table, self._access.mapped_file_size
         odd = check_queue_files(
-            self.context.paths, self._topics, self._batch_topics, self._access.mapped_file_size,
-            self.resolve_tags_code,
+            self.context.paths, table.simple, table.batch, size,
+            lambda topic, queue_id, code: self.queue(topic, queue_id).resolve_tags_code(code),
         )  # fmt: skip
         return chain(lost, odd)
 
@@ -381,7 +322,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
 
     def describe(self) -> dict[str, object]:
         """Return the size of the files and how many there are; looks at no file."""
-        self._check_open()
+        self._table.check_open()
         simple, batch = self._simple_queues(), self._batch_queues()
         facts: dict[str, object] = {
             "queue file size": self._access.mapped_file_size,
@@ -393,46 +334,34 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
             facts["damaged queues"] = len(self._damaged.found)
         if batch:
             facts["batch queues"] = len(batch)
-        if self._ext:
-            facts["queues with extension files"] = len(self._ext)
+        if self._table.ext:
+            facts["queues with extension files"] = len(self._table.ext)
         return facts
 
     def close(self) -> None:
         """Flush if read-write and nothing failed, then let go of every file."""
-        if self._closed:
+        if self._table.closed:
             return
         try:
             if self._loaded and not self.context.read_only and not self._failed:
                 self._unsynced.sync(self._cache)
                 # An open that failed before ``recover`` was done knows no ends to write down.
-                if self._recovered and not (self._batch_topics or self._ext):
+                if self._recovered and not (self._table.batch or self._table.ext):
                     size = self._access.mapped_file_size
-                    write_ends(self.context.paths, size, self._topics)
+                    write_ends(self.context.paths, size, self._table.simple)
         finally:
-            self._closed = True
+            self._table.closed = True
             self._cache.close()
 
     # ---- small parts
 
-    def _queue(self, topic: str, queue_id: int) -> _Queue | None:
-        if self._closed:
-            raise StoreClosedError("the queue store is closed")
-        queues = self._topics.get(topic)
-        if queues is not None and queue_id in queues:
-            return queues.get(queue_id)
-        if self._batch_topics:
-            return self._batch_topics.get(topic, {}).get(queue_id)
-        return None
-
     def _simple_queues(self) -> list[FileConsumeQueue]:
-        return [queue for queues in [*self._topics.values()] for queue in [*queues.values()]]
+        topics = [*self._table.simple.values()]
+        return [queue for queues in topics for queue in [*queues.values()]]
 
     def _batch_queues(self) -> list[BatchConsumeQueue]:
-        return [queue for queues in [*self._batch_topics.values()] for queue in [*queues.values()]]
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise StoreClosedError("the queue store is closed")
+        topics = [*self._table.batch.values()]
+        return [queue for queues in topics for queue in [*queues.values()]]
 
     @contextmanager
     def _failing(self, action: str) -> Iterator[None]:
@@ -445,7 +374,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
             raise
 
     def _check_writable(self) -> None:
-        self._check_open()
+        self._table.check_open()
         if self.context.read_only:
             raise ReadOnlyStoreError("the queues were opened read-only")
         if self._failed:

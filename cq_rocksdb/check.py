@@ -130,7 +130,7 @@ class _Entries:
         self, queue: QueueKey, entry: OffsetEntry, min_phy_offset: int
     ) -> Iterator[QueueFinding]:
         prefix = queue_prefix(*queue)
-        last = self._offsets.state(*queue).last.queue_offset
+        last = self._offsets.last_offset(prefix)
         found = self._units.first_in_log(prefix, 0, last, min_phy_offset)
         if found is not None and found.queue_offset < entry.queue_offset:
             problem = (

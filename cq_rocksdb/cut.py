@@ -18,7 +18,7 @@ from cq_rocksdb.keys import (
     queue_prefix,
     unit_key,
 )
-from cq_rocksdb.offset_table import NO_UNIT, OffsetTable, QueueState
+from cq_rocksdb.offset_table import NO_UNIT, OffsetTable
 from cq_rocksdb.unit_table import UnitTable
 
 _QUEUES_A_WRITE = 1_000
@@ -67,17 +67,22 @@ def _last_kept(units: UnitTable, prefix: bytes, last: OffsetEntry, phy_offset: i
 
 
 def clean_expired(
-    states: Iterable[QueueState], units: UnitTable, min_phy_offset: int, *, delete: bool
+    lasts: Iterable[tuple[bytes, OffsetEntry]],
+    units: UnitTable,
+    min_phy_offset: int,
+    *,
+    delete: bool,
 ) -> Iterator[EngineBatch]:
     """Yield the writes that bring the ``min`` entries of queues up to date.
+
+    ``lasts``: the queues, by prefix, each with its last unit.
 
     A ``min`` entry names the first unit left; a queue with none left gets RocketMQ's made-up one:
     the log's minimum and the queue's next offset. With ``delete`` the units below go too, by one
     range delete for each queue that has any; else they are left to the compaction filter.
     """
     write = EngineBatch()
-    for state in states:
-        prefix, last = state.prefix, state.last
+    for prefix, last in lasts:
         first = units.at_or_after(prefix, 0)
         if first is None or first.unit.phy_offset >= min_phy_offset:
             continue

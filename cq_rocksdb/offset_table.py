@@ -9,7 +9,6 @@ Source: RocketMQ ``RocksDBConsumeQueueOffsetTable``.
 
 import threading
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +29,7 @@ from cq_rocksdb.keys import (
     topics_range,
 )
 from cq_rocksdb.state_cache import FIELDS, UNKNOWN, StateCache
-from store.errors import CorruptionError
+from store.errors import CorruptionError, StoreClosedError
 from store.queue.units import MOST_UNITS, QueueKey
 
 NO_UNIT = OffsetEntry(-1, -1)
@@ -41,50 +40,52 @@ _KIND = slice(-8, -5)
 _WHOLE_FAMILY = (b"", b"\xff" * 8)  # lengths are positive, so no key begins with 0xff
 
 
-class QueueState(NamedTuple):
-    """What is known of one queue at one moment."""
-
-    prefix: bytes
-    last: OffsetEntry
-    """The ``max`` entry, ``NO_UNIT`` without one."""
-    first: OffsetEntry | None
-    """The first live unit as it was last found, ``None`` if nobody asked yet."""
-    life: int
-    """Which state of the table this is of, see ``OffsetTable.found_first``."""
-
-
 class OffsetTable:
     """The ``max``, ``min`` and checkpoint entries. Any thread may read."""
 
     def __init__(self, engine: RocksEngine, hot_queues: int) -> None:
         """``hot_queues``: how many queues are kept in memory."""
         self._engine = engine
-        self._lock = threading.Lock()  # guards _cache and _lives
+        self._lock = threading.Lock()  # guards _cache, _lives and _closed
+        self._closed = False
         self._cache = StateCache(hot_queues)
         self._lives = 0  # rises when queues lose units: what was found out before may be wrong
         self._checkpoint: int | None = None
 
-    def state(self, topic: str, queue_id: int) -> QueueState:
-        """Return what is known of a queue, read from the database on first use."""
-        prefix = queue_prefix(topic, queue_id)
+    def close(self) -> None:
+        """Answer no reader any more."""
         with self._lock:
-            row, life = self._cache.get(prefix), self._lives
+            self._closed = True
+
+    def row(self, prefix: bytes) -> tuple[list[int], int]:
+        """Return a queue's row of ``StateCache``, read on first use, and the life that it is of.
+
+        Raises:
+            StoreClosedError: the store is closed.
+        """
+        with self._lock:
+            if self._closed:
+                raise StoreClosedError("the queues have been closed")
+            row = self._cache.get(prefix)
             if row is None:
                 row = [*self._read_last(self._engine.get(Family.OFFSET, max_key(prefix))), *NO_UNIT]
                 if len(prefix) <= LONGEST_PREFIX:  # what a reader makes up is nobody's
                     self._cache.put_one(prefix, row)
-        last_phy, last_offset, first_phy, first_offset = row
-        first = OffsetEntry(first_phy, first_offset) if first_offset >= 0 else None
-        return QueueState(prefix, OffsetEntry(last_phy, last_offset), first, life)
+            return row, self._lives
 
-    def end(self, topic: str, queue_id: int) -> tuple[bytes, int]:
-        """Return prefix and max offset of a queue: all that most reads need of its state."""
-        prefix = queue_prefix(topic, queue_id)
+    def last_offset(self, prefix: bytes) -> int:
+        """Return the offset of a queue's last unit, -1 without one.
+
+        Raises:
+            StoreClosedError: the store is closed.
+        """
         with self._lock:
-            last = self._cache.last_offset(prefix)
-        if last is None:
-            last = self.state(topic, queue_id).last.queue_offset
-        return prefix, last + 1
+            last = None if self._closed else self._cache.last_offset(prefix)
+        return self.row(prefix)[0][1] if last is None else last
+
+    def last(self, prefix: bytes) -> OffsetEntry:
+        """Return a queue's last unit, ``NO_UNIT`` without one."""
+        return OffsetEntry(*self.row(prefix)[0][:2])
 
     def rows(self, prefixes: list[bytes]) -> NDArray[np.int64]:
         """Return a row of ``StateCache`` for each queue; those not cached in one read."""
@@ -127,11 +128,11 @@ class OffsetTable:
             self._lives += renewed
             self._cache.put(prefixes, rows)
 
-    def found_first(self, state: QueueState, first: OffsetEntry) -> None:
+    def found_first(self, prefix: bytes, first: OffsetEntry, life: int) -> None:
         """Keep a first unit that a reader has found, unless queues lost units meanwhile."""
         with self._lock:
-            if state.life == self._lives:
-                self._cache.set_first(state.prefix, *first)
+            if life == self._lives:
+                self._cache.set_first(prefix, *first)
 
     def forget(self, prefixes: Iterable[bytes]) -> None:
         """Drop what is known of these queues, after they were deleted or their entries written."""
@@ -179,11 +180,6 @@ class OffsetTable:
             if len(rows) < _SCAN_ENTRIES:
                 return
             start = rows[-1][0] + b"\0"
-
-    def every_state(self) -> Iterator[QueueState]:
-        """Yield every queue as its ``max`` entry says, past the cache."""
-        for queue, last in self.last_units():
-            yield QueueState(queue_prefix(*queue), last, None, self._lives)
 
     def last_units(
         self, topic: str | None = None, after: QueueKey | None = None, prefix: str = ""

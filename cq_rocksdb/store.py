@@ -18,6 +18,7 @@ from typing import ClassVar, Self
 from cq_rocksdb.batch_plan import BatchPlan
 from cq_rocksdb.check import Audit
 from cq_rocksdb.compaction import CompactionRun
+from cq_rocksdb.consume_queue import RocksDBConsumeQueue
 from cq_rocksdb.cut import clean_expired, truncate_dirty
 from cq_rocksdb.engine import EngineBatch, Family, RocksEngine
 from cq_rocksdb.engines import check_settings, open_engine
@@ -42,7 +43,7 @@ from cq_rocksdb.keys import (
     queue_prefix,
     topic_range,
 )
-from cq_rocksdb.offset_table import NO_UNIT, OffsetTable, QueueState
+from cq_rocksdb.offset_table import NO_UNIT, OffsetTable
 from cq_rocksdb.private_folder import DATABASE_FILE
 from cq_rocksdb.spans import queue_spans
 from cq_rocksdb.stats import engine_stats, logged_stats, written_bytes
@@ -60,7 +61,7 @@ from store.paths import StorePaths
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.context import QueueStoreContext
 from store.queue.facts import QueueFinding, QueueRestart, QueueSpan, QueueStat, QueueType
-from store.queue.units import QueueKey, UnitBatch, UnitBlock
+from store.queue.units import QueueKey, UnitBatch
 
 _LOG = logging.getLogger(__name__)
 _FILE_GONE = "No such file or directory"
@@ -241,14 +242,16 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         """
         engine = self._writable_engine()
         engine.expire_below(min_phy_offset)
-        states: Iterable[QueueState] = ()
+        offsets = self._offsets
+        lasts: Iterable[tuple[bytes, OffsetEntry]] = ()
         if expired is not None:
-            states = map(self._offsets.state, *zip(*expired, strict=True)) if expired else ()
+            prefixes = (queue_prefix(*key) for key in expired)
+            lasts = ((prefix, offsets.last(prefix)) for prefix in prefixes)
         elif not engine.filters_expired:
-            states = self._offsets.every_state()
+            lasts = ((queue_prefix(*key), last) for key, last in offsets.last_units())
         cleaned = 0
         delete = not engine.filters_expired
-        for write in clean_expired(states, self._units, min_phy_offset, delete=delete):
+        for write in clean_expired(lasts, self._units, min_phy_offset, delete=delete):
             cleaned += len(write.puts)
             self._write(write)
         if cleaned and delete:
@@ -336,58 +339,18 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
     def spans(self, topic: str | None = None, after: QueueKey | None = None) -> Iterator[QueueSpan]:
         """Read the entries and first units of many queues at once, past the cache."""
         engine, least = self._open_engine(), self.context.log.min_phy_offset()
-        return queue_spans(engine, self._offsets.last_units(topic, after), least, self.min_offset)
+        last_units = self._offsets.last_units(topic, after)
+        return queue_spans(engine, last_units, least, lambda *key: self.queue(*key).min_offset())
 
-    def max_offset(self, topic: str, queue_id: int) -> int:
-        """Ask the cache, else the ``max`` entry."""
-        return self._end(topic, queue_id)[1]
+    def queue(self, topic: str, queue_id: int) -> RocksDBConsumeQueue:
+        """Return the queue, its key prefix made once.
 
-    def min_offset(self, topic: str, queue_id: int) -> int:
-        """Ask the cache, else the ``min`` entry, else search; only the cache is corrected.
-
-        The ``min`` entry holds as long as its record does. RocketMQ counts units that are missing
-        as too small and writes what it found; here they are stepped over, and nothing is written.
+        Raises:
+            IllegalMessageError: the topic has no UTF-8 form, or the id does not fit four bytes.
         """
-        state = self._state(topic, queue_id)
-        last = state.last
-        if last.queue_offset < 0:
-            return 0
-        min_phy_offset = self.context.log.min_phy_offset()
-        if last.phy_offset < min_phy_offset:
-            return last.queue_offset + 1
-        first = state.first
-        if first is None or first.phy_offset < min_phy_offset:
-            first = self._find_first(state, min_phy_offset)
-            if first is None:
-                return last.queue_offset + 1
-        return min(first.queue_offset, state.last.queue_offset + 1)
-
-    def _find_first(self, state: QueueState, min_phy_offset: int) -> OffsetEntry | None:
-        known = state.first or self._offsets.stored_min(state.prefix)
-        if known is None or known.phy_offset < min_phy_offset:
-            low = known.queue_offset if known is not None else 0
-            last = state.last.queue_offset
-            found = self._units.first_in_log(state.prefix, max(low, 0), last, min_phy_offset)
-            known = found.entry if found is not None else None
-        if known is not None:
-            self._offsets.found_first(state, known)
-        return known
-
-    def read_units(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> UnitBlock:
-        """Read with one seek; keys are looked at only if something is missing."""
-        prefix, max_offset = self._end(topic, queue_id)
-        return self._units.block(prefix, queue_offset, max_offset, max_count)
-
-    def unit_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Return the timestamp of the unit itself; the log is asked only for its ends."""
-        prefix, max_offset = self._end(topic, queue_id)
-        if not 0 <= queue_offset < max_offset:
-            return -1
-        unit = self._units.get(prefix, queue_offset)
-        log = self.context.log
-        if unit is None or not log.min_phy_offset() <= unit.phy_offset < log.max_phy_offset():
-            return -1
-        return unit.store_timestamp
+        if self._closed or self._engine is None:
+            self._open_engine()
+        return RocksDBConsumeQueue(self._offsets, self._units, self.context, topic, queue_id)
 
     def queue_type(self, topic: str) -> QueueType:
         """Every queue is RocksDB's."""
@@ -454,19 +417,10 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
             self.compaction.cancel()
             self.compaction.wait()
         if self._engine is not None:
+            self._offsets.close()
             self._engine.close(flush=not self._failed)
 
     # ---- inside
-
-    def _end(self, topic: str, queue_id: int) -> tuple[bytes, int]:
-        if self._closed:
-            raise StoreClosedError("the queues have been closed", path=self.folder)
-        return self._offsets.end(topic, queue_id)
-
-    def _state(self, topic: str, queue_id: int) -> QueueState:
-        if self._closed:
-            raise StoreClosedError("the queues have been closed", path=self.folder)
-        return self._offsets.state(topic, queue_id)
 
     def _open_engine(self) -> RocksEngine:
         engine = self._engine

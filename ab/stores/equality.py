@@ -68,9 +68,9 @@ def _blocks(
     store: MessageStore, key: QueueKey, low: int, high: int
 ) -> Iterator[tuple[int, UnitBlock | range]]:
     """Yield the blocks of a queue, and the offsets of its holes, each with its first offset."""
-    at = low
+    queue, at = store.queues.queue(*key), low
     while at < high:
-        block = store.queues.read_units(*key, at, min(_BLOCK, high - at))
+        block = queue.read_units(at, min(_BLOCK, high - at))
         if block.count:
             yield at, block
             at += block.count

@@ -148,9 +148,8 @@ def _last_time(store: MessageStore, found: StoreSurvey) -> int:
     picked = np.argsort(found.high - found.low)[-64:].tolist()
     last = 0
     for at in picked:
-        topic, queue_id = found.keys[at]
-        time = store.queues.unit_timestamp(topic, queue_id, int(found.high[at]) - 1)
-        last = max(last, time)
+        queue = store.queues.queue(*found.keys[at])
+        last = max(last, queue.unit_timestamp(int(found.high[at]) - 1))
     return last
 
 

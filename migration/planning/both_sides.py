@@ -84,12 +84,13 @@ def look_at_both(store: MessageStore, target: str) -> BothSides:
 def _side(part: ConsumeQueueStore, other: ConsumeQueueStore) -> Measured:
     ends_at, queues, units, example = part.dispatch_from_phy_offset(), 0, 0, None
     for key in other.queues():
-        low, high = other.min_offset(*key), other.max_offset(*key)
-        begin, end = part.min_offset(*key), part.max_offset(*key)
+        queue = other.queue(*key)
+        low, high = queue.ends()
+        begin, end = part.queue(*key).ends()
         lacking = max((high if begin >= end else min(begin, high)) - low, 0)
         if not lacking:
             continue
-        first = next(other.read_units(*key, low, 1).rows(), None)
+        first = next(queue.read_units(low, 1).rows(), None)
         if begin >= end and first is not None and first[0] >= ends_at:
             continue  # the log behind its end brings it
         queues, units, example = queues + 1, units + lacking, example or key

@@ -147,7 +147,7 @@ class _Planner:
                     path=self._store.paths.root,
                 )
             self._target.check_queue(queue)
-            begin, end = queues.min_offset(*queue), queues.max_offset(*queue)
+            begin, end = queues.queue(*queue).ends()
             if not end:
                 self._empty += 1
                 continue

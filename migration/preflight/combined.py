@@ -24,8 +24,7 @@ class CombinedStart(QueueCheck):
 
     def look(self, queue: UnitRange) -> None:
         """Compare one queue."""
-        low = self._other.min_offset(queue.topic, queue.queue_id)
-        high = self._other.max_offset(queue.topic, queue.queue_id)
+        low, high = self._other.queue(queue.topic, queue.queue_id).ends()
         mine, others = self._names
         if high != queue.high:
             self._reset.add(queue.name, **{f"{mine}Max": queue.high, f"{others}Max": high})

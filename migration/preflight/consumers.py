@@ -67,8 +67,7 @@ class ConsumerOffsets:
             if offset > 0:  # 0 is what every group has on a topic without messages
                 self._unknown.add(name, offset=offset)
             return
-        low = self._queues.min_offset(topic, queue_id)
-        high = self._queues.max_offset(topic, queue_id)
+        low, high = self._queues.queue(topic, queue_id).ends()
         if offset > high:
             self._beyond.add(name, offset=offset, max=high)
         elif 0 <= offset < low:

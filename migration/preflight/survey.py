@@ -114,8 +114,7 @@ class QueueSurvey:
         queues = self._queues
         for topic, queue_id in queues.queues():
             try:
-                low, high = queues.min_offset(topic, queue_id), queues.max_offset(topic, queue_id)
-                span = UnitRange(topic, queue_id, low, high)
+                span = UnitRange(topic, queue_id, *queues.queue(topic, queue_id).ends())
                 for check in self._checks:
                     check.look(span)
             except StoreError as exc:

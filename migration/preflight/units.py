@@ -60,10 +60,11 @@ class UnitCheck(QueueCheck):
         """Read the queue's units."""
         if self._queues.queue_type(queue.topic) is QueueType.BATCH:
             return
+        units = self._queues.queue(queue.topic, queue.queue_id)
         at, missing, astray, addresses = queue.low, 0, 0, 0
         while at < queue.high:
             count = min(_BLOCK_UNITS, queue.high - at)
-            block = self._queues.read_units(queue.topic, queue.queue_id, at, count)
+            block = units.read_units(at, count)
             odd, far = self._read(block)
             astray += odd
             addresses += far
@@ -106,7 +107,7 @@ class UnitCheck(QueueCheck):
             start -= per_file  # pre-blanks alone fill a whole file
         if start == queue.low:
             return
-        block = self._queues.read_units(queue.topic, queue.queue_id, start, 1)
+        block = self._queues.queue(queue.topic, queue.queue_id).read_units(start, 1)
         if block.stop is BlockStop.HOLE and block.hole is not None and not block.count:
             self._blank_units += len(block.hole)
             self._blanks.add(queue.name, units=len(block.hole))

@@ -343,7 +343,7 @@ def _forget_deleted(root: Path, config: StoreConfig, plan: Plan) -> list[str]:
         if old is None or new is None:  # set aside: the step is refused with the reason
             return []
         for queue in list(new.queues()):
-            if not old.max_offset(*queue):
+            if not old.queue(*queue).max_offset():
                 new.delete_queue(*queue)
                 gone.add(queue.topic)
     return sorted(gone)

@@ -64,10 +64,11 @@ def _queues(
 ) -> Iterator[QueueKey]:
     has_all_before = served.dispatch_from_phy_offset()
     for key in left.queues():
-        low, high = left.min_offset(*key), left.max_offset(*key)
-        if low >= high or served.max_offset(*key):
+        queue = left.queue(*key)
+        low, high = queue.ends()
+        if low >= high or served.queue(*key).max_offset():
             continue
-        last = next(left.iterate(*key, high - 1), None)
+        last = next(queue.iterate(high - 1), None)
         phy_offset = 0 if last is None else last.phy_offset
         if phy_offset < has_all_before and not deleted.has_record(key.topic, phy_offset):
             yield key

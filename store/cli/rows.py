@@ -44,7 +44,7 @@ def message_row(message: StoredMessage) -> dict[str, object]:
 def queue_row(queues: ConsumeQueueStore, key: QueueKey) -> dict[str, object]:
     """Return one queue with its units from minimum to maximum; ``None`` where one is missing."""
     topic, queue_id = key
-    low, high = queues.min_offset(*key), queues.max_offset(*key)
+    low, high = queues.queue(*key).ends()
     return {
         "topic": topic,
         "queueId": queue_id,
@@ -59,23 +59,20 @@ def unit_rows(
     queues: ConsumeQueueStore, key: QueueKey, low: int, high: int
 ) -> Iterator[list[object] | None]:
     """Yield ``[queue offset, phy, size, tags code, store timestamp(, messages)]`` a unit."""
-    topic, queue_id = key
-    if queues.queue_type(topic) is QueueType.BATCH:
-        for unit in queues.iterate(topic, queue_id, low):
+    queue = queues.queue(*key)
+    if queues.queue_type(key.topic) is QueueType.BATCH:
+        for unit in queue.iterate(low):
             if unit.queue_offset >= high:
                 return
-            row: list[object] = [
-                *unit[:4],
-                queues.unit_timestamp(topic, queue_id, unit.queue_offset),
-            ]
+            row: list[object] = [*unit[:4], queue.unit_timestamp(unit.queue_offset)]
             yield [*row, unit.batch_num] if unit.batch_num > 1 else row
         return
     at = low
     while at < high:
-        block = queues.read_units(topic, queue_id, at, min(_UNITS, high - at))
+        block = queue.read_units(at, min(_UNITS, high - at))
         for phy_offset, size, tags_code in block.rows():
-            code = queues.resolve_tags_code(topic, queue_id, tags_code)
-            yield [at, phy_offset, size, code, queues.unit_timestamp(topic, queue_id, at)]
+            code = queue.resolve_tags_code(tags_code)
+            yield [at, phy_offset, size, code, queue.unit_timestamp(at)]
             at += 1
         if block.stop is BlockStop.HOLE and block.hole is not None:
             yield from (None for _ in block.hole)

@@ -14,6 +14,7 @@ from store.errors import RefusedStoreError
 from store.progress import Progress, untold
 from store.queue.bulk import NO_TIMESTAMP, UNIT_ROWS, UnitRows, UnitRun
 from store.queue.combined import CombinedConsumeQueueStore
+from store.queue.consume_queue import ConsumeQueue
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.context import LogView
 from store.queue.facts import QueueType
@@ -48,7 +49,8 @@ def compare_open(
     def wanted() -> Iterator[Sided]:
         for store, other in ((reference, None), (copy, reference)):
             for key in store.queues(topic):
-                known = other.max_offset(*key) if other else not store.max_offset(*key)
+                end = (other or store).queue(*key).max_offset()
+                known = end if other else not end
                 if known or queue_id not in {None, key.queue_id}:
                     continue
                 if not all(selects(each, key.topic) for each in given):
@@ -106,7 +108,7 @@ class _OpenSide:
 
     def next_offset(self, queue: QueueKey) -> int:
         """Ask for both ends, and keep them for ``runs``."""
-        self._span = self.store.min_offset(*queue), self.store.max_offset(*queue)
+        self._span = self.store.queue(*queue).ends()
         return self._span[1]
 
     def fill(self, queue: QueueKey, queue_offset: int, rows: UnitRows) -> int:
@@ -116,11 +118,11 @@ class _OpenSide:
 
     def runs(self, queue: QueueKey, most_units: int) -> Iterator[UnitRun]:
         """Yield what the store reads, stepping over holes."""
-        at, end = self._span
+        units, (at, end) = self.store.queue(*queue), self._span
         while at < end:
-            block = self.store.read_units(*queue, at, min(most_units, end - at))
+            block = units.read_units(at, min(most_units, end - at))
             if block.count:
-                rows = self._rows(queue, block)
+                rows = self._rows(units, block)
                 yield UnitRun(at, rows)
                 self._progress(int(rows["phy_offset"][-1]))
                 at += block.count
@@ -129,7 +131,7 @@ class _OpenSide:
             else:
                 return
 
-    def _rows(self, queue: QueueKey, block: UnitBlock) -> UnitRows:
+    def _rows(self, queue: ConsumeQueue, block: UnitBlock) -> UnitRows:
         columns = block.columns()
         self.has_timestamps |= block.stride == QUEUE_UNIT.size
         rows = np.empty(len(columns), UNIT_ROWS)
@@ -137,7 +139,7 @@ class _OpenSide:
         for name in columns.dtype.names or ():
             rows[name] = columns[name]
         for row in np.flatnonzero(rows["tags_code"] <= EXT_ADDRESS_MAX).tolist():
-            code = self.store.resolve_tags_code(*queue, int(rows["tags_code"][row]))
+            code = queue.resolve_tags_code(int(rows["tags_code"][row]))
             if code is not None:
                 rows["tags_code"][row] = code
         return rows

@@ -316,7 +316,7 @@ class CombinedConsumeQueueStore(CombinedReads):
     def restore_end(self, topic: str, queue_id: int, queue_offset: int) -> None:
         """Restore in all that have no such queue."""
         for part in self._live():
-            if part.takes(topic) and not part.store.max_offset(topic, queue_id):
+            if part.takes(topic) and not part.store.queue(topic, queue_id).max_offset():
                 restore = partial(part.store.restore_end, topic, queue_id, queue_offset)
                 self._attempt(part, "restore the end of a queue", restore)
 
@@ -346,7 +346,9 @@ class CombinedConsumeQueueStore(CombinedReads):
     def next_offset(self, topic: str, queue_id: int) -> int:
         """Return the largest of all that have the queue: no part may lose a unit to a put."""
         return max(
-            part.store.max_offset(topic, queue_id) for part in self._live() if part.takes(topic)
+            part.store.queue(topic, queue_id).max_offset()
+            for part in self._live()
+            if part.takes(topic)
         )
 
     # ---- about itself

@@ -5,11 +5,13 @@ from collections.abc import Iterator
 
 from store.queue.changes import Changes
 from store.queue.class_of_topic import ClassOfTopic
+from store.queue.consume_queue import ConsumeQueue, PulledUnits
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.context import QueueStoreContext
 from store.queue.facts import QueueSpan, QueueType
 from store.queue.light_home import is_light
 from store.queue.part import Part
+from store.queue.time_search import BoundaryType
 from store.queue.units import CqUnit, QueueKey, UnitBlock
 from store.record.message import LMQ_PREFIX
 
@@ -32,7 +34,8 @@ class CombinedReads(ConsumeQueueStore):
     def _live(self) -> list[Part]:
         """Return the parts that have not failed."""
 
-    def _reader(self, topic: str) -> ConsumeQueueStore:
+    def reader(self, topic: str) -> ConsumeQueueStore:
+        """Return the part that answers for ``topic`` now."""
         if self._light and is_light(topic):
             return self._light
         return self._read if self._apart is None else self._read_apart(topic, self._apart)
@@ -55,7 +58,7 @@ class CombinedReads(ConsumeQueueStore):
 
         ``None``: no other part is whole and gets its units.
         """
-        answers = self._reader(topic)
+        answers = self.reader(topic)
         others = (store for store in self._whole(topic) if store is not answers)
         other = next(others, None)
         return None if other is None else (answers, other)
@@ -65,7 +68,7 @@ class CombinedReads(ConsumeQueueStore):
     ) -> Iterator[QueueKey]:
         """Yield the queues of the store that is read; light queues, if they lie apart, last."""
         if topic is not None:
-            yield from self._reader(topic).queues(topic, after)
+            yield from self.reader(topic).queues(topic, after)
             return
         if self._light is None or self._light is self._read:
             yield from self._read.queues(None, after, prefix)
@@ -82,25 +85,14 @@ class CombinedReads(ConsumeQueueStore):
         """Yield those of the store that is read; light queues may be another one's."""
         return super().spans(topic, after) if self._light else self._read.spans(topic, after)
 
-    def max_offset(self, topic: str, queue_id: int) -> int:
-        """Ask the store that is read."""
-        return self._reader(topic).max_offset(topic, queue_id)
+    def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """Return that of the part that is read, which is the same from the recovery on.
 
-    def min_offset(self, topic: str, queue_id: int) -> int:
-        """Ask the store that is read."""
-        return self._reader(topic).min_offset(topic, queue_id)
-
-    def read_units(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> UnitBlock:
-        """Ask the store that is read."""
-        return self._reader(topic).read_units(topic, queue_id, queue_offset, max_count)
-
-    def unit_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Ask the store that is read."""
-        return self._reader(topic).unit_timestamp(topic, queue_id, queue_offset)
-
-    def iterate(self, topic: str, queue_id: int, queue_offset: int) -> Iterator[CqUnit]:
-        """Ask the store that is read."""
-        return self._reader(topic).iterate(topic, queue_id, queue_offset)
+        But who is to answer for a topic that is read apart may be set aside at any time.
+        """
+        if self._apart is not None and self._apart.of(topic):
+            return _QueueApart(self, topic, queue_id)
+        return self.reader(topic).queue(topic, queue_id)
 
     @property
     def units_per_file(self) -> int:
@@ -110,10 +102,49 @@ class CombinedReads(ConsumeQueueStore):
     def queue_type(self, topic: str) -> QueueType:
         """Return ``BATCH`` if any part says so, else ask the store that is read."""
         kinds = {part.store.queue_type(topic) for part in self._live()}
-        return (
-            QueueType.BATCH if QueueType.BATCH in kinds else self._reader(topic).queue_type(topic)
-        )
+        return QueueType.BATCH if QueueType.BATCH in kinds else self.reader(topic).queue_type(topic)
 
-    def resolve_tags_code(self, topic: str, queue_id: int, tags_code: int) -> int | None:
-        """Ask the store that is read."""
-        return self._reader(topic).resolve_tags_code(topic, queue_id, tags_code)
+
+class _QueueApart(ConsumeQueue):
+    """A queue of a topic that is read apart: each call asks who is to answer."""
+
+    __slots__ = ("_store",)
+
+    def __init__(self, store: CombinedReads, topic: str, queue_id: int) -> None:
+        self._store, self.context = store, store.context
+        self.topic, self.queue_id = topic, queue_id
+
+    def _now(self) -> ConsumeQueue:
+        return self._store.reader(self.topic).queue(self.topic, self.queue_id)
+
+    def max_offset(self) -> int:
+        """Ask the one that is to answer."""
+        return self._now().max_offset()
+
+    def ends(self) -> tuple[int, int]:
+        """Ask the one that is to answer."""
+        return self._now().ends()
+
+    def pull(self, queue_offset: int, max_count: int) -> PulledUnits:
+        """Ask the one that is to answer."""
+        return self._now().pull(queue_offset, max_count)
+
+    def read_units(self, queue_offset: int, max_count: int) -> UnitBlock:
+        """Ask the one that is to answer."""
+        return self._now().read_units(queue_offset, max_count)
+
+    def unit_timestamp(self, queue_offset: int) -> int:
+        """Ask the one that is to answer."""
+        return self._now().unit_timestamp(queue_offset)
+
+    def resolve_tags_code(self, tags_code: int) -> int | None:
+        """Ask the one that is to answer."""
+        return self._now().resolve_tags_code(tags_code)
+
+    def iterate(self, queue_offset: int) -> Iterator[CqUnit]:
+        """Ask the one that is to answer."""
+        return self._now().iterate(queue_offset)
+
+    def offset_by_time(self, timestamp: int, boundary: BoundaryType) -> int:
+        """Ask the one that is to answer."""
+        return self._now().offset_by_time(timestamp, boundary)

@@ -46,14 +46,14 @@ def lacking(late: Part, ahead: Part, is_deleted: IsDeleted, prefix: str = "") ->
 
 
 def _lack(late: Part, ahead: Part, key: QueueKey, is_deleted: IsDeleted) -> Lack | None:
-    low, high = ahead.store.min_offset(*key), ahead.store.max_offset(*key)
-    begin, end = late.store.min_offset(*key), late.store.max_offset(*key)
+    low, high = ahead.store.queue(*key).ends()
+    begin, end = late.store.queue(*key).ends()
     if low >= high or (begin <= low and high <= end and begin < end):
         return None
     is_head = begin > low or begin >= end > 0
     first = low if is_head else max(end, low)
     last = min(begin, high) if is_head and begin < end else high
-    block = ahead.store.read_units(*key, first, 1)
+    block = ahead.store.queue(*key).read_units(first, 1)
     phy_offset = next((row[0] for row in block.rows()), 0)
     if is_deleted(key.topic, phy_offset) or (phy_offset >= late.whole and not is_head):
         return None
@@ -72,7 +72,9 @@ def let_fill(
     for lack in lacking(late, ahead, is_deleted):
         if not queues:
             note_behind()
-            late.own = {key for key in late.store.queues() if not ahead.store.max_offset(*key)}
+            late.own = {
+                key for key in late.store.queues() if not ahead.store.queue(*key).max_offset()
+            }
         queues += 1
         units += len(lack.offsets)
         if lack.is_head and not late.store.fills_holes:
@@ -111,8 +113,8 @@ def even(late: Part, ahead: Part, is_deleted: IsDeleted) -> None:
     explains; nothing else.
     """
     for key in ahead.store.queues():
-        end = ahead.store.max_offset(*key)
-        if not late.takes(key.topic) or end <= late.store.max_offset(*key):
+        end = ahead.store.queue(*key).max_offset()
+        if not late.takes(key.topic) or end <= late.store.queue(*key).max_offset():
             continue
         if not ahead.has_live_units(*key) and not late.has_live_units(*key):
             late.store.restore_end(*key, end)
@@ -121,7 +123,7 @@ def even(late: Part, ahead: Part, is_deleted: IsDeleted) -> None:
         key
         for key in (late.store.queues() if replayed else ())
         if ahead.takes(key.topic)
-        and not ahead.store.max_offset(*key)
+        and not ahead.store.queue(*key).max_offset()
         and _is_gone(late, key, is_deleted)
     ]
     for key in gone:
@@ -135,6 +137,6 @@ def _is_gone(late: Part, key: QueueKey, is_deleted: IsDeleted) -> bool:
         return True
     if late.own is not None and key not in late.own:
         return True
-    end = late.store.max_offset(*key)
-    last = next(late.store.iterate(*key, end - 1), None)
+    queue = late.store.queue(*key)
+    last = next(queue.iterate(queue.max_offset() - 1), None)
     return last is not None and is_deleted(key.topic, last.phy_offset)

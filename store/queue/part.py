@@ -92,7 +92,8 @@ class Part:
 
     def has_live_units(self, topic: str, queue_id: int) -> bool:
         """Return whether the queue has a unit whose record is in the log."""
-        return self.store.min_offset(topic, queue_id) < self.store.max_offset(topic, queue_id)
+        low, high = self.store.queue(topic, queue_id).ends()
+        return low < high
 
 
 def selects(selection: str | None, topic: str) -> bool:

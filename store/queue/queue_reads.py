@@ -3,13 +3,10 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
+from store.queue.consume_queue import ConsumeQueue
 from store.queue.context import QueueStoreContext
-from store.queue.estimate import MessageFilter, estimate
 from store.queue.facts import QueueSpan, QueueType
-from store.queue.time_search import BoundaryType, search_offset
-from store.queue.units import CqUnit, QueueKey, UnitBlock
-
-_ITERATE_UNITS = 1024
+from store.queue.units import QueueKey
 
 
 class QueueReads(ABC):
@@ -31,7 +28,7 @@ class QueueReads(ABC):
     def spans(self, topic: str | None = None, after: QueueKey | None = None) -> Iterator[QueueSpan]:
         """Yield what ``queues`` does with ``min_offset`` and ``max_offset`` of each."""
         for key in self.queues(topic, after):
-            yield QueueSpan(key, self.min_offset(*key), self.max_offset(*key))
+            yield QueueSpan(key, *self.queue(*key).ends())
 
     def topics(self, prefix: str = "") -> Iterator[str]:
         """Yield each topic that has a queue and begins with ``prefix``, once."""
@@ -42,30 +39,15 @@ class QueueReads(ABC):
             last = topic
 
     @abstractmethod
-    def max_offset(self, topic: str, queue_id: int) -> int:
-        """Return the queue offset behind the last unit; 0 for an unknown queue."""
+    def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """Return the queue of that name, whether there is one or not; asked after ``recover``.
 
-    @abstractmethod
-    def min_offset(self, topic: str, queue_id: int) -> int:
-        """Return the offset of the first unit whose record is in the log.
+        Costs less than a look-up, whatever the number of queues.
 
-        ``max_offset`` if every record has expired; 0 for an unknown queue. Pre-blank units of a
-        file do not count.
+        Raises:
+            StoreClosedError: the store is closed.
+            IllegalMessageError: the backend can hold no queue of that name.
         """
-
-    @abstractmethod
-    def read_units(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> UnitBlock:
-        """Return at most ``max_count`` consecutive units from ``queue_offset`` on.
-
-        Empty with ``BlockStop.END`` at or behind ``max_offset`` or below 0, and for unknown
-        queues. A unit that should exist and does not ends the block with ``BlockStop.HOLE`` and
-        its range; the block is empty if the hole begins at ``queue_offset``. Units of expired
-        records may be returned as long as they are there: ask ``min_offset``.
-        """
-
-    @abstractmethod
-    def unit_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Return the store time, ms, of the record of one unit; -1 without unit or record."""
 
     @property
     def units_per_file(self) -> int:
@@ -80,65 +62,6 @@ class QueueReads(ABC):
         _ = topic
         return QueueType.SIMPLE
 
-    def resolve_tags_code(self, topic: str, queue_id: int, tags_code: int) -> int | None:
-        """Return the tags code behind an extension address, other codes as they are.
-
-        ``None``: the address leads nowhere.
-        """
-        _ = topic, queue_id
-        return tags_code
-
-    def iterate(self, topic: str, queue_id: int, queue_offset: int) -> Iterator[CqUnit]:
-        """Yield the units from ``queue_offset`` to the end or to the first hole.
-
-        Batch queues begin with the unit that holds ``queue_offset``.
-        """
-        while True:
-            block = self.read_units(topic, queue_id, queue_offset, _ITERATE_UNITS)
-            for offset, (phy_offset, size, code) in enumerate(block.rows(), queue_offset):
-                tags_code = self.resolve_tags_code(topic, queue_id, code)
-                yield CqUnit(offset, phy_offset, size, tags_code)
-            queue_offset += block.count
-            if block.count < _ITERATE_UNITS:
-                return
-
-    def offset_by_time(
-        self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType
-    ) -> int:
-        """Return the offset that ``timestamp`` (ms) leads to, always within [min, max].
-
-        LOWER: the first unit stored at or after it, ``max_offset`` if there is none. UPPER: the
-        last unit stored at or before it, ``min_offset`` if there is none. 0 for an empty queue.
-        """
-        return search_offset(
-            self.min_offset(topic, queue_id),
-            self.max_offset(topic, queue_id),
-            timestamp,
-            boundary,
-            lambda offset: self.unit_timestamp(topic, queue_id, offset),
-        )
-
-    def estimate_message_count(
-        self, topic: str, queue_id: int, from_offset: int, to_offset: int, matches: MessageFilter
-    ) -> int:
-        """Estimate how many units of [from_offset, to_offset) ``matches`` lets through.
-
-        The range is first cut to [min, max]. Exact as long as fewer than
-        ``max_consume_queue_scan`` units are scanned and at most ``sample_count_threshold`` match.
-        """
-        start = max(from_offset, self.min_offset(topic, queue_id))
-        end = min(to_offset, self.max_offset(topic, queue_id))
-        if start >= end:
-            return 0
-        config = self.context.config
-        return estimate(
-            self.iterate(topic, queue_id, start),
-            end - start,
-            matches,
-            config.max_consume_queue_scan,
-            config.sample_count_threshold,
-        )
-
     def next_offset(self, topic: str, queue_id: int) -> int:
         """Return where the queue goes on, from what it has; the writer counts on from there."""
-        return self.max_offset(topic, queue_id)
+        return self.queue(topic, queue_id).max_offset()

@@ -162,21 +162,21 @@ class StoreReads(ABC):
         self._ready()
         if (tap := self._tap) is not None and tap.is_due():
             return tap.offset_by_time(topic, queue_id, timestamp, boundary)
-        return self.queues.offset_by_time(topic, queue_id, timestamp, boundary)
+        return self.queues.queue(topic, queue_id).offset_by_time(timestamp, boundary)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """Return the first offset of the queue whose record is in the log."""
         self._ready()
         if (tap := self._tap) is not None and tap.is_due():
             return tap.min_offset(topic, queue_id)
-        return self.queues.min_offset(topic, queue_id)
+        return self.queues.queue(topic, queue_id).min_offset()
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Return the next offset of the queue; 0 if there is no such queue."""
         self._ready()
         if (tap := self._tap) is not None and tap.is_due():
             return tap.max_offset(topic, queue_id)
-        return self.queues.max_offset(topic, queue_id)
+        return self.queues.queue(topic, queue_id).max_offset()
 
     def confirm_phy_offset(self) -> int:
         """Return up to where the log is confirmed: on disk under ``SYNC_FLUSH``, else its end.
@@ -194,9 +194,8 @@ class StoreReads(ABC):
         self._ready()
         if (tap := self._tap) is not None and tap.is_due():
             return tap.estimate(topic, queue_id, from_offset, to_offset, tags)
-        return self.queues.estimate_message_count(
-            topic, queue_id, from_offset, to_offset, tags.may_match
-        )
+        queue = self.queues.queue(topic, queue_id)
+        return queue.estimate_message_count(from_offset, to_offset, tags.may_match)
 
     def queue_keys(
         self, topic: str | None = None, after: QueueKey | None = None

@@ -146,7 +146,7 @@ def test_units_of_a_queue_are_told_with_what_they_say(root: Path) -> None:
         rows = list(unit_rows(store, QueueKey("hot", 1)))
         low, high = store.min_offset("hot", 1), store.max_offset("hot", 1)
         digests = {(each.topic, each.queue_id): each for each in queue_digests(store)}
-        units = list(store.queues.iterate("hot", 1, low))
+        units = list(store.queues.queue("hot", 1).iterate(low))
     assert [int(row.split(":")[0]) for row in rows] == list(range(low, high))
     first = units[0]
     assert rows[0] == (

@@ -44,6 +44,7 @@ from store.service.results import (
     PutMessageStatus,
 )
 from tests.ab.made_store import CONFIG, make_varied_store
+from tests.kit.queue_of import QueueOf
 
 
 def test_a_pull_is_told_with_holes_and_damage() -> None:
@@ -102,7 +103,7 @@ def test_each_question_is_the_one_that_the_store_answers(tmp_path: Path) -> None
     make_varied_store(tmp_path / "s", 400)
     with MessageStore.open(tmp_path / "s", CONFIG) as store:
         low, high = store.min_offset("hot", 1), store.max_offset("hot", 1)
-        times = [store.queues.unit_timestamp("hot", 1, at) for at in (low, high - 1)]
+        times = [store.queues.queue("hot", 1).unit_timestamp(at) for at in (low, high - 1)]
         queue = {"topic": "hot", "queue_id": 1}
         rare = store.estimate_message_count("hot", 1, low, high, TagFilter("rare"))
         asked: list[Operation] = [
@@ -286,6 +287,9 @@ class _Holed:
 
     def queue_keys(self) -> list[QueueKey]:
         return [QueueKey("t", 1)]
+
+    def queue(self, topic: str, queue_id: int) -> QueueOf:
+        return QueueOf(self, topic, queue_id)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         return 2

@@ -8,6 +8,8 @@ from typing import ClassVar
 
 import pytest
 
+from cq_file.named_queue import NamedFileQueue
+from store.queue.consume_queue import PulledUnits
 from store.queue.facts import QueueSpan
 from store.queue.units import BlockStop, QueueKey, UnitBlock
 from tests.kit import other_files
@@ -19,21 +21,53 @@ WRONG_AT = 1000
 """One in so many pulls is answered wrongly."""
 
 
-class Lying(OtherFiles):
-    """One read in a thousand of several units ends a unit early."""
+class _WrongQueue(NamedFileQueue):
+    """A queue whose pulls are as wrong as its reads."""
 
-    name = "lying"
-    _reads: ClassVar[int] = 0
+    __slots__ = ()
 
-    def read_units(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> UnitBlock:
-        block = super().read_units(topic, queue_id, queue_offset, max_count)
+    def pull(self, queue_offset: int, max_count: int) -> PulledUnits:
+        low, high, block = super().pull(queue_offset, max_count)
+        if block is not None and low <= queue_offset < high:
+            block = self.read_units(queue_offset, min(max_count, high - queue_offset))
+        return PulledUnits(low, high, block)
+
+
+class _LyingQueue(_WrongQueue):
+    __slots__ = ()
+
+    def read_units(self, queue_offset: int, max_count: int) -> UnitBlock:
+        block = super().read_units(queue_offset, max_count)
         if 1 < block.count <= 32 and max_count == 32:
-            Lying._reads += 1
-            if Lying._reads % WRONG_AT == 0:
+            Lying.reads += 1
+            if Lying.reads % WRONG_AT == 0:
                 short = (block.count - 1) * block.stride
                 return UnitBlock(queue_offset, bytes(block.data[:short]), block.stride,
                                  BlockStop.LIMIT)  # fmt: skip
         return block
+
+
+class Lying(OtherFiles):
+    """One read in a thousand of several units ends a unit early."""
+
+    name = "lying"
+    reads: ClassVar[int] = 0
+
+    def queue(self, topic: str, queue_id: int) -> NamedFileQueue:
+        return _LyingQueue(self._table, self.context, topic, queue_id)
+
+
+class _LosingQueue(_WrongQueue):
+    __slots__ = ()
+
+    def read_units(self, queue_offset: int, max_count: int) -> UnitBlock:
+        (queue, lost) = LOST
+        if queue != self.key or not queue_offset <= lost < queue_offset + max_count:
+            return super().read_units(queue_offset, max_count)
+        block = super().read_units(queue_offset, lost - queue_offset) \
+            if lost > queue_offset else None  # fmt: skip
+        data, stride = (bytes(block.data), block.stride) if block else (b"", 20)
+        return UnitBlock(queue_offset, data, stride, BlockStop.HOLE, range(lost, lost + 1))
 
 
 class Losing(OtherFiles):
@@ -41,14 +75,8 @@ class Losing(OtherFiles):
 
     name = "losing"
 
-    def read_units(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> UnitBlock:
-        (queue, lost) = LOST
-        if queue != (topic, queue_id) or not queue_offset <= lost < queue_offset + max_count:
-            return super().read_units(topic, queue_id, queue_offset, max_count)
-        block = super().read_units(topic, queue_id, queue_offset, lost - queue_offset) \
-            if lost > queue_offset else None  # fmt: skip
-        data, stride = (bytes(block.data), block.stride) if block else (b"", 20)
-        return UnitBlock(queue_offset, data, stride, BlockStop.HOLE, range(lost, lost + 1))
+    def queue(self, topic: str, queue_id: int) -> NamedFileQueue:
+        return _LosingQueue(self._table, self.context, topic, queue_id)
 
 
 class Slow(OtherFiles):
@@ -70,10 +98,10 @@ class Dying(OtherFiles):
 
     name = "dying"
 
-    def max_offset(self, topic: str, queue_id: int) -> int:
+    def queue(self, topic: str, queue_id: int) -> NamedFileQueue:
         if self._recovered and not self.context.read_only and topic == "":
             os._exit(3)
-        return super().max_offset(topic, queue_id)
+        return super().queue(topic, queue_id)
 
 
 def install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

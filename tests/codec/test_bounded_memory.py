@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from cq_rocksdb.engine import Family, RocksEngine
-from cq_rocksdb.keys import LONGEST_PREFIX, MAX_TOPIC_BYTES, check_topic, topic_head
+from cq_rocksdb.keys import LONGEST_PREFIX, MAX_TOPIC_BYTES, check_topic, queue_prefix, topic_head
 from cq_rocksdb.offset_table import OffsetTable
 from migration.rebuild.tails import _Codes
 from store.config import StoreConfig
@@ -114,8 +114,8 @@ class _NoQueues:
 
 def test_a_reader_that_makes_up_topics_fills_no_memory() -> None:
     table = OffsetTable(cast("RocksEngine", _NoQueues()), 100_000)
-    assert grown(lambda text: table.state(text, 0), 100_000, 300) < MiB
-    table.state("t" * 281, 0)
+    assert grown(lambda text: table.row(queue_prefix(text, 0)), 100_000, 300) < MiB
+    table.row(queue_prefix("t" * 281, 0))
     assert len(table._cache) == 1
     assert max(map(len, table._cache._slots)) == LONGEST_PREFIX
 

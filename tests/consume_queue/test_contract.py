@@ -1,6 +1,10 @@
 """What the docstrings of ``ConsumeQueueStore`` promise, on every backend."""
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import pairwise, product
 from pathlib import Path
 
 import pytest
@@ -10,6 +14,7 @@ from store.config import RocksDBEngine
 from store.errors import QueueGapError, StoreClosedError
 from store.queue.backends import backend_names
 from store.queue.combined import CombinedConsumeQueueStore
+from store.queue.consume_queue import ConsumeQueue
 from store.queue.time_search import BoundaryType
 from store.queue.units import BlockStop, QueueKey, UnitBatch
 from store.service.dispatching.queue_offsets import QueueOffsets
@@ -45,8 +50,8 @@ def test_an_unknown_queue_is_empty(drive: QueueDrive) -> None:
     assert drive.offsets("nothing", 3) == (0, 0)
     block = drive.read("nothing", 3, 0, 10)
     assert (block.count, block.stop) == (0, BlockStop.END)
-    assert drive.store.unit_timestamp("nothing", 3, 0) == -1
-    assert drive.store.offset_by_time("nothing", 3, 5, BoundaryType.LOWER) == 0
+    assert drive.store.queue("nothing", 3).unit_timestamp(0) == -1
+    assert drive.store.queue("nothing", 3).offset_by_time(5, BoundaryType.LOWER) == 0
     assert list(drive.store.queues()) == []
 
 
@@ -90,7 +95,7 @@ def test_topics_that_begin_alike_are_kept_apart(drive: QueueDrive) -> None:
     for place, topic in enumerate(topics):
         drive.put(topic, place, 0, place + 1)
     drive.put("a", 2147483647, 0, 3)
-    found = {key: drive.store.max_offset(*key) for key in drive.store.queues()}
+    found = {key: drive.store.queue(*key).max_offset() for key in drive.store.queues()}
     expected = {QueueKey(topic, place): place + 1 for place, topic in enumerate(topics)}
     assert found == expected | {QueueKey("a", 2147483647): 3}
     assert set(drive.store.queues("a")) == {QueueKey("a", 0), QueueKey("a", 2147483647)}
@@ -236,10 +241,10 @@ def test_truncation_drops_what_lies_behind(drive: QueueDrive, kept: int) -> None
     drive.put("topic", 0, 0, 25)
     assert drive.store.truncate_dirty(kept * 100) == (1 if kept < 25 else 0)
     assert drive.phys("topic") == [100 * number for number in range(kept)]
-    assert drive.store.max_offset("topic", 0) == kept
+    assert drive.store.queue("topic", 0).max_offset() == kept
     assert drive.store.next_offset("topic", 0) == kept
     drive.reopen()
-    assert drive.store.max_offset("topic", 0) == kept
+    assert drive.store.queue("topic", 0).max_offset() == kept
     drive.log.stamps = drive.log.stamps[:kept]
     drive.put("topic", 0, kept, 3)
     assert drive.phys("topic") == [100 * number for number in range(kept + 3)]
@@ -282,17 +287,17 @@ def test_searches_by_time_answer_within_the_queue(
     upper = {0: 1, 100: 1, 101: 1, 200: 4, 250: 4, 400: 6, 401: 6, 10**15: 6}
     expected = lower if boundary is BoundaryType.LOWER else upper
     for stamp, offset in expected.items():
-        assert drive.store.offset_by_time("topic", 0, stamp, boundary) == offset, stamp
+        assert drive.store.queue("topic", 0).offset_by_time(stamp, boundary) == offset, stamp
 
 
 def test_an_estimate_is_cut_to_the_queue_and_exact_when_small(drive: QueueDrive) -> None:
     drive.put("topic", 0, 0, 35)
     drive.expire(5)
     store = drive.store
-    assert store.estimate_message_count("topic", 0, -100, 1000, lambda _: True) == 30
-    even = store.estimate_message_count("topic", 0, 0, 35, lambda code: (code or 0) % 14 == 0)
+    assert store.queue("topic", 0).estimate_message_count(-100, 1000, lambda _: True) == 30
+    even = store.queue("topic", 0).estimate_message_count(0, 35, lambda code: (code or 0) % 14 == 0)
     assert even == len([number for number in range(5, 35) if number % 2 == 0])
-    assert store.estimate_message_count("topic", 0, 0, 3, lambda _: True) == 0
+    assert store.queue("topic", 0).estimate_message_count(0, 3, lambda _: True) == 0
 
 
 def test_offsets_are_assigned_behind_the_queue(drive: QueueDrive) -> None:
@@ -304,7 +309,7 @@ def test_offsets_are_assigned_behind_the_queue(drive: QueueDrive) -> None:
     offsets.take(queue)
     assert offsets.assign(queue) == 8
     assert (offsets.assign(("topic", 1)), offsets.assign(("other", 0)), len(offsets)) == (0, 0, 3)
-    assert drive.store.max_offset("topic", 0) == 4
+    assert drive.store.queue("topic", 0).max_offset() == 4
     kept = offsets.queues_of({"topic"})
     assert sorted(kept) == [("topic", 0), ("topic", 1)]
     offsets.forget(kept)
@@ -321,15 +326,144 @@ def test_an_empty_batch_is_no_error(drive: QueueDrive) -> None:
     assert list(drive.store.queues()) == []
 
 
+def walk(queue: ConsumeQueue) -> None:
+    list(queue.iterate(0))
+
+
 def test_a_closed_store_answers_nothing(drive: QueueDrive) -> None:
     drive.put("topic", 0, 0, 4)
+    kept, unknown = drive.store.queue("topic", 0), drive.store.queue("unknown", 1)
+    assert kept.ends() == (0, 4)
     drive.store.close()
     drive.store.close()
-    for call in (
-        lambda: drive.store.max_offset("topic", 0),
-        lambda: drive.store.read_units("topic", 0, 0, 1),
+    calls: list[Callable[[], object]] = [
+        partial(drive.store.queue, "topic", 0),
         lambda: drive.store.put_batch(drive.batch("topic", 0, 4)),
         drive.store.flush,
-    ):
+    ]
+    for queue in (kept, unknown):
+        calls += [
+            queue.max_offset,
+            queue.min_offset,
+            queue.ends,
+            partial(queue.pull, 0, 1),
+            partial(queue.read_units, 0, 1),
+            partial(queue.unit_timestamp, 0),
+            partial(queue.offset_by_time, 0, BoundaryType.LOWER),
+            partial(queue.estimate_message_count, 0, 4, lambda _: True),
+            partial(walk, queue),
+        ]
+    for call in calls:
         with pytest.raises(StoreClosedError):
             call()
+
+
+# ---- queues that are kept
+
+
+def told(queue: ConsumeQueue) -> list[object]:
+    """Ask a queue everything."""
+    low, high = queue.ends()
+    pulled = queue.pull(low, 100)
+    assert pulled[:2] == (low, high)
+    assert pulled.block is not None
+    rows = list(pulled.block.rows())
+    assert rows == list(queue.read_units(low, 100).rows())
+    assert rows == [unit[1:4] for unit in queue.iterate(low)]
+    return [
+        low, high, rows, queue.max_offset(), queue.min_offset(),
+        [queue.unit_timestamp(offset) for offset in range(-1, 15)],
+        [queue.offset_by_time(stamp, each) for stamp in range(990, 1400, 10)
+         for each in BoundaryType],
+        queue.estimate_message_count(0, 100, lambda _: True),
+        [queue.resolve_tags_code(code) for code in (0, 7, -1)],
+    ]  # fmt: skip
+
+
+def test_a_queue_may_be_kept_from_before_its_first_unit(drive: QueueDrive) -> None:
+    kept = drive.store.queue("topic", 3)
+    assert (kept.topic, kept.queue_id, kept.key) == ("topic", 3, QueueKey("topic", 3))
+    empty = told(kept)
+    assert empty == told(drive.store.queue("another", 0))
+    assert empty[:3] == [0, 0, []]
+    drive.put("topic", 3, 0, 12)
+    assert told(kept)[:3] == [0, 12, [(number * 100, 100, number * 7) for number in range(12)]]
+    drive.expire(5)
+    assert told(kept)[:2] == [5, 12]
+    assert told(kept) == told(drive.store.queue("topic", 3))
+    drive.put("topic", 3, 12, 1)
+    assert told(kept)[:2] == [5, 13]
+    drive.store.clean_expired(drive.log.low)
+    assert told(kept) == told(drive.store.queue("topic", 3))
+
+
+@pytest.mark.parametrize("how", ["topic", "queue", "restart"])
+def test_a_queue_that_is_kept_never_tells_of_an_earlier_life(drive: QueueDrive, how: str) -> None:
+    drive.put("topic", 0, 0, 12)
+    drive.expire(5)
+    kept = drive.store.queue("topic", 0)
+    assert told(kept)[:2] == [5, 12]
+    reading = kept.iterate(5)
+    next(reading)
+    if how == "topic":
+        drive.store.delete_topics(["topic"])
+    elif how == "queue":
+        drive.store.delete_queue("topic", 0)
+    if how != "restart":
+        assert told(kept) == told(drive.store.queue("topic", 7))
+    drive.put("topic", 0, 0, 3)
+    assert told(kept)[:3] == [0, 3, [(1200 + number * 100, 100, number * 7) for number in range(3)]]
+    assert told(kept) == told(drive.store.queue("topic", 0))
+    assert len(list(reading)) <= 6, "what it had read already"
+
+
+def test_a_pull_tells_the_ends_and_what_lies_between(drive: QueueDrive) -> None:
+    drive.put("topic", 0, 0, 25)
+    drive.expire(4)
+    queue = drive.store.queue("topic", 0)
+    for offset in (-1, 0, 3, 25, 26, 1 << 40):
+        low, high, block = queue.pull(offset, 5)
+        assert (low, high) == (4, 25)
+        assert block is not None
+        assert (block.count, block.queue_offset, block.stop) == (0, offset, BlockStop.END)
+    for offset, count in product((4, 9, 10, 24), (0, 1, 5, 100)):
+        low, high, block = queue.pull(offset, count)
+        assert (low, high) == (4, 25)
+        assert block is not None
+        assert (block.queue_offset, block.count) == (offset, min(count, 25 - offset))
+        assert block == queue.read_units(offset, count)
+
+
+@pytest.mark.slow
+def test_threads_share_a_queue_that_is_deleted_and_put_again(drive: QueueDrive) -> None:
+    kept, ended, wrong = drive.store.queue("topic", 0), threading.Event(), list[object]()
+    seen = [threading.Event() for _ in range(2)]
+
+    def pull(first: threading.Event) -> None:
+        while not ended.is_set():
+            low, high, block = kept.pull(0, 32)
+            assert block is not None
+            phys = [row[0] for row in block.rows()]
+            codes = [row[2] for row in block.rows()]
+            steps = {behind - before for before, behind in pairwise(phys)}
+            alike = steps <= {100} and codes == [7 * at for at in range(len(codes))]
+            if not (alike and 0 <= low <= high <= 24 and len(phys) <= high):
+                wrong.append((low, high, block))
+                return
+            first.set()
+
+    with ThreadPoolExecutor(len(seen)) as pool:
+        pulls = [pool.submit(pull, first) for first in seen]
+        try:
+            for round_ in range(4):
+                for first in range(0, 24, 6):
+                    drive.put("topic", 0, first, 6)
+                if round_ == 0:
+                    assert all(first.wait(60) for first in seen)
+                drive.store.delete_topics(["topic"])
+        finally:
+            ended.set()
+        for each in pulls:
+            each.result()
+    assert wrong == []
+    assert kept.ends() == (0, 0)

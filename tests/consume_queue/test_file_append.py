@@ -60,12 +60,12 @@ def test_a_queue_that_begins_late_is_filled_up_with_pre_blanks(tmp_path: Path) -
     disk = Disk(tmp_path)
     store = disk.open()
     put(store, 23, rows(1, 2))
-    assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (23, 25)
-    assert store.read_units("T", 0, 20, 9).hole == range(20, 23)
+    assert store.queue("T", 0).ends() == (23, 25)
+    assert store.queue("T", 0).read_units(20, 9).hole == range(20, 23)
     store.close()
     assert disk.units(400) == [PRE_BLANK] * 3 + rows(1, 2) + [ZERO] * 5
     again = disk.open()
-    assert (again.min_offset("T", 0), again.max_offset("T", 0)) == (23, 25)
+    assert again.queue("T", 0).ends() == (23, 25)
     assert again.dispatch_from_phy_offset() == 3 * SIZE  # not 2147483647
     again.close()
 
@@ -87,7 +87,7 @@ def test_a_gap_is_an_error_that_names_queue_and_offsets(tmp_path: Path) -> None:
         put(store, 5, rows(6, 1))
     assert read_all(store) == rows(1, 3)
     put(store, 3, rows(4, 1))
-    assert store.max_offset("T", 0) == 4
+    assert store.queue("T", 0).max_offset() == 4
     store.close()
 
 
@@ -97,7 +97,7 @@ def test_a_gap_behind_units_that_all_expired_begins_the_queue_anew(tmp_path: Pat
     put(store, 0, rows(1, 3))
     disk.log.min_phy = 4 * SIZE
     assert put(store, 12, rows(9, 2)) == []
-    assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (12, 14)
+    assert store.queue("T", 0).ends() == (12, 14)
     assert [path.name for path in disk.folder().iterdir()] == ["00000000000000000200"]
     store.close()
 
@@ -180,7 +180,7 @@ def test_a_full_disk_fails_the_store_until_it_is_opened_again(
     faults.fail("write", ENOSPC, "00000000000000000000")
     with pytest.raises(DiskFullError, match="00000000000000000000"):
         put(store, 2, rows(3, 1))
-    assert store.max_offset("T", 0) == 2
+    assert store.queue("T", 0).max_offset() == 2
     for write in (store.flush, lambda: put(store, 2, rows(3, 1))):
         with pytest.raises(StoreFailedError):
             write()
@@ -210,10 +210,10 @@ def test_a_closed_store_answers_nothing(tmp_path: Path) -> None:
     store.close()
     store.close()
     for call in (
-        lambda: store.max_offset("T", 0),
-        lambda: store.min_offset("T", 0),
-        lambda: store.read_units("T", 0, 0, 1),
-        lambda: store.unit_timestamp("T", 0, 0),
+        lambda: store.queue("T", 0).max_offset(),
+        lambda: store.queue("T", 0).min_offset(),
+        lambda: store.queue("T", 0).read_units(0, 1),
+        lambda: store.queue("T", 0).unit_timestamp(0),
         lambda: store.next_offset("T", 0),
         lambda: put(store, 1, rows(2, 1)),
         store.queues,
@@ -229,11 +229,11 @@ def test_a_closed_store_answers_nothing(tmp_path: Path) -> None:
 def test_a_block_says_why_it_ended(tmp_path: Path) -> None:
     store = Disk(tmp_path).open()
     put(store, 0, rows(1, 25))
-    block = store.read_units("T", 0, 8, 4)
+    block = store.queue("T", 0).read_units(8, 4)
     assert (list(block.rows()), block.stop) == (rows(9, 4), BlockStop.LIMIT)
-    block = store.read_units("T", 0, 8, 40)
+    block = store.queue("T", 0).read_units(8, 40)
     assert (list(block.rows()), block.stop) == (rows(9, 17), BlockStop.END)
     for topic, offset in (("T", 25), ("T", -1), ("unknown", 0)):
-        block = store.read_units(topic, 0, offset, 4)
+        block = store.queue(topic, 0).read_units(offset, 4)
         assert (block.count, block.stop) == (0, BlockStop.END)
     store.close()

@@ -41,14 +41,14 @@ def test_a_batch_queue_is_known_and_counts_messages(tmp_path: Path) -> None:
     assert list(store.queues("B")) == [QueueKey("B", 0)]
     assert store.queue_type("B") is QueueType.BATCH
     assert store.queue_type("T") is QueueType.SIMPLE
-    assert (store.min_offset("B", 0), store.max_offset("B", 0)) == (0, 15)
+    assert store.queue("B", 0).ends() == (0, 15)
     assert store.dispatch_from_phy_offset() == 8 * SIZE
     with pytest.raises(UnsupportedFormatError):
-        store.read_units("B", 0, 0, 1)
+        store.queue("B", 0).read_units(0, 1)
     disk.log.min_phy = 3 * SIZE
-    assert store.min_offset("B", 0) == 7
+    assert store.queue("B", 0).min_offset() == 7
     disk.log.min_phy = 8 * SIZE
-    assert store.min_offset("B", 0) == 15
+    assert store.queue("B", 0).min_offset() == 15
     store.close()
 
 
@@ -62,8 +62,8 @@ def test_nothing_is_cut_behind_a_file_that_is_missing(tmp_path: Path, *, crashed
     last.write_bytes(unit.ljust(FILE, b"\0"))
     (folder / f"{FILE:020d}").unlink()
     store = disk.open(crashed=crashed)
-    assert store.max_offset("B", 0) == 17
-    assert list(store.iterate("B", 0, 16)) == [CqUnit(15, 8 * SIZE, SIZE, 9, 2)]
+    assert store.queue("B", 0).max_offset() == 17
+    assert list(store.queue("B", 0).iterate(16)) == [CqUnit(15, 8 * SIZE, SIZE, 9, 2)]
     store.close()
     assert last.read_bytes().startswith(unit)
 
@@ -74,19 +74,19 @@ def test_an_empty_file_behind_one_that_is_missing_is_no_end(tmp_path: Path) -> N
     (folder / f"{2 * FILE:020d}").write_bytes(bytes(FILE))
     (folder / f"{FILE:020d}").unlink()
     store = disk.open(crashed=True)
-    assert store.max_offset("B", 0) == 8, "behind the third unit"
+    assert store.queue("B", 0).max_offset() == 8, "behind the third unit"
     store.close()
 
 
 def test_iteration_begins_with_the_unit_that_holds_the_offset(tmp_path: Path) -> None:
     store = batch_disk(tmp_path).open()
     for offset, first in ((0, 0), (1, 0), (2, 1), (6, 1), (7, 2), (11, 3), (14, 4)):
-        assert list(store.iterate("B", 0, offset)) == [
+        assert list(store.queue("B", 0).iterate(offset)) == [
             CqUnit(base, record * SIZE, SIZE, 9, count) for record, base, count, _ in UNITS[first:]
         ]
-    assert not list(store.iterate("B", 0, 15))
-    assert store.unit_timestamp("B", 0, 9) == 130
-    assert store.unit_timestamp("B", 0, 15) == -1
+    assert not list(store.queue("B", 0).iterate(15))
+    assert store.queue("B", 0).unit_timestamp(9) == 130
+    assert store.queue("B", 0).unit_timestamp(15) == -1
     store.close()
 
 
@@ -98,8 +98,8 @@ def test_a_search_by_time_answers_with_first_messages_of_units(
     tmp_path: Path, timestamp: int, lower: int, upper: int
 ) -> None:
     store = batch_disk(tmp_path).open()
-    assert store.offset_by_time("B", 0, timestamp, LOWER) == lower
-    assert store.offset_by_time("B", 0, timestamp, UPPER) == upper
+    assert store.queue("B", 0).offset_by_time(timestamp, LOWER) == lower
+    assert store.queue("B", 0).offset_by_time(timestamp, UPPER) == upper
     store.close()
 
 
@@ -107,13 +107,13 @@ def test_batch_units_behind_the_logs_end_are_cut_for_good(tmp_path: Path) -> Non
     disk = batch_disk(tmp_path)
     store = disk.open()
     assert store.truncate_dirty(4 * SIZE) == 1
-    assert store.max_offset("B", 0) == 7
+    assert store.queue("B", 0).max_offset() == 7
     store.close()
     files = sorted(disk.folder("B", 0, "batchconsumequeue").iterdir())
     assert [path.name for path in files] == [f"{0:020d}"]
     assert files[0].read_bytes()[2 * BATCH.size :] == bytes(BATCH.size)
     again = disk.open()
-    assert again.max_offset("B", 0) == 7
+    assert again.queue("B", 0).max_offset() == 7
     again.close()
 
 
@@ -122,7 +122,7 @@ def test_read_only_batch_units_behind_the_logs_end_are_hidden_and_stay(tmp_path:
     before = tree_digest(tmp_path)
     store = disk.open(read_only=True)
     assert store.truncate_dirty(4 * SIZE) == 1
-    assert store.max_offset("B", 0) == 7
+    assert store.queue("B", 0).max_offset() == 7
     store.close()
     assert tree_digest(tmp_path) == before
 
@@ -153,7 +153,7 @@ def test_a_batch_queue_ends_at_the_first_row_that_is_no_unit(
     first.write_bytes(data)
     for _ in range(2):
         store = disk.open(crashed=True)
-        assert store.max_offset("B", 0) == end
+        assert store.queue("B", 0).max_offset() == end
         store.close()
     assert (first.read_bytes() == bytes(data)) == (end != 7), "what is no unit is zeroed"
 
@@ -164,8 +164,8 @@ def test_a_batch_queue_longer_than_one_read_is_known_to_its_end(
     for block in (1, 2, 3, 4, 5, 6):
         monkeypatch.setattr("cq_file.batch_queue._BLOCK_UNITS", block)
         store = batch_disk(tmp_path / str(block)).open()
-        assert store.max_offset("B", 0) == 15
-        assert [unit.queue_offset for unit in store.iterate("B", 0, 0)] == [0, 2, 7, 8, 12]
+        assert store.queue("B", 0).max_offset() == 15
+        assert [unit.queue_offset for unit in store.queue("B", 0).iterate(0)] == [0, 2, 7, 8, 12]
         store.close()
 
 
@@ -174,10 +174,10 @@ def test_leading_files_of_a_batch_queue_expire(tmp_path: Path) -> None:
     store = disk.open()
     disk.log.min_phy = 5 * SIZE
     assert store.clean_expired(5 * SIZE) == 1
-    assert (store.min_offset("B", 0), store.max_offset("B", 0)) == (8, 15)
+    assert store.queue("B", 0).ends() == (8, 15)
     store.close()
     again = disk.open()
-    assert (again.min_offset("B", 0), again.max_offset("B", 0)) == (8, 15)
+    assert again.queue("B", 0).ends() == (8, 15)
     again.close()
 
 
@@ -200,9 +200,9 @@ def ext_disk(tmp_path: Path, codes: list[int]) -> Disk:
 def test_extension_addresses_lead_to_tags_codes(tmp_path: Path) -> None:
     codes = [5, LOWEST, LOWEST + 64, -(1 << 31), LOWEST + 24, LOWEST + 60, LOWEST + 128]
     store = ext_disk(tmp_path, codes).open()
-    found = [unit.tags_code for unit in store.iterate("T", 0, 0)]
+    found = [unit.tags_code for unit in store.queue("T", 0).iterate(0)]
     assert found == [5, 0x195, 0x195, -(1 << 31), None, None, None]
-    assert store.resolve_tags_code("unknown", 0, LOWEST) is None
+    assert store.queue("unknown", 0).resolve_tags_code(LOWEST) is None
     store.close()
 
 
@@ -250,7 +250,7 @@ def test_what_lies_behind_a_batch_queue_goes_when_it_is_opened_to_be_written(
     before = tree_digest(tmp_path)
     for read_only in (True, False):
         store = disk.open(crashed=True, read_only=read_only)
-        assert store.max_offset("B", 0) == end
+        assert store.queue("B", 0).max_offset() == end
         store.close()
         assert not read_only or tree_digest(tmp_path) == before
     assert second.read_bytes() == (units + last * (end == 16)).ljust(FILE, b"\0")
@@ -266,7 +266,7 @@ def test_however_many_files_were_made_ahead_a_batch_queue_ends_before_them(
     for number in range(2, 2 + ahead):
         (folder / f"{number * FILE:020d}").write_bytes(bytes(FILE))
     store = disk.open(crashed=True)
-    assert store.max_offset("B", 0) == 15
+    assert store.queue("B", 0).max_offset() == 15
     assert len(list(folder.iterdir())) == 2
     store.close()
 
@@ -280,7 +280,7 @@ def test_a_batch_queue_of_one_file_ends_in_it_however_many_were_made_ahead(
     for number in range(1, 1 + ahead):
         (folder / f"{number * FILE:020d}").write_bytes(bytes(FILE))
     store = disk.open(crashed=True)
-    assert store.max_offset("B", 0) == 8
+    assert store.queue("B", 0).max_offset() == 8
     store.close()
 
 
@@ -290,9 +290,9 @@ def test_a_batch_queue_whose_files_are_all_of_zeros_is_empty(tmp_path: Path) -> 
     for path in folder.iterdir():
         path.write_bytes(bytes(FILE))
     store = disk.open()
-    assert (store.min_offset("B", 0), store.max_offset("B", 0)) == (0, 0)
+    assert store.queue("B", 0).ends() == (0, 0)
     assert store.dispatch_from_phy_offset() == 0
-    assert list(store.iterate("B", 0, 0)) == []
+    assert list(store.queue("B", 0).iterate(0)) == []
     assert not list(folder.iterdir())
     store.close()
 
@@ -306,11 +306,12 @@ def test_a_batch_queue_without_a_file_in_the_middle_is_read_behind_it(tmp_path: 
         data = b"".join(units[3 * start :][:3])
         (folder / f"{start * FILE:020d}").write_bytes(data)
     store = disk.open(read_only=True)
-    assert store.max_offset("B", 0) == 30
-    assert [unit.queue_offset for unit in store.iterate("B", 0, 19)] == [18, 20, 22, 24, 26, 28]
+    assert store.queue("B", 0).max_offset() == 30
+    behind = store.queue("B", 0).iterate(19)
+    assert [unit.queue_offset for unit in behind] == [18, 20, 22, 24, 26, 28]
     disk.log.min_phy = 7 * SIZE
-    assert store.min_offset("B", 0) == 14
-    assert store.offset_by_time("B", 0, 107, LOWER) == 14
+    assert store.queue("B", 0).min_offset() == 14
+    assert store.queue("B", 0).offset_by_time(107, LOWER) == 14
     (found,) = store.check_files()
     assert (found.path, found.queue_offset) == (str(folder / f"{2 * FILE:020d}"), None)
     store.close()

@@ -61,21 +61,21 @@ def by_time(queue: list[Unit], kept: int, time: int, boundary: BoundaryType, lea
 def check(store: FileConsumeQueueStore, disk: Disk, queue: list[Unit], kept: int) -> None:
     """Compare every answer; ``kept`` is the first unit whose file is there."""
     end = queue[-1][1] + queue[-1][2] if queue[kept:] else 0
-    assert store.max_offset("B", 0) == end
+    assert store.queue("B", 0).max_offset() == end
     alive = [unit for unit in queue[kept:] if unit[0] * SIZE >= disk.log.min_phy]
     least = alive[0][1] if alive else end
-    assert store.min_offset("B", 0) == least
+    assert store.queue("B", 0).min_offset() == least
     for offset in range(-1, end + 2):
         holding = [at for at in range(kept, len(queue)) if queue[at][1] <= offset < end]
         expected = [unit[:3] for unit in queue[holding[-1] :]] if holding else []
-        found = list(store.iterate("B", 0, offset))
+        found = list(store.queue("B", 0).iterate(offset))
         assert [(u.phy_offset // SIZE, u.queue_offset, u.batch_num) for u in found] == expected
         time = queue[holding[-1]][3] if holding else -1
-        assert store.unit_timestamp("B", 0, offset) == time
+        assert store.queue("B", 0).unit_timestamp(offset) == time
     for time in range(7, 35) if queue[kept:] else ():
         for boundary in BoundaryType:
             expected_offset = by_time(queue, kept, time, boundary, least)
-            assert store.offset_by_time("B", 0, time, boundary) == expected_offset
+            assert store.queue("B", 0).offset_by_time(time, boundary) == expected_offset
 
 
 @given(units(), st.integers(0, 35), st.integers(0, 35))

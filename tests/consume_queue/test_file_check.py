@@ -172,7 +172,7 @@ def test_a_file_that_went_or_was_cut_since_the_opening_is_found_and_the_other_qu
     disk.file(400, queue_id=0).unlink()
     os.truncate(disk.file(400, queue_id=1), 120)
     disk.write(600, rows(1, 1), queue_id=2)  # nobody knows of it
-    store._topics["T"][2].max_offset = 29
+    store._table.simple["T"][2].max_offset = 29
     found = [(each.problem, each.path, each.queue, each.position) for each in store.check_files()]
     assert found == [
         ("the queue file has 120 bytes instead of 200", str(disk.file(400, queue_id=1)),
@@ -194,10 +194,12 @@ def test_a_file_that_the_writer_removed_meanwhile_is_no_finding(
     store = disk.open()
 
     def resolve(topic: str, queue_id: int, _: int) -> None:
-        store._topics[topic][queue_id].generation += removed
+        store._table.simple[topic][queue_id].generation += removed
         raise FileNotFoundError(2, "No such file", "gone")
 
-    found = list(check_queue_files(StorePaths(tmp_path), store._topics, {}, FILE_SIZE, resolve))
+    found = list(
+        check_queue_files(StorePaths(tmp_path), store._table.simple, {}, FILE_SIZE, resolve)
+    )
     gone = ("a file of the queue is missing", "gone", KEY, None, None)
     assert [tuple(each) for each in found] == ([] if removed else [gone])
     store.close()

@@ -32,7 +32,7 @@ def test_truncation_at_the_border_of_a_file_leaves_no_empty_file(tmp_path: Path)
     store = disk.open()
     put(store, 0, rows(1, 15))
     store.truncate_dirty(11 * SIZE)
-    assert store.max_offset("T", 0) == 10
+    assert store.queue("T", 0).max_offset() == 10
     assert not disk.file(200).exists()
     store.close()
 
@@ -45,12 +45,12 @@ def test_truncation_of_all_units_keeps_the_next_offset_if_older_ones_expired(
     put(store, 12, rows(5, 3))
     put(store, 0, rows(5, 3), topic="young")
     assert store.truncate_dirty(5 * SIZE) == 2
-    assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (12, 12)
-    assert store.max_offset("young", 0) == 0
+    assert store.queue("T", 0).ends() == (12, 12)
+    assert store.queue("young", 0).max_offset() == 0
     store.close()
     assert disk.units(200) == [PRE_BLANK] * 2 + [ZERO] * 8
     again = disk.open()
-    assert (again.max_offset("T", 0), again.max_offset("young", 0)) == (12, 0)
+    assert (again.queue("T", 0).max_offset(), again.queue("young", 0).max_offset()) == (12, 0)
     put(again, 12, rows(6, 1))
     assert read_all(again) == rows(6, 1)
     again.close()
@@ -61,10 +61,10 @@ def test_an_emptied_queue_keeps_its_next_offset_at_the_border_of_a_file(tmp_path
     disk.write(200, rows(11, 3))
     store = disk.open()
     store.truncate_dirty(11 * SIZE)
-    assert store.max_offset("T", 0) == 10
+    assert store.queue("T", 0).max_offset() == 10
     store.close()
     again = disk.open()
-    assert again.max_offset("T", 0) == 10
+    assert again.queue("T", 0).max_offset() == 10
     again.close()
 
 
@@ -74,10 +74,10 @@ def test_expiry_removes_leading_files_but_never_the_last(tmp_path: Path) -> None
     put(store, 0, rows(1, 35))
     disk.log.min_phy = 20 * SIZE
     assert store.clean_expired(20 * SIZE) == 1  # unit 19, the second file's last, is alive
-    assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (19, 35)
+    assert store.queue("T", 0).ends() == (19, 35)
     disk.log.min_phy = 99 * SIZE
     assert store.clean_expired(99 * SIZE) == 2
-    assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (35, 35)
+    assert store.queue("T", 0).ends() == (35, 35)
     assert [path.name for path in disk.folder().iterdir()] == ["00000000000000000600"]
     put(store, 35, rows(100, 2))
     assert read_all(store) == rows(100, 2)
@@ -93,7 +93,7 @@ def test_the_minimum_follows_the_log_without_a_write(tmp_path: Path) -> None:
     store = disk.open()
     for least in (0, 1, 2, 17, 35, 36):
         disk.log.min_phy = least * SIZE
-        assert store.min_offset("T", 0) == max(least - 1, 0)
+        assert store.queue("T", 0).min_offset() == max(least - 1, 0)
     store.close()
     assert [disk.units(start) for start in (0, 200, 400, 600)] == before
 
@@ -111,7 +111,7 @@ def test_a_deleted_topic_is_gone_with_all_its_kinds_of_files(tmp_path: Path) -> 
     assert not disk.folder("T").parent.exists()
     assert not ext.parent.exists()
     assert list(store.queues()) == [QueueKey("T2", 0)]
-    assert store.max_offset("T", 0) == store.next_offset("T", 0) == 0
+    assert store.queue("T", 0).max_offset() == store.next_offset("T", 0) == 0
     put(store, 0, rows(20, 1))
     assert read_all(store) == rows(20, 1)
     assert read_all(store, "T2") == rows(14, 1)

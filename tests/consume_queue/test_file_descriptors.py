@@ -92,7 +92,7 @@ def test_a_file_made_anew_under_the_same_name_is_opened_anew(tmp_path: Path) -> 
 def faults_of_a_look(store: FileConsumeQueueStore, queue_id: int) -> list[str]:
     """Read the beginning of a queue; each unit tells its own offset."""
     try:
-        block = store.read_units("T", queue_id, store.min_offset("T", queue_id), 40)
+        block = store.queue("T", queue_id).read_units(store.queue("T", queue_id).min_offset(), 40)
     except StoreError as exc:
         return [repr(exc)]
     return [
@@ -107,7 +107,7 @@ def churn(store: FileConsumeQueueStore) -> None:
     record = 0
     for step in range(12):
         for queue_id in range(12):
-            begin = 0 if step % 3 == 0 else store.max_offset("T", queue_id)
+            begin = 0 if step % 3 == 0 else store.queue("T", queue_id).max_offset()
             put(
                 store,
                 begin,
@@ -151,7 +151,7 @@ def test_a_read_that_a_cut_overtook_is_made_again(tmp_path: Path, change: str) -
     disk = Disk(tmp_path)
     store = disk.open()
     put(store, 0, rows(1, 25))
-    queue = store._topics["T"][0]
+    queue = store._table.simple["T"][0]
     changes: dict[str, tuple[Callable[[], object], list[Row]]] = {
         "cut": (lambda: store.truncate_dirty(5 * SIZE), rows(1, 4)),
         "restart": (lambda: put(store, 0, rows(50, 2)), rows(50, 2)),

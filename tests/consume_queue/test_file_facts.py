@@ -89,12 +89,12 @@ def test_the_same_minimum_is_looked_for_once_in_each_life(
     found = []
     for least in (0, 5, 5, 9, 9, 5):
         disk.log.min_phy = least * SIZE
-        found.append(store.min_offset("T", 0))
+        found.append(store.queue("T", 0).min_offset())
     assert found == [0, 4, 4, 8, 8, 4]
     assert looked == [5 * SIZE, 9 * SIZE, 5 * SIZE]
     put(store, 3, rows(40, 9))
     looked.clear()
-    assert [store.min_offset("T", 0) for _ in range(2)] == [3, 3]
+    assert [store.queue("T", 0).min_offset() for _ in range(2)] == [3, 3]
     assert looked == [5 * SIZE]
     with pytest.raises(StoreError):
         put(store, 99, rows(99, 1))

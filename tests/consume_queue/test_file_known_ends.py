@@ -32,8 +32,8 @@ def facts(root: Path, *, read_only: bool = True) -> dict[tuple[str, int], tuple[
     with MessageStore.open(root, read_only=read_only) as store:
         return {
             key: (
-                store.min_offset(*key), store.max_offset(*key),
-                *[unit.phy_offset for unit in store.queues.iterate(*key, store.min_offset(*key))],
+                *(ends := store.queues.queue(*key).ends()),
+                *[unit.phy_offset for unit in store.queues.queue(*key).iterate(ends[0])],
             )
             for key in store.queue_keys()
         }  # fmt: skip

@@ -44,7 +44,7 @@ def test_more_queues_than_the_process_may_open_files_lose_nothing(tmp_path: Path
     assert int(done.stdout) <= 64
     with MessageStore.open(tmp_path / "store", read_only=True) as store:
         for queue_id in range(300):
-            units = list(store.queues.iterate("t", queue_id, 0))
+            units = list(store.queues.queue("t", queue_id).iterate(0))
             assert [unit.queue_offset for unit in units] == [0, 1, 2]
             assert all(unit.size > 0 for unit in units)
 

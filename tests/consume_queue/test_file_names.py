@@ -267,9 +267,9 @@ def test_an_address_leads_to_a_whole_unit_of_its_file_or_nowhere(
     path = disk.folder("T", 0, "consumequeue_ext") / f"{0:020d}"
     path.write_bytes((bytes(24) + Struct(">hqqh").pack(*head)).ljust(64, b"x"))
     store = disk.open(read_only=True)
-    code = store.resolve_tags_code("T", 0, -(1 << 63) + 24)
+    code = store.queue("T", 0).resolve_tags_code(-(1 << 63) + 24)
     assert code == (7 if found else None)
-    assert store.resolve_tags_code("T", 0, -(1 << 63) + 45) is None
-    assert store.resolve_tags_code("T", 0, -(1 << 31) - 1) is None
-    assert store.resolve_tags_code("T", 0, -(1 << 31)) == -(1 << 31)
+    assert store.queue("T", 0).resolve_tags_code(-(1 << 63) + 45) is None
+    assert store.queue("T", 0).resolve_tags_code(-(1 << 31) - 1) is None
+    assert store.queue("T", 0).resolve_tags_code(-(1 << 31)) == -(1 << 31)
     store.close()

@@ -83,7 +83,7 @@ def test_what_leads_behind_the_logs_end_is_looked_at(
 ) -> None:
     disk.log.max_phy -= cut
     store = disk.open(read_only=True)
-    assert store.max_offset("b", 0) == 10
+    assert store.queue("b", 0).max_offset() == 10
     opened = open_below(disk.root / "consumequeue")
     assert {str(Path(path).parent.relative_to(disk.root / "consumequeue")) for path in opened} == (
         queues
@@ -100,7 +100,7 @@ def test_topics_that_came_by_are_looked_at_and_no_others(disk: Disk) -> None:
     (damage,) = store.damaged_queues()
     assert damage[:3] == (("c", 0), WRONG, str(disk.file(200, "c")))
     assert list(store.queues()) == [*ALL, ("c", 0), ("c", 1)]
-    assert (store.min_offset("c", 1), store.max_offset("c", 1)) == (2, 5)
+    assert store.queue("c", 1).ends() == (2, 5)
     store.close()
 
 
@@ -142,16 +142,16 @@ def test_what_a_queue_has_lost_since_is_damage_and_its_ends_stay(
         (damage,) = store.damaged_queues()
         path = disk.file(200, "a") if name == "wrong size" else disk.folder("a")
         assert damage == (("a", 0), problem, str(path), 13, None)
-        assert (store.min_offset("a", 0), store.max_offset("a", 0)) == (0, 13)
+        assert store.queue("a", 0).ends() == (0, 13)
         assert store.dispatch_from_phy_offset() == 26 * SIZE
         if not read_only:
             put(store, 13, rows(30, 1), "a")
             put(store, 10, rows(30, 1), "b")
-            assert [store.max_offset(topic, 0) for topic in "ab"] == [13, 11]
+            assert [store.queue(topic, 0).max_offset() for topic in "ab"] == [13, 11]
             store.damage_is_settled()
             assert [each.queue for each in store.damaged_queues()] == [("a", 0)]
             put(store, 13, rows(31, 1), "a")
-            assert store.max_offset("a", 0) == 14
+            assert store.queue("a", 0).max_offset() == 14
         store.close()
 
 
@@ -225,8 +225,8 @@ def test_each_kind_has_files_of_its_own_size_which_a_setting_has_to_fit(
     disk.settings[setting] = value
     if fits:
         store = disk.open()
-        assert store.max_offset("T", 0) == 1
-        assert [unit.batch_num for unit in store._batch_topics["T"][0].iterate(0)] == [2]
+        assert store.queue("T", 0).max_offset() == 1
+        assert [unit.batch_num for unit in store._table.batch["T"][0].iterate(0)] == [2]
         store.close()
         return
     with pytest.raises(CorruptionError, match="queue files have the wrong size") as caught:

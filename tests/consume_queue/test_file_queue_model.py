@@ -151,25 +151,25 @@ class Drive:
     def check_answers(self) -> None:
         model, store, least = self.model, self.store, self.disk.log.min_phy
         expired = sum(unit[0] < least for unit in model.units)
-        assert store.max_offset(*KEY) == model.end
-        assert store.min_offset(*KEY) == model.first + expired
-        for queue in store._topics.get("T", {}).values():
+        assert store.queue(*KEY).max_offset() == model.end
+        assert store.queue(*KEY).min_offset() == model.first + expired
+        for queue in store._table.simple.get("T", {}).values():
             end_phy = sum(model.units[-1][:2]) if model.units else -1
             assert (queue.last_phy, queue.end_phy) == (model.last, end_phy)
         for offset in {-1, 0, model.first - 1, model.first, model.end - 1, model.end}:
             inside = model.first <= offset < model.end
             unit = model.units[offset - model.first] if inside else None
             time = unit[0] // 10 if unit is not None else -1
-            assert store.unit_timestamp(*KEY, offset) == time
+            assert store.queue(*KEY).unit_timestamp(offset) == time
             for count in (-1, 0, 1, 12, len(model.units)):
                 check_block(store, model, offset, count)
 
 
 def check_block(store: FileConsumeQueueStore, model: Model, offset: int, count: int) -> None:
-    block = store.read_units(*KEY, offset, count)
+    block = store.queue(*KEY).read_units(offset, count)
     expected: list[Row] = []
     hole = None
-    if count <= 0 and model.end + len(store._topics.get("T", ())):
+    if count <= 0 and model.end + len(store._table.simple.get("T", ())):
         stop = BlockStop.LIMIT
     elif not 0 <= offset < model.end:
         stop = BlockStop.END

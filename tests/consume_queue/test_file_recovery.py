@@ -19,7 +19,7 @@ def test_the_end_is_found_wherever_it_lies(tmp_path: Path, count: int, crashed: 
     for start in range(0, count, 10):
         disk.write(start * 20, rows(start, min(10, count - start)))
     store = disk.open(crashed=crashed)
-    assert store.max_offset("T", 0) == count
+    assert store.queue("T", 0).max_offset() == count
     assert read_all(store) == rows(0, count)
     put(store, count, rows(count, 3))
     assert read_all(store) == rows(0, count + 3)
@@ -35,11 +35,11 @@ def test_a_queue_without_its_first_files_begins_at_the_first_one_left(
     disk.write(400, rows(20, 10))
     disk.write(600, rows(30, 4))
     store = disk.open(crashed=crashed)
-    assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (20, 34)
+    assert store.queue("T", 0).ends() == (20, 34)
     disk.log.min_phy = 22 * SIZE
-    assert store.min_offset("T", 0) == 22
+    assert store.queue("T", 0).min_offset() == 22
     disk.log.min_phy = 99 * SIZE
-    assert store.min_offset("T", 0) == 34
+    assert store.queue("T", 0).min_offset() == 34
     store.close()
 
 
@@ -72,7 +72,7 @@ def test_a_unit_that_leads_behind_the_log_costs_no_other(tmp_path: Path, damaged
     disk.log.max_phy = 30 * SIZE
     disk.open().close()
     last = 19 if damaged == 19 else 20  # at the very end it cannot be told from a torn one
-    assert disk.open().max_offset("T", 0) == last
+    assert disk.open().queue("T", 0).max_offset() == last
     assert (disk.units(0) + disk.units(200))[:last] == units[:last]
 
 
@@ -82,7 +82,7 @@ def test_a_file_made_ahead_of_its_first_unit_is_no_unit(tmp_path: Path, crashed:
     disk.write(0, rows(1, 10))
     disk.write(200, [])
     store = disk.open(crashed=crashed)
-    assert store.max_offset("T", 0) == 10
+    assert store.queue("T", 0).max_offset() == 10
     store.close()
     assert not disk.file(200).exists()  # RocketMQ would take its first row for a unit
 
@@ -104,11 +104,11 @@ def test_a_hole_before_units_that_were_on_disk_is_kept_and_told(tmp_path: Path) 
     disk.checkpoint.logics_phy_offset = 15 * SIZE
     for crashed in (False, True):
         store = disk.open(crashed=crashed)
-        assert store.max_offset("T", 0) == 14
-        block = store.read_units("T", 0, 5, 32)
+        assert store.queue("T", 0).max_offset() == 14
+        block = store.queue("T", 0).read_units(5, 32)
         assert (block.count, block.stop, block.hole) == (3, BlockStop.HOLE, range(8, 11))
-        assert list(store.read_units("T", 0, 11, 32).rows()) == rows(12, 3)
-        assert store.unit_timestamp("T", 0, 9) == -1
+        assert list(store.queue("T", 0).read_units(11, 32).rows()) == rows(12, 3)
+        assert store.queue("T", 0).unit_timestamp(9) == -1
         store.close()
 
 
@@ -119,7 +119,7 @@ def test_after_a_crash_the_queue_ends_at_a_hole_that_a_replay_fills(tmp_path: Pa
     disk.write(400, rows(21, 3))
     disk.checkpoint.logics_phy_offset = 6 * SIZE
     store = disk.open(crashed=True)
-    assert store.max_offset("T", 0) == 14
+    assert store.queue("T", 0).max_offset() == 14
     assert store.dispatch_from_phy_offset() == 6 * SIZE
     put(store, 5, rows(6, 18))
     assert read_all(store) == rows(1, 23)
@@ -131,9 +131,9 @@ def test_a_missing_file_in_the_middle_is_a_hole(tmp_path: Path) -> None:
     disk.write(0, rows(1, 10))
     disk.write(400, rows(21, 2))
     store = disk.open()
-    block = store.read_units("T", 0, 8, 32)
+    block = store.queue("T", 0).read_units(8, 32)
     assert (list(block.rows()), block.hole) == (rows(9, 2), range(10, 20))
-    assert store.max_offset("T", 0) == 22
+    assert store.queue("T", 0).max_offset() == 22
     store.close()
 
 
@@ -141,7 +141,7 @@ def test_a_queue_of_pre_blanks_alone_keeps_its_next_offset(tmp_path: Path) -> No
     disk = Disk(tmp_path)
     disk.write(200, [PRE_BLANK] * 4)
     store = disk.open()
-    assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (14, 14)
+    assert store.queue("T", 0).ends() == (14, 14)
     assert store.dispatch_from_phy_offset() == 0
     put(store, 14, rows(3, 1))
     assert read_all(store) == rows(3, 1)
@@ -253,7 +253,7 @@ def test_however_many_files_were_made_ahead_the_queue_ends_before_them(
     for number in range(files):
         disk.write(behind + number * FILE_SIZE, [])
     store = disk.open(crashed=crashed)
-    assert store.max_offset("T", 0) == count
+    assert store.queue("T", 0).max_offset() == count
     put(store, count, rows(1 + count, 12))
     assert read_all(store) == rows(1, count + 12)
     store.close()
@@ -268,7 +268,7 @@ def test_a_hole_before_the_file_that_holds_the_last_unit_costs_none_behind_it(
     for start in (400, 600, 800):
         disk.write(start, [])
     store = disk.open(crashed=True)
-    assert store.max_offset("T", 0) == 15
+    assert store.queue("T", 0).max_offset() == 15
     store.close()
     assert disk.units(200)[:5] == rows(11, 5)
 
@@ -280,17 +280,17 @@ def test_holes_end_before_the_next_row_that_is_a_unit(tmp_path: Path) -> None:
     disk.write(200, [ZERO, *rows(11, 2), *[ZERO] * 7])
     disk.write(600, [ZERO, ZERO, *rows(32, 2)])
     store = disk.open(read_only=True)
-    assert store.max_offset("T", 0) == 34
+    assert store.queue("T", 0).max_offset() == 34
     for begin, count, hole in (
         (0, 3, range(3, 5)), (2, 1, range(3, 5)), (3, 0, range(3, 5)), (5, 2, range(7, 8)),
         (8, 2, range(10, 11)), (11, 2, range(13, 32)), (25, 0, range(25, 32)),
     ):  # fmt: skip
-        block = store.read_units("T", 0, begin, 32)
+        block = store.queue("T", 0).read_units(begin, 32)
         assert (block.queue_offset, list(block.rows())) == (begin, rows(begin, count))
         assert (block.stop, block.hole) == (BlockStop.HOLE, hole)
-        assert store.unit_timestamp("T", 0, hole.start) == -1
-    assert list(store.read_units("T", 0, 32, 32).rows()) == rows(32, 2)
-    assert store.unit_timestamp("T", 0, 0) == 0
+        assert store.queue("T", 0).unit_timestamp(hole.start) == -1
+    assert list(store.queue("T", 0).read_units(32, 32).rows()) == rows(32, 2)
+    assert store.queue("T", 0).unit_timestamp(0) == 0
     store.close()
 
 
@@ -298,5 +298,5 @@ def test_what_lies_behind_the_end_of_a_read_only_queue_is_no_unit(tmp_path: Path
     disk = Disk(tmp_path)
     disk.write(0, rows(50, 4) + rows(20, 3))
     store = disk.open(read_only=True)
-    assert [store.unit_timestamp("T", 0, at) for at in (-1, 3, 4, 5)] == [-1, 265, -1, -1]
+    assert [store.queue("T", 0).unit_timestamp(at) for at in (-1, 3, 4, 5)] == [-1, 265, -1, -1]
     store.close()

@@ -38,14 +38,14 @@ READS: dict[str, Callable[[FileConsumeQueueStore], object]] = {
     "truncate": lambda store: store.truncate_dirty(0),
     "flush": lambda store: store.flush(),
     "queues": lambda store: store.queues("T"),
-    "max": lambda store: store.max_offset("T", 0),
-    "min": lambda store: store.min_offset("T", 0),
-    "units": lambda store: store.read_units("T", 0, 0, 1),
-    "time": lambda store: store.unit_timestamp("T", 0, 0),
-    "by time": lambda store: store.offset_by_time("T", 0, 1, BoundaryType.LOWER),
+    "max": lambda store: store.queue("T", 0).max_offset(),
+    "min": lambda store: store.queue("T", 0).min_offset(),
+    "units": lambda store: store.queue("T", 0).read_units(0, 1),
+    "time": lambda store: store.queue("T", 0).unit_timestamp(0),
+    "by time": lambda store: store.queue("T", 0).offset_by_time(1, BoundaryType.LOWER),
     "type": lambda store: store.queue_type("T"),
-    "address": lambda store: store.resolve_tags_code("T", 0, ADDRESS),
-    "iterate": lambda store: list(store.iterate("T", 0, 0)),
+    "address": lambda store: store.queue("T", 0).resolve_tags_code(ADDRESS),
+    "iterate": lambda store: list(store.queue("T", 0).iterate(0)),
     "size": lambda store: store.total_size_bytes(),
     "check": lambda store: store.check_files(),
     "describe": lambda store: store.describe(),
@@ -173,9 +173,9 @@ def test_a_file_that_somebody_removed_is_an_error_of_its_reader_that_names_the_q
     disk.file(0).unlink()
     store._cache.forget(str(disk.file(0)))
     with pytest.raises(StoreIOError, match="cannot read a queue: No such file") as caught:
-        store.read_units("T", 0, 3, 4)
+        store.queue("T", 0).read_units(3, 4)
     assert caught.value.path == disk.folder()
-    assert list(store.read_units("T", 0, 10, 4).rows()) == rows(11, 3)
+    assert list(store.queue("T", 0).read_units(10, 4).rows()) == rows(11, 3)
     store.close()
 
 

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from cq_file.consume_queue import FileConsumeQueue
 from cq_file.store import FileConsumeQueueStore
-from store.queue.units import QueueKey
+from store.queue.units import QueueKey, UnitBlock
 from tests.kit.call_order import Call, CallOrder
 from tests.kit.file_queues import ADDRESS, BATCH, KINDS, SIZE, Disk, open_below, put, read_all, rows
 
@@ -21,11 +22,11 @@ def test_what_is_removed_is_closed_forgotten_and_durably_gone_in_each_kind_of_fo
     store = disk.open()
     for topic in ("T", "U"):
         put(store, 0, rows(60, 12), topic=topic * 2, queue_id=3)
-        assert list(store.iterate(topic, 0, 0))
-        assert store.resolve_tags_code(topic, 0, ADDRESS) == 0x195
+        assert list(store.queue(topic, 0).iterate(0))
+        assert store.queue(topic, 0).resolve_tags_code(ADDRESS) == 0x195
     if flushed:
         store.flush()
-    batch, simple = store._batch_topics["T"][0], store._topics["T"][0]
+    batch, simple = store._table.batch["T"][0], store._table.simple["T"][0]
     generations = batch.generation, simple.generation
     calls = CallOrder(tmp_path)
     seen: list[tuple[int, int]] = []
@@ -44,8 +45,8 @@ def test_what_is_removed_is_closed_forgotten_and_durably_gone_in_each_kind_of_fo
     left = {str(disk.file(0, "UU", 3)), str(disk.file(200, "UU", 3))}
     assert store._unsynced.files == (set() if flushed else left)
     assert not [folder for folder in store._unsynced.folders if "/T" in folder]
-    assert store.resolve_tags_code("T", 0, ADDRESS) is None
-    assert store.resolve_tags_code("U", 0, ADDRESS) == 0x195
+    assert store.queue("T", 0).resolve_tags_code(ADDRESS) is None
+    assert store.queue("U", 0).resolve_tags_code(ADDRESS) == 0x195
     assert list(store.queues()) == [QueueKey("U", 0), QueueKey("UU", 3)]
     store.close()
 
@@ -89,7 +90,8 @@ def test_damage_is_forgotten_with_the_queue_that_is_removed(tmp_path: Path, *, w
     assert [damage.queue.queue_id for damage in store.damaged_queues()] == ([] if whole else [2])
     for queue_id in (1, 2):
         put(store, 0, rows(50, 2), queue_id=queue_id)
-    assert [store.max_offset("T", queue_id) for queue_id in (1, 2)] == [2, 2 if whole else 33]
+    ends = [store.queue("T", queue_id).max_offset() for queue_id in (1, 2)]
+    assert ends == [2, 2 if whole else 33]
     store.close()
 
 
@@ -114,7 +116,7 @@ def test_a_reader_is_told_before_a_byte_that_it_was_promised_changes(
     put(store, 0, rows(1, 25))
     if name == "a new life further on":
         disk.log.min_phy = 26 * SIZE
-    queue = store._topics["T"][0]
+    queue = store._table.simple["T"][0]
     before, calls = queue.generation, CallOrder(tmp_path)
     seen: list[tuple[Call, int, int]] = []
     calls.at_each = lambda call: seen.append((call, queue.generation, queue.max_offset))
@@ -140,7 +142,7 @@ def test_a_reader_of_a_batch_queue_is_told_before_a_byte_changes(tmp_path: Path,
         data = b"".join(units[3 * start : 3 * start + 3])
         (folder / f"{start * len(data):020d}").write_bytes(data)
     store = disk.open()
-    queue = store._batch_topics["B"][0]
+    queue = store._table.batch["B"][0]
     before, calls = queue.generation, CallOrder(tmp_path)
     seen: list[int] = []
     calls.at_each = lambda call: seen.append(queue.generation)
@@ -155,4 +157,33 @@ def test_a_reader_of_a_batch_queue_is_told_before_a_byte_changes(tmp_path: Path,
     generation = queue.generation
     store.clean_expired(0)
     assert queue.generation == generation
+    store.close()
+
+
+@pytest.mark.parametrize("how", ["deleted", "begun anew"])
+def test_a_pull_that_a_new_life_overtakes_tells_nothing_of_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    store = Disk(tmp_path).open()
+    put(store, 0, rows(0, 33))
+    real = FileConsumeQueue._read_block
+
+    def overtaken(self: FileConsumeQueue, *asked: int) -> UnitBlock:
+        monkeypatch.setattr(FileConsumeQueue, "_read_block", real)
+        found = real(self, *asked)
+        if how == "deleted":
+            store.delete_queue("T", 0)
+        put(store, 0, rows(50, 2))
+        return found
+
+    monkeypatch.setattr(FileConsumeQueue, "_read_block", overtaken)
+    queue = store.queue("T", 0)
+    low, high, block = queue.pull(0, 5)
+    assert block is not None
+    between = (0, 0, rows(0, 0))  # the old one was gone, and the new one not there yet
+    new = (0, 2, rows(50, 2))
+    assert (low, high, list(block.rows())) == (between if how == "deleted" else new)
+    low, high, block = queue.pull(0, 5)
+    assert block is not None
+    assert (low, high, list(block.rows())) == new
     store.close()

@@ -87,21 +87,21 @@ def test_a_replay_that_shows_a_loss_holds_that_queue_back_and_stores_the_others(
         (("T", 2), 4, (42 * SIZE, SIZE, 7)),
     ]
     assert store.put_batch(several(*[coming[at] for at in order])) == []
-    assert store.max_offset("T", 1) == 0
+    assert store.queue("T", 1).max_offset() == 0
     (damage,) = store.damaged_queues()
     assert (damage.queue, damage.path) == (("T", 1), str(disk.folder(queue_id=1)))
     assert (damage.is_suspect, damage.next_offset) == (False, 0)
     assert "missing" in damage.problem
     later = [(key, offset + 1, (phy + 9 * SIZE, SIZE, 7)) for key, offset, (phy, *_) in coming]
     assert store.put_batch(several(*[later[at] for at in order])) == []
-    assert [store.max_offset("T", queue_id) for queue_id in range(3)] == [6, 0, 6]
+    assert [store.queue("T", queue_id).max_offset() for queue_id in range(3)] == [6, 0, 6]
     assert store.describe()["damaged queues"] == 1
     (finding,) = store.check_files()
     assert finding == (damage.problem, damage.path, damage.queue, None, None)
     store.damage_is_settled()
     store.allow_expiry(0)
     put(store, 6, rows(60, 2), queue_id=1)
-    assert (store.min_offset("T", 1), store.max_offset("T", 1)) == (6, 8)
+    assert store.queue("T", 1).ends() == (6, 8)
     store.close()
 
 
@@ -127,7 +127,7 @@ def test_a_queue_of_the_logs_very_first_record_may_have_expired_too(tmp_path: Pa
     store.dispatch_from_phy_offset()
     put(store, 6, rows(40, 1))
     assert store.damaged_queues() == []
-    assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (6, 7)
+    assert store.queue("T", 0).ends() == (6, 7)
     store.close()
 
 
@@ -154,7 +154,7 @@ def test_a_replayed_unit_shows_a_loss_where_the_replay_left_records_out_that_are
     except QueueGapError:
         assert began == 0
     assert bool(store.damaged_queues()) == lost
-    assert store.max_offset("T", 0) == (4 if lost or began == 0 else offset + 1)
+    assert store.queue("T", 0).max_offset() == (4 if lost or began == 0 else offset + 1)
     store.close()
 
 

@@ -46,9 +46,9 @@ def test_a_queue_that_begins_or_ends_where_a_file_does_may_lack_one(
     store = disk.open(crashed=crashed)
     expected = (("T", 0), problem, str(disk.folder()), 0, int(begin * SIZE))
     assert store.damaged_queues() == ([expected] if problem else [])
-    end = store.max_offset("T", 0)
+    end = store.queue("T", 0).max_offset()
     put(store, end, rows(60, 1))
-    assert store.max_offset("T", 0) == end + 1, "a suspect takes units"
+    assert store.queue("T", 0).max_offset() == end + 1, "a suspect takes units"
     store.damage_is_settled()
     assert store.damaged_queues() == []
     store.close()
@@ -84,5 +84,5 @@ def test_a_file_cut_while_the_ends_are_looked_for_is_told_and_the_other_queues_a
     store.recover()
     path = str(disk.file(0, queue_id=1))
     assert store.damaged_queues() == [(("T", 1), "the queue file ends too early", path, 0, None)]
-    assert [store.max_offset("T", queue_id) for queue_id in (0, 2)] == [3, 3]
+    assert [store.queue("T", queue_id).max_offset() for queue_id in (0, 2)] == [3, 3]
     store.close()

@@ -37,9 +37,9 @@ def test_units_of_many_queues_come_back_from_the_disk(tmp_path: Path) -> None:
     store = queues.open()
     for place, name in enumerate(names):
         wanted = [(offset * 5 + place) * RECORD_BYTES for offset in range(40)]
-        units = list(store.iterate(*name, 0))
+        units = list(store.queue(*name).iterate(0))
         assert units == [CqUnit(o, p, RECORD_BYTES, -p) for o, p in enumerate(wanted)]
-        assert store.unit_timestamp(*name, 3) == wanted[3] + 7
+        assert store.queue(*name).unit_timestamp(3) == wanted[3] + 7
     assert set(store.queues()) == set(names)
     assert list(store.queues("T")) == [("T", 0), ("T", 1)]
     assert store.dispatch_from_phy_offset() == 200 * RECORD_BYTES
@@ -48,9 +48,9 @@ def test_units_of_many_queues_come_back_from_the_disk(tmp_path: Path) -> None:
 
 def test_a_queue_never_written_is_empty_and_asking_writes_nothing(tmp_path: Path) -> None:
     store = RocksDBQueues(tmp_path).open()
-    assert store.max_offset("T", 0) == store.min_offset("T", 0) == 0
-    assert store.read_units("T", 0, 0, 32).stop is BlockStop.END
-    assert store.unit_timestamp("T", 0, 0) == -1
+    assert store.queue("T", 0).max_offset() == store.queue("T", 0).min_offset() == 0
+    assert store.queue("T", 0).read_units(0, 32).stop is BlockStop.END
+    assert store.queue("T", 0).unit_timestamp(0) == -1
     assert list(store.queues()) == []
     store.close()
 
@@ -60,7 +60,7 @@ def test_blocks_end_with_a_limit_or_with_the_queue(tmp_path: Path) -> None:
     put(store, "T", 0, range(10), 0)
     cases = [(0, 4, 4, BlockStop.LIMIT), (6, 4, 4, BlockStop.LIMIT), (7, 4, 3, BlockStop.END)]
     for start, limit, count, stop in [*cases, (10, 4, 0, BlockStop.END), (-1, 4, 0, BlockStop.END)]:
-        block = store.read_units("T", 0, start, limit)
+        block = store.queue("T", 0).read_units(start, limit)
         assert (block.count, block.stop, block.hole) == (count, stop, None)
     store.close()
 
@@ -84,7 +84,7 @@ def test_a_record_behind_the_last_one_at_a_lower_offset_begins_a_new_life(tmp_pa
     assert restarts == [QueueRestart(QueueKey("T", 0), range(10), 5000)]
     for _ in range(2):
         assert phys(store, "T", 0) == [5000, 5100, 5200]
-        assert store.max_offset("T", 0) == 3
+        assert store.queue("T", 0).max_offset() == 3
         assert phys(store, "T", 1) == [1000, 1100]
         assert list(store.check_files()) == []
         store.close()
@@ -110,7 +110,7 @@ def test_a_replay_of_an_older_life_does_not_touch_the_newer_one(tmp_path: Path) 
     put(store, "T", 0, range(3), 5000)
     assert put(store, "T", 0, range(10), 0) == []
     assert phys(store, "T", 0) == [5000, 5100, 5200]
-    assert store.read_units("T", 0, 3, 1).count == 0
+    assert store.queue("T", 0).read_units(3, 1).count == 0
     store.close()
 
 
@@ -125,9 +125,9 @@ def test_a_gap_behind_live_units_is_an_error_and_nothing_of_the_batch_is_stored(
     with pytest.raises(QueueGapError) as caught:
         store.put_batch(batch)
     assert (caught.value.expected, caught.value.got, caught.value.phy_offset) == (3, 4, 400)
-    assert store.max_offset("A", 0) == 0
+    assert store.queue("A", 0).max_offset() == 0
     put(store, "T", 0, range(3, 4), 300)
-    assert store.max_offset("T", 0) == 4
+    assert store.queue("T", 0).max_offset() == 4
     store.close()
 
 
@@ -135,13 +135,13 @@ def test_a_queue_goes_on_behind_a_gap_if_all_it_had_has_expired(tmp_path: Path) 
     queues = RocksDBQueues(tmp_path, NoLog())
     store = queues.open()
     put(store, "T", 0, range(3), 0)
-    assert store.min_offset("T", 0) == 0
+    assert store.queue("T", 0).min_offset() == 0
     queues.log.min_phy = 1000
-    assert store.min_offset("T", 0) == 3
+    assert store.queue("T", 0).min_offset() == 3
     store.clean_expired(1000)
     assert put(store, "T", 0, range(8, 10), 1000) == []
     for _ in range(2):
-        assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (8, 10)
+        assert store.queue("T", 0).ends() == (8, 10)
         store.close()
         store = queues.open()
     store.close()
@@ -150,8 +150,8 @@ def test_a_queue_goes_on_behind_a_gap_if_all_it_had_has_expired(tmp_path: Path) 
 def test_a_new_queue_may_begin_anywhere(tmp_path: Path) -> None:
     store = RocksDBQueues(tmp_path).open()
     put(store, "T", 0, range(100, 103), 0)
-    assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (100, 103)
-    block = store.read_units("T", 0, 98, 10)
+    assert store.queue("T", 0).ends() == (100, 103)
+    block = store.queue("T", 0).read_units(98, 10)
     assert (block.count, block.stop, block.hole) == (0, BlockStop.HOLE, range(98, 100))
     store.close()
 
@@ -161,11 +161,11 @@ def test_a_hole_ends_the_block_with_its_range_and_a_replay_fills_it(tmp_path: Pa
     store = queues.open()
     put(store, "T", 0, range(10), 0)
     lose(store, "T", 0, range(4, 7))
-    block = store.read_units("T", 0, 2, 8)
+    block = store.queue("T", 0).read_units(2, 8)
     assert (block.count, block.stop, block.hole) == (2, BlockStop.HOLE, range(4, 7))
-    assert store.read_units("T", 0, 5, 8).hole == range(5, 7)
+    assert store.queue("T", 0).read_units(5, 8).hole == range(5, 7)
     lose(store, "T", 0, range(8, 10))
-    assert store.read_units("T", 0, 7, 8).hole == range(8, 10)
+    assert store.queue("T", 0).read_units(7, 8).hole == range(8, 10)
     assert [finding.problem for finding in store.check_files()] == [
         "units 8 to 9 are missing before the max entry",
         "units 4 to 6 are missing",
@@ -180,9 +180,9 @@ def test_a_filled_head_is_found_again_by_the_minimum(tmp_path: Path) -> None:
     store = RocksDBQueues(tmp_path).open()
     put(store, "T", 0, range(10), 0)
     lose(store, "T", 0, range(4))
-    assert store.min_offset("T", 0) == 4
+    assert store.queue("T", 0).min_offset() == 4
     put(store, "T", 0, range(10), 0)
-    assert store.min_offset("T", 0) == 0
+    assert store.queue("T", 0).min_offset() == 0
     store.close()
 
 
@@ -209,7 +209,7 @@ def test_an_impossible_topic_refuses_the_batch_before_anything_is_written(tmp_pa
         store.put_batch(batch)
     with pytest.raises(IllegalMessageError):
         store.check_topic("CHECKPOINT_TOPIC")
-    assert store.max_offset("T", 0) == 0
+    assert store.queue("T", 0).max_offset() == 0
     store.close()
 
 
@@ -257,7 +257,7 @@ def test_a_replay_behind_the_end_of_a_newer_life_is_passed(tmp_path: Path) -> No
     put(store, "T", 0, range(10), 0)
     put(store, "T", 0, range(3), 5000)
     assert put(store, "T", 0, range(5, 10), 500) == []
-    assert store.max_offset("T", 0) == 3
+    assert store.queue("T", 0).max_offset() == 3
     assert engine_of(store).first_unit(PREFIX, 3) is None
     put(store, "T", 0, range(3, 4), 5300)
     assert phys(store, "T", 0) == [5000, 5100, 5200, 5300]
@@ -276,12 +276,12 @@ def test_a_gap_is_one_as_long_as_the_last_record_lives(
     add(batch, "T", 0, 5, 300)
     if goes_on:
         assert store.put_batch(batch) == []
-        assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (5, 6)
+        assert store.queue("T", 0).ends() == (5, 6)
     else:
         with pytest.raises(QueueGapError) as caught:
             store.put_batch(batch)
         assert (caught.value.expected, caught.value.got, caught.value.phy_offset) == (1, 5, 300)
-        assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (0, 1)
+        assert store.queue("T", 0).ends() == (0, 1)
     store.close()
 
 
@@ -296,9 +296,9 @@ def test_behind_an_end_that_never_had_its_unit_a_queue_goes_on_anywhere_once(
     with pytest.raises(QueueGapError) as caught:
         store.put_batch(batch)
     assert (caught.value.expected, caught.value.got) == (10, 20)
-    assert store.max_offset("T", 0) == 5
+    assert store.queue("T", 0).max_offset() == 5
     put(store, "T", 0, range(9, 10), 1000)
-    assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (9, 10)
+    assert store.queue("T", 0).ends() == (9, 10)
     store.close()
 
 
@@ -307,19 +307,19 @@ def test_a_stored_minimum_goes_when_the_first_unit_may_be_another(tmp_path: Path
     store = queues.open()
     put(store, "T", 0, range(10), 0)
     stored(store, min_key, 300, 3)
-    assert store.min_offset("T", 0) == 3
+    assert store.queue("T", 0).min_offset() == 3
     put(store, "T", 0, range(10, 11), 1000)
-    assert store.min_offset("T", 0) == 3, "of a queue that only went on it stays"
+    assert store.queue("T", 0).min_offset() == 3, "of a queue that only went on it stays"
     put(store, "T", 0, range(2), 5000)  # a new life
-    assert store.min_offset("T", 0) == 0
+    assert store.queue("T", 0).min_offset() == 0
     lose(store, "T", 0, range(1))
     stored(store, min_key, 5100, 1)
-    assert store.min_offset("T", 0) == 1
+    assert store.queue("T", 0).min_offset() == 1
     put(store, "T", 0, range(2), 5000)  # a replay that fills the head
-    assert store.min_offset("T", 0) == 0
+    assert store.queue("T", 0).min_offset() == 0
     queues.log.min_phy = 6000
     stored(store, min_key, 6000, 2)  # RocketMQ's of a queue that has expired
-    assert store.min_offset("T", 0) == 2
+    assert store.queue("T", 0).min_offset() == 2
     put(store, "T", 0, range(8, 9), 6000)  # behind a gap
-    assert store.min_offset("T", 0) == 8
+    assert store.queue("T", 0).min_offset() == 8
     store.close()

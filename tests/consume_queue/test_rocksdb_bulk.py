@@ -93,7 +93,7 @@ def assert_whole(store: RocksDBConsumeQueueStore) -> None:
     for queue, entry in ends.items():
         value = engine_of(store).get(Family.OFFSET, max_key(queue_prefix(*queue)))
         assert value == OFFSET_ENTRY.pack(OffsetEntry(*entry))
-    assert store.unit_timestamp(*A, 7) == 7
+    assert store.queue(*A).unit_timestamp(7) == 7
     assert store.dispatch_from_phy_offset() == 2100
     assert list(store.check_files()) == []
 

@@ -36,7 +36,7 @@ def test_truncation_cuts_the_queues_that_reach_behind_the_logs_end(tmp_path: Pat
     assert store.truncate_dirty(600) == 2
     for _ in range(2):
         assert phys(store, "T", 0) == [0, 100, 200, 300, 400, 500]
-        assert (store.max_offset("T", 0), store.max_offset("T", 1)) == (6, 0)
+        assert (store.queue("T", 0).max_offset(), store.queue("T", 1).max_offset()) == (6, 0)
         assert store.dispatch_from_phy_offset() == 600
         assert list(store.check_files()) == []
         store.close()
@@ -51,7 +51,7 @@ def test_truncation_at_a_records_start_cuts_exactly_that_record(tmp_path: Path) 
     store = RocksDBQueues(tmp_path).open()
     put(store, "T", 0, range(1000), 0)
     assert store.truncate_dirty(50_000) == 1
-    assert store.max_offset("T", 0) == 500
+    assert store.queue("T", 0).max_offset() == 500
     store.close()
 
 
@@ -69,7 +69,7 @@ def test_truncation_after_a_crash_does_not_trust_the_checkpoint_entry(tmp_path: 
     store = RocksDBQueues(tmp_path).open(last_exit_ok=False)
     put(store, "T", 0, range(10), 0, end=300)  # as a replay of RocketMQ's can leave it
     assert store.truncate_dirty(500) == 1
-    assert (store.max_offset("T", 0), store.dispatch_from_phy_offset()) == (5, 300)
+    assert (store.queue("T", 0).max_offset(), store.dispatch_from_phy_offset()) == (5, 300)
     store.close()
 
 
@@ -80,7 +80,7 @@ def test_a_truncated_queue_whose_kept_units_expired_keeps_its_next_offset(tmp_pa
     queues.log.min_phy = 500
     expire(store, 500, {("T", 0): 5})
     assert store.truncate_dirty(500) == 1
-    assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (5, 5)
+    assert store.queue("T", 0).ends() == (5, 5)
     value = engine_of(store).get(Family.OFFSET, max_key(PREFIX))
     assert value is not None
     assert OFFSET_ENTRY.unpack_from(value) == (-1, 4)
@@ -94,7 +94,7 @@ def test_a_hole_before_the_cut_can_still_be_filled(tmp_path: Path) -> None:
     put(store, "T", 0, range(10), 0)
     lose(store, "T", 0, range(3, 6))
     assert store.truncate_dirty(600) == 1
-    assert store.max_offset("T", 0) == 6
+    assert store.queue("T", 0).max_offset() == 6
     assert put(store, "T", 0, range(6), 0) == []
     assert phys(store, "T", 0) == [0, 100, 200, 300, 400, 500]
     store.close()
@@ -105,7 +105,7 @@ def test_what_is_missing_up_to_the_end_is_appended_again(tmp_path: Path) -> None
     put(store, "T", 0, range(10), 0)
     lose(store, "T", 0, range(3, 10))
     assert store.truncate_dirty(600) == 1
-    assert store.max_offset("T", 0) == 3
+    assert store.queue("T", 0).max_offset() == 3
     assert put(store, "T", 0, range(3, 6), 300) == []
     assert phys(store, "T", 0) == [0, 100, 200, 300, 400, 500]
     store.close()
@@ -120,9 +120,9 @@ def test_expired_units_go_and_the_minimum_is_stored(tmp_path: Path) -> None:
     queues.log.min_phy = 1250
     assert expire(store, 1250, {("T", 0): 10, ("T", 1): 3}) == 2
     for _ in range(2):
-        assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (10, 10)
-        assert (store.min_offset("T", 1), store.max_offset("T", 1)) == (3, 10)
-        assert store.min_offset("U", 0) == 0
+        assert store.queue("T", 0).ends() == (10, 10)
+        assert store.queue("T", 1).ends() == (3, 10)
+        assert store.queue("U", 0).min_offset() == 0
         assert stored_min(store, queue_prefix("T", 1)) == (1300, 3)
         assert stored_min(store, PREFIX) == (1250, 10)
         assert engine_of(store).first_unit(PREFIX, 0) is None
@@ -132,7 +132,7 @@ def test_expired_units_go_and_the_minimum_is_stored(tmp_path: Path) -> None:
         store.close()
         store = queues.open()
     put(store, "T", 0, range(10, 11), 5000)
-    assert store.min_offset("T", 0) == 10
+    assert store.queue("T", 0).min_offset() == 10
     store.close()
 
 
@@ -142,8 +142,8 @@ def test_the_minimum_follows_the_log_and_reading_it_writes_nothing(tmp_path: Pat
     put(store, "T", 0, range(100), 0)
     for minimum, wanted in ((0, 0), (1, 1), (5_000, 50), (9_900, 99), (9_901, 100), (20_000, 100)):
         queues.log.min_phy = minimum
-        assert store.min_offset("T", 0) == wanted
-        assert store.min_offset("Unknown", 0) == 0
+        assert store.queue("T", 0).min_offset() == wanted
+        assert store.queue("Unknown", 0).min_offset() == 0
     assert stored_min(store, PREFIX) is None
     assert list(store.queues()) == [("T", 0)]
     store.close()
@@ -154,9 +154,9 @@ def test_units_that_are_missing_do_not_hide_the_ones_before_them(tmp_path: Path)
     store = queues.open()
     put(store, "T", 0, range(100), 0)
     lose(store, "T", 0, range(30, 90))
-    assert store.min_offset("T", 0) == 20
+    assert store.queue("T", 0).min_offset() == 20
     queues.log.min_phy = 4_000
-    assert store.min_offset("T", 0) == 90
+    assert store.queue("T", 0).min_offset() == 90
     store.close()
 
 
@@ -166,7 +166,7 @@ def test_a_queue_that_has_lost_every_unit_of_the_log_is_empty_and_goes_on(tmp_pa
     put(store, "T", 0, range(100), 0)
     lose(store, "T", 0, range(100))
     for _ in range(2):
-        assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (100, 100)
+        assert store.queue("T", 0).ends() == (100, 100)
     store.close()
 
 
@@ -175,7 +175,7 @@ def test_a_stale_stored_minimum_is_where_the_search_begins(tmp_path: Path) -> No
     store = queues.open()
     put(store, "T", 0, range(10), 0)
     engine_of(store).write(EngineBatch(puts=[(min_key(PREFIX), entry(200, 2))]))
-    assert store.min_offset("T", 0) == 5
+    assert store.queue("T", 0).min_offset() == 5
     assert stored_min(store, PREFIX) == (200, 2)
     store.close()
 
@@ -183,7 +183,7 @@ def test_a_stale_stored_minimum_is_where_the_search_begins(tmp_path: Path) -> No
 def test_a_max_entry_of_minus_one_is_an_empty_queue(tmp_path: Path) -> None:
     store = RocksDBQueues(tmp_path).open()
     engine_of(store).write(EngineBatch(puts=[(max_key(PREFIX), entry(0, -1))]))
-    assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (0, 0)
+    assert store.queue("T", 0).ends() == (0, 0)
     put(store, "T", 0, range(1), 0)
     assert phys(store, "T", 0) == [0]
     store.close()
@@ -199,7 +199,7 @@ def test_a_deleted_topic_is_gone_at_once_and_on_disk_and_no_other_one_is(tmp_pat
     put(store, "T", 1, range(5), 2000)
     store.delete_topics(["T"])
     store.delete_topics(["never written"])
-    assert (store.max_offset("T", 0), store.read_units("T", 0, 0, 9).count) == (0, 0)
+    assert (store.queue("T", 0).max_offset(), store.queue("T", 0).read_units(0, 9).count) == (0, 0)
     put(store, "T", 0, range(2), 9000)
     assert phys(store, "T", 0) == [9000, 9100]
     store = crash(store, tmp_path / "crashed").open()
@@ -248,7 +248,7 @@ def test_a_crash_keeps_what_was_flushed_and_a_replay_from_the_checkpoint_brings_
     put(store, "T", 1, range(3), 2000)
     store = crash(store, tmp_path / "crashed").open(last_exit_ok=False)
     assert store.dispatch_from_phy_offset() == 1000
-    assert (store.max_offset("T", 0), store.max_offset("T", 1)) == (10, 0)
+    assert (store.queue("T", 0).max_offset(), store.queue("T", 1).max_offset()) == (10, 0)
     put(store, "T", 0, range(10, 20), 1000)
     assert phys(store, "T", 0) == list(range(0, 2000, 100))
     store.close()
@@ -276,7 +276,7 @@ def test_what_was_cut_stays_cut_when_a_crash_follows_at_once(
     store.flush()
     cut(store)
     store = crash(store, tmp_path / "crashed").open(last_exit_ok=False)
-    assert store.max_offset("T", 0) == left
+    assert store.queue("T", 0).max_offset() == left
     assert phys(store, "T", 0) == list(range(0, left * 100, 100))
     assert store.dispatch_from_phy_offset() == (500 if left else 1000)
     store.close()
@@ -291,7 +291,7 @@ def test_a_crash_between_the_two_flushes_loses_no_unit_that_an_entry_speaks_of(
     put(store, "T", 0, range(10), 0)
     flush_units_alone(engine_of(store))
     store = crash(store, tmp_path / "crashed").open(last_exit_ok=False)
-    assert (store.dispatch_from_phy_offset(), store.max_offset("T", 0)) == (0, 0)
+    assert (store.dispatch_from_phy_offset(), store.queue("T", 0).max_offset()) == (0, 0)
     assert put(store, "T", 0, range(10), 0) == []
     assert phys(store, "T", 0) == list(range(0, 1000, 100))
     assert list(store.check_files()) == []
@@ -373,7 +373,7 @@ def test_queues_that_end_before_a_cut_are_passed(tmp_path: Path) -> None:
     empty = max_key(queue_prefix("E", 0)), entry(9000, -1)
     engine_of(store).write(EngineBatch(puts=[empty, (min_key(queue_prefix("D", 0)), entry(0, 0))]))
     assert store.truncate_dirty(200) == 2
-    assert [store.max_offset(topic, 0) for topic in "ABCD"] == [1, 1, 0, 0]
+    assert [store.queue(topic, 0).max_offset() for topic in "ABCD"] == [1, 1, 0, 0]
     assert engine_of(store).get(Family.OFFSET, empty[0]) == empty[1]
     assert stored_min(store, queue_prefix("D", 0)) is None
     store.close()
@@ -399,7 +399,7 @@ def test_a_stored_minimum_is_the_first_unit_of_the_log(
     assert stored_min(store, queue_prefix("A", 0)) is None
     found = engine_of(store).first_unit(PREFIX, 0)
     assert (found and found[0]) == first
-    assert store.min_offset("T", 0) == (10 if first is None else first)
+    assert store.queue("T", 0).min_offset() == (10 if first is None else first)
     store.close()
 
 

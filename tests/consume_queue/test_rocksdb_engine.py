@@ -137,7 +137,7 @@ def test_a_new_database_goes_where_the_setting_says_and_is_found_again(
     assert not list(folder.glob("LOG*"))
     assert RocksDBConsumeQueueStore.present(paths)
     store = queues.open(use_separate_store_path_for_rocksdb_cq=not separate)
-    assert (store.folder, store.max_offset("T", 0)) == (folder, 3)
+    assert (store.folder, store.queue("T", 0).max_offset()) == (folder, 3)
     store.close()
 
 
@@ -195,7 +195,7 @@ def test_a_read_only_open_changes_no_byte_and_leaves_no_folder(
 def test_a_read_only_open_without_a_database_has_no_queues_and_makes_none(tmp_path: Path) -> None:
     store = RocksDBQueues(tmp_path).open(read_only=True)
     assert list(store.queues()) == []
-    assert store.max_offset("T", 0) == store.total_size_bytes() == 0
+    assert store.queue("T", 0).max_offset() == store.total_size_bytes() == 0
     store.close()
     assert list(tmp_path.iterdir()) == []
 
@@ -235,14 +235,14 @@ def test_closing_under_eight_readers_is_clean(tmp_path: Path) -> None:
 
     def read(queue_id: int) -> None:
         try:
-            assert store.read_units("T", queue_id, 0, 32).count == 32
+            assert store.queue("T", queue_id).read_units(0, 32).count == 32
             started.wait(30)
             while True:
-                block = store.read_units("T", queue_id, 10, 32)
+                block = store.queue("T", queue_id).read_units(10, 32)
                 if block.count != 32:
                     outcomes.append(f"short block of {block.count}")
                     return
-                store.unit_timestamp("T", queue_id, 5)
+                store.queue("T", queue_id).unit_timestamp(5)
                 list(store.queues("T"))
         except BaseException as exc:  # noqa: BLE001 - whatever it is, the test looks at it
             outcomes.append(exc)
@@ -257,7 +257,7 @@ def test_closing_under_eight_readers_is_clean(tmp_path: Path) -> None:
     assert [type(outcome) for outcome in outcomes] == [StoreClosedError] * 8
     outcomes.clear()
     store = queues.open()
-    assert store.max_offset("T", 7) == 100
+    assert store.queue("T", 7).max_offset() == 100
     store.close()
 
 
@@ -268,10 +268,10 @@ def test_after_close_every_call_is_refused_and_a_second_close_does_nothing(tmp_p
     store.close()
     store.close()
     calls = [
-        lambda: store.max_offset("T", 0),
-        lambda: store.min_offset("T", 0),
-        lambda: store.read_units("T", 0, 0, 1),
-        lambda: store.unit_timestamp("T", 0, 0),
+        lambda: store.queue("T", 0).max_offset(),
+        lambda: store.queue("T", 0).min_offset(),
+        lambda: store.queue("T", 0).read_units(0, 1),
+        lambda: store.queue("T", 0).unit_timestamp(0),
         lambda: next(walking),
         lambda: list(store.check_files()),
         store.describe,
@@ -292,7 +292,7 @@ def test_a_suspended_walk_does_not_keep_the_database_locked(tmp_path: Path) -> N
     store = queues.open()
     put(store, "T", 0, range(10), 0)
     put(store, "T", 1, range(10), 1000)
-    walking, units = store.queues(), store.iterate("T", 0, 0)
+    walking, units = store.queues(), store.queue("T", 0).iterate(0)
     next(walking)
     next(units)
     store.close()
@@ -310,7 +310,7 @@ def test_a_flipped_bit_in_a_table_is_rocksdbs_corruption_with_its_status(tmp_pat
         table.write_bytes(data)
     store = queues.open()
     calls = [
-        lambda: store.max_offset("T", 0),
+        lambda: store.queue("T", 0).max_offset(),
         lambda: list(store.queues()),
         lambda: engine_of(store).scan_units(PREFIX, 0, 10),
         lambda: engine_of(store).first_unit(PREFIX, 0),
@@ -442,7 +442,7 @@ def test_queues_go_on_where_they_ended_after_they_are_opened_again(tmp_path: Pat
     put(store, "A", 0, range(1), 0)  # known already: the queue does not begin again
     with pytest.raises(QueueGapError):
         put(store, "B", 7, range(8, 9), 3000)
-    assert [store.max_offset(topic, queue) for topic, queue in (("A", 0), ("B", 7))] == [4, 6]
+    assert [store.queue(*key).max_offset() for key in (("A", 0), ("B", 7))] == [4, 6]
     assert len(phys(store, "A", 0)) == 4
     store.close()
 

@@ -1,5 +1,6 @@
 """Where units and queues are looked up: against plain loops over what was put."""
 
+import threading
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from cq_rocksdb import offset_table, spans
 from cq_rocksdb.engine import EngineBatch
 from cq_rocksdb.keys import OFFSET_ENTRY, OffsetEntry, max_key, min_key, queue_prefix
-from cq_rocksdb.offset_table import OffsetTable
+from cq_rocksdb.offset_table import NO_UNIT, OffsetTable
 from cq_rocksdb.store import RocksDBConsumeQueueStore
 from cq_rocksdb.unit_table import UnitTable
 from store.queue.facts import QueueSpan
@@ -52,7 +53,7 @@ def watched(store: RocksDBConsumeQueueStore, monkeypatch: pytest.MonkeyPatch) ->
 
         monkeypatch.setattr(engine_of(store), name, noting)
 
-    for name in ("get", "first_unit", "multi_get"):
+    for name in ("get", "first_unit", "multi_get", "scan_units"):
         watch(name)
     return made
 
@@ -68,11 +69,11 @@ def test_ends_are_looked_up_once_and_then_known(
     store.close()
     store = queues.open()
     made = watched(store, monkeypatch)
-    assert [store.max_offset("T", 0) for _ in range(3)] == [10] * 3
+    assert [store.queue("T", 0).max_offset() for _ in range(3)] == [10] * 3
     assert made == ["get"]
-    assert store.min_offset("T", 0) == lost
+    assert store.queue("T", 0).min_offset() == lost
     made.clear()
-    assert [store.min_offset("T", 0) for _ in range(3)] == [lost] * 3
+    assert [store.queue("T", 0).min_offset() for _ in range(3)] == [lost] * 3
     assert made == []
     table = OffsetTable(engine_of(store), 10)
     assert [table.rows([PREFIX]).tolist() for _ in range(3)] == [[[900, 9, -1, -1]]] * 3
@@ -82,10 +83,44 @@ def test_ends_are_looked_up_once_and_then_known(
     store.close()
 
 
+class _CountingLock:
+    def __init__(self) -> None:
+        self.taken = 0
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        self.taken += 1
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def test_a_pull_takes_the_lock_once_and_seeks_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queues = RocksDBQueues(tmp_path)
+    store = queues.open()
+    put(store, "T", 0, range(40), 0)
+    store.close()
+    store = queues.open()
+    made, lock = watched(store, monkeypatch), _CountingLock()
+    store.queue("T", 0).pull(0, 32)
+    assert made == ["get", "get", "first_unit", "scan_units"], "max entry, min entry, first unit"
+    made.clear()
+    monkeypatch.setattr(store._offsets, "_lock", lock)
+    queue = store.queue("T", 0)
+    assert (lock.taken, made) == (0, [])
+    for number in range(1, 4):
+        assert queue.pull(number, 32)[:2] == (0, 40)
+        assert (lock.taken, made) == (number, ["scan_units"] * number)
+    store.close()
+
+
 def test_names_that_nobody_may_have_take_no_room(tmp_path: Path) -> None:
     store = RocksDBQueues(tmp_path).open()
     for size, held in ((282, 0), (281, 1), (1000, 1)):
-        assert store.max_offset("x" * size, 0) == store.min_offset("x" * size, 0) == 0
+        assert store.queue("x" * size, 0).ends() == (0, 0)
         assert len(store._offsets._cache) == held
     store.close()
 
@@ -96,26 +131,29 @@ def test_a_first_unit_found_before_a_queue_changed_is_not_kept(tmp_path: Path) -
     table = OffsetTable(engine_of(store), 10)
     row = np.array([[900, 9, -1, -1]], np.int64)
 
-    def known() -> OffsetEntry | None:
-        return table.state("T", 0).first
+    def known() -> OffsetEntry:
+        return OffsetEntry(*table.row(PREFIX)[0][2:])
+
+    def life() -> int:
+        return table.row(PREFIX)[1]
 
     def is_forgotten_by(change: Callable[[], None]) -> None:
-        before = table.state("T", 0)
+        before = life()
         change()
-        assert known() is None
-        table.found_first(before, FIRST)
-        assert known() is None, "it may be another one by now"
-        table.found_first(table.state("T", 0), FIRST)
+        assert known() == NO_UNIT
+        table.found_first(PREFIX, FIRST, before)
+        assert known() == NO_UNIT, "it may be another one by now"
+        table.found_first(PREFIX, FIRST, life())
         assert known() == FIRST
 
-    table.found_first(table.state("T", 0), FIRST)
+    table.found_first(PREFIX, FIRST, life())
     assert known() == FIRST
     is_forgotten_by(lambda: table.update([PREFIX], row, renewed=True))
     is_forgotten_by(lambda: table.forget([PREFIX]))
     is_forgotten_by(table.forget_all)
-    before = table.state("T", 0)
+    before = life()
     table.update([PREFIX], row, renewed=False)
-    table.found_first(before, FIRST)
+    table.found_first(PREFIX, FIRST, before)
     assert known() == FIRST, "units were only appended"
     store.close()
 
@@ -186,6 +224,6 @@ def test_ends_of_many_queues_are_those_of_each(
                 low = min(entries[at][1], end)
             wanted.append(QueueSpan(QueueKey("T", at), low, end))
         assert list(store.spans()) == wanted
-        each = [(store.min_offset("T", at), store.max_offset("T", at)) for at in ends]
+        each = [store.queue("T", at).ends() for at in ends]
         assert each == [(span.min_offset, span.max_offset) for span in wanted]
     store.close()

@@ -61,10 +61,10 @@ OF_THE_WHOLE: list[Call] = [
 ]
 READS: list[Call] = [
     *OF_THE_WHOLE,
-    lambda store: store.max_offset("T", 0),
-    lambda store: store.min_offset("T", 0),
-    lambda store: store.read_units("T", 0, 0, 5),
-    lambda store: store.unit_timestamp("T", 0, 0),
+    lambda store: store.queue("T", 0).max_offset(),
+    lambda store: store.queue("T", 0).min_offset(),
+    lambda store: store.queue("T", 0).read_units(0, 5),
+    lambda store: store.queue("T", 0).unit_timestamp(0),
 ]
 
 
@@ -123,7 +123,7 @@ def test_after_a_write_that_failed_there_is_no_other(
         broken.setattr(engine_of(store), call, fail)
         with pytest.raises(RocksDBError):
             put(store, "T", 0, range(1, 2), 100) if call == "write" else store.flush()
-    assert (store.max_offset("T", 0), store.dispatch_from_phy_offset()) == (1, 100)
+    assert (store.queue("T", 0).max_offset(), store.dispatch_from_phy_offset()) == (1, 100)
     for again in WRITES:
         with pytest.raises(StoreFailedError):
             again(store)
@@ -138,10 +138,10 @@ def test_times_are_those_of_units_in_queue_and_log(tmp_path: Path) -> None:
         engine_of(store), unit_key(queue_prefix("T", 0), 9),
         QUEUE_UNIT.pack(QueueUnit(500, 100, 0, 5)), tmp_path / "behind.sst",
     )  # fmt: skip
-    times = [store.unit_timestamp("T", 0, offset) for offset in range(-1, 11)]
+    times = [store.queue("T", 0).unit_timestamp(offset) for offset in range(-1, 11)]
     assert times == [-1, -1, -1, 207, 307, 407, 507, 607, 707, -1, -1, -1]
     queues.log.min_phy = 0
-    assert store.unit_timestamp("T", 0, 0) == 7
+    assert store.queue("T", 0).unit_timestamp(0) == 7
     store.close()
 
 
@@ -403,18 +403,18 @@ def test_who_reads_while_a_queue_is_cut_learns_nothing_that_stays_wrong(
     at_flush: list[tuple[int, int]] = []
 
     def write_under_a_reader(batch: EngineBatch) -> None:
-        assert store.max_offset("T", 0) in {10, left}
+        assert store.queue("T", 0).max_offset() in {10, left}
         write(batch)
 
     def flush_under_a_reader() -> None:
-        at_flush.append((store.max_offset("T", 0), store.dispatch_from_phy_offset()))
+        at_flush.append((store.queue("T", 0).max_offset(), store.dispatch_from_phy_offset()))
         flush()
 
     monkeypatch.setattr(engine, "write", write_under_a_reader)
     monkeypatch.setattr(engine, "flush", flush_under_a_reader)
     cut(store)
     end = 500 if left == 5 else 1000
-    assert (store.max_offset("T", 0), store.dispatch_from_phy_offset()) == (left, end)
+    assert (store.queue("T", 0).max_offset(), store.dispatch_from_phy_offset()) == (left, end)
     assert at_flush == ([] if left == 7 else [(left, end)])
     store.close()
 
@@ -431,7 +431,7 @@ def test_a_cut_that_fails_leaves_what_is_known_as_it_is(
     monkeypatch.setattr(engine_of(store), "write", fail)
     with pytest.raises(RocksDBError):
         store.truncate_dirty(500)
-    assert (store.max_offset("T", 0), store.dispatch_from_phy_offset()) == (10, 1000)
+    assert (store.queue("T", 0).max_offset(), store.dispatch_from_phy_offset()) == (10, 1000)
     store.close()
 
 

@@ -52,7 +52,7 @@ def test_a_topic_goes_between_two_lines_of_a_log_that_is_durable(
 
     def look(call: Call) -> None:
         if call == ("sync", JOURNAL):
-            there.append(store.queues.max_offset("gone", 0))
+            there.append(store.queues.queue("gone", 0).max_offset())
             assert store.commit_log.flushed_phy_offset() == store.commit_log.max_phy_offset()
 
     calls.at_each = look

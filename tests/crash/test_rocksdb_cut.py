@@ -80,7 +80,7 @@ def answers(store: MessageStore) -> Answers:
     found: Answers = {}
     for key in store.queue_keys():
         low, high = store.min_offset(*key), store.max_offset(*key)
-        found[key] = low, high, list(store.queues.read_units(*key, low, 1000).rows())
+        found[key] = low, high, list(store.queues.queue(*key).read_units(low, 1000).rows())
     return found
 
 

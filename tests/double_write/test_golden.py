@@ -34,9 +34,9 @@ def content(root: Path, name: str) -> Content:
         queues = store.queues.parts()[0]
         assert queues.name == name
         for key in queues.queues():
-            low, high = queues.min_offset(*key), queues.max_offset(*key)
+            low, high = queues.queue(*key).ends()
             if high:
-                units = [unit[1:4] for unit in queues.iterate(*key, low)]
+                units = [unit[1:4] for unit in queues.queue(*key).iterate(low)]
                 found[key] = low, high, units  # type: ignore[assignment]
     return found
 

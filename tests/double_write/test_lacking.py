@@ -11,6 +11,7 @@ import pytest
 from store.errors import StoreError
 from store.queue.evening import even, lacking, let_fill
 from store.queue.units import QueueKey
+from tests.kit.queue_of import QueueOf
 
 KEY = QueueKey("t", 0)
 ENDS = list(combinations_with_replacement(range(5), 2))
@@ -24,6 +25,9 @@ class Ends:
 
     def queues(self, **_: object) -> list[QueueKey]:
         return [KEY]
+
+    def queue(self, topic: str, queue_id: int) -> QueueOf:
+        return QueueOf(self, topic, queue_id)
 
     def min_offset(self, *_: object) -> int:
         return self.units.start
@@ -87,6 +91,9 @@ class Queues:
 
     def queues(self, **_: object) -> list[QueueKey]:
         return list(self.ends)
+
+    def queue(self, topic: str, queue_id: int) -> QueueOf:
+        return QueueOf(self, topic, queue_id)
 
     def min_offset(self, *key: Any) -> int:
         return self.ends.get(QueueKey(*key), range(0)).start

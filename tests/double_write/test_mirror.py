@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from store.errors import ConsumeQueueError
-from store.queue.backends import backend
 from store.record.message import Message
 from store.service.mirroring import mirror as mirror_module
 from store.service.mirroring.differences import read_differences
@@ -27,6 +26,7 @@ from tests.kit.mirrored import (
     without_last,
     wrong_units,
 )
+from tests.kit.queue_of import QUEUES_OF
 from tests.kit.waiting import until
 
 BOTH = list(OTHER)
@@ -233,7 +233,7 @@ def test_wrong_numbers_are_found(
     with open_mirrored(tmp_path) as store:
         Told().put(store, 50)
         drive(store)
-        monkeypatch.setattr(backend("rocksdb"), method, lambda *_: 7)
+        monkeypatch.setattr(QUEUES_OF["rocksdb"], method, lambda *_: 7)
         read_all(store)
         drive(store)
         found = [each for each in read_differences(store.paths.ab_differences) if each.op == op]

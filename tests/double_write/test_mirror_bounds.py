@@ -7,7 +7,6 @@ import pytest
 
 from store.config import StoreConfig
 from store.errors import StoreConfigError
-from store.queue.backends import backend
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from store.service.mirroring import mirror as mirror_module
@@ -25,6 +24,7 @@ from tests.kit.mirrored import (
     outcomes_of,
     read_all,
 )
+from tests.kit.queue_of import QUEUES_OF
 from tests.kit.waiting import until
 
 BOTH = list(OTHER)
@@ -55,7 +55,7 @@ def test_the_journal_keeps_the_first_of_each_place_and_a_bounded_number(
     for opening in (1, 2):
         with open_mirrored(tmp_path) as store:
             with monkeypatch.context() as patch:
-                patch.setattr(backend("rocksdb"), "min_offset", lambda *_: 7)
+                patch.setattr(QUEUES_OF["rocksdb"], "min_offset", lambda *_: 7)
                 for queue_id in (0, 0, 1, 2, 3):
                     store.min_offset(f"t{opening}", queue_id)
                 drive(store)
@@ -91,7 +91,7 @@ def test_a_torn_end_of_the_journal_costs_nothing(
     by_hand(monkeypatch)
     for opening in (1, 2):
         with open_mirrored(tmp_path) as store, monkeypatch.context() as patch:
-            patch.setattr(backend("rocksdb"), "min_offset", lambda *_: 7)
+            patch.setattr(QUEUES_OF["rocksdb"], "min_offset", lambda *_: 7)
             store.min_offset(f"t{opening}", 0)
             drive(store)
         journal = store.paths.ab_differences
@@ -107,7 +107,7 @@ def test_a_journal_that_is_damaged_ends_the_mirror_alone(
 ) -> None:
     by_hand(monkeypatch)
     with open_mirrored(tmp_path) as store:
-        monkeypatch.setattr(backend("rocksdb"), "min_offset", lambda *_: 7)
+        monkeypatch.setattr(QUEUES_OF["rocksdb"], "min_offset", lambda *_: 7)
         store.min_offset("t", 0)
         store.min_offset("u", 0)
         drive(store)

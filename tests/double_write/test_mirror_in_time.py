@@ -8,6 +8,7 @@ import pytest
 
 from cq_rocksdb.store import RocksDBConsumeQueueStore
 from store.queue.backends import backend
+from store.queue.consume_queue import ConsumeQueue
 from store.queue.units import PACKED_PREFIX, QueueKey, UnitBatch, UnitBlock
 from store.record.message import Message
 from store.service.mirroring import verdict as verdict_module
@@ -28,6 +29,7 @@ from tests.kit.mirrored import (
     read_all,
     wrong_units,
 )
+from tests.kit.queue_of import QUEUES_OF
 from tests.kit.waiting import until
 
 BOTH = list(OTHER)
@@ -65,7 +67,7 @@ def test_deletion_expiry_and_a_rebuild_since_are_no_differences(
         store.rebuild_queues("rebuilt")
         files = store.commit_log.files.files()
         store.delete_expired_files(files[-2].file_from_offset)
-        assert store.queues.min_offset("expired", 0) > 0
+        assert store.queues.queue("expired", 0).min_offset() > 0
         drive(store)
         assert outcomes(store).keys() == {SAME, EXPLAINED}
     assert not store.paths.ab_differences.exists()
@@ -108,18 +110,18 @@ def test_what_is_written_between_the_two_that_are_asked_again_is_no_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: str
 ) -> None:
     by_hand(monkeypatch)
-    kind = backend(OTHER[read])
+    kind = QUEUES_OF[OTHER[read]]
     real, left = kind.max_offset, 3
 
     with open_mirrored(tmp_path, read) as store:
 
-        def put_first(self: object, topic: str, queue_id: int) -> int:
+        def put_first(self: ConsumeQueue) -> int:
             nonlocal left
-            if topic == "t" and left:
+            if self.topic == "t" and left:
                 left -= 1
                 store.put_message(Message("t", b"x"))
                 store.queue_keys()
-            return real(self, topic, queue_id)  # type: ignore[arg-type]
+            return real(self)
 
         store.put_message(Message("t", b"x"))
         assert store.max_offset("t", 0) == 1
@@ -143,7 +145,7 @@ def test_units_that_expire_while_their_neighbours_stay_are_no_difference(
         low = sum(phy < least for phy in told.phys[QueueKey("t", 0)])
         assert store.get_message("g", "t", 0, low - 3, 10).queue_offsets[0] == low - 3
         store.delete_expired_files(least)
-        assert store.queues.min_offset("t", 0) == low
+        assert store.queues.queue("t", 0).min_offset() == low
         (rocks,) = [
             part for part in store.queues.parts() if isinstance(part, RocksDBConsumeQueueStore)
         ]
@@ -158,10 +160,11 @@ def test_a_read_in_the_middle_of_a_deletion_is_no_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: str
 ) -> None:
     kind, asked = backend(OTHER[read]), threading.Event()
-    delete, end = kind.delete_topics, kind.max_offset
+    queues = QUEUES_OF[OTHER[read]]
+    delete, real = kind.delete_topics, queues.ends
 
-    def max_offset(self: object, topic: str, queue_id: int) -> int:
-        found: int = end(self, topic, queue_id)  # type: ignore[arg-type]
+    def ends(self: ConsumeQueue) -> tuple[int, int]:
+        found = real(self)
         asked.set()
         return found
 
@@ -171,7 +174,7 @@ def test_a_read_in_the_middle_of_a_deletion_is_no_difference(
 
         def delete_topics(self: object, topics: list[str]) -> None:
             mirror_of(store).pull("t", 0, 0, 32, None, 1 << 20)
-            monkeypatch.setattr(kind, "max_offset", max_offset)
+            monkeypatch.setattr(queues, "ends", ends)
             assert asked.wait(60)
             delete(self, topics)  # type: ignore[arg-type]
 
@@ -193,14 +196,15 @@ def test_a_queue_that_is_emptied_before_both_are_asked_again_is_no_difference(
         drive(store)
         assert store.max_offset("t", 0) == 10
         told.put(store, 5)
-        real = backend(read).max_offset
+        kind = QUEUES_OF[read]
+        real = kind.max_offset
 
-        def empty(self: object, topic: str, queue_id: int) -> int:
-            monkeypatch.setattr(backend(read), "max_offset", real)
+        def empty(self: ConsumeQueue) -> int:
+            monkeypatch.setattr(kind, "max_offset", real)
             store.queues.delete_queue("t", 0)
-            return real(self, topic, queue_id)  # type: ignore[arg-type]
+            return real(self)
 
-        monkeypatch.setattr(backend(read), "max_offset", empty)
+        monkeypatch.setattr(kind, "max_offset", empty)
         drive(store)
         assert outcomes(store) == {SAME: 1, EXPLAINED: 2}
 
@@ -230,7 +234,7 @@ def test_a_value_that_never_was_is_not_explained_by_time(
         drive(store)
         wrong_units(monkeypatch, OTHER[read], only(1, another_phy))
         store.get_message("g", "t", 1, 0)
-        monkeypatch.setattr(backend(OTHER[read]), "max_offset", _once(99, OTHER[read]))
+        monkeypatch.setattr(QUEUES_OF[OTHER[read]], "max_offset", _once(99, OTHER[read]))
         store.max_offset("t", 2)
         store.put_message(Message("t", b"x"))
         store.queues.context.log.max_phy_offset()
@@ -259,13 +263,13 @@ def test_what_the_one_that_serves_said_wrongly_once_is_found(
 
 def _once(answer: int, name: str) -> Callable[..., int]:
     """Answer so at the second call, the first pull's being the first; else as ever."""
-    real: Callable[..., int] = backend(name).max_offset
+    real = QUEUES_OF[name].max_offset
     calls = 0
 
-    def max_offset(*args: object) -> int:
+    def max_offset(queue: ConsumeQueue) -> int:
         nonlocal calls
-        calls += args[1:] == ("t", 2)
-        return answer if args[1:] == ("t", 2) and calls == 1 else real(*args)
+        calls += queue.key == ("t", 2)
+        return answer if queue.key == ("t", 2) and calls == 1 else real(queue)
 
     return max_offset
 

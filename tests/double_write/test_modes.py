@@ -111,7 +111,8 @@ def test_a_store_goes_all_the_way_and_back_with_puts_in_every_state(tmp_path: Pa
             if not left:
                 assert store.verify().clean
                 assert all(
-                    store.queues.max_offset(*key) == len(told.phys[key]) for key in told.phys
+                    store.queues.queue(*key).max_offset() == len(told.phys[key])
+                    for key in told.phys
                 )
         if not left:
             told.check(root)

@@ -79,6 +79,21 @@ def test_it_is_opened_put_to_read_rebuilt_and_checked(tmp_path: Path) -> None:
     assert served(root) == before
 
 
+def test_its_queues_are_read_by_name(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path, SMALL, backend="other", housekeeping=False) as store:
+        kept = store.queues.queue("t", 0)
+        assert kept.pull(0, 32)[:2] == kept.ends() == (0, 0)
+        for count in (3, 1):
+            for _ in range(count):
+                assert store.put_message(Message("t", b"x")).ok
+            assert store.max_offset("t", 0) == kept.max_offset() == count
+            block = kept.pull(0, 32).block
+            assert block is not None
+            assert block.count == count
+            store.delete_topic("t")
+            assert kept.pull(0, 32)[:2] == (0, 0)
+
+
 def test_the_configuration_names_it(tmp_path: Path) -> None:
     settings = {"storeType": "Other"}
     with MessageStore.open(tmp_path / "new", StoreConfig.from_mapping(settings)) as store:

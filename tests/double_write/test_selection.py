@@ -127,7 +127,7 @@ def test_light_queues_can_be_rocksdbs(tmp_path: Path) -> None:
 def rocksdb_ends(store: MessageStore) -> dict[QueueKey, int]:
     part = store.queues.parts()[1]
     assert part.name == "rocksdb"
-    return {key: part.max_offset(*key) for key in part.queues()}
+    return {key: part.queue(*key).max_offset() for key in part.queues()}
 
 
 def test_rocksdb_gets_the_selected_topics_and_the_rest_when_that_ends(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def test_a_field_that_differs_is_named(
     with MessageStore.open(root, read_only=True) as store:
         found = store.verify()
         (_, first), (_, last) = found.differences()
-        right = store.queues.read_units("t", 1, 7, 1)
+        right = store.queues.queue("t", 1).read_units(7, 1)
     assert (found.tally.counts, found.tally.fields) == ({Kind.DIFFERENT: 3}, {field: 3})
     assert (found.units, found.queues) == (5 * EACH, 5)
     assert [(each.first, each.last) for each in (first, last)] == [(7, 8), (20, 20)]

@@ -131,7 +131,7 @@ def test_a_batch_unit_that_ends_behind_all_offsets_is_none(tmp_path: Path) -> No
     units = BATCH.pack(0, 50, 7, 10, 0, 4, -1, 0) + BATCH.pack(50, 50, 7, 20, LONG_MAX, 4, -1, 0)
     path.write_bytes(units.ljust(size, b"\0"))
     store = disk.open(read_only=True)
-    assert store.max_offset("T", 0) == 4
+    assert store.queue("T", 0).max_offset() == 4
     store.close()
 
 
@@ -144,8 +144,8 @@ def test_batch_units_out_of_order_lead_nowhere_behind_the_queue(tmp_path: Path) 
     units = [BATCH.pack(50 * n, 50, 7, 10 * n, at, 4, -1, 0) for n, at in enumerate(bases)]
     path.write_bytes(b"".join(units).ljust(size, b"\0"))
     store = disk.open(read_only=True)
-    assert store.max_offset("T", 0) == 16
-    assert store.offset_by_time("T", 0, 20, BoundaryType.LOWER) == 16
+    assert store.queue("T", 0).max_offset() == 16
+    assert store.queue("T", 0).offset_by_time(20, BoundaryType.LOWER) == 16
     store.close()
 
 
@@ -157,9 +157,9 @@ def test_a_queue_file_that_went_after_the_stop_is_found_by_the_check(tmp_path: P
     store = disk.open()
     (found,) = [f for f in store.check_files() if "missing" in f.problem]
     assert (found.queue, found.path) == (("T", 0), str(disk.folder()))
-    assert store.read_units("T", 0, 10, 100).hole == range(10, 15)
+    assert store.queue("T", 0).read_units(10, 100).hole == range(10, 15)
     assert store.truncate_dirty(700) == 1
-    assert store.max_offset("T", 0) == 15  # never given twice
+    assert store.queue("T", 0).max_offset() == 15  # never given twice
     store.close()
 
 
@@ -177,9 +177,9 @@ def test_files_far_apart_are_walked_from_one_to_the_next(tmp_path: Path) -> None
     disk.write(0, rows(0, 10))
     disk.write(far, [PRE_BLANK, *rows(30, 5)])
     store = disk.open(read_only=True)
-    store._topics["T"][0].restore(0, far // 20 + 6, 34 * 50, 35 * 50)
+    store._table.simple["T"][0].restore(0, far // 20 + 6, 34 * 50, 35 * 50)
     with in_time(20):
-        block = store.read_units("T", 0, 10, 5)
+        block = store.queue("T", 0).read_units(10, 5)
         assert block.hole == range(10, far // 20)
         assert [f for f in store.check_files() if "leads nowhere" in f.problem] == []
     store.close()
@@ -254,7 +254,7 @@ def test_a_max_entry_that_no_put_could_follow_is_corruption(tmp_path: Path) -> N
     key = max_key(queue_prefix("T", 0))
     engine_of(store).write(EngineBatch(puts=[(key, OFFSET_ENTRY.pack(OffsetEntry(0, LONG_MAX)))]))
     with pytest.raises(CorruptionError, match="max entry"):
-        store.max_offset("T", 0)
+        store.queue("T", 0).max_offset()
     store.close()
 
 

@@ -30,20 +30,20 @@ OFFSETS = (0, 1, 9, 10, 1 << 40, LONG_MAX)
 
 def ask(store: ConsumeQueueStore, topic: str) -> None:
     """Read one queue every way there is."""
-    for queue_id in (0, 1):
-        low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
+    for queue in (store.queue(topic, 0), store.queue(topic, 1)):
+        low, high = queue.ends()
         for offset in (low, high - 1, *OFFSETS):
             with suppress(StoreError):  # batch queues have no blocks
-                block = store.read_units(topic, queue_id, offset, 64)
+                block = queue.read_units(offset, 64)
                 list(block.units())
-            for _, unit in zip(range(50), store.iterate(topic, queue_id, offset), strict=False):
-                store.resolve_tags_code(topic, queue_id, unit.tags_code or 0)
-            store.unit_timestamp(topic, queue_id, offset)
+            for _, unit in zip(range(50), queue.iterate(offset), strict=False):
+                queue.resolve_tags_code(unit.tags_code or 0)
+            queue.unit_timestamp(offset)
         for boundary in BoundaryType:
             for stamp in (0, 20, LONG_MAX):
-                found = store.offset_by_time(topic, queue_id, stamp, boundary)
+                found = queue.offset_by_time(stamp, boundary)
                 assert found <= max(low, high)
-        store.estimate_message_count(topic, queue_id, low, high, lambda _: True)
+        queue.estimate_message_count(low, high, lambda _: True)
 
 
 def visit(store: FileConsumeQueueStore, log: NoLog) -> None:
@@ -56,7 +56,7 @@ def visit(store: FileConsumeQueueStore, log: NoLog) -> None:
         store.close()
         return
     for act in (
-        lambda: put(store, store.max_offset("T", 0), rows(40, 15)),
+        lambda: put(store, store.queue("T", 0).max_offset(), rows(40, 15)),
         lambda: store.truncate_dirty(600),
         lambda: put(store, 3, rows(60, 3)),
         lambda: store.clean_expired(log.min_phy + 200),
@@ -131,7 +131,7 @@ class TestDamaged:
             with suppress(StoreError):
                 store = disk.open(read_only=True)
                 for at in (0, 1, 20, 40, 1000, 1023, 1024, len(data)):
-                    store.resolve_tags_code("T", 0, at - (1 << 63))
+                    store.queue("T", 0).resolve_tags_code(at - (1 << 63))
                 list(store.check_files())
                 store.close()
 

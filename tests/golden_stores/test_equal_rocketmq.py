@@ -63,7 +63,7 @@ def test_a_store_in_which_rocketmq_loses_units_comes_out_whole(golden: Golden, n
         found = {
             (key.topic, key.queue_id, unit.queue_offset): [unit.phy_offset, unit.size]
             for key in store.queue_keys()
-            for unit in store.queues.iterate(*key, 0)
+            for unit in store.queues.queue(*key).iterate(0)
         }
     expected = {
         (message["topic"], message["queueId"], message["queueOffset"]): [

@@ -40,7 +40,7 @@ def by_queue(root: Path, config: StoreConfig) -> dict[QueueKey, tuple[int, int, 
         for key in store.queue_keys():
             low, high = store.min_offset(*key), store.max_offset(*key)
             digest = hashlib.sha1(usedforsecurity=False)
-            rows = list(store.queues.read_units(*key, low, high - low).rows())
+            rows = list(store.queues.queue(*key).read_units(low, high - low).rows())
             for phy, size, _ in rows:
                 digest.update(place.pack(phy, size))
             found[key] = (low, high, len(rows), digest.hexdigest())

@@ -15,6 +15,7 @@ from store.queue.backends import backend
 from store.queue.units import QueueKey
 from store.record.message import Message
 from store.service.message_store import MessageStore
+from tests.kit.queue_of import QUEUES_OF
 
 TYPES = {"file": "default", "rocksdb": "defaultRocksDB"}
 OTHER = {"file": "rocksdb", "rocksdb": "file"}
@@ -76,7 +77,7 @@ class Told:
                     low, high = store.min_offset(*key), store.max_offset(*key)
                     assert high == len(phys), (name, key)
                     assert low == sum(phy < least for phy in phys), (name, key)
-                    rows = store.queues.read_units(*key, low, high).rows()
+                    rows = store.queues.queue(*key).read_units(low, high).rows()
                     assert [row[0] for row in rows] == phys[low:], (name, key)
 
 
@@ -104,9 +105,11 @@ def standing(root: Path) -> Standing:
 
 
 def refuse(patched: pytest.MonkeyPatch, name: str, method: str) -> None:
-    """Let a method of backend ``name`` fail from now on, until ``patched`` is undone."""
+    """Let a method of backend ``name``, or of its queues, fail until ``patched`` is undone."""
 
     def fail(*_: object, **__: object) -> None:
         raise ConsumeQueueError(f"{method} was made to fail")
 
-    patched.setattr(backend(name), method, fail)
+    queues = QUEUES_OF[name]
+    for each in [method, *(["pull"] if method == "read_units" else [])]:
+        patched.setattr(queues if hasattr(queues, each) else backend(name), each, fail)

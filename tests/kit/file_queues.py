@@ -140,9 +140,10 @@ def put(
 def read_all(store: FileConsumeQueueStore, topic: str = "T", queue_id: int = 0) -> list[Row]:
     """Return every unit from the minimum on, read in blocks."""
     found: list[Row] = []
-    offset = store.min_offset(topic, queue_id)
+    queue = store.queue(topic, queue_id)
+    offset = queue.min_offset()
     while True:
-        block = store.read_units(topic, queue_id, offset, 7)
+        block = queue.read_units(offset, 7)
         found += block.rows()
         offset += block.count
         if block.count < 7:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from store.queue.backends import backend
+from store.queue.consume_queue import ConsumeQueue, PulledUnits
 from store.queue.time_search import BoundaryType
 from store.queue.units import UnitBlock
 from store.service.message_store import MessageStore
@@ -16,6 +16,7 @@ from store.service.mirroring.mirror import Mirror
 from store.service.mirroring.verdict import ReadOutcome
 from store.service.reading.puller import TagFilter
 from tests.kit.double_write import QUEUES, open_store
+from tests.kit.queue_of import QUEUES_OF
 from tests.kit.waiting import until
 
 
@@ -81,14 +82,19 @@ def wrong_units(
     patched: pytest.MonkeyPatch, name: str, spoil: Callable[[UnitBlock], UnitBlock | None]
 ) -> None:
     """Let what ``spoil`` gives be read of backend ``name``; ``None``: what is right."""
-    kind = backend(name)
-    real = kind.read_units
+    kind = QUEUES_OF[name]
+    read, pull = kind.read_units, kind.pull
 
-    def read_units(self: object, topic: str, queue_id: int, at: int, most: int) -> UnitBlock:
-        block: UnitBlock = real(self, topic, queue_id, at, most)  # type: ignore[arg-type]
+    def read_units(self: ConsumeQueue, at: int, most: int) -> UnitBlock:
+        block = read(self, at, most)
         return spoil(block) or block
 
+    def pull_units(self: ConsumeQueue, at: int, most: int) -> PulledUnits:
+        low, high, block = pull(self, at, most)
+        return PulledUnits(low, high, block and (spoil(block) or block))
+
     patched.setattr(kind, "read_units", read_units)
+    patched.setattr(kind, "pull", pull_units)
 
 
 def another_phy(block: UnitBlock) -> UnitBlock:

@@ -89,10 +89,13 @@ class QueueDrive:
         self.log.low = records * RECORD_SIZE
 
     def offsets(self, topic: str, queue_id: int = 0) -> tuple[int, int]:
-        return self.store.min_offset(topic, queue_id), self.store.max_offset(topic, queue_id)
+        queue = self.store.queue(topic, queue_id)
+        ends = queue.ends()
+        assert ends == (queue.min_offset(), queue.max_offset())
+        return ends
 
     def read(self, topic: str, queue_id: int, offset: int, count: int) -> UnitBlock:
-        return self.store.read_units(topic, queue_id, offset, count)
+        return self.store.queue(topic, queue_id).read_units(offset, count)
 
     def phys(self, topic: str, queue_id: int = 0, offset: int = 0, count: int = 1000) -> list[int]:
         return [row[0] for row in self.read(topic, queue_id, offset, count).rows()]

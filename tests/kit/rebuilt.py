@@ -32,6 +32,6 @@ def facts(store: MessageStore) -> Facts:
     found = {}
     for key in store.queue_keys():
         low, high = store.min_offset(*key), store.max_offset(*key)
-        units = [u[1:4] for u in store.queues.iterate(*key, low)] if low < high else []
+        units = [u[1:4] for u in store.queues.queue(*key).iterate(low)] if low < high else []
         found[key] = (low, high, units)
     return found

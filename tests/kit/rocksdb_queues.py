@@ -65,8 +65,8 @@ def add(batch: UnitBatch, topic: str, queue_id: int, offset: int, phy: int) -> N
 
 def phys(store: RocksDBConsumeQueueStore, topic: str, queue_id: int) -> list[int]:
     """Return the log positions of all units from the minimum on, up to the first hole."""
-    start = store.min_offset(topic, queue_id)
-    return [unit.phy_offset for unit in store.iterate(topic, queue_id, start)]
+    queue = store.queue(topic, queue_id)
+    return [unit.phy_offset for unit in queue.iterate(queue.min_offset())]
 
 
 def engine_of(store: RocksDBConsumeQueueStore) -> RocksEngine:

@@ -12,7 +12,7 @@ def served(root: Path) -> dict[QueueKey, list[tuple[int, int, int]]]:
         found = {}
         for key in store.queue_keys():
             low, high = store.min_offset(*key), store.max_offset(*key)
-            block = store.queues.read_units(*key, low, high - low)
+            block = store.queues.queue(*key).read_units(low, high - low)
             assert block.count == high - low
             found[key] = [(high, 0, 0), *block.rows()]
         return found

@@ -93,9 +93,9 @@ def test_what_is_put_after_a_cut_survives_a_kill_before_any_flush(root: Path) ->
         killed = Path(shutil.copytree(root, root.with_name("killed")))
     with MessageStore.open(killed, housekeeping=False) as store:
         assert not store.report.last_exit_ok
-        ends = (store.max_offset("t", 0), store.queues.max_offset("t", 0))
+        ends = (store.max_offset("t", 0), store.queues.queue("t", 0).max_offset())
         assert ends == (13, 13)
-        block = store.queues.read_units("t", 0, 10, 9)
+        block = store.queues.queue("t", 0).read_units(10, 9)
         assert [at for at, *_ in block.rows()] == [put.phy_offset for put in acknowledged]
 
 

@@ -10,12 +10,14 @@ from store.config import RocksDBEngine, StoreConfig
 from store.errors import ReadOnlyStoreError
 from store.journals.expired_queues import ExpiredQueues
 from store.queue.backends import backend_names
-from store.queue.units import QueueKey, UnitBlock
+from store.queue.consume_queue import ConsumeQueue, PulledUnits
+from store.queue.units import QueueKey
 from store.record.message import Message, SysFlag
 from store.service.care.clean_service import expired_offsets
 from store.service.message_store import MessageStore
 from store.service.results import GetMessageStatus
 from tests.kit.engines import ENGINES
+from tests.kit.queue_of import QUEUES_OF
 
 FILE = 65536
 CONFIG = StoreConfig(
@@ -104,15 +106,18 @@ def test_a_pull_that_an_expiry_overtakes_goes_on_at_the_new_minimum(
 ) -> None:
     opened.fill()
     store = opened.store
-    whole = store.queues.read_units
+    kind = QUEUES_OF[opened.backend]
+    ends, block = kind.ends, kind.read_units
 
-    def overtaken(topic: str, queue_id: int, offset: int, count: int) -> UnitBlock:
+    def overtaken(self: ConsumeQueue, offset: int, count: int) -> PulledUnits:
+        before = ends(self)
         store.delete_expired_files(2 * FILE)
-        return whole(topic, queue_id, offset, count)
+        return PulledUnits(*before, block(self, offset, count))
 
-    monkeypatch.setattr(store.queues, "read_units", overtaken)
+    monkeypatch.setattr(kind, "pull", overtaken)
     result = store.get_message("g", "busy", 0, 5, 10)
-    low, units_are_gone = opened.expected_minimum(), not whole("busy", 0, 5, 1).count
+    low = opened.expected_minimum()
+    units_are_gone = not store.queues.queue("busy", 0).read_units(5, 1).count
     assert units_are_gone or opened.backend == "rocksdb"  # which may drop them later
     if units_are_gone:
         assert result.status is GetMessageStatus.OFFSET_TOO_SMALL

@@ -104,7 +104,7 @@ class Load:
             high = self.store.max_offset(*queue)
             assert sorted(written) == list(range(high))
             for start in range(0, high, 1000):
-                rows = self.store.queues.read_units(*queue, start, 1000).rows()
+                rows = self.store.queues.queue(*queue).read_units(start, 1000).rows()
                 for at, (phy_offset, *_) in enumerate(rows, start):
                     message = self.store.message_by_offset(phy_offset)
                     self.compare(queue, at, message)

@@ -171,7 +171,7 @@ def test_read_only_the_queue_tells_holes_and_all_others_are_as_ever(
         assert store.max_offset(*LOST) == 45
         there = seen = 0
         while there < 45:
-            block = store.queues.read_units(*LOST, there, 100)
+            block = store.queues.queue(*LOST).read_units(there, 100)
             seen += block.count
             pull = store.get_message("g", *LOST, max(there, store.min_offset(*LOST)))
             assert pull.status in (GetMessageStatus.FOUND, GetMessageStatus.OFFSET_FOUND_NULL,

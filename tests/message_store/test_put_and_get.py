@@ -285,7 +285,7 @@ def test_delayed_messages_carry_their_due_time_in_the_queue(store: MessageStore)
         result = store.put_message(Message(topic, b"x", 0, properties))
         assert result.appended is not None
         assert store.max_offset(topic, 0) == result.queue_offset + 1
-        (unit,) = store.queues.iterate(topic, 0, result.queue_offset)
+        (unit,) = store.queues.queue(topic, 0).iterate(result.queue_offset)
         expected = 2598919 if delay is None else result.appended.store_timestamp + delay
         assert unit.tags_code == expected
 
@@ -362,7 +362,7 @@ def test_a_filter_on_a_batch_queue_passes_over_no_more_messages_than_its_bound(
     config = StoreConfig(max_filter_message_size=20 * bound)
     with MessageStore.open(golden("special-default"), config, read_only=True) as store:
         (topic,) = {key.topic for key in store.queue_keys() if key.topic.startswith("batch_")}
-        units = list(store.queues.iterate(topic, 0, 0))
+        units = list(store.queues.queue(topic, 0).iterate(0))
         assert [unit.batch_num for unit in units[:2]] == [2, 2]
         pulled = store.get_message("g", topic, 0, 0, 1, TagFilter("no such tag"))
         assert pulled.status is GetMessageStatus.NO_MATCHED_MESSAGE

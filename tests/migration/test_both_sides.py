@@ -7,6 +7,7 @@ import pytest
 
 from migration.planning.both_sides import BothSides, Measured, _side
 from store.queue.units import QUEUE_UNIT, BlockStop, QueueKey, UnitBlock
+from tests.kit.queue_of import QueueOf
 
 if TYPE_CHECKING:
     from store.queue.consume_queue_store import ConsumeQueueStore
@@ -25,6 +26,9 @@ class _Part:
 
     def queues(self) -> Iterator[QueueKey]:
         return iter(self._spans)
+
+    def queue(self, topic: str, queue_id: int) -> QueueOf:
+        return QueueOf(self, topic, queue_id)
 
     def min_offset(self, *key: Any) -> int:
         return self._spans.get(QueueKey(*key), (0, 0))[0]

@@ -25,6 +25,7 @@ from store.queue.bulk import bulk_backend
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueType
 from store.queue.units import QUEUE_UNIT, BlockStop, QueueKey, UnitBlock
+from tests.kit.queue_of import QueueOf
 from tests.preflight.kit import names
 
 if TYPE_CHECKING:
@@ -50,6 +51,9 @@ class Lists:
 
     def queue_type(self, topic: str) -> QueueType:
         return QueueType.BATCH if topic == "batch" else QueueType.SIMPLE
+
+    def queue(self, topic: str, queue_id: int) -> QueueOf:
+        return QueueOf(self, topic, queue_id)
 
     def min_offset(self, *key: Any) -> int:
         return self.held.get(QueueKey(*key), (0, []))[0]

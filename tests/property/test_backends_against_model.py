@@ -99,7 +99,7 @@ class BackendsAgainstModel(RuleBasedStateMachine):
         for drive in self.drives:
             for boundary in BoundaryType:
                 upper = boundary is BoundaryType.UPPER
-                found = drive.store.offset_by_time(*key, stamp, boundary)
+                found = drive.store.queue(*key).offset_by_time(stamp, boundary)
                 assert found == self.model.by_time(key, stamp, upper=upper), (drive.name, boundary)
 
     @invariant()

@@ -175,7 +175,7 @@ def check(store: MessageStore, stored: dict[int, Message]) -> None:
     assert [record.phy_offset for record in log.scan(0)] == sorted(stored)
     units: Counter[int] = Counter()
     for key in store.queue_keys():
-        for unit in store.queues.iterate(*key, store.min_offset(*key)):
+        for unit in store.queues.queue(*key).iterate(store.min_offset(*key)):
             found = log.message(unit.phy_offset)
             if key == (found.topic, found.queue_id):
                 assert found.queue_offset == unit.queue_offset

@@ -18,6 +18,7 @@ from analysis.options import SourceOptions
 from analysis.queue_table import plan_queues, read_queues
 from store.queue.facts import QueueType
 from store.queue.units import PACKED_PREFIX, QUEUE_UNIT, BlockStop, QueueKey, UnitBlock
+from tests.kit.queue_of import QueueOf
 from tests.tables.oracle import time_of
 
 LOG = (100, 1000)
@@ -48,6 +49,9 @@ class Lists:
 
     def queue_type(self, topic: str) -> QueueType:
         return QueueType.BATCH if topic == "aa" else QueueType.SIMPLE
+
+    def queue(self, topic: str, queue_id: int) -> QueueOf:
+        return QueueOf(self, topic, queue_id)
 
     def min_offset(self, *key: Any) -> int:
         return min(self.held[QueueKey(*key)], default=4)

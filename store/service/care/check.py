@@ -170,16 +170,16 @@ class StoreCheck:
     # ---- the queues
 
     def _check_queue(self, key: QueueKey, life: Life | None) -> Iterator[Finding]:
-        topic, queue_id = key
         try:
-            low, high = self._queues.min_offset(*key), self._queues.max_offset(*key)
+            queue = self._queues.queue(*key)
+            low, high = queue.ends()
             yield from self._compare_with_log(key, life, low, high)
-            if self._queues.queue_type(topic) is QueueType.BATCH:
+            if self._queues.queue_type(key.topic) is QueueType.BATCH:
                 yield from self._check_batch_queue(key, low)
                 return
             at, previous = low, -1
             while at < high:
-                block = self._queues.read_units(topic, queue_id, at, min(_UNITS, high - at))
+                block = queue.read_units(at, min(_UNITS, high - at))
                 for phy_offset, size, tags_code in block.rows():
                     if phy_offset <= previous:
                         yield self._unit("the unit's record lies before its predecessor's", key, at)
@@ -231,7 +231,7 @@ class StoreCheck:
 
     def _check_batch_queue(self, key: QueueKey, low: int) -> Iterator[Finding]:
         following = low
-        for unit in self._queues.iterate(key.topic, key.queue_id, low):
+        for unit in self._queues.queue(*key).iterate(low):
             if unit.queue_offset != following:
                 yield self._unit(f"expected unit {following}", key, unit.queue_offset)
             following = unit.queue_offset + unit.batch_num
@@ -251,7 +251,7 @@ class StoreCheck:
         except CorruptionError as exc:
             yield self._unit(f"the unit points to no message: {exc}", key, offset, phy_offset)
             return
-        code = self._queues.resolve_tags_code(key.topic, key.queue_id, tags_code)
+        code = self._queues.queue(*key).resolve_tags_code(tags_code)
         for problem in self._differences(key, offset, message, code, batch=batch):
             yield self._unit(problem, key, offset, phy_offset)
 

@@ -96,7 +96,7 @@ class CleanService:
                 self._dispatcher.drain()  # what was put before goes with the queues
                 self._commit.flush()
                 light = [topic for topic in topics if topic.startswith(LMQ_PREFIX)]
-                gone = sum(self._queues.max_offset(topic, 0) > 0 for topic in light)
+                gone = sum(self._queues.queue(topic, 0).max_offset() > 0 for topic in light)
                 self._deleted.begin(topics, below)
                 self._queues.delete_topics(topics)
                 self._expired.forget(topics)
@@ -161,7 +161,7 @@ class CleanService:
         return ExpiryReport(count, minimum - before, queues, index, minimum, fault)
 
     def _ends_at(self, key: QueueKey, queue_offset: int) -> bool:
-        return self._queues.max_offset(*key) == queue_offset
+        return self._queues.queue(*key).max_offset() == queue_offset
 
 
 def expired_offsets(log: CommitLog, end: int) -> ExpiredOffsets | None:

@@ -18,6 +18,7 @@ from store.errors import StoreError
 from store.log.commit_log import CommitLog
 from store.paths import StorePaths
 from store.queue.combined_reads import CombinedReads
+from store.queue.consume_queue import ConsumeQueue
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.time_search import BoundaryType
 from store.queue.units import QueueKey
@@ -126,9 +127,8 @@ class Mirror:
             return self._puller.get(topic, queue_id, offset, max_msgs, tags, max_total_bytes)
         moment = self._moments.now()
         read = PullRead(QueueKey(topic, queue_id), sides, moment, self._resolves)
-        puller = self._puller.over(read)
         try:
-            result = puller.get(topic, queue_id, offset, max_msgs, tags, max_total_bytes)
+            result = self._puller.get_from(read, offset, max_msgs, tags, max_total_bytes)
         except StoreError as exc:
             read.fail(exc)
             self._waiting.put(read)
@@ -139,13 +139,13 @@ class Mirror:
     def min_offset(self, topic: str, queue_id: int) -> int:
         """Ask, and leave the answer to be mirrored."""
         return self._number(
-            StoreOp.MIN_OFFSET, topic, queue_id, {}, lambda q: q.min_offset(topic, queue_id)
+            StoreOp.MIN_OFFSET, topic, queue_id, {}, lambda queue: queue.min_offset()
         )
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Ask, and leave the answer to be mirrored."""
         return self._number(
-            StoreOp.MAX_OFFSET, topic, queue_id, {}, lambda q: q.max_offset(topic, queue_id)
+            StoreOp.MAX_OFFSET, topic, queue_id, {}, lambda queue: queue.max_offset()
         )
 
     def offset_by_time(
@@ -155,7 +155,7 @@ class Mirror:
         return self._number(
             StoreOp.TIME_SEARCH, topic, queue_id,
             {"timestamp": timestamp, "boundary": boundary.value},
-            lambda q: q.offset_by_time(topic, queue_id, timestamp, boundary),
+            lambda queue: queue.offset_by_time(timestamp, boundary),
         )  # fmt: skip
 
     def estimate(
@@ -165,9 +165,7 @@ class Mirror:
         return self._number(
             StoreOp.ESTIMATE, topic, queue_id,
             {"from": from_offset, "to": to_offset, "tags": " || ".join(sorted(tags.tags))},
-            lambda q: q.estimate_message_count(
-                topic, queue_id, from_offset, to_offset, tags.may_match
-            ),
+            lambda queue: queue.estimate_message_count(from_offset, to_offset, tags.may_match),
         )  # fmt: skip
 
     def _number(
@@ -176,11 +174,11 @@ class Mirror:
         topic: str,
         queue_id: int,
         asked: Mapping[str, object],
-        question: Callable[[ConsumeQueueStore], int],
+        question: Callable[[ConsumeQueue], int],
     ) -> int:
         sides = self._draw(topic)
         if sides is None:
-            return question(self._queues)
+            return question(self._queues.queue(topic, queue_id))
         key, moment = QueueKey(topic, queue_id), self._moments.now()
         read = NumberRead(op, key, sides, moment, asked, question)
         try:

@@ -6,12 +6,13 @@ backend that could not answer has answered with the kind of its error.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from time import perf_counter_ns
 from typing import NamedTuple
 
 from store.errors import StoreClosedError, StoreError
+from store.queue.consume_queue import ConsumeQueue, PulledUnits
 from store.queue.consume_queue_store import ConsumeQueueStore
-from store.queue.facts import QueueType
 from store.queue.units import CqUnit, QueueKey, UnitBlock
 from store.service.mirroring.moments import Moment
 from store.service.tracing.operation_lines import StoreOp
@@ -101,7 +102,7 @@ class NumberRead(MirroredRead):
         sides: Sides,
         moment: Moment,
         asked: Mapping[str, object],
-        question: Callable[[ConsumeQueueStore], int],
+        question: Callable[[ConsumeQueue], int],
     ) -> None:
         super().__init__(op, key, sides, moment)
         self._asked = asked
@@ -112,7 +113,7 @@ class NumberRead(MirroredRead):
         """Ask the reference, for who wants to know."""
         began = perf_counter_ns()
         try:
-            self._answer = answer = self._question(self.sides[0])
+            self._answer = answer = self._question(self.sides[0].queue(*self.key))
         except StoreError as exc:
             self._answer = Failed(type(exc).__name__)
             raise
@@ -130,57 +131,59 @@ class NumberRead(MirroredRead):
         return self._asked
 
     def _ask(self, queues: ConsumeQueueStore) -> Callable[[], Answer]:
-        number = self._question(queues)
+        number = self._question(queues.queue(*self.key))
         return lambda: number
 
 
 class PullRead(MirroredRead):
-    """What a pull asks of its queue. A ``Puller`` reads through it, as if it were the queues."""
+    """What a pull asks of its queue. A ``Puller`` reads through it, as if it were the queue."""
 
     def __init__(self, key: QueueKey, sides: Sides, moment: Moment, resolves: bool) -> None:  # noqa: FBT001
         """``resolves``: tags codes may be addresses, which differ where their codes do not."""
         super().__init__(StoreOp.PULL, key, sides, moment)
-        self._queues = sides[0]
         self._resolves = resolves
         self._low = self._high = 0
         self._blocks: list[_Asked] = []
         self._failed: Failed | None = None
 
-    # ---- being the queues of a puller
+    # ---- being the queue of a puller
 
-    def max_offset(self, topic: str, queue_id: int) -> int:
+    @cached_property
+    def _queue(self) -> ConsumeQueue:
+        return self.sides[0].queue(*self.key)
+
+    def pull(self, queue_offset: int, max_count: int) -> PulledUnits:
         """Ask, and keep the answer."""
         began = perf_counter_ns()
-        self._high = high = self._queues.max_offset(topic, queue_id)
+        pulled = self._queue.pull(queue_offset, max_count)
         self.nanoseconds += perf_counter_ns() - began
-        return high
+        self._low, self._high, block = pulled
+        if block is not None and self._low <= queue_offset < self._high:
+            self._blocks.append((queue_offset, min(max_count, self._high - queue_offset), block))
+        return pulled
 
-    def min_offset(self, topic: str, queue_id: int) -> int:
+    def ends(self) -> tuple[int, int]:
         """Ask, and keep the answer."""
         began = perf_counter_ns()
-        self._low = low = self._queues.min_offset(topic, queue_id)
+        self._low, self._high = ends = self._queue.ends()
         self.nanoseconds += perf_counter_ns() - began
-        return low
+        return ends
 
-    def read_units(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> UnitBlock:
+    def read_units(self, queue_offset: int, max_count: int) -> UnitBlock:
         """Ask, and keep the block."""
         began = perf_counter_ns()
-        block = self._queues.read_units(topic, queue_id, queue_offset, max_count)
+        block = self._queue.read_units(queue_offset, max_count)
         self.nanoseconds += perf_counter_ns() - began
         self._blocks.append((queue_offset, max_count, block))
         return block
 
-    def queue_type(self, topic: str) -> QueueType:
-        """Ask the queues."""
-        return self._queues.queue_type(topic)
+    def iterate(self, queue_offset: int) -> Iterator[CqUnit]:
+        """Ask the queue; queues of batches have no other side."""
+        return self._queue.iterate(queue_offset)
 
-    def iterate(self, topic: str, queue_id: int, queue_offset: int) -> Iterator[CqUnit]:
-        """Ask the queues; queues of batches have no other side."""
-        return self._queues.iterate(topic, queue_id, queue_offset)
-
-    def resolve_tags_code(self, topic: str, queue_id: int, tags_code: int) -> int | None:
-        """Ask the queues."""
-        return self._queues.resolve_tags_code(topic, queue_id, tags_code)
+    def resolve_tags_code(self, tags_code: int) -> int | None:
+        """Ask the queue."""
+        return self._queue.resolve_tags_code(tags_code)
 
     def fail(self, exc: StoreError) -> None:
         """Take note that the pull failed."""
@@ -193,7 +196,7 @@ class PullRead(MirroredRead):
         """Return what was read."""
         if self._failed is not None:
             return self._failed
-        return self._plain(self.sides[0], self._low, self._high, self._blocks)
+        return self._plain(self._queue, self._low, self._high, self._blocks)
 
     @property
     def asked(self) -> Mapping[str, object]:
@@ -203,25 +206,21 @@ class PullRead(MirroredRead):
         return {"offset": self._blocks[0][0], "count": sum(most for _, most, _ in self._blocks)}
 
     def _ask(self, queues: ConsumeQueueStore) -> Callable[[], Answer]:
-        high, low = queues.max_offset(*self.key), queues.min_offset(*self.key)
+        queue = queues.queue(*self.key)
+        low, high = queue.ends()
         blocks: list[_Asked] = []
         for first, most, _ in self._blocks:
             at, end = max(first, low), first + most  # what has expired may be there or not
             if at < end:
-                blocks.append((at, end - at, queues.read_units(*self.key, at, end - at)))
-        return lambda: self._plain(queues, low, high, blocks)
+                blocks.append((at, end - at, queue.read_units(at, end - at)))
+        return lambda: self._plain(queue, low, high, blocks)
 
-    def _plain(
-        self, queues: ConsumeQueueStore, low: int, high: int, blocks: list[_Asked]
-    ) -> QueueEnds:
+    def _plain(self, queue: ConsumeQueue, low: int, high: int, blocks: list[_Asked]) -> QueueEnds:
         rows: list[Row] = []
         for _, most, block in blocks:
             rows += block.rows()
             if block.count < most:
                 break  # what follows would not stand at its offset
         if self._resolves:
-            rows = [
-                (at, size, queues.resolve_tags_code(*self.key, code or 0))
-                for at, size, code in rows
-            ]
+            rows = [(at, size, queue.resolve_tags_code(code or 0)) for at, size, code in rows]
         return QueueEnds(low, high, blocks[0][0] if blocks else 0, tuple(rows))

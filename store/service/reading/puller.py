@@ -14,8 +14,8 @@ from typing import Protocol
 from store.config import CQ_UNIT_SIZE, StoreConfig
 from store.errors import CorruptionError
 from store.log.commit_log import CommitLog
+from store.queue.consume_queue import PulledUnits
 from store.queue.consume_queue_store import ConsumeQueueStore
-from store.queue.facts import QueueType
 from store.queue.units import BlockStop, CqUnit, UnitBlock
 from store.record.decoder import StoredMessage, check_record, refuse_filler
 from store.record.java_hash import java_hash
@@ -70,25 +70,22 @@ class TagFilter:
         return self._everything
 
 
-class PulledQueues(Protocol):
-    """What a pull asks of the queues, see ``ConsumeQueueStore``."""
+class PulledQueue(Protocol):
+    """What a pull asks of a queue, see ``ConsumeQueue``."""
 
-    def max_offset(self, topic: str, queue_id: int) -> int:
-        """Return the next offset of a queue."""
+    def pull(self, queue_offset: int, max_count: int) -> PulledUnits:
+        """Return its ends and units; asked first."""
 
-    def min_offset(self, topic: str, queue_id: int) -> int:
-        """Return its first offset."""
+    def read_units(self, queue_offset: int, max_count: int) -> UnitBlock:
+        """Return more units."""
 
-    def read_units(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> UnitBlock:
-        """Return consecutive units."""
+    def ends(self) -> tuple[int, int]:
+        """Return where it begins and ends by now."""
 
-    def queue_type(self, topic: str) -> QueueType:
-        """Return the kind of a topic's queues."""
+    def iterate(self, queue_offset: int) -> Iterator[CqUnit]:
+        """Yield units of batch queues."""
 
-    def iterate(self, topic: str, queue_id: int, queue_offset: int) -> Iterator[CqUnit]:
-        """Yield units, also of batch queues."""
-
-    def resolve_tags_code(self, topic: str, queue_id: int, tags_code: int) -> int | None:
+    def resolve_tags_code(self, tags_code: int) -> int | None:
         """Return the code that an address stands for."""
 
 
@@ -98,19 +95,11 @@ class Puller:
     def __init__(self, config: StoreConfig, log: CommitLog, queues: ConsumeQueueStore) -> None:
         self._config = config
         self._log = log
-        self.queues: PulledQueues = queues
-        """Whom it asks."""
+        self._queues = queues
         self._units_per_file = queues.units_per_file
         self.meter = GetMeter()
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self._in_memory = memory * config.access_message_in_memory_max_ratio // 100
-
-    def over(self, queues: PulledQueues) -> "Puller":
-        """Return one that asks ``queues`` instead, and counts with this one."""
-        other = object.__new__(Puller)  # ``copy`` takes five times as long
-        other.__dict__.update(self.__dict__)
-        other.queues = queues
-        return other
 
     def get(
         self,
@@ -122,23 +111,34 @@ class Puller:
         max_total_bytes: int = MAX_PULL_BYTES,
     ) -> GetMessageResult:
         """Pull at most ``max_msgs`` messages, see ``MessageStore.get_message``."""
-        started = time.perf_counter()
-        result = self._get(topic, queue_id, offset, max_msgs, tags, max_total_bytes)
-        self.meter.pulled(started, result)
-        return result
+        queue = self._queues.queue(topic, queue_id)
+        return self.get_from(queue, offset, max_msgs, tags, max_total_bytes)
 
-    def _get(
+    def get_from(
         self,
-        topic: str,
-        queue_id: int,
+        queue: PulledQueue,
         offset: int,
         max_msgs: int,
         tags: TagFilter | None,
         max_total_bytes: int,
     ) -> GetMessageResult:
-        queues = self.queues
-        max_offset = queues.max_offset(topic, queue_id)
-        min_offset = queues.min_offset(topic, queue_id)
+        """Pull from ``queue``."""
+        started = time.perf_counter()
+        result = self._get(queue, offset, max_msgs, tags, max_total_bytes)
+        self.meter.pulled(started, result)
+        return result
+
+    def _get(
+        self,
+        queue: PulledQueue,
+        offset: int,
+        max_msgs: int,
+        tags: TagFilter | None,
+        max_total_bytes: int,
+    ) -> GetMessageResult:
+        scan = max(-(-self._config.max_filter_message_size // CQ_UNIT_SIZE), max_msgs)
+        scan = min(scan, self._units_per_file - offset % self._units_per_file)
+        min_offset, max_offset, block = queue.pull(offset, min(max(max_msgs, 1), scan))
         if max_offset == 0:
             return _empty(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, min_offset, max_offset)
         if offset < min_offset:
@@ -148,52 +148,47 @@ class Puller:
         if offset > max_offset:
             status = GetMessageStatus.OFFSET_OVERFLOW_BADLY
             return _empty(status, max_offset, min_offset, max_offset)
-        scan = -(
-            -max(self._config.max_filter_message_size, max_msgs * CQ_UNIT_SIZE) // CQ_UNIT_SIZE
-        )
         scan = min(scan, max_offset - offset)
-        scan = min(scan, self._units_per_file - offset % self._units_per_file)
         most = max(_MIN_PULL_BYTES, min(max_total_bytes, MAX_PULL_BYTES))
         pull = _Pull(self, offset, max_msgs, most, tags)
         pull.result.min_offset, pull.result.max_offset = min_offset, max_offset
-        if queues.queue_type(topic) is QueueType.BATCH:
-            for unit in queues.iterate(topic, queue_id, offset):
-                if unit.queue_offset - offset >= scan or not pull.take_unit(unit):
-                    break
-            return pull.result
-        return self._walk_blocks(pull, topic, queue_id, offset, offset + scan)
+        if block is not None:
+            return self._walk_blocks(pull, queue, block, offset + scan)
+        for unit in queue.iterate(offset):
+            if unit.queue_offset - offset >= scan or not pull.take_unit(unit):
+                break
+        return pull.result
 
     def _walk_blocks(
-        self, pull: "_Pull", topic: str, queue_id: int, offset: int, end: int
+        self, pull: "_Pull", queue: PulledQueue, block: UnitBlock, end: int
     ) -> GetMessageResult:
-        """Walk [offset, end) block by block: a first block as large as the answer may be."""
-        step = pull.max_msgs if pull.max_msgs > 0 else 1
-        resolve = self.queues.resolve_tags_code if self._config.enable_consume_queue_ext else None
-        while offset < end:
-            block = self.queues.read_units(topic, queue_id, offset, min(step, end - offset))
-            if pull.takes_all and self._take_block(pull, block):
-                return pull.result
+        """Walk to ``end`` block by block; the first may be the whole answer."""
+        if pull.takes_all and self._take_block(pull, block):
+            return pull.result
+        offset = block.queue_offset
+        resolve = queue.resolve_tags_code if self._config.enable_consume_queue_ext else None
+        while True:
             for phy_offset, size, code in block.rows():
-                tags_code = resolve(topic, queue_id, code) if resolve else code
+                tags_code = resolve(code) if resolve else code
                 if not pull.take(offset, phy_offset, size, tags_code, 1):
                     return pull.result
                 offset += 1
-            if block.stop is BlockStop.HOLE and offset < end:
-                return self._at_hole(pull.result, topic, queue_id, offset, block.hole)
+            if offset >= end:
+                return pull.result
+            if block.stop is BlockStop.HOLE:
+                return self._at_hole(pull.result, queue, offset, block.hole)
             if not block.count:
                 return pull.result
-            step = _FILTERED_STEP
-        return pull.result
+            block = queue.read_units(offset, min(_FILTERED_STEP, end - offset))
 
     def _at_hole(
-        self, result: GetMessageResult, topic: str, queue_id: int, offset: int, hole: range | None
+        self, result: GetMessageResult, queue: PulledQueue, offset: int, hole: range | None
     ) -> GetMessageResult:
         """End a pull before units that are missing, or that have expired since it began."""
         if result.records:
             return result
-        least = self.queues.min_offset(topic, queue_id)
+        least, high = queue.ends()
         if offset < least:
-            high = self.queues.max_offset(topic, queue_id)
             return _empty(GetMessageStatus.OFFSET_TOO_SMALL, least, least, high)
         result.status = GetMessageStatus.OFFSET_FOUND_NULL
         result.hole = hole

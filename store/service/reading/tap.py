@@ -52,18 +52,28 @@ class NoTap:
     def __init__(self, puller: Puller, queues: ConsumeQueueStore) -> None:
         self.pull = puller.get
         self._queues = queues
-        self.min_offset = queues.min_offset
-        self.max_offset = queues.max_offset
-        self.offset_by_time = queues.offset_by_time
 
     def is_due(self) -> bool:
         """Return False: it wants nothing."""
         return False
 
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """Ask the queue."""
+        return self._queues.queue(topic, queue_id).min_offset()
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """Ask the queue."""
+        return self._queues.queue(topic, queue_id).max_offset()
+
+    def offset_by_time(
+        self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType
+    ) -> int:
+        """Ask the queue."""
+        return self._queues.queue(topic, queue_id).offset_by_time(timestamp, boundary)
+
     def estimate(
         self, topic: str, queue_id: int, from_offset: int, to_offset: int, tags: TagFilter
     ) -> int:
-        """Ask the queues."""
-        return self._queues.estimate_message_count(
-            topic, queue_id, from_offset, to_offset, tags.may_match
-        )
+        """Ask the queue."""
+        queue = self._queues.queue(topic, queue_id)
+        return queue.estimate_message_count(from_offset, to_offset, tags.may_match)

@@ -183,10 +183,11 @@ class PassOver:
         """Look for the unit in one queue, whose units are in the order of the log."""
         if self._queues.queue_type(key.topic) is QueueType.BATCH:
             return None
-        low, high = self._queues.min_offset(*key), self._queues.max_offset(*key)
+        queue = self._queues.queue(*key)
+        low, high = queue.ends()
         while low < high:
             middle = (low + high) // 2
-            block = self._queues.read_units(*key, middle, 1)
+            block = queue.read_units(middle, 1)
             unit = next(iter(block.rows()), None)
             if unit is None or unit[0] < phy_offset:
                 low = middle + 1
@@ -224,7 +225,7 @@ class PassOver:
         return None
 
     def _next(self, place: RecordPlace) -> int:
-        return self._queues.max_offset(place.topic, place.queue_id)
+        return self._queues.queue(place.topic, place.queue_id).max_offset()
 
 
 class _Known(NamedTuple):

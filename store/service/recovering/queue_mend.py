@@ -78,7 +78,11 @@ class QueueMend:
         damaged = [key for key, damage in mendable.items() if self._is_damaged(damage, lives)]
         expired = expired_ends() if damaged else {}
         ends = {
-            key: max(expired.get(key, 0), found[key].next_offset, self._queues.max_offset(*key))
+            key: max(
+                expired.get(key, 0),
+                found[key].next_offset,
+                self._queues.queue(*key).max_offset(),
+            )
             for key in damaged
         }
         if damaged:
@@ -117,9 +121,8 @@ class QueueMend:
 
     def _is_damaged(self, damage: QueueDamage, lives: dict[tuple[str, int], _Life]) -> bool:
         """Return whether to build a queue anew: it lacks records, and the log has some."""
-        queues, key = self._queues, damage.queue
-        life = lives.get(key)
-        low, high = queues.min_offset(*key), queues.max_offset(*key)
+        life = lives.get(damage.queue)
+        low, high = self._queues.queue(*damage.queue).ends()
         if damage.is_suspect:
             return life is not None and (life.last >= high or life.first < low)
         # By these settings maybe no record leads to it any more: what is there must not go then.

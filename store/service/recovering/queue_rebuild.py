@@ -76,12 +76,13 @@ class QueueRebuild:
             counts += self._count(topic, counted, self._log.max_phy_offset(), lambda _: None)
             keys = [key for key in queues.queues(topic) if queue_id in {None, key.queue_id}]
             for key in keys:
-                if not counts[key.queue_id] and queues.min_offset(*key) < queues.max_offset(*key):
+                low, high = queues.queue(*key).ends()
+                if not counts[key.queue_id] and low < high:
                     raise RefusedStoreError(
                         f"queue {key.queue_id} of {topic!r} has units, but by these settings no"
                         " record of the log leads to it: a rebuild would lose them"
                     )
-            ends = [[key.queue_id, queues.max_offset(*key)] for key in keys]
+            ends = [[key.queue_id, queues.queue(*key).max_offset()] for key in keys]
             units = self.build([{"topic": topic, "queue": queue_id, "ends": ends}])
         return RebuildReport(len(keys), units)
 
@@ -146,7 +147,7 @@ class QueueRebuild:
         if len(batch):
             queues.put_batch(batch)
         for topic, number, end in ends:
-            if end and not queues.max_offset(topic, number):  # all its records have expired
+            if end and not queues.queue(topic, number).max_offset():  # all its records have expired
                 queues.restore_end(topic, number, end)
         offsets = self._pending.offsets
         offsets.forget(offsets.queues_of(wanted))

@@ -297,7 +297,8 @@ class Recovery:
         """Bring back, after a rebuild, the next offsets of queues that the log no longer names."""
         for key, end in expired.ends().items():
             # What is left of such a queue may be older than the line, and is expired too.
-            if self._queues.min_offset(*key) == self._queues.max_offset(*key) < end:
+            low, high = self._queues.queue(*key).ends()
+            if low == high < end:
                 self._queues.restore_end(*key, end)
 
     def _start(self, wanted: int) -> int:

@@ -1,0 +1,129 @@
+"""NamedFileQueue: what readers see of file queues, found by topic and queue id without a lock."""
+
+from collections.abc import Iterator
+
+from cq_file.batch_queue import BatchConsumeQueue
+from cq_file.consume_queue import FileConsumeQueue
+from cq_file.ext import ExtFiles, is_ext_address
+from store.errors import StoreClosedError, UnsupportedFormatError
+from store.queue.consume_queue import ConsumeQueue, PulledUnits, no_units
+from store.queue.context import QueueStoreContext
+from store.queue.time_search import BoundaryType, search_offset
+from store.queue.units import PACKED_PREFIX, CqUnit, UnitBlock
+
+Files = FileConsumeQueue | BatchConsumeQueue
+
+
+class QueueTable:
+    """The queues that there are. The writer puts in and takes out, any thread looks up."""
+
+    __slots__ = ("batch", "closed", "ext", "simple")
+
+    def __init__(self) -> None:
+        self.simple: dict[str, dict[int, FileConsumeQueue]] = {}
+        self.batch: dict[str, dict[int, BatchConsumeQueue]] = {}
+        self.ext: dict[tuple[str, int], ExtFiles] = {}
+        self.closed = False
+
+    def check_open(self) -> None:
+        """Raise ``StoreClosedError`` once the store is closed."""
+        if self.closed:
+            raise StoreClosedError("the queue store is closed")
+
+    def find(self, topic: str, queue_id: int) -> Files | None:
+        """Return the files that bear a name now, ``None`` if none do.
+
+        Raises:
+            StoreClosedError: the store is closed.
+        """
+        if self.closed:
+            self.check_open()
+        queues = self.simple.get(topic)
+        if queues is not None and (found := queues.get(queue_id)) is not None:
+            return found
+        return self.batch.get(topic, {}).get(queue_id) if self.batch else None
+
+
+class NamedFileQueue(ConsumeQueue):
+    """A queue in files. Each call looks the files up once, and answers from those alone.
+
+    They are not kept: a deletion takes them out of the table before it touches them.
+    """
+
+    __slots__ = ("_table",)
+
+    def __init__(
+        self, table: QueueTable, context: QueueStoreContext, topic: str, queue_id: int
+    ) -> None:
+        self._table, self.context = table, context
+        self.topic, self.queue_id = topic, queue_id
+
+    def max_offset(self) -> int:
+        """Return the queue offset behind the last unit, of batch queues the last message."""
+        files = self._table.find(self.topic, self.queue_id)
+        return files.max_offset if files is not None else 0
+
+    def ends(self) -> tuple[int, int]:
+        """Ask the files, which find the first unit whose record is in the log."""
+        files = self._table.find(self.topic, self.queue_id)
+        return files.ends(self.context.log.min_phy_offset()) if files is not None else (0, 0)
+
+    def pull(self, queue_offset: int, max_count: int) -> PulledUnits:
+        """Ask the files for all at once."""
+        files = self._table.find(self.topic, self.queue_id)
+        if files is None:
+            return PulledUnits(0, 0, no_units(queue_offset, PACKED_PREFIX))
+        least = self.context.log.min_phy_offset()
+        if isinstance(files, BatchConsumeQueue):
+            return PulledUnits(*files.ends(least), None)
+        return files.pull(queue_offset, max_count, least)
+
+    def read_units(self, queue_offset: int, max_count: int) -> UnitBlock:
+        """Return units from the files, without a copy in between."""
+        files = self._table.find(self.topic, self.queue_id)
+        if files is None:
+            return no_units(queue_offset, PACKED_PREFIX)
+        if isinstance(files, BatchConsumeQueue):
+            raise UnsupportedFormatError(
+                f"topic {self.topic!r} has batch queues: iterate over them"
+            )
+        return files.read_block(queue_offset, max_count)
+
+    def unit_timestamp(self, queue_offset: int) -> int:
+        """Return the store time from the log, of a batch queue from its unit."""
+        files = self._table.find(self.topic, self.queue_id)
+        if isinstance(files, BatchConsumeQueue):
+            return files.unit_timestamp(queue_offset)
+        return self._timestamp(files, queue_offset) if files is not None else -1
+
+    def _timestamp(self, files: FileConsumeQueue, queue_offset: int) -> int:
+        unit = files.unit_at(queue_offset)
+        return self.context.log.store_timestamp(*unit) if unit is not None else -1
+
+    def offset_by_time(self, timestamp: int, boundary: BoundaryType) -> int:
+        """Search by time; batch queues answer with RocketMQ's rule for them."""
+        files = self._table.find(self.topic, self.queue_id)
+        if files is None:
+            return 0
+        least = self.context.log.min_phy_offset()
+        if isinstance(files, BatchConsumeQueue):
+            return files.offset_by_time(timestamp, boundary, least)
+        return search_offset(
+            *files.ends(least), timestamp, boundary, lambda at: self._timestamp(files, at)
+        )
+
+    def resolve_tags_code(self, tags_code: int) -> int | None:
+        """Return the tags code of the extension unit at an address, other codes as they are."""
+        if not is_ext_address(tags_code):
+            return tags_code
+        self._table.check_open()
+        files = self._table.ext.get((self.topic, self.queue_id))
+        head = files.resolve(tags_code) if files is not None else None
+        return head.tags_code if head is not None else None
+
+    def iterate(self, queue_offset: int) -> Iterator[CqUnit]:
+        """Yield units with their tags codes resolved, of batch queues with their counts."""
+        files = self._table.find(self.topic, self.queue_id)
+        if isinstance(files, BatchConsumeQueue):
+            return files.iterate(queue_offset)
+        return super().iterate(queue_offset)

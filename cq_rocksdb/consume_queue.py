@@ -1,0 +1,89 @@
+"""RocksDBConsumeQueue: one queue in RocksDB, named by the prefix of its keys.
+
+Source: RocketMQ ``RocksDBConsumeQueue``.
+"""
+
+from cq_rocksdb.keys import queue_prefix
+from cq_rocksdb.offset_table import OffsetTable
+from cq_rocksdb.unit_table import UnitTable
+from store.queue.consume_queue import ConsumeQueue, PulledUnits, no_units
+from store.queue.context import QueueStoreContext
+from store.queue.units import QUEUE_UNIT, UnitBlock
+
+
+class RocksDBConsumeQueue(ConsumeQueue):
+    """Each call asks the table for its row once; nothing of a queue is kept here but its prefix."""
+
+    __slots__ = ("_offsets", "_prefix", "_units")
+
+    def __init__(
+        self,
+        offsets: OffsetTable,
+        units: UnitTable,
+        context: QueueStoreContext,
+        topic: str,
+        queue_id: int,
+    ) -> None:
+        self._offsets, self._units = offsets, units
+        self._prefix = queue_prefix(topic, queue_id)
+        self.context, self.topic, self.queue_id = context, topic, queue_id
+
+    def max_offset(self) -> int:
+        """Ask the cache, else the ``max`` entry."""
+        return self._offsets.last_offset(self._prefix) + 1
+
+    def ends(self) -> tuple[int, int]:
+        """Ask the cache, else the entries, else search; only the cache is corrected.
+
+        The ``min`` entry holds as long as its record does. RocketMQ counts units that are missing
+        as too small and writes what it found; here they are stepped over, and nothing is written.
+        """
+        (last_phy, last, first_phy, first), life = self._offsets.row(self._prefix)
+        if last < 0:
+            return 0, 0
+        high = last + 1
+        min_phy_offset = self.context.log.min_phy_offset()
+        if last_phy < min_phy_offset:
+            return high, high
+        if first < 0 or first_phy < min_phy_offset:
+            first = self._find_first(first, last, min_phy_offset, life)
+        return min(first, high), high
+
+    def _find_first(self, known: int, last: int, min_phy_offset: int, life: int) -> int:
+        """Return the first unit in the log, the offset behind ``last`` without one; keep it.
+
+        ``known``: one that was the first, negative if nobody asked yet.
+        """
+        if known < 0 and (stored := self._offsets.stored_min(self._prefix)) is not None:
+            known = stored.queue_offset
+            if stored.phy_offset >= min_phy_offset:
+                self._offsets.found_first(self._prefix, stored, life)
+                return known
+        found = self._units.first_in_log(self._prefix, max(known, 0), last, min_phy_offset)
+        if found is None:
+            return last + 1
+        self._offsets.found_first(self._prefix, found.entry, life)
+        return found.queue_offset
+
+    def pull(self, queue_offset: int, max_count: int) -> PulledUnits:
+        """Read one row, then the units with one seek."""
+        low, high = self.ends()
+        if low <= queue_offset < high:
+            block = self._units.block(self._prefix, queue_offset, high, max_count)
+        else:
+            block = no_units(queue_offset, QUEUE_UNIT.size)
+        return PulledUnits(low, high, block)
+
+    def read_units(self, queue_offset: int, max_count: int) -> UnitBlock:
+        """Read with one seek; keys are looked at only if something is missing."""
+        return self._units.block(self._prefix, queue_offset, self.max_offset(), max_count)
+
+    def unit_timestamp(self, queue_offset: int) -> int:
+        """Return the timestamp of the unit itself; the log is asked only for its ends."""
+        if not 0 <= queue_offset < self.max_offset():
+            return -1
+        unit = self._units.get(self._prefix, queue_offset)
+        log = self.context.log
+        if unit is None or not log.min_phy_offset() <= unit.phy_offset < log.max_phy_offset():
+            return -1
+        return unit.store_timestamp

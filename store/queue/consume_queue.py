@@ -1,0 +1,147 @@
+"""ConsumeQueue: one queue of a store; whoever reads a queue, by any thread, reads it through this.
+
+Source: RocketMQ ``ConsumeQueueInterface``.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from store.queue.context import QueueStoreContext
+from store.queue.estimate import MessageFilter, estimate
+from store.queue.time_search import BoundaryType, search_offset
+from store.queue.units import BlockStop, CqUnit, QueueKey, UnitBlock
+
+_ITERATE_UNITS = 1024
+
+
+class PulledUnits(NamedTuple):
+    """What a pull has to know of its queue."""
+
+    min_offset: int
+    max_offset: int
+    block: UnitBlock | None
+    """Units of [min, max), as ``read_units`` gives them; empty where the pull begins elsewhere.
+
+    ``None``: a batch queue, whose units do not lie by offset: ``iterate``.
+    """
+
+
+class ConsumeQueue(ABC):
+    """The queue of one topic and queue id, as ``ConsumeQueueStore.queue`` gives it.
+
+    It stands for the name and not for what bears it: each call answers from the queue that has the
+    name then. A queue that nobody has written yet is empty, and has units once they come. Of one
+    whose topic was deleted and written again the new life alone is read, by those that were made
+    before too. So it may be kept, as long as one likes, or made for each call: it holds no file, no
+    lock and nothing that was read.
+
+    Any thread may ask, several at once. Asking never writes, save into caches. Once the store is
+    closed every method raises ``StoreClosedError``.
+    """
+
+    __slots__ = ("context", "queue_id", "topic")
+
+    context: QueueStoreContext
+    topic: str
+    queue_id: int
+
+    @property
+    def key(self) -> QueueKey:
+        """Return the queue's name."""
+        return QueueKey(self.topic, self.queue_id)
+
+    @abstractmethod
+    def max_offset(self) -> int:
+        """Return the queue offset behind the last unit; 0 for an unknown queue."""
+
+    def min_offset(self) -> int:
+        """Return the offset of the first unit whose record is in the log.
+
+        ``max_offset`` if every record has expired; 0 for an unknown queue. Pre-blank units of a
+        file do not count.
+        """
+        return self.ends()[0]
+
+    @abstractmethod
+    def ends(self) -> tuple[int, int]:
+        """Return ``min_offset`` and ``max_offset`` of one moment; the first is never the larger."""
+
+    @abstractmethod
+    def pull(self, queue_offset: int, max_count: int) -> PulledUnits:
+        """Return ``ends`` and the units from ``queue_offset`` on, in one look.
+
+        The units are those of that moment, save for what is taken away during the look: that is a
+        hole.
+        """
+
+    @abstractmethod
+    def read_units(self, queue_offset: int, max_count: int) -> UnitBlock:
+        """Return at most ``max_count`` consecutive units from ``queue_offset`` on.
+
+        Empty with ``BlockStop.END`` at or behind ``max_offset`` or below 0, and for unknown
+        queues. A unit that should exist and does not ends the block with ``BlockStop.HOLE`` and
+        its range; the block is empty if the hole begins at ``queue_offset``. Units of expired
+        records may be returned as long as they are there: ask ``min_offset``.
+
+        Raises:
+            UnsupportedFormatError: a batch queue, whose units do not lie by offset.
+        """
+
+    @abstractmethod
+    def unit_timestamp(self, queue_offset: int) -> int:
+        """Return the store time, ms, of the record of one unit; -1 without unit or record."""
+
+    def resolve_tags_code(self, tags_code: int) -> int | None:
+        """Return the tags code behind an extension address, other codes as they are.
+
+        ``None``: the address leads nowhere.
+        """
+        return tags_code
+
+    def iterate(self, queue_offset: int) -> Iterator[CqUnit]:
+        """Yield the units from ``queue_offset`` to the end or to the first hole.
+
+        Batch queues begin with the unit that holds ``queue_offset``.
+        """
+        while True:
+            block = self.read_units(queue_offset, _ITERATE_UNITS)
+            for offset, (phy_offset, size, code) in enumerate(block.rows(), queue_offset):
+                yield CqUnit(offset, phy_offset, size, self.resolve_tags_code(code))
+            queue_offset += block.count
+            if block.count < _ITERATE_UNITS:
+                return
+
+    def offset_by_time(self, timestamp: int, boundary: BoundaryType) -> int:
+        """Return the offset that ``timestamp`` (ms) leads to, always within [min, max].
+
+        LOWER: the first unit stored at or after it, ``max_offset`` if there is none. UPPER: the
+        last unit stored at or before it, ``min_offset`` if there is none. 0 for an empty queue.
+        """
+        return search_offset(*self.ends(), timestamp, boundary, self.unit_timestamp)
+
+    def estimate_message_count(
+        self, from_offset: int, to_offset: int, matches: MessageFilter
+    ) -> int:
+        """Estimate how many units of [from_offset, to_offset) ``matches`` lets through.
+
+        The range is first cut to [min, max]. Exact as long as fewer than
+        ``max_consume_queue_scan`` units are scanned and at most ``sample_count_threshold`` match.
+        """
+        low, high = self.ends()
+        start, end = max(from_offset, low), min(to_offset, high)
+        if start >= end:
+            return 0
+        config = self.context.config
+        return estimate(
+            self.iterate(start),
+            end - start,
+            matches,
+            config.max_consume_queue_scan,
+            config.sample_count_threshold,
+        )
+
+
+def no_units(queue_offset: int, stride: int) -> UnitBlock:
+    """Return the empty block of a queue that has nothing at ``queue_offset``."""
+    return UnitBlock(queue_offset, b"", stride, BlockStop.END)
