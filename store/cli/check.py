@@ -19,7 +19,7 @@ from store.cli.options import (
 )
 from store.cli.output import OutputFormat, Row, output, progress
 from store.errors import StoreConfigError
-from store.service.care.check import Finding
+from store.service.care.check import CheckFinding
 from store.service.upkeep.repair import RepairPlan, carry_out, plan_repair
 from store.service.upkeep.store_copy import copy_store
 
@@ -83,9 +83,9 @@ def _look(
     kind: OutputFormat,
 ) -> RepairPlan | None:
     """Check and print; return what could be done, ``None`` if nothing is wrong."""
-    damage: list[Finding] = []
+    damage: list[CheckFinding] = []
 
-    def rows(findings: Iterator[Finding]) -> Iterator[Row]:
+    def rows(findings: Iterator[CheckFinding]) -> Iterator[Row]:
         for finding in findings:
             if finding.damage:
                 damage.append(finding)
@@ -100,7 +100,7 @@ def _look(
     return None
 
 
-def _row(finding: Finding) -> Row:
+def _row(finding: CheckFinding) -> Row:
     queue = finding.queue
     return {
         "severity": "damage" if finding.damage else "note",

@@ -25,7 +25,7 @@ from store.queue.units import QueueKey
 from store.record.decoder import StoredMessage, refuse_filler
 from store.record.message import MessageProperty
 from store.record.message_id import decode_message_id
-from store.service.care.check import Finding, StoreCheck
+from store.service.care.check import CheckFinding, StoreCheck
 from store.service.care.clean_service import CleanService
 from store.service.care.disk_levels import DiskDemand
 from store.service.care.file_expiry import FileExpiry, FileOutlook
@@ -227,7 +227,7 @@ class StoreReads(ABC):
             progress,
         )  # fmt: skip
 
-    def check(self) -> Iterator[Finding]:
+    def check(self) -> Iterator[CheckFinding]:
         """Check every record, unit and file, and yield what is found."""
         return self.checker().run()
 

@@ -11,12 +11,16 @@ from rocksdict import Options, Rdict
 
 from store.comparing import blocks, comparison
 from store.comparing.compared import Compared
+from store.comparing.comparison import Range
 from store.comparing.found import Found
+from store.comparing.ranges import cut_ranges
 from store.comparing.tally import Finding, Kind
 from store.errors import RefusedStoreError
+from store.queue.places import QueuePlace
 from store.queue.units import QueueKey
 from store.record.message import Message
 from store.service.message_store import MessageStore
+from store.service.upkeep import both_backends
 from store.service.upkeep.both_backends import compare_backends
 from tests.kit.double_write import Told, open_store
 
@@ -99,6 +103,35 @@ def counts(root: Path, read: str) -> tuple[Counts, dict[str, int]]:
         assert told[0] == told[1]
         lacks = {name: found[0].lacks(name) for name in ("file", "rocksdb")}
     return found[0].tally.counts, lacks
+
+
+@pytest.mark.slow
+def test_many_ranges_are_compared_by_processes_as_one_is_by_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, topics = tmp_path / "store", ["a", "b", "c", "t", "u"]
+    with open_store(root) as store:
+        for topic in topics:
+            Told().put(store, 5 * EACH, topic)
+    with Database(root) as database:
+        database.lose(1, 4, 5, topic=b"b")
+        database.change(2, 7, "size", 1)
+        database.lose(3, 0, topic=b"u")
+    ranges: list[object] = []
+
+    def cut_small(*sides: QueuePlace) -> list[Range]:
+        ranges.extend(found := cut_ranges(*sides, most_queues=1))
+        return found
+
+    with MessageStore.open(root, read_only=True) as store:
+        one = compare_backends(store)
+        monkeypatch.setattr(both_backends, "cut_ranges", cut_small)
+        many = compare_backends(store)
+    assert len(ranges) == len(topics)
+    assert one.tally.counts == {Kind.HOLE: 2, Kind.DIFFERENT: 1, Kind.MISSING_HEAD: 1}
+    assert many.tally == one.tally
+    assert many.found.lacking == one.found.lacking
+    assert (many.queues, many.units) == (len(topics) * 5, len(topics) * 5 * EACH)
 
 
 @pytest.mark.parametrize("block", [7, 8192])

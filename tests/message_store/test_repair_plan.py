@@ -9,7 +9,7 @@ import pytest
 from store.config import StoreConfig
 from store.queue.units import QueueKey
 from store.record.message import Message
-from store.service.care.check import Finding
+from store.service.care.check import CheckFinding
 from store.service.message_store import MessageStore
 from store.service.upkeep.repair import MOST_SINGLE, RepairPlan, carry_out, plan_repair
 
@@ -36,16 +36,16 @@ def test_each_finding_has_its_remedy(store: MessageStore) -> None:
     log, paths = str(store.paths.commit_log), store.paths
     places = [record.phy_offset for record in store.commit_log.scan(0)]
     findings = [
-        Finding("worth knowing", damage=False, path=log, phy_offset=1),
-        Finding("no place", path=log),
-        Finding("first", path=log, phy_offset=places[-3]),
-        Finding("later", path=log, phy_offset=places[-2]),
-        Finding("a unit", queue=QueueKey("t", 3)),
-        Finding("another unit", path=str(paths.consume_queue), queue=QueueKey("t", 1)),
-        Finding("again", queue=QueueKey("t", 3)),
-        Finding("a slot", path=str(paths.index / "20260101000000000")),
-        Finding("a checkpoint", path=str(paths.checkpoint)),
-        Finding("nowhere"),
+        CheckFinding("worth knowing", damage=False, path=log, phy_offset=1),
+        CheckFinding("no place", path=log),
+        CheckFinding("first", path=log, phy_offset=places[-3]),
+        CheckFinding("later", path=log, phy_offset=places[-2]),
+        CheckFinding("a unit", queue=QueueKey("t", 3)),
+        CheckFinding("another unit", path=str(paths.consume_queue), queue=QueueKey("t", 1)),
+        CheckFinding("again", queue=QueueKey("t", 3)),
+        CheckFinding("a slot", path=str(paths.index / "20260101000000000")),
+        CheckFinding("a checkpoint", path=str(paths.checkpoint)),
+        CheckFinding("nowhere"),
     ]
     plan = plan_repair(store, findings)
     assert plan.cut_at == places[-3]
@@ -78,7 +78,7 @@ def test_records_between_two_damaged_ones_count_as_lost(root: Path) -> None:
 def test_batch_queues_cannot_be_built_anew(golden: Callable[[str], Path]) -> None:
     with MessageStore.open(golden("special-default"), read_only=True) as store:
         (topic,) = {key.topic for key in store.queue_keys() if key.topic.startswith("batch_")}
-        plan = plan_repair(store, [Finding("odd", queue=QueueKey(topic, 0))])
+        plan = plan_repair(store, [CheckFinding("odd", queue=QueueKey(topic, 0))])
     assert not plan
     assert plan.beyond == [f"odd (BatchCQ topic {topic})"]
 

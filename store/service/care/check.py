@@ -33,7 +33,7 @@ _IGNORED_TICKS = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckFinding:
     """Something that the check found.
 
     ``damage`` is wrong; without it the finding is worth knowing and may be right.
@@ -77,11 +77,11 @@ class StoreCheck:
         self.records = 0
         self.units = 0
 
-    def run(self) -> Iterator[Finding]:
+    def run(self) -> Iterator[CheckFinding]:
         """Yield everything that is found: the log first, then queues, files and index."""
         yield from self._check_log()
         for finding in self._queues.check_files():
-            yield Finding(
+            yield CheckFinding(
                 finding.problem,
                 path=finding.path,
                 position=finding.position,
@@ -92,7 +92,7 @@ class StoreCheck:
             for key, life in zip(keys, self._lives.ask(keys), strict=True):
                 yield from self._check_queue(key, life)
         for hashed, phy_offset in self._lives.not_asked():
-            yield Finding(
+            yield CheckFinding(
                 "the log has records of this queue, but there is no such queue: its topic was "
                 "deleted, or it was never dispatched",
                 damage=False,
@@ -102,11 +102,11 @@ class StoreCheck:
         yield from self._compare_backends()
         if self._index is not None:
             for odd in self._index.check(self._log.max_phy_offset()):
-                yield Finding(odd.problem, path=odd.path, position=odd.position)
+                yield CheckFinding(odd.problem, path=odd.path, position=odd.position)
 
     # ---- the log
 
-    def _check_log(self) -> Iterator[Finding]:
+    def _check_log(self) -> Iterator[CheckFinding]:
         at: int | None = max(self._log.min_phy_offset(), 0)
         while at is not None and at < self._end:
             try:
@@ -120,11 +120,11 @@ class StoreCheck:
                 if bad < self._log.min_phy_offset():  # it has expired meanwhile
                     at = self._log.min_phy_offset()
                     continue
-                yield Finding(str(exc), path=str(self._log.files.folder), phy_offset=bad)
+                yield CheckFinding(str(exc), path=str(self._log.files.folder), phy_offset=bad)
                 at = valid_record_behind(self._log, bad)
         yield from self._look_behind()
 
-    def _look_behind(self) -> Iterator[Finding]:
+    def _look_behind(self) -> Iterator[CheckFinding]:
         """Tell what lies behind the end of the log, unless it is being written just now."""
         log = self._log
         end = log.max_phy_offset()
@@ -132,7 +132,7 @@ class StoreCheck:
         if log.append_began or log.max_phy_offset() != end:
             return
         for file, first, last in spans:
-            yield Finding(
+            yield CheckFinding(
                 f"{last - first} bytes lie behind the end of the log",
                 damage=False,
                 path=str(file.path),
@@ -140,8 +140,8 @@ class StoreCheck:
                 phy_offset=file.file_from_offset + first,
             )
 
-    def _passed_over(self, record: ScannedRecord) -> Finding:
-        return Finding(
+    def _passed_over(self, record: ScannedRecord) -> CheckFinding:
+        return CheckFinding(
             "a damaged record was passed over here; its bytes are below cqstore/cut",
             damage=False, path=str(self._log.files.folder), phy_offset=record.phy_offset,
         )  # fmt: skip
@@ -169,7 +169,7 @@ class StoreCheck:
 
     # ---- the queues
 
-    def _check_queue(self, key: QueueKey, life: Life | None) -> Iterator[Finding]:
+    def _check_queue(self, key: QueueKey, life: Life | None) -> Iterator[CheckFinding]:
         try:
             queue = self._queues.queue(*key)
             low, high = queue.ends()
@@ -194,11 +194,11 @@ class StoreCheck:
                     yield self._unit(f"the queue ends before its maximum {high}", key, at)
                     break
         except StoreError as exc:
-            yield Finding(str(exc), queue=key)
+            yield CheckFinding(str(exc), queue=key)
 
     def _compare_with_log(
         self, key: QueueKey, life: Life | None, low: int, high: int
-    ) -> Iterator[Finding]:
+    ) -> Iterator[CheckFinding]:
         if life is None:
             return
         if life.last >= high:
@@ -208,28 +208,28 @@ class StoreCheck:
             problem = f"records {life.first} to {low - 1} of the log lie before the queue's minimum"
             yield self._unit(problem, key, low)
 
-    def _compare_backends(self) -> Iterator[Finding]:
+    def _compare_backends(self) -> Iterator[CheckFinding]:
         """Compare the backends of a store with double write, unless one is known to be behind."""
         queues = self._queues
         if not isinstance(queues, CombinedConsumeQueueStore):
             return
         for name, exc in queues.set_aside.items():
-            yield Finding(f"the {name} queues cannot be used: {exc}")
+            yield CheckFinding(f"the {name} queues cannot be used: {exc}")
         for name, at in queues.behind.items():
             problem = f"the {name} queues are behind, whole up to here; the next open catches up"
-            yield Finding(problem, damage=False, phy_offset=at)
+            yield CheckFinding(problem, damage=False, phy_offset=at)
         if queues.behind or len(queues.parts()) == 1:
             return
         try:
             compared = compare_open(queues, progress=self._progress)
         except StoreError as exc:
-            yield Finding(f"the backends cannot be compared: {exc}")
+            yield CheckFinding(f"the backends cannot be compared: {exc}")
             return
         for queue, found in compared.differences():
             key = QueueKey(queue.topic, queue.queue_id)
-            yield Finding(compared.sentence(found), queue=key, queue_offset=found.first)
+            yield CheckFinding(compared.sentence(found), queue=key, queue_offset=found.first)
 
-    def _check_batch_queue(self, key: QueueKey, low: int) -> Iterator[Finding]:
+    def _check_batch_queue(self, key: QueueKey, low: int) -> Iterator[CheckFinding]:
         following = low
         for unit in self._queues.queue(*key).iterate(low):
             if unit.queue_offset != following:
@@ -242,7 +242,7 @@ class StoreCheck:
     def _check_unit(
         self, key: QueueKey, offset: int, phy_offset: int, size: int, tags_code: int,
         *, batch: bool = False,
-    ) -> Iterator[Finding]:  # fmt: skip
+    ) -> Iterator[CheckFinding]:  # fmt: skip
         self.units += 1
         if self.units % _IGNORED_TICKS == 0:
             self._progress(phy_offset)
@@ -274,8 +274,8 @@ class StoreCheck:
 
     def _unit(
         self, problem: str, key: QueueKey, offset: int, phy_offset: int | None = None
-    ) -> Finding:
-        return Finding(problem, queue=key, queue_offset=offset, phy_offset=phy_offset)
+    ) -> CheckFinding:
+        return CheckFinding(problem, queue=key, queue_offset=offset, phy_offset=phy_offset)
 
 
 def _places(

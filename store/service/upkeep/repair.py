@@ -14,7 +14,7 @@ from store.log.commit_log import CommitLog
 from store.queue.facts import QueueType
 from store.queue.units import QueueKey
 from store.record.scan import ScanRules
-from store.service.care.check import Finding
+from store.service.care.check import CheckFinding
 from store.service.message_store import MessageStore
 from store.service.recovering.log_end import valid_record_behind
 from store.service.recovering.replacement import Rebuild
@@ -63,7 +63,7 @@ class RepairPlan:
             yield f"nothing can be done here about: {problem}"
 
 
-def plan_repair(store: MessageStore, findings: Iterable[Finding]) -> RepairPlan:
+def plan_repair(store: MessageStore, findings: Iterable[CheckFinding]) -> RepairPlan:
     """Plan what ``findings`` ask for; ``store`` is open read-only."""
     plan = RepairPlan(recover=store.report.needed)
     queues: dict[QueueKey, None] = {}
