@@ -107,7 +107,8 @@ class NamedFileQueue(ConsumeQueue):
             return 0
         least = self.context.log.min_phy_offset()
         if isinstance(files, BatchConsumeQueue):
-            return files.offset_by_time(timestamp, boundary, least)
+            found, (low, high) = files.offset_by_time(timestamp, boundary, least), files.ends(least)
+            return min(max(found, low), high)  # a damaged unit may say any offset
         return search_offset(
             *files.ends(least), timestamp, boundary, lambda at: self._timestamp(files, at)
         )

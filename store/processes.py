@@ -86,7 +86,8 @@ def in_processes(
 ) -> list[Outcome]:
     """Run ``task`` on each item, a process a core, and return the outcomes in their order.
 
-    ``tick`` is called four times a second meanwhile. What it raises ends all processes.
+    ``tick`` is called four times a second meanwhile, and at the end. What it raises ends all
+    processes.
 
     Raises:
         StoreConfigError: the task is in no module that could be imported.
@@ -96,7 +97,9 @@ def in_processes(
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         futures: list[Future[Outcome]] = [pool.submit(workers.run, item) for item in items]
         try:
-            while wait(futures, POLL_SECONDS).not_done:
+            running = True
+            while running:
+                running = bool(wait(futures, POLL_SECONDS).not_done)
                 tick()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)

@@ -174,7 +174,7 @@ def _clear(space: Workspace, step: str) -> None:
         for folder in folders:
             if folder.exists():
                 shutil.rmtree(folder)
-        for path in (space.report, space.report_page):
+        for path in (space.report, space.report_page, space.known_queues):
             path.unlink(missing_ok=True)
         for path in (space.slices, space.switched, space.plan):
             path.unlink(missing_ok=True)

@@ -210,7 +210,8 @@ class IndexFile:
         self._check_sound()
         try:
             with os_errors("flush an index file", self.path):
-                os.fdatasync(self._descriptor().number)
+                file = self._descriptor()  # held while it is used
+                os.fdatasync(file.number)
         except StoreIOError:
             self._failed = True
             raise
@@ -342,7 +343,8 @@ class IndexFile:
             TruncatedRecordError: the file ends before.
         """
         with os_errors("read an index file", self.path):
-            data = os.pread(self._descriptor().number, size, position)
+            file = self._descriptor()  # held: a close meanwhile must not free its number
+            data = os.pread(file.number, size, position)
         if len(data) != size:
             raise TruncatedRecordError(
                 "the index file is too short", path=self.path, position=position,

@@ -78,7 +78,8 @@ class MappedFile:
         with os_errors("reserve the blocks of a commit log file", self.path):
             left = self.file_size - self.wrote_position
             if left:
-                os.posix_fallocate(self._descriptor().number, self.wrote_position, left)
+                file = self._descriptor()  # held while it is used
+                os.posix_fallocate(file.number, self.wrote_position, left)
 
     def use_heap(self) -> None:
         """Let what is written from now on wait in memory until ``commit`` (transient store pool).
@@ -108,9 +109,10 @@ class MappedFile:
             if heap is None:
                 return
             view = memoryview(heap)
+            file = self._descriptor()  # held while it is used
             while self._committed < wrote:
                 at = self._committed
-                self._committed += os.pwrite(self._descriptor().number, view[at:wrote], at)
+                self._committed += os.pwrite(file.number, view[at:wrote], at)
             if wrote == self.file_size:
                 self._heap = None
 
@@ -248,7 +250,8 @@ class MappedFile:
         wrote = self.readable_position
         if wrote > self.flushed_position:
             with os_errors("flush a commit log file", self.path):
-                os.fdatasync(self._descriptor().number)
+                file = self._descriptor()  # held while it is used
+                os.fdatasync(file.number)
             self.flushed_position = wrote
         return self.flushed_position
 

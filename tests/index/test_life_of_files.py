@@ -1,5 +1,6 @@
 """What becomes of index files: rolled, cut, expired, refused, read while they are written."""
 
+import os
 import resource
 import struct
 import threading
@@ -315,3 +316,25 @@ def test_a_full_file_that_did_not_reach_the_disk_is_told_by_whatever_comes_next(
     index.close()  # once is enough
     with pytest.raises(StoreClosedError):
         index.query("t", "k", 1, *ALL)
+
+
+@pytest.mark.parametrize("call", ["pread", "fdatasync"])
+def test_a_file_that_is_closed_meanwhile_keeps_its_number_until_the_call_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    index, real = opened(tmp_path), getattr(os, call)
+    put(index, range(2))
+    index.drain()
+    file = index.files[0]
+
+    def close_first(number: int, *rest: int) -> object:
+        file.close()
+        return real(number, *rest)
+
+    monkeypatch.setattr(os, call, close_first)
+    if call == "pread":
+        assert file.read(0, 8) == file.path.read_bytes()[:8]
+    else:
+        file.sync()
+    monkeypatch.undo()
+    index.close(flush=False)

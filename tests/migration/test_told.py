@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pytest
 
@@ -309,18 +309,26 @@ class _Queues:
     def queues(self) -> Iterator[QueueKey]:
         return iter(self.spans)
 
-    def min_offset(self, *key: Any) -> int:
-        return self.spans.get(QueueKey(*key), (0, 0))[0]
-
-    def max_offset(self, *key: Any) -> int:
-        return self.spans.get(QueueKey(*key), (0, 0))[1]
+    def queue(self, *key: Any) -> "_Queue":
+        return _Queue(*self.spans.get(QueueKey(*key), (0, 0)))
 
     def dispatch_from_phy_offset(self) -> int:
         return self.end
 
-    def iterate(self, topic: str, queue_id: int, offset: int) -> Iterator[Any]:
-        first, end = self.spans[QueueKey(topic, queue_id)]
-        return (SimpleNamespace(phy_offset=10 * at) for at in range(max(first, offset), end))
+
+class _Queue(NamedTuple):
+    first: int
+    end: int
+
+    def ends(self) -> tuple[int, int]:
+        return self.first, self.end
+
+    def max_offset(self) -> int:
+        return self.end
+
+    def iterate(self, offset: int) -> Iterator[Any]:
+        at = range(max(self.first, offset), self.end)
+        return (SimpleNamespace(phy_offset=10 * each) for each in at)
 
 
 def test_queues_come_back_that_were_there_before_what_is_served_ends() -> None:
