@@ -2,7 +2,6 @@
 
 import ctypes
 import errno
-import gc
 import os
 import random
 from pathlib import Path
@@ -23,6 +22,7 @@ from store.record.message import Message
 from store.service.message_store import MessageStore
 from store.service.recovering.log_end import lacks_a_sector
 from tests.kit.call_order import CallOrder
+from tests.kit.descriptors import open_descriptors
 from tests.kit.power_cut import SECTOR, Disk
 
 CONFIG = StoreConfig(
@@ -261,11 +261,10 @@ def test_a_tree_is_synced_name_by_name_and_let_go(tmp_path: Path) -> None:
     for name in ("a", "b/c", "b/d"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    gc.collect()  # else what others have left is let go meanwhile
-    calls, held = CallOrder(tmp_path), len([*Path("/proc/self/fd").iterdir()])
+    calls, held = CallOrder(tmp_path), open_descriptors()
     with calls.watching(), mock.patch("store.files.find_syncfs", return_value=None):
         sync_below([tmp_path])
-    assert len([*Path("/proc/self/fd").iterdir()]) == held
+    assert open_descriptors() == held
     assert {*calls.made} == {("sync", name) for name in (".", "a", "b", "b/c", "b/d")}
     ctypes.set_errno(errno.EIO)
     with pytest.raises(OSError, match=os.strerror(errno.EIO)) as raised:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from store.files import find_syncfs, sync_below, sync_file_system
+from tests.kit.descriptors import open_descriptors
 
 
 @pytest.mark.parametrize(
@@ -51,7 +52,7 @@ def test_folders_of_one_file_system_are_synced_in_one_call(
         return 0
 
     monkeypatch.setattr("store.files.find_syncfs", lambda: syncfs)
-    descriptors = len([*Path("/proc/self/fd").iterdir()])
+    descriptors = open_descriptors()
     sync_below(folders)
     assert synced == [str(tmp_path / "a")]
-    assert len([*Path("/proc/self/fd").iterdir()]) == descriptors
+    assert open_descriptors() == descriptors

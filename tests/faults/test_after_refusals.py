@@ -28,6 +28,7 @@ from store.service.message_store import MessageStore
 from store.service.results import PutMessageStatus
 from tests.faults.test_refusals import CONFIG, open_store
 from tests.kit.acknowledged import Acknowledged
+from tests.kit.descriptors import open_descriptors
 from tests.kit.faults import EACCES, EIO, EMFILE, ENOSPC, EROFS, Faults
 
 FULL = PutMessageStatus.CREATE_MAPPED_FILE_FAILED
@@ -225,10 +226,10 @@ def test_a_lock_that_cannot_be_had_at_all_is_not_somebody_elses(
 
     with monkeypatch.context() as patched:
         patched.setattr(fcntl, "lockf", no_locks)
-        descriptors = len([*Path("/proc/self/fd").iterdir()])
+        descriptors = open_descriptors()
         with pytest.raises(StoreIOError, match="No locks available") as caught:
             open_store(tmp_path, "file")
-        assert len([*Path("/proc/self/fd").iterdir()]) == descriptors
+        assert open_descriptors() == descriptors
         assert caught.value.path == tmp_path / "lock"
     open_store(tmp_path, "file").close()
 
