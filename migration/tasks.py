@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from on_spark.session import spark_session
 from store.errors import StoreError
 from store.processes import POLL_SECONDS, Outcome, in_processes
+from store.progress import untold
 from store.worker import Task, guarded, unwrap
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def ready(master: str) -> Iterator[None]:
 
 
 def run_tasks(
-    task: Task, items: Sequence[str], master: str, tick: Callable[[], object] = bool
+    task: Task, items: Sequence[str], master: str, tick: Callable[[], object] = untold
 ) -> list[str]:
     """Run ``task`` on each item and return the results in the order of the items.
 

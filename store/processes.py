@@ -15,6 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 
 from store.errors import StoreConfigError, StoreError
+from store.progress import untold
 from store.worker import Task
 
 TASK_ATTEMPTS = 4
@@ -82,7 +83,7 @@ class _Workers:
 
 
 def in_processes(
-    task: Task, items: Sequence[str], tick: Callable[[], object] = bool
+    task: Task, items: Sequence[str], tick: Callable[[], object] = untold
 ) -> list[Outcome]:
     """Run ``task`` on each item, a process a core, and return the outcomes in their order.
 

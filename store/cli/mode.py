@@ -1,6 +1,7 @@
 """``cqstore mode``: which backends a store keeps and reads, and the steps to other states."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -8,6 +9,7 @@ import typer
 from store.cli.options import ConfigFile, Dir, Format, note, read_config, state
 from store.cli.output import OutputFormat, Row, output, progress
 from store.comparing.compared import Compared
+from store.config import StoreConfig
 from store.errors import StoreConfigError
 from store.service.finding.lay_out import lay_out
 from store.service.message_store import MessageStore
@@ -39,18 +41,7 @@ def mode(
     if verify:
         if to is not None:
             raise StoreConfigError("--verify takes no step: leave --to out")
-        with (
-            progress("comparing") as tick,
-            MessageStore.open(root, settings, read_only=True, housekeeping=False) as store,
-        ):
-            compared = compare_backends(store, progress=tick)
-        output(kind).rows(_differences(compared))
-        note(
-            f"{compared.units} units of {compared.queues} queues compared, {compared.reference}"
-            f" with {compared.copy}: {compared.found.differing} differ"
-        )
-        if not compared.clean:
-            raise typer.Exit(1)
+        _compare(root, settings, kind)
         return
     if to is not None:
         with progress("stepping") as tick:
@@ -76,6 +67,21 @@ def mode(
         for step in possible_steps(root, settings, progress=tick):
             facts[f"step to {step.to}"] = "; ".join(step.reasons) or "possible"
     output(kind).record(facts)
+
+
+def _compare(root: Path, settings: StoreConfig, kind: OutputFormat) -> None:
+    with (
+        progress("comparing") as tick,
+        MessageStore.open(root, settings, read_only=True, housekeeping=False) as store,
+    ):
+        compared = compare_backends(store, progress=tick)
+    output(kind).rows(_differences(compared))
+    note(
+        f"{compared.units} units of {compared.queues} queues compared, {compared.reference}"
+        f" with {compared.copy}: {compared.found.differing} differ"
+    )
+    if not compared.clean:
+        raise typer.Exit(1)
 
 
 def _differences(compared: Compared) -> Iterator[Row]:

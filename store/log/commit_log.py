@@ -234,9 +234,9 @@ class CommitLog(LogReads):
         return check_raw(phy_offset, data, self._file_size, rules, self._topics)
 
     def append_raw(self, raw: RawRecords) -> int:
-        """Append checked records as they are, one after the other; return the log's end.
+        """Append checked records as they are, one after the other; return how many, without blanks.
 
-        It lies before theirs if there is no room for a next file.
+        Fewer than there are if there is no room for a next file.
 
         Raises:
             DiskFullError: no room for the next file, and nothing was appended.
@@ -257,10 +257,12 @@ class CommitLog(LogReads):
                 target[start : start + BLANK_SIZE] = record[:BLANK_SIZE]  # I1
                 file.wrote_position = end
                 self._end = at = at + len(record)
-                self.appended_records += 1
         finally:
             self.append_began = 0
-        return at
+        appended = [record.size for record in raw.records if record.phy_offset < at]
+        self.appended_records += len(appended)
+        self.blank_bytes += at - raw.phy_offset - sum(appended)
+        return len(appended)
 
     def _writable(self, size: int) -> MappedFile:
         """Return the file that takes ``size`` bytes, its blocks reserved."""

@@ -90,6 +90,9 @@ def test_a_followed_log_of_rocketmq_gives_what_its_replay_gives(
     with MessageStore.open(tmp_path / "followed", config, backend=backend) as store:
         follow(store, start, data, 40_000)
         assert log_of(store) == data
+        records = list(store.commit_log.scan(start))
+        assert store.commit_log.appended_records == len(records)
+        assert store.commit_log.blank_bytes == len(data) - sum(each.size for each in records)
     assert keys
     assert served(tmp_path / "followed") == served(tmp_path / "replayed")
     with MessageStore.open(tmp_path / "followed", config) as store:

@@ -15,7 +15,7 @@ from store.log.commit_log import Appended
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.units import QUEUE_UNIT, UnitBatch
 from store.record.encoder import EncodedRecord, is_queued
-from store.record.properties import dispatch_properties
+from store.record.properties import DispatchProperties
 from store.record.scan import ScannedRecord
 from store.service.dispatching.queue_offsets import QueueOffsets
 from store.service.dispatching.record_keys import RecordKeys
@@ -32,6 +32,8 @@ class Appends(NamedTuple):
     """The last record, also if it has neither unit nor key."""
 
 
+Read = tuple[ScannedRecord, DispatchProperties]
+"""A record that has its place, and what dispatch needs of its properties."""
 NOTHING = Appends(UnitBatch(), IndexBatch(), None)
 """No records."""
 
@@ -106,27 +108,25 @@ class Pending:
         self._last = last = appended[-1]
         self.units.end_phy_offset = last.phy_offset + last.size
 
-    def units_of(self, records: Iterable[ScannedRecord]) -> list[Unit]:
+    def units_of(self, records: Iterable[Read]) -> list[Unit]:
         """Return the units of records that have their places, in log order. Needs no lock."""
         units: list[Unit] = []
-        for record in records:
-            properties = dispatch_properties(record.properties)
+        for record, properties in records:
             self._record_units.add_scanned(
                 lambda *unit: units.append(Unit(*unit)), record, properties
             )
         return units
 
-    def note_raw(self, records: Sequence[ScannedRecord], units: Iterable[Unit]) -> None:
+    def note_raw(self, records: Sequence[Read], units: Iterable[Unit]) -> None:
         """Take over appended records that had their places, and their units."""
         for unit in units:
             self.units.add(*unit)
             self.offsets.follow(unit.key, unit.queue_offset)
         if self._record_keys.wanted:
-            for record in records:
-                properties = dispatch_properties(record.properties)
+            for record, properties in records:
                 self._record_keys.add_scanned(self._keys, record, properties)
         if records:
-            last = records[-1]
+            last, _ = records[-1]
             self._last = Appended(last.phy_offset, last.size, last.store_timestamp)
             self.units.end_phy_offset = last.phy_offset + last.size
 

@@ -15,6 +15,7 @@ from store.errors import DiskFullError, IllegalMessageError
 from store.log.commit_log import Appended, CommitLog
 from store.record.encoder import EncodedRecord, is_queued
 from store.record.message import LMQ_PREFIX
+from store.record.properties import dispatch_properties
 from store.record.scan import ScanRules
 from store.service.dispatching.pending import Pending
 from store.service.dispatching.queue_offsets import Queue
@@ -157,15 +158,16 @@ class Appender:
 
     def _raw(self, phy_offset: int, data: bytes, rules: ScanRules) -> int:
         raw = self._log.check_raw(phy_offset, data, rules)
-        units = self._pending.units_of(raw.records)
+        read = [(record, dispatch_properties(record.properties)) for record in raw.records]
+        units = self._pending.units_of(read)
         for unit in units:
             self._offsets.check_follow(unit.key)
         self._section.begun = True
-        end = self._log.append_raw(raw)
-        appended = [record for record in raw.records if record.phy_offset < end]
+        appended = self._log.append_raw(raw)
+        end = self._log.max_phy_offset()
         units = [unit for unit in units if unit.phy_offset < end]
         self.quota.count(sum(_begins_light(unit) for unit in units))
-        self._pending.note_raw(appended, units)
+        self._pending.note_raw(read[:appended], units)
         self._section.begun = False
         return end
 
