@@ -13,6 +13,7 @@ from cq_rocksdb.keys import (
     QUEUE_TAIL,
     UNIT_PLACE,
 )
+from replication.wire import FRAME_HEAD, REPORT
 from store.index.layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
 from store.log.checkpoint import CHECKPOINT
 from store.log.synced_mark import MARK_SLOT
@@ -43,6 +44,8 @@ LAYOUTS: dict[str, Layout[Any]] = {
     "INDEX_ENTRY": INDEX_ENTRY,
     "CHECKPOINT": CHECKPOINT,
     "MARK_SLOT": MARK_SLOT,
+    "REPORT": REPORT,
+    "FRAME_HEAD": FRAME_HEAD,
 }
 _BLOCK = re.compile(r"(<!-- layout: (\w+) -->\n)(?:\|[^\n]*\n)*(<!-- end -->)")
 

@@ -1,0 +1,93 @@
+"""The default replication wire: what master and slave send each other, each frame declared once.
+
+A connection has no handshake. The slave begins: it reports where it wants to begin, and later how
+far it has come. The master sends frames, each a head and as many bytes of its log; one without
+bytes is a heartbeat. A frame may begin and end inside a record.
+
+Source: RocketMQ ``DefaultHAClient``, ``DefaultHAConnection``.
+"""
+
+from collections.abc import Iterator
+
+from replication.errors import WireError
+from store.record.layout import Annotated, Layout, NamedTuple, Wire
+
+MOST_BODY_BYTES = 4 << 20
+"""Of one frame: RocketMQ's slave has a buffer of this size, so no master may send more."""
+MOST_PHY_OFFSET = (1 << 63) - 1
+
+
+class Report(NamedTuple):
+    """What a slave sends."""
+
+    phy_offset: Annotated[
+        int, Wire("q", "the first one: where to begin; each later one: the end of what it has")
+    ]
+
+
+class FrameHead(NamedTuple):
+    """What a master sends before each run of bytes of its log."""
+
+    phy_offset: Annotated[int, Wire("q", "where the bytes lie in the log, or its next ones will")]
+    size: Annotated[int, Wire("i", "how many follow; 0: a heartbeat")]
+
+
+class Piece(NamedTuple):
+    """A run of bytes of the master's log, as much of a frame as came at once."""
+
+    phy_offset: int
+    data: bytes
+    """Empty: a heartbeat, and nothing else is."""
+
+
+REPORT = Layout(Report)
+FRAME_HEAD = Layout(FrameHead)
+
+
+class FrameParser:
+    """Takes what a master sends, cut anywhere; keeps at most a part of a head."""
+
+    def __init__(self, most_body_bytes: int = MOST_BODY_BYTES) -> None:
+        """Begin with the first byte of a connection; a larger body than that is refused."""
+        self._most = most_body_bytes
+        self._head = b""
+        self._at = 0
+        self._left = 0  # bytes of the body that are still to come
+
+    def feed(self, data: bytes) -> Iterator[Piece]:
+        """Yield what ``data`` brings; to be read to its end before more is fed.
+
+        Raises:
+            WireError: a head that no master sends; nothing of the connection is of use behind it.
+        """
+        at = 0
+        while at < len(data):
+            if self._left:
+                part = data[at : at + self._left]
+                yield Piece(self._at, part)
+                self._at += len(part)
+                self._left -= len(part)
+                at += len(part)
+                continue
+            wanted = FRAME_HEAD.size - len(self._head)
+            self._head += data[at : at + wanted]
+            at += wanted
+            if len(self._head) == FRAME_HEAD.size:
+                self._begin(FRAME_HEAD.unpack_from(self._head))
+                self._head = b""
+                if not self._left:
+                    yield Piece(self._at, b"")
+
+    def _begin(self, head: FrameHead) -> None:
+        if not 0 <= head.size <= self._most:
+            raise WireError(
+                "the head of a frame has an impossible size", phy_offset=head.phy_offset,
+                expected=f"0 to {self._most} bytes", got=f"{head.size} bytes",
+            )  # fmt: skip
+        most = MOST_PHY_OFFSET - head.size
+        if not 0 <= head.phy_offset <= most:
+            raise WireError(
+                "the head of a frame has an impossible phy offset",
+                expected=f"0 to {most}", got=head.phy_offset,
+            )  # fmt: skip
+        self._at, self._left = head
