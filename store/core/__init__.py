@@ -14,23 +14,25 @@ if TYPE_CHECKING:
 SWITCH = "CQSTORE_CORE"
 
 
-def _load() -> "tuple[ModuleType | None, str]":
+def _load() -> "tuple[ModuleType | None, ModuleType | None, str]":
     wanted = os.environ.get(SWITCH, "")
     if wanted not in {"", "0", "1"}:
         raise ImportError(f"{SWITCH} is {wanted!r}: it can be 0, 1, or not set")
     if wanted == "0":
-        return None, f"interpreted, for {SWITCH} is 0"
+        return None, None, f"interpreted, for {SWITCH} is 0"
     try:
-        from store.core import _core  # noqa: PLC0415 - it may not have been built
+        from store.core import _core, _reads  # noqa: PLC0415 - they may not have been built
     except ImportError as exc:
         if wanted:
             raise ImportError(f"{SWITCH} is 1, but the core was not built: {exc}") from exc
-        return None, "interpreted, for the core was not built (there was no C compiler)"
-    return _core, "compiled"
+        return None, None, "interpreted, for the core was not built (there was no C compiler)"
+    return _core, _reads, "compiled"
 
 
 _loaded = _load()
 CORE: Final = _loaded[0]
 """The compiled module, ``None`` where the twins run."""
-WHICH: Final = _loaded[1]
+READS: Final = _loaded[1]
+"""Its reading side, likewise."""
+WHICH: Final = _loaded[2]
 """Which of them run, and why."""

@@ -1,0 +1,53 @@
+# Numbers as they lie on disk, big-endian, and buffers that are held. Part of `_reads.pyx`.
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
+
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <string.h>
+
+    static inline int16_t load16(const uint8_t *from) {
+        uint16_t word;
+        memcpy(&word, from, sizeof word);
+        return (int16_t)__builtin_bswap16(word);
+    }
+    static inline int32_t load32(const uint8_t *from) {
+        uint32_t word;
+        memcpy(&word, from, sizeof word);
+        return (int32_t)__builtin_bswap32(word);
+    }
+    static inline int64_t load64(const uint8_t *from) {
+        uint64_t word;
+        memcpy(&word, from, sizeof word);
+        return (int64_t)__builtin_bswap64(word);
+    }
+    #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+    #error "numbers are swapped unasked: the twins run on this machine"
+    #endif
+    """
+    int16_t load16(const uint8_t *) noexcept nogil
+    int32_t load32(const uint8_t *) noexcept nogil
+    int64_t load64(const uint8_t *) noexcept nogil
+
+
+@cython.final
+@cython.internal
+cdef class Held:
+    """The bytes of an object, which lives and does not move as long as this is held."""
+
+    cdef Py_buffer buffer
+    cdef object view
+
+    def __cinit__(self, owner):
+        PyObject_GetBuffer(owner, &self.buffer, PyBUF_SIMPLE)
+
+    def __dealloc__(self):
+        PyBuffer_Release(&self.buffer)
+
+    cdef object slice(self, Py_ssize_t start, Py_ssize_t end):
+        """Return a read-only view of a part, which keeps the object alive by itself."""
+        if self.view is None:
+            self.view = memoryview(<object> self.buffer.obj).toreadonly()
+        return self.view[start:end]

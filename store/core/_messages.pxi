@@ -1,0 +1,303 @@
+# One record of the log, its fields made when asked for. Part of `_reads.pyx`.
+
+cdef enum:
+    HEAD_BYTES = 48
+    TAIL_BYTES = 16
+    STAMP_BYTES = 8
+    HOST_V4 = 8
+    HOST_V6 = 20
+    LEAST_RECORD = 91
+    BLANK_BYTES = 8
+    # where the fields of the head lie
+    AT_MAGIC = 4
+    AT_CRC = 8
+    AT_QUEUE_ID = 12
+    AT_FLAG = 16
+    AT_QUEUE_OFFSET = 20
+    AT_PHY_OFFSET = 28
+    AT_SYS_FLAG = 36
+    AT_BORN = 40
+    # bits of the flag
+    COMPRESSED = 0x1
+    BORN_V6 = 0x10
+    STORE_V6 = 0x20
+    PASSED_OVER = 0x40000000
+
+cdef int32_t MAGIC_V1 = <int32_t> 0xDAA320A7
+cdef int32_t MAGIC_V2 = <int32_t> 0xDAA320AB
+
+
+cdef struct Places:
+    # Where the parts of a record lie, bytes from its start; all within `size`.
+    int32_t size, stored, body, body_size, topic, topic_end, properties
+
+
+cdef bint find_places(const uint8_t *data, int64_t size, Places *places) noexcept nogil:
+    """Find the parts of the record that fills ``size`` bytes; whether it is a sound one."""
+    cdef int32_t flag, magic, body_size
+    cdef int64_t at
+    if size < LEAST_RECORD or load32(data) != size:
+        return False
+    magic = load32(data + AT_MAGIC)
+    if magic != MAGIC_V1 and magic != MAGIC_V2:
+        return False
+    flag = load32(data + AT_SYS_FLAG)
+    at = HEAD_BYTES + (HOST_V6 if flag & BORN_V6 else HOST_V4)
+    places.size, places.stored = <int32_t> size, <int32_t> at
+    at += STAMP_BYTES + (HOST_V6 if flag & STORE_V6 else HOST_V4) + TAIL_BYTES
+    if at > size:
+        return False
+    body_size = load32(data + at - 4)
+    places.body, places.body_size = <int32_t> at, body_size
+    at += body_size
+    if body_size < 0 or at + (2 if magic == MAGIC_V2 else 1) > size:
+        return False
+    if magic == MAGIC_V2:
+        places.topic = <int32_t> at + 2
+        at += 2 + load16(data + at)
+    else:
+        places.topic = <int32_t> at + 1
+        at += 1 + <int8_t> data[at]
+    places.topic_end, places.properties = <int32_t> at, <int32_t> at + 2
+    if at < places.topic or at + 2 > size:
+        return False
+    return load16(data + at) >= 0 and at + 2 + load16(data + at) == size
+
+
+cdef object _interpreted = None  # what is not plain goes to the twin: it has the sentences
+cdef object _again = None
+cdef object _head = None
+cdef object _tail = None
+cdef object _host = None
+cdef object _decompress = None
+cdef object _message_id = None
+cdef object _crc32 = None
+cdef bytes _last_wire = b""  # producers repeat themselves
+cdef object _last_host = None
+
+
+def bind_messages(interpreted, again, head, tail, host, decompress, message_id, crc32):
+    """Take the twin of ``StoredMessage``, and what its fields are made of."""
+    global _interpreted, _again, _head, _tail, _host, _decompress, _message_id, _crc32
+    _interpreted, _again, _head, _tail = interpreted, again, head, tail
+    _host, _decompress, _message_id, _crc32 = host, decompress, message_id, crc32
+
+
+cdef object _host_at(const uint8_t *wire, Py_ssize_t size):
+    global _last_wire, _last_host
+    if (
+        _last_host is None or PyBytes_GET_SIZE(_last_wire) != size
+        or memcmp(PyBytes_AS_STRING(_last_wire), wire, size) != 0
+    ):
+        made = PyBytes_FromStringAndSize(<const char *> wire, size)
+        _last_host = _host(made)
+        _last_wire = made
+    return _last_host
+
+
+# Nothing here can lead back to itself, save what a caller puts into the dict of properties.
+@cython.no_gc
+@cython.freelist(64)
+cdef class StoredMessage:
+    """One record of the log. Every field is read when it is asked for; text, body and dict stay.
+
+    Holds on to the buffer that it was made from, in a pull the mapped file; copy with
+    ``bytes(message.record)`` to let that go.
+    """
+
+    cdef Held held
+    cdef const uint8_t *data  # of the record; the offsets below lie within its `size`
+    cdef Places places
+    cdef object _record, _topic, _body, _properties
+
+    def __init__(self, record, phy_offset=None):
+        """Read the record that fills ``record``, see the twin."""
+        cdef Held held = Held(record)
+        self.places.size = 0
+        if not find_places(<const uint8_t *> held.buffer.buf, held.buffer.len, &self.places):
+            self.places.size = 0
+            _interpreted(record, phy_offset)
+            raise RuntimeError("the core and its twin disagree about a record")
+        self.held, self.data, self._record = held, <const uint8_t *> held.buffer.buf, record
+        self._topic = self._body = self._properties = None
+
+    cdef const uint8_t *_start(self) except NULL:
+        if self.places.size == 0:
+            raise ValueError("the message was never read")
+        return self.data
+
+    def _twin(self):
+        return _interpreted(self.record)
+
+    def __reduce__(self):
+        return _again, (self.record,)
+
+    @property
+    def record(self):
+        """The bytes as they lie in the log: what it was made from, or a view of the log."""
+        cdef const uint8_t *data = self._start()
+        cdef Py_ssize_t at
+        if self._record is None:
+            at = data - <const uint8_t *> self.held.buffer.buf
+            self._record = self.held.slice(at, at + self.places.size)
+        return self._record
+
+    # ---- numbers
+
+    @property
+    def head(self):
+        """The first run of the record."""
+        cdef const uint8_t *data = self._start()
+        return _new(_head, (
+            load32(data), load32(data + AT_MAGIC), load32(data + AT_CRC),
+            load32(data + AT_QUEUE_ID), load32(data + AT_FLAG), load64(data + AT_QUEUE_OFFSET),
+            load64(data + AT_PHY_OFFSET), load32(data + AT_SYS_FLAG), load64(data + AT_BORN),
+        ))
+
+    @property
+    def tail(self):
+        """The run between the store host and the body."""
+        cdef const uint8_t *data = self._start() + self.places.body - TAIL_BYTES
+        return _new(_tail, (load32(data), load64(data + 4), load32(data + 12)))
+
+    @property
+    def queue_id(self):
+        """The queue of the topic."""
+        return load32(self._start() + AT_QUEUE_ID)
+
+    @property
+    def queue_offset(self):
+        """The place in the queue, units; 0 if the record is not queued."""
+        return load64(self._start() + AT_QUEUE_OFFSET)
+
+    @property
+    def phy_offset(self):
+        """The start of the record as the record itself says."""
+        return load64(self._start() + AT_PHY_OFFSET)
+
+    @property
+    def sys_flag(self):
+        """The flag bits as stored."""
+        return load32(self._start() + AT_SYS_FLAG)
+
+    @property
+    def is_passed_over(self):
+        """Whether this is a filler in the place of a damaged record: no message."""
+        return load32(self._start() + AT_SYS_FLAG) & PASSED_OVER != 0
+
+    @property
+    def size(self):
+        """The bytes of the whole record."""
+        self._start()
+        return self.places.size
+
+    @property
+    def store_timestamp(self):
+        """When the log took it, ms."""
+        return load64(self._start() + self.places.stored)
+
+    # ---- variable parts
+
+    @property
+    def topic(self):
+        """The topic. Raises ``CorruptionError``: it is not UTF-8."""
+        cdef const uint8_t *data = self._start()
+        if self._topic is None:
+            try:
+                self._topic = PyUnicode_DecodeUTF8(
+                    <const char *> data + self.places.topic,
+                    self.places.topic_end - self.places.topic, NULL,
+                )
+            except UnicodeDecodeError:
+                return self._twin().topic
+        return self._topic
+
+    @property
+    def stored_body(self):
+        """The body as it lies in the log, maybe compressed: a view, no copy."""
+        return self.record[self.places.body : self.places.body + self.places.body_size]
+
+    @property
+    def body(self):
+        """The body, decompressed; raises as the twin's."""
+        cdef const uint8_t *data = self._start()
+        cdef int32_t flag = load32(data + AT_SYS_FLAG)
+        if self._body is None:
+            stored = PyBytes_FromStringAndSize(
+                <const char *> data + self.places.body, self.places.body_size
+            )
+            if flag & COMPRESSED:
+                stored = _decompress(stored, flag, self.phy_offset)
+            self._body = stored
+        return self._body
+
+    @property
+    def properties_bytes(self):
+        """The properties as stored."""
+        cdef const uint8_t *data = self._start()
+        return PyBytes_FromStringAndSize(
+            <const char *> data + self.places.properties,
+            self.places.size - self.places.properties,
+        )
+
+    @property
+    def properties(self):
+        """The properties, parsed."""
+        cdef const uint8_t *data = self._start()
+        if self._properties is None:
+            self._properties = read_properties(
+                <const char *> data + self.places.properties,
+                self.places.size - self.places.properties,
+            )
+        return self._properties
+
+    @property
+    def born_host(self):
+        """The producer's address."""
+        cdef const uint8_t *data = self._start()
+        return _host_at(data + HEAD_BYTES, self.places.stored - HEAD_BYTES)
+
+    @property
+    def store_host(self):
+        """The broker's address."""
+        cdef const uint8_t *data = self._start()
+        cdef int32_t at = self.places.stored + STAMP_BYTES
+        return _host_at(data + at, self.places.body - TAIL_BYTES - at)
+
+    @property
+    def message_id(self):
+        """The offset message id: store host, port and phy offset in hex."""
+        return _message_id(self.store_host, self.phy_offset)
+
+    # ---- checks
+
+    def check_body(self):
+        """Check the body's CRC; raises as the twin's."""
+        cdef const uint8_t *data = self._start()
+        if self.places.body_size:
+            if _crc32(self.stored_body) & 0x7FFFFFFF != load32(data + AT_CRC):
+                self._twin().check_body()
+
+    def check_property_crc(self):
+        """Check the CRC over the whole record; raises as the twin's."""
+        self._twin().check_property_crc()
+
+
+cdef dict read_properties(const char *data, Py_ssize_t size):
+    """Return the properties in ``data``; drops what RocketMQ's parser drops, see the twin."""
+    cdef const char *end = data + size
+    cdef const char *value_end
+    cdef const char *name_end
+    cdef dict found = {}
+    while data < end:
+        value_end = <const char *> memchr(data, VALUE_END, end - data)
+        if value_end == NULL:
+            value_end = end
+        name_end = <const char *> memchr(data, NAME_END, value_end - data)
+        if name_end != NULL and name_end > data and name_end + 1 < value_end:
+            name = PyUnicode_DecodeUTF8(data, name_end - data, "replace")
+            found[name] = PyUnicode_DecodeUTF8(
+                name_end + 1, value_end - name_end - 1, "replace"
+            )
+        data = value_end + 1
+    return found

@@ -1,0 +1,21 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""The reading side of the compiled core: messages, pulls, searches by time and by key.
+
+What is not plain goes to the Python twin, untouched: that one says what is right, and has the words
+for what is wrong. Nothing here trusts what lies on disk: every read is bounded by the object it
+reads, and what the bounds were made of is read once.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.string cimport memchr, memcmp, memcpy
+
+cdef enum:
+    NAME_END = 1
+    VALUE_END = 2
+
+_new = tuple.__new__
+
+include "_bytes.pxi"
+include "_messages.pxi"
