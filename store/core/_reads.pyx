@@ -9,6 +9,7 @@ reads, and what the bounds were made of is read once.
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcmp, memcpy
 
 cdef enum:
@@ -19,3 +20,5 @@ _new = tuple.__new__
 
 include "_bytes.pxi"
 include "_messages.pxi"
+include "_results.pxi"
+include "_pulls.pxi"

@@ -136,6 +136,21 @@ class MappedFileQueue:
             self._make_room(file)
         return file.file_from_offset, file.select(0, file.readable_position)
 
+    def readable(self, offset: int) -> tuple[int, object, int] | None:
+        """Return what ``select_file`` does as the map itself and its bytes, for the core.
+
+        ``None``: no file holds ``offset``, or it has shrunk.
+        """
+        file = self._files.get(offset - offset % self.file_size)
+        if file is None:
+            return None
+        if not file.is_mapped:
+            self._make_room(file)
+        try:
+            return file.file_from_offset, file.map(), file.readable_position
+        except CorruptionError:
+            return None
+
     def read(self, offset: int, size: int) -> bytes:
         """Return a copy of ``size`` bytes at ``offset``, see ``MappedFile.read``."""
         file = self._existing(offset)

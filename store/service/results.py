@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from store.core import READS
 from store.errors import CorruptionError
 from store.log.commit_log import Appended
 from store.record.decoder import StoredMessage
@@ -77,7 +78,7 @@ class DamagedRecord(NamedTuple):
 
 
 @dataclass(slots=True)
-class GetMessageResult:
+class InterpretedResult:
     """What one pull returned.
 
     ``records`` are views of the log (see ``MappedFile.select``: hold them for one request), in
@@ -100,39 +101,65 @@ class GetMessageResult:
     damaged: list[DamagedRecord] = field(default_factory=list)
     """What lies before ``next_begin_offset`` and is passed over."""
 
+    def record_count(self) -> int:
+        """Return how many records there are."""
+        return len(self.records)
+
     def messages(self) -> list[StoredMessage]:
         """Return the records decoded; body and properties still lazily.
 
         A record that cannot be decoded leaves ``records`` and ``queue_offsets`` for ``damaged``.
         """
-        try:
-            return [StoredMessage(record) for record in self.records]
-        except CorruptionError:
-            return self._sound_messages()
-
-    def _sound_messages(self) -> list[StoredMessage]:
-        sound: list[StoredMessage] = []
-        pairs = [*zip(self.queue_offsets, self.records, strict=True)]
-        self.queue_offsets.clear()
-        self.records.clear()
-        for queue_offset, record in pairs:
-            try:
-                message = StoredMessage(record)
-            except CorruptionError as exc:
-                self.leave_out(queue_offset, exc.phy_offset or 0, len(record), exc)
-                self.total_bytes -= len(record)
-                continue
-            self.queue_offsets.append(queue_offset)
-            self.records.append(record)
-            sound.append(message)
-        if not sound:
-            self.status = GetMessageStatus.MESSAGE_WAS_REMOVING
-        return sound
+        return _messages(self)
 
     def leave_out(
         self, queue_offset: int, phy_offset: int, size: int, fault: CorruptionError
     ) -> None:
         """Note a damaged record, and that nothing was found if nothing was until now."""
-        self.damaged.append(DamagedRecord(queue_offset, phy_offset, size, str(fault)))
-        if not self.records:
-            self.status = GetMessageStatus.MESSAGE_WAS_REMOVING
+        _leave_out(self, queue_offset, phy_offset, size, fault)
+
+
+def _messages(result: InterpretedResult) -> list[StoredMessage]:
+    try:
+        return [StoredMessage(record) for record in result.records]
+    except CorruptionError:
+        return _sound_messages(result)
+
+
+def _sound_messages(result: InterpretedResult) -> list[StoredMessage]:
+    sound: list[StoredMessage] = []
+    pairs = [*zip(result.queue_offsets, result.records, strict=True)]
+    result.queue_offsets.clear()
+    result.records.clear()
+    for queue_offset, record in pairs:
+        try:
+            message = StoredMessage(record)
+        except CorruptionError as exc:
+            _leave_out(result, queue_offset, exc.phy_offset or 0, len(record), exc)
+            result.total_bytes -= len(record)
+            continue
+        result.queue_offsets.append(queue_offset)
+        result.records.append(record)
+        sound.append(message)
+    if not sound:
+        result.status = GetMessageStatus.MESSAGE_WAS_REMOVING
+    return sound
+
+
+def _leave_out(
+    result: InterpretedResult,
+    queue_offset: int,
+    phy_offset: int,
+    size: int,
+    fault: CorruptionError,
+) -> None:
+    result.damaged.append(DamagedRecord(queue_offset, phy_offset, size, str(fault)))
+    if not result.records:
+        result.status = GetMessageStatus.MESSAGE_WAS_REMOVING
+
+
+if TYPE_CHECKING or READS is None:
+    GetMessageResult = InterpretedResult
+else:
+    READS.bind_results(GetMessageStatus.FOUND, _messages, _leave_out)
+    GetMessageResult = READS.GetMessageResult

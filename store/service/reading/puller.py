@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from store.config import CQ_UNIT_SIZE, StoreConfig
+from store.core import READS
 from store.errors import CorruptionError
 from store.log.commit_log import CommitLog
 from store.queue.consume_queue import PulledUnits
@@ -100,6 +101,12 @@ class Puller:
         self.meter = GetMeter()
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self._in_memory = memory * config.access_message_in_memory_max_ratio // 100
+        self._sweep = None
+        if READS is not None and not config.check_crc_on_pull:
+            self._sweep = READS.Sweep(
+                log.files.readable, config.max_transfer_bytes_on_message_in_memory,
+                config.max_transfer_count_on_message_in_memory, self._in_memory,
+            )  # fmt: skip
 
     def get(
         self,
@@ -201,6 +208,13 @@ class Puller:
         Does what ``_Pull.take`` does unit by unit, for units whose records all lie in memory and
         in the log, and are where they should be; False, and nothing is taken, for any other block.
         """
+        if self._sweep is not None:
+            taken: bool = self._sweep.take(
+                pull.result, block.data, block.stride, block.queue_offset,
+                min(max(pull.max_msgs, 1), block.count), pull.max_bytes,
+                self._log.max_phy_offset(),
+            )  # fmt: skip
+            return taken
         rows = list(block.rows())
         result, total = pull.result, 0
         if self.checks_crc or not rows or self._log.max_phy_offset() - rows[0][0] > self._in_memory:

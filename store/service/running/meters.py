@@ -117,7 +117,7 @@ class GetMeter:
     def pulled(self, started: float, result: GetMessageResult) -> None:
         """Count one pull that began at ``started`` of ``time.perf_counter``."""
         self.seconds.observe(time.perf_counter() - started)
-        messages = len(result.records)
+        messages = result.record_count()
         with self._lock:
             if result.status is _FOUND:  # an enum as a key costs a call of Python
                 self._found += 1

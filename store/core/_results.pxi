@@ -1,0 +1,150 @@
+# What a pull returned: places of records; views, offsets and messages are made when asked for.
+# Part of `_reads.pyx`.
+
+cdef struct Found:
+    const uint8_t *data
+    int32_t size
+    int32_t file  # which of the files that are held
+
+
+cdef object _status_found = None
+cdef object _sound_messages = None
+cdef object _leave_out = None
+
+
+def bind_results(found, sound_messages, leave_out):
+    """Take the status of a pull that found something, and the twin's way with damaged records."""
+    global _status_found, _sound_messages, _leave_out
+    _status_found, _sound_messages, _leave_out = found, sound_messages, leave_out
+
+
+@cython.freelist(8)
+cdef class GetMessageResult:
+    """What one pull returned, see the twin: its fields and words are the same.
+
+    Until somebody asks for ``records`` it holds each file of the log that it found records in once,
+    and where they lie. Each message holds on to its file alone, not to the others nor to this.
+    """
+
+    cdef public object status, next_begin_offset, min_offset, max_offset, total_bytes, hole
+    cdef object _records, _offsets, _damaged
+    cdef list files  # of ``Held``
+    cdef Found *found
+    cdef Py_ssize_t count
+    cdef int64_t first
+
+    __match_args__ = (
+        "status", "next_begin_offset", "min_offset", "max_offset", "records", "queue_offsets",
+        "total_bytes", "hole", "damaged",
+    )
+    __hash__ = None
+
+    def __init__(
+        self, status, next_begin_offset, min_offset, max_offset, records=None, queue_offsets=None,
+        total_bytes=0, hole=None, damaged=None,
+    ):
+        self._drop()
+        self.status, self.next_begin_offset = status, next_begin_offset
+        self.min_offset, self.max_offset = min_offset, max_offset
+        self._records, self._offsets = records, queue_offsets
+        self.total_bytes, self.hole, self._damaged = total_bytes, hole, damaged
+
+    def __dealloc__(self):
+        free(self.found)
+
+    cdef void _drop(self) noexcept:
+        free(self.found)
+        self.found, self.count, self.files = NULL, 0, None
+
+    cdef bint _take(self, list files, const Found *found, Py_ssize_t count, int64_t first) except 0:
+        """Take the places of ``count`` records whose queue offsets rise from ``first`` on."""
+        self._drop()
+        self.found = <Found *> malloc(count * sizeof(Found))
+        if self.found == NULL:
+            raise MemoryError
+        memcpy(self.found, found, count * sizeof(Found))
+        self.count, self.first, self.files = count, first, files
+        self._records = self._offsets = None
+        return True
+
+    @property
+    def records(self):
+        """Views of the log, in queue order."""
+        cdef Py_ssize_t at, start
+        cdef Held held
+        cdef list made
+        if self._records is None:
+            made = []
+            for at in range(self.count):
+                held = self.files[self.found[at].file]
+                start = self.found[at].data - <const uint8_t *> held.buffer.buf
+                made.append(held.slice(start, start + self.found[at].size))
+            if self._records is None:  # nobody came in between
+                self._records = made
+        return self._records
+
+    @records.setter
+    def records(self, records):
+        self._records = records
+
+    @property
+    def queue_offsets(self):
+        """The queue offsets of the records."""
+        if self._offsets is None:
+            self._offsets = list(range(self.first, self.first + self.count))
+        return self._offsets
+
+    @queue_offsets.setter
+    def queue_offsets(self, queue_offsets):
+        self._offsets = queue_offsets
+
+    @property
+    def damaged(self):
+        """What lies before ``next_begin_offset`` and is passed over."""
+        if self._damaged is None:
+            self._damaged = []
+        return self._damaged
+
+    @damaged.setter
+    def damaged(self, damaged):
+        self._damaged = damaged
+
+    def record_count(self):
+        """Return how many records there are, without making their views."""
+        return len(self._records) if self._records is not None else self.count
+
+    def messages(self):
+        """Return the records decoded, each field when it is asked for, see the twin."""
+        cdef Py_ssize_t at
+        cdef StoredMessage message
+        cdef list made = []
+        if self._records is not None:
+            return _sound_messages(self)
+        for at in range(self.count):
+            message = StoredMessage.__new__(StoredMessage)
+            message.data = self.found[at].data
+            if not find_places(message.data, self.found[at].size, &message.places):
+                message.places.size = 0
+                return _sound_messages(self)
+            message.held = self.files[self.found[at].file]
+            made.append(message)
+        return made
+
+    def leave_out(self, queue_offset, phy_offset, size, fault):
+        """Note a damaged record, see the twin."""
+        _leave_out(self, queue_offset, phy_offset, size, fault)
+
+    def _fields(self):
+        return tuple(getattr(self, name) for name in self.__match_args__)
+
+    def __eq__(self, other):
+        if type(self) is not type(other):
+            return NotImplemented
+        return self._fields() == other._fields()
+
+    def __repr__(self):
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__match_args__)
+        return f"GetMessageResult({fields})"
+
+    def __reduce__(self):
+        return type(self), self._fields()
