@@ -79,6 +79,8 @@ class CommitLog(LogReads):
         """Records appended since the log was opened."""
         self.blank_bytes = 0
         """Bytes of blank records written since then."""
+        self.followed_timestamp = 0
+        """Store time, ms, of the last record that came from another store; 0: none has."""
         self.append_began = 0
         """Store time, ms, of the append that is under way; 0: none is."""
 
@@ -260,6 +262,8 @@ class CommitLog(LogReads):
         finally:
             self.append_began = 0
         appended = [record.size for record in raw.records if record.phy_offset < at]
+        if appended:
+            self.followed_timestamp = raw.records[len(appended) - 1].store_timestamp
         self.appended_records += len(appended)
         self.blank_bytes += at - raw.phy_offset - sum(appended)
         return len(appended)

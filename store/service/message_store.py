@@ -183,7 +183,8 @@ class MessageStore(StoreCare):
 
         Raises:
             RefusedStoreError: the records do not continue the log; nothing was appended.
-            CorruptionError: no valid record where one should start; nothing was appended.
+            CorruptionError: no valid record where one should start, or one whose queue would have
+                a gap; nothing was appended.
             DiskFullError: there is no room for a next file; nothing was appended.
 
         Source: RocketMQ ``DefaultMessageStore.appendToCommitLog``, which checks nothing.

@@ -1,22 +1,28 @@
 """Bytes of another store's log go in as they are; what cannot follow is refused as a whole."""
 
 import errno
-import random
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from store.config import FlushDiskType, StoreConfig
-from store.errors import CorruptionError, DiskFullError, ReadOnlyStoreError, RefusedStoreError
+from store.errors import (
+    CorruptionError,
+    DiskFullError,
+    QueueGapError,
+    ReadOnlyStoreError,
+    RefusedStoreError,
+)
 from store.queue.backends import backend_names
 from store.queue.units import QueueKey
 from store.record.message import Message
-from store.record.record_layout import body_position
+from store.record.record_layout import HEAD, body_position
 from store.service.message_store import MessageStore
 from store.service.results import PutMessageStatus
 from tests.kit.faults import Faults
+from tests.kit.log_bytes import log_of, pieces
 from tests.kit.served import served
 
 Golden = Callable[[str], Path]
@@ -25,27 +31,6 @@ CONFIG = StoreConfig(
     enable_multi_dispatch=True, max_hash_slot_num=50, max_index_num=100,
 )  # fmt: skip
 LIGHT = {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b", "KEYS": "light"}
-
-
-def log_of(store: MessageStore) -> bytes:
-    """Return the bytes of the log, from its minimum to its end."""
-    log = store.commit_log
-    at, found = log.min_phy_offset(), b""
-    for file in log.files:
-        last = min(log.max_phy_offset() - file.file_from_offset, file.file_size)
-        found += file.read(0, last)
-        at += last
-    assert at == log.max_phy_offset()
-    return found
-
-
-def pieces(data: bytes, most: int, seed: int = 1) -> Iterator[bytes]:
-    """Yield ``data`` cut anywhere."""
-    draw, at = random.Random(seed), 0
-    while at < len(data):
-        size = draw.randint(1, most)
-        yield data[at : at + size]
-        at += size
 
 
 def follow(store: MessageStore, start: int, data: bytes, most: int) -> None:
@@ -92,6 +77,7 @@ def test_a_followed_log_of_rocketmq_gives_what_its_replay_gives(
         assert log_of(store) == data
         records = list(store.commit_log.scan(start))
         assert store.commit_log.appended_records == len(records)
+        assert store.commit_log.followed_timestamp == records[-1].store_timestamp
         assert store.commit_log.blank_bytes == len(data) - sum(each.size for each in records)
     assert keys
     assert served(tmp_path / "followed") == served(tmp_path / "replayed")
@@ -161,6 +147,33 @@ def test_no_byte_of_what_holds_a_bad_record_goes_in(leader: Path, tmp_path: Path
         assert caught.value.phy_offset == (blank if at == "blank" else sixth.phy_offset)
         assert (store.commit_log.max_phy_offset(), first.read_bytes()) == (end, before)
         assert store.append_to_commit_log(end, whole[end:]) == len(whole)
+
+
+@pytest.mark.parametrize("backend", backend_names())
+@pytest.mark.parametrize("opened_anew", [False, True])
+@pytest.mark.parametrize("number", [3, 40])
+def test_a_record_that_would_leave_a_gap_in_its_queue_does_not_go_in(
+    leader: Path, tmp_path: Path, backend: str, number: int, *, opened_anew: bool
+) -> None:
+    """No checksum covers its queue offset."""
+    with MessageStore.open(leader, CONFIG) as store:
+        whole = log_of(store)
+        records = [record for record in store.commit_log.scan(0) if record.topic == "t"]
+    bad, record = bytearray(whole), records[number]
+    bad[record.phy_offset + HEAD.offset("queue_offset") + 7] += 1
+    own, end = tmp_path / "own", 0
+    if opened_anew:
+        with MessageStore.open(own, CONFIG, backend=backend) as store:
+            end = store.append_to_commit_log(0, whole[: record.phy_offset])
+    with MessageStore.open(own, CONFIG, backend=backend) as store:
+        with pytest.raises(QueueGapError) as caught:
+            store.append_to_commit_log(end, bytes(bad[end:]))
+        assert caught.value.phy_offset == record.phy_offset
+        assert f"expected queue offset {record.queue_offset}" in str(caught.value)
+    with MessageStore.open(tmp_path / "own", CONFIG) as store:
+        assert not store.report.needed
+        assert store.append_to_commit_log(end, whole[end:]) == len(whole)
+    assert served(tmp_path / "own") == served(leader)
 
 
 def test_a_part_of_a_record_or_of_a_blank_one_waits(leader: Path, tmp_path: Path) -> None:

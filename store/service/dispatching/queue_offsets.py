@@ -8,7 +8,9 @@ Source: RocketMQ ``QueueOffsetOperator``, ``RocksDBConsumeQueueOffsetTable``.
 
 from collections.abc import Collection, Iterable
 
+from store.errors import QueueGapError
 from store.queue.consume_queue_store import ConsumeQueueStore
+from store.service.dispatching.record_units import Unit
 from store.service.dispatching.topic_hold import TopicHeldError, TopicHold
 
 Queue = tuple[str, int]
@@ -42,14 +44,30 @@ class QueueOffsets:
         """Take ``count`` offsets that were assigned, after the log has the records."""
         self._next[queue] += count
 
-    def check_follow(self, queue: Queue) -> None:
-        """Refuse a record of ``queue`` that comes with its offset, as ``assign`` would.
+    def check_follow(self, units: Iterable[Unit]) -> None:
+        """Refuse units that come with their offsets, if one is held or would leave a gap.
+
+        A queue without a unit may begin anywhere; an offset that was there begins a new life.
 
         Raises:
             TopicHeldError: nobody may put to the topic for now, see ``hold``.
+            QueueGapError: units are missing before one of them.
         """
-        if queue not in self._next:
-            self._refuse_held(queue)
+        expected: dict[Queue, int] = {}
+        for unit in units:
+            queue = unit.key
+            there = expected.get(queue, self._next.get(queue))
+            if there is None:
+                self._refuse_held(queue)
+                there = self._queues.next_offset(*queue)
+            if 0 < there < unit.queue_offset:
+                raise QueueGapError(
+                    f"units of queue {queue[1]} of topic {queue[0]} are missing before the one that"
+                    " comes",
+                    phy_offset=unit.phy_offset,
+                    expected=f"queue offset {there}", got=f"queue offset {unit.queue_offset}",
+                )  # fmt: skip
+            expected[queue] = unit.queue_offset + 1
 
     def follow(self, queue: Queue, queue_offset: int) -> None:
         """Go on behind ``queue_offset``, with which a record came, after the log has it."""

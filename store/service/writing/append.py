@@ -80,7 +80,8 @@ class Appender:
 
         Raises:
             RefusedStoreError: they do not continue the log; nothing was appended.
-            CorruptionError: no valid record where one should start; nothing was appended.
+            CorruptionError: no valid record where one should start, or one whose queue would have
+                a gap; nothing was appended.
         """
         return self._step(self._raw, phy_offset, data, rules)
 
@@ -160,8 +161,7 @@ class Appender:
         raw = self._log.check_raw(phy_offset, data, rules)
         read = [(record, dispatch_properties(record.properties)) for record in raw.records]
         units = self._pending.units_of(read)
-        for unit in units:
-            self._offsets.check_follow(unit.key)
+        self._offsets.check_follow(units)
         self._section.begun = True
         appended = self._log.append_raw(raw)
         end = self._log.max_phy_offset()
