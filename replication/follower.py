@@ -1,0 +1,245 @@
+"""Follower: a store that receives the log of a running master, and goes on when it is cut off.
+
+One connection at a time, on asyncio streams; no thread but for the store's blocking calls.
+
+Source: RocketMQ ``DefaultHAClient``.
+"""
+
+import asyncio
+import logging
+import math
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeVar, TypeVarTuple
+
+from replication.intake import READ_BYTES, VERIFY_TAIL_BYTES, Intake
+from replication.wire import REPORT, FrameParser, Report
+from store.config import FlushDiskType
+from store.errors import DiskFullError, StoreIOError
+from store.service.message_store import MessageStore
+
+_LOG = logging.getLogger(__name__)
+A = TypeVarTuple("A")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """When a follower stops waiting, seconds; the defaults are RocketMQ's where it has one."""
+
+    connect: float = 5.0
+    report: float = 5.0
+    """Report again after this time without anything new (``haSendHeartbeatInterval``)."""
+    housekeeping: float = 20.0
+    """Give a connection up that has brought nothing for so long (``haHousekeepingInterval``)."""
+    first_retry: float = 0.2
+    """Wait before the first new connection; each further one waits twice as long."""
+    last_retry: float = 5.0
+    quiet: float = 2.0
+    """Between two heartbeats that say that there is nothing more. One says nothing: a master that
+    was stopped sends it before it looks for new bytes. Nor do several at once: its flow control
+    sends them in place of bytes for up to a second."""
+
+
+@dataclass(slots=True)
+class Standing:
+    """How far a follower is."""
+
+    end: int = 0
+    """Phy offset behind the last record here."""
+    reported: int = -1
+    """What the master was last told, -1: nothing."""
+    connected: bool = False
+    verified: bool = False
+    """On this connection, or the last one, the master has sent what this log ended with."""
+    caught_up: bool = False
+    """The master has no byte that is not here, or had none when it last said so."""
+    connections: int = 0
+    """That were made."""
+    body_bytes: int = 0
+    """Of log that came, those among them that were here already."""
+
+
+Until = Callable[[Standing], bool]
+"""Whether a follower has come far enough; asked whenever something came."""
+
+
+class Follower:
+    """Follows the master at one address into ``store``, which nobody else may append to.
+
+    Readers may use the store meanwhile. Under ``SYNC_FLUSH`` the master is told what is on disk,
+    else what the log has.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        host: str,
+        port: int,
+        *,
+        timing: Timing | None = None,
+        verify_tail_bytes: int = VERIFY_TAIL_BYTES,
+        tell: Callable[[str], object] = _LOG.info,
+    ) -> None:
+        """Set out for the master whose ``haListenPort`` is ``port``.
+
+        ``tell`` gets a sentence when the connection comes or goes.
+        """
+        self._store = store
+        self._host, self._port = host, port
+        self._timing = timing or Timing()
+        self._verify_tail_bytes = verify_tail_bytes
+        self._tell = tell
+        self._told = ""
+        self.standing = Standing(end=store.commit_log.max_phy_offset())
+
+    async def run(self, until: Until = lambda _: False) -> None:
+        """Follow until ``until`` says so, or for ever; whoever cancels waits for an append's end.
+
+        Raises:
+            DivergedError, WireError: what the master sends does not continue this log.
+            StoreIOError: no host has such a name.
+            StoreError: the store takes no more writes.
+        """
+        wait = self._timing.first_retry
+        while not until(self.standing):
+            try:
+                await self._connection(until)
+            except (OSError, DiskFullError) as exc:
+                wait = self._next_wait(wait, exc)
+                await asyncio.sleep(wait)
+
+    def _next_wait(self, wait: float, exc: OSError | DiskFullError) -> float:
+        """Tell what ended a connection; return the seconds to wait before the next one."""
+        standing, timing = self.standing, self._timing
+        if isinstance(exc, socket.gaierror) and not standing.connections:
+            raise StoreIOError(f"cannot find the master {self._host}: {exc.strerror}") from exc
+        self._say(f"{str(exc) or type(exc).__name__}; trying again")
+        if isinstance(exc, DiskFullError):
+            return timing.last_retry
+        return timing.first_retry if standing.verified else min(2 * wait, timing.last_retry)
+
+    def _say(self, sentence: str) -> None:
+        if sentence != self._told:  # a master that is away is no news each five seconds
+            self._tell(f"{self._host}:{self._port}: {sentence}")
+            self._told = sentence
+
+    async def _connection(self, until: Until) -> None:
+        standing = self.standing
+        standing.verified = False
+        async with asyncio.timeout(self._timing.connect):
+            reader, writer = await asyncio.open_connection(self._host, self._port, limit=READ_BYTES)
+        standing.connected = True
+        standing.connections += 1
+        try:
+            intake = await _to_the_end(Intake, self._store, self._verify_tail_bytes)
+            self._say(f"connected, asked for the log from {intake.request} on")
+            session = _Session(self._store, intake, writer, self._timing, standing)
+            await session.receive(reader, until)
+        finally:
+            standing.connected = False
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+
+class _Session:
+    """One connection, from the first report on."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        intake: Intake,
+        writer: asyncio.StreamWriter,
+        timing: Timing,
+        standing: Standing,
+    ) -> None:
+        self._log = store.commit_log
+        self._sync = store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        self._intake = intake
+        self._writer = writer
+        self._timing = timing
+        self._standing = standing
+        self._reported_at = -math.inf
+        self._quiet_since: float | None = None  # the first heartbeat behind the last byte
+
+    async def receive(self, reader: asyncio.StreamReader, until: Until) -> None:
+        """Take what comes, and report, until ``until`` says so.
+
+        Raises:
+            OSError: the connection is of no more use.
+        """
+        parser, timing = FrameParser(), self._timing
+        heard = time.monotonic()
+        while not until(self._standing):
+            if time.monotonic() >= self._reported_at + timing.report:
+                await self._report()
+            silent_at, report_at = heard + timing.housekeeping, self._reported_at + timing.report
+            try:
+                async with asyncio.timeout(min(silent_at, report_at) - time.monotonic()):
+                    data = await reader.read(READ_BYTES)
+            except TimeoutError:
+                if time.monotonic() >= silent_at:
+                    raise ConnectionError(f"silent for {timing.housekeeping:g} s") from None
+                continue
+            if not data:
+                raise ConnectionError("the master has closed the connection")
+            await self._take(parser, data)
+            heard = time.monotonic()
+
+    async def _take(self, parser: FrameParser, data: bytes) -> None:
+        intake, standing = self._intake, self._standing
+        bodies, beats = intake.body_bytes, intake.heartbeats
+        try:
+            await _to_the_end(intake.take, parser.feed(data))
+        finally:
+            standing.end = self._log.max_phy_offset()
+            standing.body_bytes += intake.body_bytes - bodies
+        standing.verified = intake.verified
+        if intake.body_bytes > bodies:
+            self._quiet_since, standing.caught_up, beats = None, False, 0
+        if intake.heartbeats > beats:
+            self._heartbeat(time.monotonic())
+        if intake.verified and self._reportable() > standing.reported:
+            await self._report()
+
+    def _heartbeat(self, now: float) -> None:
+        if self._quiet_since is None:
+            self._quiet_since = now
+        elif now - self._quiet_since >= self._timing.quiet:
+            if not self._intake.verified:
+                raise self._intake.lacking()
+            self._standing.caught_up = True
+
+    def _reportable(self) -> int:
+        """Return what the master may count on; until it has proven its log, what was asked for."""
+        if not self._intake.verified:
+            return self._intake.request
+        end = self._log.max_phy_offset()
+        return min(end, self._log.flushed_phy_offset()) if self._sync else end
+
+    async def _report(self) -> None:
+        self._standing.reported = self._reportable()
+        self._reported_at = time.monotonic()
+        self._writer.write(REPORT.pack(Report(self._standing.reported)))
+        async with asyncio.timeout(self._timing.housekeeping):
+            await self._writer.drain()
+
+
+async def _to_the_end(step: Callable[[*A], R], *given: *A) -> R:
+    """Run a blocking step in a thread; a cancellation waits for its end.
+
+    A fault of the store counts for more than the cancellation.
+    """
+    job = asyncio.ensure_future(asyncio.to_thread(step, *given))
+    try:
+        return await asyncio.shield(job)
+    except asyncio.CancelledError:
+        await asyncio.wait([job])
+        fault = job.exception()
+        if fault is not None and not isinstance(fault, DiskFullError):
+            raise fault from None
+        raise

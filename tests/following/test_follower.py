@@ -1,0 +1,370 @@
+"""A store follows a master through cuts, silence and bytes that no master sends."""
+
+import asyncio
+import random
+import shutil
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from replication.errors import DivergedError, WireError
+from replication.follower import Follower, Standing, Timing, Until
+from store.config import FlushDiskType, StoreConfig
+from store.errors import StoreIOError
+from store.queue.backends import backend_names
+from store.record.message import Message
+from store.service.message_store import MessageStore
+from tests.following.conftest import CONFIG, Led
+from tests.kit.log_bytes import log_of
+from tests.kit.served import served
+from tests.kit.wire_master import WireMaster, frame
+
+T = TypeVar("T")
+FAST = Timing(report=0.05, housekeeping=20.0, first_retry=0.001, last_retry=0.004, quiet=0.03)
+LIMIT_SECONDS = 60
+
+
+def run(story: Coroutine[Any, Any, T]) -> T:
+    """Run ``story`` in a loop of its own."""
+
+    async def limited() -> T:
+        async with asyncio.timeout(LIMIT_SECONDS):
+            return await story
+
+    return asyncio.run(limited())
+
+
+def caught_up(standing: Standing) -> bool:
+    return standing.caught_up
+
+
+def at_end(phy_offset: int) -> Until:
+    return lambda standing: standing.end >= phy_offset
+
+
+def follow(
+    root: Path,
+    master: WireMaster,
+    until: Until = caught_up,
+    config: StoreConfig = CONFIG,
+    backend: str | None = None,
+    timing: Timing = FAST,
+    told: list[str] | None = None,
+) -> Standing:
+    """Follow ``master`` into ``root`` until ``until`` says so."""
+
+    async def story() -> Standing:
+        with MessageStore.open(root, config, backend=backend, housekeeping=False) as store:
+            async with master:
+                told_here: list[str] = [] if told is None else told
+                follower = Follower(
+                    store, "127.0.0.1", master.port, timing=timing, tell=told_here.append
+                )
+                await follower.run(until)
+                await master.reported(follower.standing.reported)
+                return follower.standing
+
+    return run(story())
+
+
+def log_in(root: Path) -> bytes:
+    with MessageStore.open(root, CONFIG, read_only=True) as store:
+        return log_of(store) if store.commit_log.max_phy_offset() else b""
+
+
+@pytest.mark.parametrize("backend", backend_names())
+def test_a_log_is_followed_to_its_end_through_cuts_at_any_byte(
+    led: Led, tmp_path: Path, backend: str
+) -> None:
+    draw, told = random.Random(7), list[str]()
+    cuts = [draw.randint(1, 3000) for _ in range(40)]
+    master = WireMaster(led.log[:4000], cuts=cuts)
+    follow(tmp_path / "own", master, at_end(led.starts[20]), backend=backend)
+    master = WireMaster(led.log, cuts=cuts)
+    standing = follow(tmp_path / "own", master, backend=backend, told=told)
+    assert standing.end == standing.reported == master.reports[-1] == len(led.log)
+    assert standing.connections == len(master.requests) == 41
+    assert log_in(tmp_path / "own") == led.log
+    assert served(tmp_path / "own") == served(led.root)
+    assert any("has closed the connection; trying again" in sentence for sentence in told)
+
+
+def test_what_is_reported_never_goes_beyond_what_is_there(led: Led, tmp_path: Path) -> None:
+    master = WireMaster(led.log, cuts=[700, 900, 4000])
+    follow(tmp_path / "own", master)
+    assert set(master.reports) <= {0, *led.starts, *range(0, len(led.log), 4096), len(led.log)} | {
+        *master.requests
+    }
+    requests = iter(master.requests)
+    ends = [report for report in master.reports if report != next(requests, None)]
+    assert ends == sorted(ends)
+
+
+def test_a_new_follower_gets_the_last_file(led: Led, tmp_path: Path) -> None:
+    begin = len(led.log) - len(led.log) % 4096
+    assert begin >= 8192
+    follow(tmp_path / "own", WireMaster(led.log))
+    assert log_in(tmp_path / "own") == led.log[begin:]
+
+
+def test_a_master_that_grows_is_followed_from_nothing_on(led: Led, tmp_path: Path) -> None:
+    async def story() -> None:
+        with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
+            async with WireMaster(b"") as master:
+                follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
+                task = asyncio.create_task(follower.run())
+                while not follower.standing.verified:  # by a heartbeat
+                    await asyncio.sleep(0)
+                at = 0
+                for end in (50, 4096, 5000, len(led.log)):
+                    master.append(led.log[at:end])
+                    at = end
+                    await master.reported(
+                        max(place for place in {0, 4096, len(led.log), *led.starts} if place <= end)
+                    )
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+                assert log_of(store) == led.log
+                assert store.get_message("g", "t", 0, 0).messages()
+
+    run(story())
+
+
+# ---- logs that have parted
+
+
+def follow_apart(
+    root: Path, own: bytes, master: WireMaster, kind: type[Exception] = DivergedError
+) -> str:
+    """Follow ``master`` with a store that has ``own``; return why it was refused."""
+    with MessageStore.open(root, CONFIG) as store:
+        if not store.commit_log.max_phy_offset():
+            assert store.append_to_commit_log(0, own) == len(own)
+    with pytest.raises(kind) as caught:
+        follow(root, master)
+    assert log_in(root) == own
+    with MessageStore.open(root, CONFIG, read_only=True) as store:
+        assert not store.report.needed
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("hasty", [0, 3])
+def test_a_log_that_is_longer_than_the_masters_is_told_with_both_ends(
+    led: Led, tmp_path: Path, hasty: int
+) -> None:
+    own, end = led.starts[70], led.starts[60]
+    error = follow_apart(tmp_path / "own", led.log[:own], WireMaster(led.log[:end], hasty=hasty))
+    assert f"this log ends at {own}, the master's ends at {end}" in error
+
+
+def test_a_former_master_that_is_longer_is_told_and_nothing_is_mixed(
+    led: Led, tmp_path: Path
+) -> None:
+    """RocketMQ's slave waits until the master is as long, and appends inside a record."""
+    with MessageStore.open(tmp_path / "other", CONFIG, housekeeping=False) as store:
+        for number in range(100):
+            assert store.put_message(Message("t", b"other" * number, 0)).ok
+        other = log_of(store)
+    own = led.log[: led.starts[14]]
+    error = follow_apart(tmp_path / "own", own, WireMaster(b""))
+    assert f"this log ends at {len(own)}, the master has no byte at 1" in error
+    short = follow_apart(tmp_path / "own", own, WireMaster(other[:448]))
+    grown = follow_apart(tmp_path / "own", own, WireMaster(other))
+    assert short == grown
+    assert f"the master's log is another one than this, which ends at {len(own)}" in grown
+
+
+def test_the_masters_older_files_are_gone(led: Led, tmp_path: Path) -> None:
+    begin = len(led.log) - len(led.log) % 4096
+    own = led.log[: led.starts[20]]
+    master = WireMaster(led.log[begin:], begin=begin)
+    error = follow_apart(tmp_path / "own", own, master)
+    assert f"this log ends at {len(own)}, the master has no byte at 1" in error
+    assert "begins behind" in error
+
+
+@pytest.mark.parametrize(
+    ("instead", "kind", "words"),
+    [
+        (frame(99, b"x"), DivergedError, ["bytes from 1 on", "bytes from 99 on", "haListenPort"]),
+        (frame(0), DivergedError, ["bytes from 1 on", "bytes from 0 on"]),
+        (frame(1, b"\xff" * 9), DivergedError, ["log is another one", "found byte 0xff"]),
+        (b"\0" * 8 + b"\x7f\xff\xff\xff", WireError, ["0 to 4194304", "2147483647"]),
+        (b"HTTP/1.1 400 Bad Request\r\n", WireError, ["impossible size"]),
+    ],
+)  # fmt: skip
+def test_what_no_master_sends_is_refused_and_no_connection_is_tried_again(
+    led: Led, tmp_path: Path, instead: bytes, kind: type[Exception], words: list[str]
+) -> None:
+    master = WireMaster(led.log, instead=instead)
+    error = follow_apart(tmp_path / "own", led.log[: led.starts[5]], master, kind)
+    assert [word for word in words if word not in error] == []
+    assert master.requests == [1]
+
+
+# ---- time
+
+
+def test_heartbeats_before_the_first_bytes_say_nothing(led: Led, tmp_path: Path) -> None:
+    """As a master sends after it was stopped for a while, or under flow control: all at once."""
+    with MessageStore.open(tmp_path / "own", CONFIG) as store:
+        store.append_to_commit_log(0, led.log[: led.starts[40]])
+    master = WireMaster(led.log, hasty=5)
+    standing = follow(tmp_path / "own", master)
+    assert standing.end == len(led.log)
+    assert log_in(tmp_path / "own") == led.log
+
+
+def test_a_master_that_says_nothing_is_left_and_found_again(led: Led, tmp_path: Path) -> None:
+    told = list[str]()
+    timing = Timing(report=5, housekeeping=0.1, first_retry=0.001, last_retry=0.004, quiet=0.03)
+    master = WireMaster(led.log, instead=b"")
+
+    async def story() -> None:
+        with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
+            async with master:
+                follower = Follower(
+                    store, "127.0.0.1", master.port, timing=timing, tell=told.append
+                )
+                task = asyncio.create_task(follower.run(caught_up))
+                while len(master.requests) < 2:
+                    master.changed.clear()
+                    await master.changed.wait()
+                master.instead = None
+                await task
+
+    run(story())
+    assert any("silent for 0.1 s; trying again" in sentence for sentence in told)
+
+
+def test_a_quiet_connection_is_kept_by_reports(led: Led, tmp_path: Path) -> None:
+    async def story() -> None:
+        with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
+            async with WireMaster(led.log) as master:
+                follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
+                task = asyncio.create_task(follower.run())
+                await master.reported(len(led.log))
+                count = len(master.reports)
+                while len(master.reports) < count + 3:
+                    master.changed.clear()
+                    await master.changed.wait()
+                assert set(master.reports[count:]) == {len(led.log)}
+                assert follower.standing.connections == 1
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    run(story())
+
+
+def test_no_second_report_comes_before_an_answer_but_the_same(led: Led, tmp_path: Path) -> None:
+    """RocketMQ takes the last report that waits for where to begin."""
+
+    async def story() -> None:
+        with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
+            store.append_to_commit_log(0, led.log)
+            async with WireMaster(led.log, instead=b"") as master:
+                follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
+                task = asyncio.create_task(follower.run())
+                while len(master.reports) < 4:
+                    master.changed.clear()
+                    await master.changed.wait()
+                assert set(master.reports) == {1}
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    run(story())
+
+
+def test_nobody_there_is_told_once_and_an_unknown_name_ends_it(tmp_path: Path) -> None:
+    told = list[str]()
+
+    async def story() -> None:
+        with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
+            server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+            port = server.sockets[0].getsockname()[1]
+            server.close()
+            await server.wait_closed()
+            follower = Follower(store, "127.0.0.1", port, timing=FAST, tell=told.append)
+            task = asyncio.create_task(follower.run())
+            while not told:
+                await asyncio.sleep(0)
+            for _ in range(1000):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            with pytest.raises(StoreIOError, match=r"cannot find the master no\.such\.invalid"):
+                await Follower(store, "no.such.invalid", 1, timing=FAST).run()
+
+    run(story())
+    assert len(told) == 1
+    assert "trying again" in told[0]
+
+
+# ---- what is acknowledged
+
+
+def test_under_sync_flush_the_master_is_told_what_is_on_disk(led: Led, tmp_path: Path) -> None:
+    config = CONFIG.model_copy(
+        update={"flush_disk_type": FlushDiskType.SYNC_FLUSH, "sync_flush_timeout": 30}
+    )
+
+    async def story() -> None:
+        with MessageStore.open(tmp_path / "own", config, housekeeping=False) as store:
+            async with WireMaster(led.log[:3000]) as master:
+                follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
+                task = asyncio.create_task(follower.run())
+                end = max(start for start in led.starts if start <= 3000)
+                await master.reported(end)
+                commit = store._commit
+                commit._led = True  # somebody syncs, and the disk takes its time
+                with commit._syncing:
+                    master.append(led.log[3000:])
+                    while store.commit_log.max_phy_offset() < len(led.log):
+                        await asyncio.sleep(0)
+                    master.reports.clear()
+                    await master.reported(end)
+                    assert set(master.reports) == {end}
+                store.flush()
+                await master.reported(len(led.log))
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    run(story())
+
+
+def test_a_follower_that_is_stopped_in_an_append_lets_it_come_to_its_end(
+    led: Led, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, ended = list[int](), list[int]()
+    plain = MessageStore.append_to_commit_log
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        stop: Callable[[], object]
+
+        def slowly(store: MessageStore, phy_offset: int, data: bytes) -> int:
+            began.append(phy_offset)
+            loop.call_soon_threadsafe(stop)
+            end = plain(store, phy_offset, data)
+            ended.append(end)
+            return end
+
+        monkeypatch.setattr(MessageStore, "append_to_commit_log", slowly)
+        with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
+            async with WireMaster(led.log) as master:
+                task = asyncio.create_task(
+                    Follower(store, "127.0.0.1", master.port, timing=FAST).run()
+                )
+                stop = task.cancel
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+                assert len(began) == len(ended)
+
+    run(story())
+    assert began
+    with MessageStore.open(tmp_path / "own", CONFIG) as store:
+        assert not store.report.needed
+        assert store.commit_log.max_phy_offset() == ended[-1]
+    shutil.rmtree(tmp_path / "own")
