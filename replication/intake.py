@@ -154,6 +154,7 @@ class Intake:
                 raise self._no_record(exc) from exc
 
     def _keep_from(self, end: int) -> None:
+        end = max(end, self._end)  # a new log ends at 0 until its first record is whole
         self._rest = self._rest[end - self._end :]
         self._end = end
 

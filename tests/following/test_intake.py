@@ -82,6 +82,8 @@ def test_a_new_log_asks_for_0_and_takes_all(led: Led, tmp_path: Path) -> None:
 def test_a_new_log_begins_where_the_master_begins(led: Led, tmp_path: Path) -> None:
     found = outcome(tmp_path / "own", [frames(led.log, 8192)])
     assert found == Outcome(led.log[8192:], "")
+    sent = frames(led.log, 8192, batch=9)  # no record is whole for a while
+    assert outcome(tmp_path / "slow", pieces(sent, 11)) == found
 
 
 @pytest.mark.parametrize("seed", range(30))

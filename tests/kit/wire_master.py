@@ -6,8 +6,9 @@ where it is told to, stays silent, and sends whatever a test puts in place of fr
 
 import asyncio
 import struct
-from collections.abc import Iterable
-from contextlib import suppress
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Self
 
 HEAD = struct.Struct(">qi")
@@ -46,6 +47,9 @@ class WireMaster:
         """Set when a report came; whoever waits clears it."""
         self._cuts = iter(cuts)
         self._grown = asyncio.Event()
+
+    loop: asyncio.AbstractEventLoop
+    """Where it serves, once ``serving``."""
 
     @property
     def end(self) -> int:
@@ -134,6 +138,27 @@ class WireMaster:
                     await self._grown.wait()
                     continue
             await out.send(frame(at))
+
+
+@contextmanager
+def serving(master: WireMaster) -> Iterator[WireMaster]:
+    """Serve from a thread, for followers in other processes."""
+    ready, ended = threading.Event(), asyncio.Event()
+
+    async def story() -> None:
+        async with master:
+            master.loop = asyncio.get_running_loop()
+            ready.set()
+            await ended.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(story()))
+    thread.start()
+    try:
+        assert ready.wait(30)
+        yield master
+    finally:
+        master.loop.call_soon_threadsafe(ended.set)
+        thread.join()
 
 
 class _Cut:

@@ -1,0 +1,40 @@
+"""HaSettings: RocketMQ's keys of replication, with its defaults."""
+
+from pathlib import Path
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from store.config import read_properties
+from store.errors import StoreConfigError
+
+_INT_MAX = (1 << 31) - 1
+
+
+class HaSettings(BaseModel):
+    """Times of one connection, ms; frozen. Fields are given by name or by RocketMQ's key."""
+
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+    ha_send_heartbeat_interval: int = Field(5_000, ge=1, le=_INT_MAX)
+    """After which a slave that has nothing new to report reports again."""
+    ha_housekeeping_interval: int = Field(20_000, ge=1, le=_INT_MAX)
+    """After which a connection that has brought no byte is given up."""
+
+    @classmethod
+    def read(cls, path: Path | None) -> Self:
+        """Return what a ``broker.conf`` says; without one the defaults.
+
+        Raises:
+            StoreIOError: the file cannot be read.
+            StoreConfigError: a value does not fit.
+        """
+        keys = {to_camel(name) for name in cls.model_fields}
+        pairs = read_properties(path) if path is not None else {}
+        given = {key: value.strip() for key, value in pairs.items() if key in keys}
+        try:
+            return cls.model_validate(given)
+        except ValidationError as exc:
+            faults = "; ".join(f"{error['loc'][0]}: {error['msg']}" for error in exc.errors())
+            raise StoreConfigError(f"bad setting: {faults}", path=path) from exc

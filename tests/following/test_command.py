@@ -1,0 +1,224 @@
+"""``cqstore follow`` as a user meets it: what it prints, its exit codes, and what a kill leaves."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from replication.command import _address, line_of
+from replication.commands import app
+from replication.follower import Standing
+from replication.settings import HaSettings
+from store.errors import StoreConfigError
+from store.queue.backends import backend_names
+from store.service.message_store import MessageStore
+from tests.following.conftest import CONFIG, Led
+from tests.kit.log_bytes import log_of
+from tests.kit.running import COMMAND
+from tests.kit.served import served
+from tests.kit.waiting import until
+from tests.kit.wire_master import WireMaster, serving
+
+FOLLOW = [*COMMAND[:1], "follow"]
+SIZES = (
+    "mappedFileSizeCommitLog=4096\nmappedFileSizeConsumeQueue=400\nmaxHashSlotNum=50\n"
+    "maxIndexNum=100\n"
+)
+FAINT = 0.5
+"""Seconds between heartbeats: two of them that are two seconds apart say that nothing is left."""
+
+
+@pytest.fixture
+def conf(tmp_path: Path) -> Path:
+    path = tmp_path / "broker.conf"
+    path.write_text(SIZES)
+    return path
+
+
+def words(master: WireMaster | str, root: Path, conf: Path, *more: object) -> list[str]:
+    where = master if isinstance(master, str) else f"127.0.0.1:{master.port}"
+    return [*FOLLOW, where, str(root), "--config", str(conf), *map(str, more)]
+
+
+def run(
+    master: WireMaster | str, root: Path, conf: Path, *more: object, code: int = 0
+) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        words(master, root, conf, *more), capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+@contextmanager
+def running(
+    master: WireMaster, root: Path, conf: Path, *more: object
+) -> Iterator["subprocess.Popen[str]"]:
+    with subprocess.Popen(
+        words(master, root, conf, *more), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", backend_names())
+def test_a_new_folder_gets_the_last_file_and_is_told_so(
+    led: Led, tmp_path: Path, conf: Path, backend: str
+) -> None:
+    with serving(WireMaster(led.log, heartbeat=FAINT)) as master:
+        address = f"127.0.0.1:{master.port}"
+        done = run(
+            master, tmp_path / "own", conf, "--backend", backend, "--until-quiet", "--output",
+            "json",
+        )  # fmt: skip
+    begin = len(led.log) - len(led.log) % 4096
+    assert json.loads(done.stdout) == {
+        "master": address, "from": begin, "end": len(led.log),
+        "records": sum(start >= begin for start in led.starts), "connections": 1, "caughtUp": True,
+    }  # fmt: skip
+    assert f"begins with the last log file of {address}" in done.stderr
+    assert "connected, asked for the log from 0 on" in done.stderr
+    with MessageStore.open(tmp_path / "own", CONFIG) as store:
+        assert (store.report.needed, store.last_exit_ok) == (False, True)
+        assert log_of(store) == led.log[begin:]
+        assert store.layout.backends == [backend]
+
+
+@pytest.mark.slow
+@pytest.mark.crash
+@pytest.mark.parametrize("backend", backend_names())
+def test_a_follower_that_is_killed_goes_on_where_it_was(
+    led: Led, tmp_path: Path, conf: Path, backend: str
+) -> None:
+    root = tmp_path / "own"
+    master = WireMaster(led.log[: led.starts[3] + 7], heartbeat=FAINT)
+    with serving(master):
+        for last in (3, 20, 50):
+            with running(master, root, conf, "--backend", backend) as process:
+                end = led.starts[last]
+                grown = led.log[len(master.log) : end + 7]
+                master.loop.call_soon_threadsafe(master.append, grown)
+                until(lambda end=end: end in master.reports)  # type: ignore[misc]
+                process.kill()
+        master.loop.call_soon_threadsafe(master.append, led.log[len(master.log) :])
+        run(master, root, conf, "--until", len(led.log))
+    assert master.requests[0] == 0
+    assert set(master.requests[1:]) == {1}
+    with MessageStore.open(root, CONFIG) as store:
+        assert log_of(store) == led.log
+        assert [finding for finding in store.check() if finding.damage] == []
+    assert served(root) == served(led.root)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_signal_ends_it_cleanly(
+    led: Led, tmp_path: Path, conf: Path, number: signal.Signals, *, waits: bool
+) -> None:
+    """Who waits for an end gets a code that says that it did not come."""
+    more = ["--until", len(led.log) + 1] if waits else []
+    log = led.log[:4000]
+    with (
+        serving(WireMaster(log)) as master,
+        running(master, tmp_path / "own", conf, "--interval", "0.1", *more) as process,
+    ):
+        end = max(start for start in led.starts if start <= 4000)
+        until(lambda: end in master.reports)
+        os.kill(process.pid, number)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == (128 + number if waits else 0), err
+    assert str(end) in out
+    with MessageStore.open(tmp_path / "own", CONFIG) as store:
+        assert (store.report.needed, store.last_exit_ok) == (False, True)
+        assert log_of(store) == log[:end]
+
+
+@pytest.mark.slow
+def test_a_log_that_has_parted_is_a_difference(led: Led, tmp_path: Path, conf: Path) -> None:
+    with MessageStore.open(tmp_path / "own", CONFIG) as store:
+        store.append_to_commit_log(0, led.log[: led.starts[9]])
+    with serving(WireMaster(b"\xff" * 5000)) as master:
+        done = run(master, tmp_path / "own", conf, code=1)
+    assert f"another one than this, which ends at {led.starts[9]}" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("cqstore: ")
+    with MessageStore.open(tmp_path / "own", CONFIG) as store:
+        assert log_of(store) == led.log[: led.starts[9]]
+
+
+def refused(tmp_path: Path, conf: Path, place: str) -> str:
+    """Return why the verb refuses, in this process; it must make no store."""
+    done = CliRunner().invoke(app, [place, str(tmp_path / "none"), "--config", str(conf)])
+    assert done.exception is not None
+    assert not (tmp_path / "none" / "commitlog").exists()
+    return " ".join(f"{done.output.replace('│', ' ')} {done.exception}".split())
+
+
+@pytest.mark.parametrize(
+    "place", ["127.0.0.1", "127.0.0.1:", ":10912", "127.0.0.1:0", "127.0.0.1:65536", "a:b", "a:²"]
+)
+def test_what_is_no_address_is_refused(tmp_path: Path, conf: Path, place: str) -> None:
+    assert f"a master is HOST:PORT, not '{place}'" in refused(tmp_path, conf, place)
+
+
+def test_settings_that_cannot_be_followed_with_are_refused(tmp_path: Path, conf: Path) -> None:
+    conf.write_text(SIZES + "haHousekeepingInterval=0\n")
+    assert "haHousekeepingInterval" in refused(tmp_path, conf, "127.0.0.1:1")
+    conf.write_text(SIZES + "enableControllerMode=true\n")
+    assert "a controller decides" in refused(tmp_path, conf, "127.0.0.1:1")
+
+
+def test_an_address_of_ipv6_stands_in_brackets() -> None:
+    assert _address("[::1]:10912") == ("::1", 10912)
+    assert _address("broker-a:1") == ("broker-a", 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("role", ["SLAVE", "SYNC_MASTER", "ASYNC_MASTER"])
+def test_the_settings_of_a_slave_or_a_master_are_taken(
+    led: Led, tmp_path: Path, conf: Path, role: str
+) -> None:
+    conf.write_text(f"{SIZES}brokerRole={role}\nflushDiskType=SYNC_FLUSH\ninSyncReplicas=2\n")
+    with serving(WireMaster(led.log)) as master:
+        run(master, tmp_path / "own", conf, "--until", len(led.log))
+    begin = len(led.log) - len(led.log) % 4096
+    with MessageStore.open(tmp_path / "own", CONFIG) as store:
+        assert log_of(store) == led.log[begin:]
+
+
+def test_rocketmqs_keys_of_time_are_read(tmp_path: Path) -> None:
+    assert HaSettings.read(None) == HaSettings(
+        ha_send_heartbeat_interval=5000, ha_housekeeping_interval=20000
+    )
+    conf = tmp_path / "broker.conf"
+    conf.write_text("haSendHeartbeatInterval = 700 \nhaHousekeepingInterval=1000\nother=1\n")
+    assert HaSettings.read(conf) == HaSettings(
+        ha_send_heartbeat_interval=700, ha_housekeeping_interval=1000
+    )
+    conf.write_text("haSendHeartbeatInterval=soon\n")
+    with pytest.raises(StoreConfigError, match="haSendHeartbeatInterval"):
+        HaSettings.read(conf)
+
+
+def test_a_line_says_how_far_it_is() -> None:
+    standing = Standing(end=12, connected=True)
+    assert line_of(standing, 0, None) == "followed to 12"
+    assert line_of(standing, 1234567.8, 0.04) == (
+        "followed to 12, 1,234,568 bytes/s, last record stored 0.0 s ago"
+    )
+    standing.connected = False
+    assert line_of(standing, 0, 70) == (
+        "followed to 12, 0 bytes/s, last record stored 70.0 s ago; not connected"
+    )
+    standing.caught_up = True
+    assert line_of(standing, 0, 70) == "followed to 12: 0 bytes behind"
