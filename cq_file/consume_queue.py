@@ -30,12 +30,13 @@ class FileConsumeQueue(QueueFiles):
     """One queue. One thread writes, any thread reads."""
 
     __slots__ = (
-        "_known_min",
         "_tail_path",
         "_tail_position",
         "_unproven",
         "end_phy",
         "first_offset",
+        "known_min",
+        "known_path",
         "last_phy",
         "max_offset",
     )
@@ -47,7 +48,9 @@ class FileConsumeQueue(QueueFiles):
         self.last_phy = NO_PHY
         """Phy offset of the last unit's record, ``NO_PHY`` without units."""
         self.end_phy = NO_PHY
-        self._known_min = _NEVER  # generation, log minimum, min offset: one tuple, so never torn
+        self.known_path = (-1, "")
+        """Start and path of the file that the core has read last: one tuple, so never torn."""
+        self.known_min = _NEVER  # generation, log minimum, min offset: one tuple, so never torn
         self._tail_path: str | None = None  # where the next unit goes; None: not known, or no file
         self._tail_position = 0
         self._unproven = False  # the last unit may be torn
@@ -143,6 +146,12 @@ class FileConsumeQueue(QueueFiles):
             queue_offset += room
         return end
 
+    def path_of(self, start: int) -> str:
+        """Return the path of the file that starts there, and remember it."""
+        path = self.path(start)
+        self.known_path = (start, path)
+        return path
+
     def unit_at(self, queue_offset: int) -> tuple[int, int] | None:
         """Return phy offset and size of one unit, ``None`` where there is none."""
         if not self.first_offset <= queue_offset < self.max_offset:
@@ -162,7 +171,7 @@ class FileConsumeQueue(QueueFiles):
         if min_phy_offset <= 0:
             low = self.first_offset  # nothing can have expired: no file is opened
         else:
-            known = self._known_min
+            known = self.known_min
             if known[0] == self.generation and known[1] == min_phy_offset:
                 low = known[2]
             else:
@@ -172,7 +181,7 @@ class FileConsumeQueue(QueueFiles):
     def _find_min(self, min_phy_offset: int) -> int:
         generation = self.generation
         found = self.first_at_or_behind(min_phy_offset)
-        self._known_min = (generation, min_phy_offset, found)
+        self.known_min = (generation, min_phy_offset, found)
         return found
 
     def first_at_or_behind(self, phy_offset: int) -> int:

@@ -1,15 +1,19 @@
 """NamedFileQueue: what readers see of file queues, found by topic and queue id without a lock."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from cq_file.batch_queue import BatchConsumeQueue
 from cq_file.consume_queue import FileConsumeQueue
 from cq_file.ext import ExtFiles, is_ext_address
 from store.errors import StoreClosedError, UnsupportedFormatError
-from store.queue.consume_queue import ConsumeQueue, PulledUnits, no_units
+from store.queue.consume_queue import ConsumeQueue, PlainUnits, PulledUnits, no_units
 from store.queue.context import QueueStoreContext
 from store.queue.time_search import BoundaryType, search_offset
 from store.queue.units import PACKED_PREFIX, CqUnit, UnitBlock
+
+if TYPE_CHECKING:
+    from store.core._reads import FileUnits
 
 Files = FileConsumeQueue | BatchConsumeQueue
 
@@ -17,13 +21,15 @@ Files = FileConsumeQueue | BatchConsumeQueue
 class QueueTable:
     """The queues that there are. The writer puts in and takes out, any thread looks up."""
 
-    __slots__ = ("batch", "closed", "ext", "simple")
+    __slots__ = ("batch", "closed", "ext", "plain", "simple")
 
     def __init__(self) -> None:
         self.simple: dict[str, dict[int, FileConsumeQueue]] = {}
         self.batch: dict[str, dict[int, BatchConsumeQueue]] = {}
         self.ext: dict[tuple[str, int], ExtFiles] = {}
         self.closed = False
+        self.plain: FileUnits | None = None
+        """The core's reads of simple queues, where it runs."""
 
     def check_open(self) -> None:
         """Raise ``StoreClosedError`` once the store is closed."""
@@ -77,6 +83,12 @@ class NamedFileQueue(ConsumeQueue):
         if isinstance(files, BatchConsumeQueue):
             return PulledUnits(*files.ends(least), None)
         return files.pull(queue_offset, max_count, least)
+
+    def plain_units(self, queue_offset: int, max_count: int) -> PlainUnits | None:
+        """Let the core read the files of a simple queue."""
+        if (plain := self._table.plain) is None:
+            return None
+        return plain.plain_units(self._table, self.topic, self.queue_id, queue_offset, max_count)
 
     def read_units(self, queue_offset: int, max_count: int) -> UnitBlock:
         """Return units from the files, without a copy in between."""

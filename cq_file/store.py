@@ -35,6 +35,7 @@ from cq_file.listing import allocated_bytes, check_folder_name
 from cq_file.named_queue import Files, NamedFileQueue, QueueTable
 from cq_file.opening import OpenedQueues, load_queues
 from cq_file.queue_files import FileAccess, QueueFiles
+from store.core import READS
 from store.errors import (
     IllegalMessageError,
     ReadOnlyStoreError,
@@ -88,6 +89,10 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         self._access = opened.access
         self._table.simple, self._table.batch = opened.topics, opened.batch_topics
         self._table.ext = opened.ext
+        if READS is not None:
+            self._table.plain = READS.FileUnits(
+                self.context.log, self._cache.get, self._access.mapped_file_size
+            )
         self._loaded = True
         self._queue_count = sum(map(len, self._table.simple.values()))
         self._watch.look(self._queue_count)

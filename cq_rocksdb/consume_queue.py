@@ -6,7 +6,7 @@ Source: RocketMQ ``RocksDBConsumeQueue``.
 from cq_rocksdb.keys import queue_prefix
 from cq_rocksdb.offset_table import OffsetTable
 from cq_rocksdb.unit_table import UnitTable
-from store.queue.consume_queue import ConsumeQueue, PulledUnits, no_units
+from store.queue.consume_queue import ConsumeQueue, PlainUnits, PulledUnits, no_units
 from store.queue.context import QueueStoreContext
 from store.queue.units import QUEUE_UNIT, UnitBlock
 
@@ -73,6 +73,14 @@ class RocksDBConsumeQueue(ConsumeQueue):
         else:
             block = no_units(queue_offset, QUEUE_UNIT.size)
         return PulledUnits(low, high, block)
+
+    def plain_units(self, queue_offset: int, max_count: int) -> PlainUnits:
+        """Read one row, then the units with one seek."""
+        low, high = self.ends()
+        if not low <= queue_offset < high:
+            return low, high, b"", QUEUE_UNIT.size
+        block = self._units.block(self._prefix, queue_offset, high, max_count)
+        return low, high, bytes(block.data), QUEUE_UNIT.size
 
     def read_units(self, queue_offset: int, max_count: int) -> UnitBlock:
         """Read with one seek; keys are looked at only if something is missing."""

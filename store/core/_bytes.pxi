@@ -23,6 +23,9 @@ cdef extern from *:
         memcpy(&word, from, sizeof word);
         return (int64_t)__builtin_bswap64(word);
     }
+    static inline void fetch_ahead(const uint8_t *from) { /* never faults, wherever it leads */
+        __builtin_prefetch(from);
+    }
     #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
     #error "numbers are swapped unasked: the twins run on this machine"
     #endif
@@ -30,10 +33,13 @@ cdef extern from *:
     int16_t load16(const uint8_t *) noexcept nogil
     int32_t load32(const uint8_t *) noexcept nogil
     int64_t load64(const uint8_t *) noexcept nogil
+    void fetch_ahead(const uint8_t *) noexcept nogil
 
 
 @cython.final
 @cython.internal
+@cython.no_gc
+@cython.freelist(16)
 cdef class Held:
     """The bytes of an object, which lives and does not move as long as this is held."""
 

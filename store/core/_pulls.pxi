@@ -1,92 +1,190 @@
-# The sweep over the units of a pull. Part of `_reads.pyx`.
+# Pulls without a filter. Part of `_reads.pyx`.
 
 cdef enum:
+    UNIT_OF_FILES = 20
     AT_SIZE_OF_UNIT = 8
     MOST_AT_ONCE = 1024
+    LEAST_BYTES = 100
+    MOST_BYTES = 128 << 20
 
 
-cdef class Sweep:
-    """Takes the first units of a pull without a filter, as long as all of them are plain.
+cdef int64_t MOST_UNITS = <int64_t> 1 << 58  # of a queue, see ``MOST_QUEUE_OFFSET``
 
-    Their records lie in memory and in the log, and are where they should be. Any thread; never
-    gives up the interpreter between looking at a file of the log and holding it.
+
+cdef inline bint _small(number):
+    """Return whether it is a plain number of at least 0 that a C number holds with room."""
+    cdef int overflow = 0
+    cdef long long value
+    if type(number) is not int:
+        return False
+    value = PyLong_AsLongLongAndOverflow(number, &overflow)
+    return overflow == 0 and 0 <= value <= <long long> 1 << 62
+
+
+cdef object _too_small = None
+cdef object _overflow_one = None
+cdef object _overflow_badly = None
+cdef object _no_message = None
+
+
+def bind_statuses(too_small, overflow_one, overflow_badly, no_message):
+    """Take what a pull answers that begins where no unit is."""
+    global _too_small, _overflow_one, _overflow_badly, _no_message
+    _too_small, _overflow_one, _overflow_badly = too_small, overflow_one, overflow_badly
+    _no_message = no_message
+
+
+cdef struct Part:
+    # What may be read of a file of the log: offsets of the log, and the byte at `start`.
+    int64_t start, end
+    const uint8_t *data
+
+
+cdef class PlainPulls:
+    """Pulls of one store that find nothing odd, each wholly; what is not plain is the twin's.
+
+    Plain is: no filter, no CRC to check, units that are there, whose records lie in memory and in
+    the log and are where they should be. Any thread.
     """
 
-    cdef object readable
-    cdef int64_t most_bytes, most_count, in_memory
+    cdef object log, readable, meter
+    cdef Histogram seconds
+    cdef int64_t most_bytes, most_count, in_memory, filtered, per_file
+    cdef readonly int64_t found, messages, total_bytes
+    """Pulls that found something, their records and bytes: all of those that this answered."""
 
-    def __init__(self, readable, int64_t most_bytes, int64_t most_count, int64_t in_memory):
-        """Take the limits of a transfer from memory, and what of the log is there.
-
-        ``readable`` gives the file that holds an offset: where it starts, its map, and how many
-        bytes of it may be read; ``None`` where there is none.
-        """
-        self.readable, self.in_memory = readable, in_memory
-        self.most_bytes, self.most_count = most_bytes, max(most_count, 1)
-
-    def take(
-        self, GetMessageResult result not None, data, Py_ssize_t stride, int64_t first,
-        int64_t most_messages, int64_t most_bytes, int64_t log_end,
+    def __init__(
+        self, log, meter, int64_t most_bytes, int64_t most_count, int64_t in_memory,
+        int64_t filtered, int64_t per_file,
     ):
-        """Put into ``result`` what the units ``data`` lead to; False and nothing: for the twin."""
-        cdef Held units = Held(data)
-        cdef Py_ssize_t count
-        if stride < 20:
-            return False
-        count = units.buffer.len // stride
-        if count > most_messages:
-            count = most_messages
-        return self._take(
-            result, <const uint8_t *> units.buffer.buf, count, stride, first, most_bytes, log_end
-        )
+        """Take the log, and the limits.
 
-    cdef bint _take(
+        Args:
+            log: tells its end, and by ``files.readable`` the file that holds an offset.
+            meter: what the pulls took is counted in its ``seconds``, and told ``took`` of those
+                that found nothing.
+            most_bytes: of records that one pull may return from memory.
+            most_count: likewise, records.
+            in_memory: bytes before the end of the log that count as memory.
+            filtered: units that a filter may pass over, which bound a pull without one too.
+            per_file: units of a queue file, whose end no pull passes.
+        """
+        self.log, self.readable = log, log.files.readable
+        self.meter, self.seconds = meter, meter.seconds
+        self.most_bytes, self.most_count = most_bytes, max(most_count, 1)
+        self.in_memory, self.filtered, self.per_file = in_memory, filtered, max(per_file, 1)
+
+    def get(self, queue, offset, max_msgs, max_total_bytes):
+        """Pull from ``queue``; ``None``: nothing was done, for it is not plain."""
+        cdef double started = clock_seconds()
+        cdef int64_t at, most, count, low, high
+        cdef Py_ssize_t stride
+        cdef Held units
+        cdef GetMessageResult result
+        if not (_small(offset) and _small(max_msgs) and _small(max_total_bytes)):
+            return None
+        at, most = offset, max(<int64_t> max_msgs, 1)
+        count = min(most, max(self.filtered, <int64_t> max_msgs), self.per_file - at % self.per_file)
+        if count < 1:
+            return None
+        told = queue.plain_units(at, count)
+        if told is None:
+            return None
+        low, high, data, stride = told
+        result = GetMessageResult.__new__(GetMessageResult)
+        result.min_offset, result.max_offset = low, high
+        result.total_bytes, result.hole = 0, None
+        if not low <= at < high:
+            self._elsewhere(result, at, low, high)
+            self.meter.took(clock_seconds() - started, result)
+            return result
+        units = Held(data)
+        if stride < UNIT_OF_FILES or not self._sweep(
+            result, <const uint8_t *> units.buffer.buf, min(units.buffer.len // stride, most),
+            stride, at, max(LEAST_BYTES, min(<int64_t> max_total_bytes, MOST_BYTES)),
+        ):
+            return None
+        self.seconds.observe(clock_seconds() - started)
+        self.found += 1
+        self.messages += result.count
+        self.total_bytes += <int64_t> result.total_bytes
+        return result
+
+    cdef void _elsewhere(
+        self, GetMessageResult result, int64_t at, int64_t low, int64_t high
+    ) noexcept:
+        result.next_begin_offset = result.max_offset
+        if high == 0:
+            result.status = _no_message
+        elif at < low:
+            result.status, result.next_begin_offset = _too_small, result.min_offset
+        else:
+            result.status = _overflow_one if at == high else _overflow_badly
+
+    cdef bint _sweep(
         self, GetMessageResult result, const uint8_t *unit, Py_ssize_t count, Py_ssize_t stride,
-        int64_t first, int64_t most_bytes, int64_t log_end,
+        int64_t first, int64_t most_bytes,
     ) except -1:
+        """Put into ``result`` what the units lead to; False and nothing: it is not plain."""
         cdef Found found[MOST_AT_ONCE]
+        cdef Part part
         cdef list files = []
-        cdef Held held = None
-        cdef const uint8_t *base = NULL
-        cdef const uint8_t *record
-        cdef int64_t start = 0, there = 0, phy, at, total = 0
+        cdef int64_t phy, total = 0
         cdef int32_t size
         cdef Py_ssize_t number, taken = 0
         count = min(count, self.most_count)
-        if not 1 <= count <= MOST_AT_ONCE or log_end - load64(unit) > self.in_memory:
+        if not 1 <= count <= MOST_AT_ONCE:
             return False
+        phy = load64(unit)
+        if phy < 0 or <int64_t> self.log.max_phy_offset() - phy > self.in_memory:
+            return False
+        if not self._open(phy, &part, files):
+            return False
+        for number in range(count):  # records lie far apart: let memory fetch them side by side
+            phy = load64(unit + number * stride)
+            if part.start <= phy < part.end:
+                fetch_ahead(part.data + (phy - part.start))
+                fetch_ahead(part.data + (phy - part.start) + AT_BORN)
         most_bytes = min(most_bytes, self.most_bytes)
         for number in range(count):
             phy, size = load64(unit), load32(unit + AT_SIZE_OF_UNIT)
             unit += stride
-            if phy < 0:
+            if phy < 0 or (not part.start <= phy < part.end and not self._open(phy, &part, files)):
                 return False
-            at = phy - start
-            if not 0 <= at < there:
-                file = self.readable(phy)
-                if file is None:
-                    return False
-                start, map_, there = file
-                held = Held(map_)
-                there = min(there, held.buffer.len)
-                base, at = <const uint8_t *> held.buffer.buf, phy - start
-                files.append(held)
-            if size < LEAST_RECORD or at < 0 or at > there - size:
+            if size < LEAST_RECORD or size > part.end - phy:
                 return False
             if total + size > most_bytes and taken:
                 break
-            record = base + at
-            if (
-                load32(record) != size or load32(record + AT_MAGIC) != MAGIC_V1
-                or load64(record + AT_PHY_OFFSET) != phy
-                or load32(record + AT_SYS_FLAG) & PASSED_OVER
-            ):
+            if not _is_there(part.data + (phy - part.start), phy, size):
                 return False
             total += size
-            found[taken].data, found[taken].size = record, size
+            found[taken].data, found[taken].size = part.data + (phy - part.start), size
             found[taken].file = <int32_t> (len(files) - 1)
             taken += 1
         result._take(files, found, taken, first)
         result.next_begin_offset, result.total_bytes = first + taken, total
         result.status = _status_found
         return True
+
+    cdef bint _open(self, int64_t phy, Part *part, list files) except -1:
+        """Hold the file that ``phy`` lies in, and find what of it may be read; False: none."""
+        cdef Held held
+        file = self.readable(phy)
+        if file is None:
+            return False
+        start, map_, there = file
+        held = Held(map_)
+        files.append(held)
+        part.start = start
+        part.end = part.start + min(<int64_t> there, <int64_t> held.buffer.len)
+        part.data = <const uint8_t *> held.buffer.buf
+        return part.start <= phy < part.end
+
+
+cdef inline bint _is_there(const uint8_t *record, int64_t phy, int32_t size) noexcept nogil:
+    """Return whether the record that fills ``size`` bytes is a message that belongs there."""
+    return (
+        load32(record) == size and load32(record + AT_MAGIC) == MAGIC_V1
+        and load64(record + AT_PHY_OFFSET) == phy
+        and not load32(record + AT_SYS_FLAG) & PASSED_OVER
+    )

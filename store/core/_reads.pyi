@@ -1,29 +1,78 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
 
 from store.record.interpreted_message import InterpretedMessage
 from store.service.results import InterpretedResult
+from store.service.running.meters import GetMeter, HistogramSnapshot, InterpretedHistogram
 
 class StoredMessage(InterpretedMessage): ...
 class GetMessageResult(InterpretedResult): ...
 
-class Sweep:
+class Histogram(InterpretedHistogram):
+    def __init__(self, bounds: Sequence[float] = ...) -> None: ...
+
+class _LogFiles(Protocol):
+    def readable(self, offset: int) -> tuple[int, object, int] | None: ...
+
+class _Log(Protocol):
+    @property
+    def files(self) -> _LogFiles: ...
+    def min_phy_offset(self) -> int: ...
+    def max_phy_offset(self) -> int: ...
+
+class _Queue(Protocol):
+    def plain_units(
+        self, queue_offset: int, max_count: int
+    ) -> tuple[int, int, bytes, int] | None: ...
+
+class PlainPulls:
+    found: int
+    messages: int
+    total_bytes: int
     def __init__(
         self,
-        readable: Callable[[int], tuple[int, object, int] | None],
+        log: _Log,
+        meter: GetMeter,
         most_bytes: int,
         most_count: int,
         in_memory: int,
+        filtered: int,
+        per_file: int,
     ) -> None: ...
-    def take(
-        self,
-        result: GetMessageResult,
-        data: bytes,
-        stride: int,
-        first: int,
-        most_messages: int,
-        most_bytes: int,
-        log_end: int,
-    ) -> bool: ...
+    def get(
+        self, queue: _Queue, offset: int, max_msgs: int, max_total_bytes: int
+    ) -> GetMessageResult | None: ...
+
+class _File(Protocol):
+    @property
+    def number(self) -> int: ...
+
+class _Files(Protocol):
+    starts: list[int]
+    generation: int
+    first_offset: int
+    max_offset: int
+    known_min: tuple[int, int, int]
+    known_path: tuple[int, str]
+    def path_of(self, start: int) -> str: ...
+
+F = TypeVar("F", bound=_Files)
+
+class _Table(Protocol[F]):
+    simple: dict[str, dict[int, F]]
+    closed: bool
+
+class FileUnits:
+    def __init__(self, log: _Log, opened: Callable[[str], _File], file_size: int) -> None: ...
+    def plain_units(
+        self, table: _Table[F], topic: str, queue_id: int, queue_offset: int, max_count: int
+    ) -> tuple[int, int, bytes, int] | None: ...
 
 def bind_messages(*parts: Callable[..., object]) -> None: ...
 def bind_results(found: object, *parts: Callable[..., object]) -> None: ...
+def bind_meters(
+    histogram_snapshot: type[HistogramSnapshot], usual_bounds: tuple[float, ...]
+) -> None: ...
+def bind_statuses(
+    too_small: object, overflow_one: object, overflow_badly: object, no_message: object
+) -> None: ...

@@ -9,8 +9,11 @@ reads, and what the bounds were made of is read once.
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memchr, memcmp, memcpy
+
+cdef extern from "Python.h":
+    long long PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
 
 cdef enum:
     NAME_END = 1
@@ -21,4 +24,6 @@ _new = tuple.__new__
 include "_bytes.pxi"
 include "_messages.pxi"
 include "_results.pxi"
+include "_meters.pxi"
 include "_pulls.pxi"
+include "_file_queues.pxi"

@@ -18,7 +18,9 @@ def bind_results(found, sound_messages, leave_out):
     _status_found, _sound_messages, _leave_out = found, sound_messages, leave_out
 
 
-@cython.freelist(8)
+# As a message: nothing here leads back to itself.
+@cython.no_gc
+@cython.freelist(16)
 cdef class GetMessageResult:
     """What one pull returned, see the twin: its fields and words are the same.
 
@@ -120,6 +122,9 @@ cdef class GetMessageResult:
         cdef list made = []
         if self._records is not None:
             return _sound_messages(self)
+        for at in range(self.count):
+            fetch_ahead(self.found[at].data + self.found[at].size - 1)
+            fetch_ahead(self.found[at].data + HEAD_BYTES + HOST_V4 + STAMP_BYTES + HOST_V4)
         for at in range(self.count):
             message = StoredMessage.__new__(StoredMessage)
             message.data = self.found[at].data

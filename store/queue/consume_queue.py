@@ -13,6 +13,8 @@ from store.queue.time_search import BoundaryType, search_offset
 from store.queue.units import BlockStop, CqUnit, QueueKey, UnitBlock
 
 _ITERATE_UNITS = 1024
+PlainUnits = tuple[int, int, bytes, int]
+"""Minimum and maximum of a queue, packed units of it, and the bytes of each (20 or 28)."""
 
 
 class PulledUnits(NamedTuple):
@@ -74,6 +76,14 @@ class ConsumeQueue(ABC):
         The units are those of that moment, save for what is taken away during the look: that is a
         hole.
         """
+
+    def plain_units(self, queue_offset: int, max_count: int) -> PlainUnits | None:
+        """Return what ``pull`` does, for the core; ``None``: there is more to say, ask ``pull``.
+
+        ``max_count`` is at least 1. No units where the pull begins elsewhere.
+        """
+        _ = queue_offset, max_count
+        return None
 
     @abstractmethod
     def read_units(self, queue_offset: int, max_count: int) -> UnitBlock:

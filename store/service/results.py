@@ -162,4 +162,8 @@ if TYPE_CHECKING or READS is None:
     GetMessageResult = InterpretedResult
 else:
     READS.bind_results(GetMessageStatus.FOUND, _messages, _leave_out)
+    READS.bind_statuses(
+        GetMessageStatus.OFFSET_TOO_SMALL, GetMessageStatus.OFFSET_OVERFLOW_ONE,
+        GetMessageStatus.OFFSET_OVERFLOW_BADLY, GetMessageStatus.NO_MESSAGE_IN_QUEUE,
+    )  # fmt: skip
     GetMessageResult = READS.GetMessageResult

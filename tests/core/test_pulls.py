@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from store.config import StoreConfig
-from store.core import READS
 from store.errors import CorruptionError
 from store.queue.backends import backend_names
 from store.record.message import Message
@@ -45,7 +44,7 @@ def store(
 def twin_of(store: MessageStore) -> Puller:
     """Return a puller that asks the core nothing."""
     puller = Puller(store.config, store.commit_log, store.queues)
-    puller._sweep = None
+    puller._plain = None
     return puller
 
 
@@ -179,15 +178,3 @@ def test_results_are_filled_in_one_by_one() -> None:
     result.leave_out(5, 6, 7, CorruptionError("odd"))
     assert result.damaged[1] == (5, 6, 7, "odd")
     assert pickle.loads(pickle.dumps(result)) == result
-
-
-@pytest.mark.parametrize("data", [b"", bytes(19), bytes(20), b"\xff" * 40])
-def test_units_that_lead_nowhere_are_the_twins(data: bytes) -> None:
-    if READS is None:
-        return
-    sweep = READS.Sweep(lambda _: (0, b"short", 5), 1 << 20, 32, 1 << 40)
-    result = GetMessageResult(GetMessageStatus.NO_MATCHED_MESSAGE, 0, 0, 0)
-    assert sweep.take(result, data, 20, 0, 32, 1 << 20, 100) is False
-    assert result == GetMessageResult(GetMessageStatus.NO_MATCHED_MESSAGE, 0, 0, 0)
-    for stride in (-1, 0, 19):
-        assert sweep.take(result, data, stride, 0, 32, 1 << 20, 100) is False

@@ -10,7 +10,7 @@ from store.config import RocksDBEngine, StoreConfig
 from store.errors import ReadOnlyStoreError
 from store.journals.expired_queues import ExpiredQueues
 from store.queue.backends import backend_names
-from store.queue.consume_queue import ConsumeQueue, PulledUnits
+from store.queue.consume_queue import ConsumeQueue, PlainUnits, PulledUnits
 from store.queue.units import QueueKey
 from store.record.message import Message, SysFlag
 from store.service.care.clean_service import expired_offsets
@@ -107,14 +107,20 @@ def test_a_pull_that_an_expiry_overtakes_goes_on_at_the_new_minimum(
     opened.fill()
     store = opened.store
     kind = QUEUES_OF[opened.backend]
-    ends, block = kind.ends, kind.read_units
+    ends, block, plain = kind.ends, kind.read_units, kind.plain_units
 
     def overtaken(self: ConsumeQueue, offset: int, count: int) -> PulledUnits:
         before = ends(self)
         store.delete_expired_files(2 * FILE)
         return PulledUnits(*before, block(self, offset, count))
 
+    def overtaken_in_the_core(self: ConsumeQueue, offset: int, count: int) -> PlainUnits | None:
+        told = plain(self, offset, count)
+        store.delete_expired_files(2 * FILE)
+        return told
+
     monkeypatch.setattr(kind, "pull", overtaken)
+    monkeypatch.setattr(kind, "plain_units", overtaken_in_the_core)
     result = store.get_message("g", "busy", 0, 5, 10)
     low = opened.expected_minimum()
     units_are_gone = not store.queues.queue("busy", 0).read_units(5, 1).count

@@ -9,7 +9,7 @@ Source: RocketMQ ``DefaultMessageStore.getMessage``, ``ExpressionMessageFilter``
 import os
 import time
 from collections.abc import Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from store.config import CQ_UNIT_SIZE, StoreConfig
 from store.core import READS
@@ -24,6 +24,9 @@ from store.record.message import MessageProperty, SysFlag
 from store.record.record_layout import MAGIC_V1, MIN_RECORD_SIZE, PLACE
 from store.service.results import GetMessageResult, GetMessageStatus
 from store.service.running.meters import GetMeter
+
+if TYPE_CHECKING:
+    from store.core._reads import PlainPulls
 
 MAX_PULL_BYTES = 128 << 20
 _MIN_PULL_BYTES = 100
@@ -98,14 +101,16 @@ class Puller:
         self._log = log
         self._queues = queues
         self._units_per_file = queues.units_per_file
+        self._most_filtered = -(-config.max_filter_message_size // CQ_UNIT_SIZE)
         self.meter = GetMeter()
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self._in_memory = memory * config.access_message_in_memory_max_ratio // 100
-        self._sweep = None
+        self._plain: PlainPulls | None = None
         if READS is not None and not config.check_crc_on_pull:
-            self._sweep = READS.Sweep(
-                log.files.readable, config.max_transfer_bytes_on_message_in_memory,
+            self._plain = self.meter.plain = READS.PlainPulls(
+                log, self.meter, config.max_transfer_bytes_on_message_in_memory,
                 config.max_transfer_count_on_message_in_memory, self._in_memory,
+                self._most_filtered, self._units_per_file,
             )  # fmt: skip
 
     def get(
@@ -119,6 +124,10 @@ class Puller:
     ) -> GetMessageResult:
         """Pull at most ``max_msgs`` messages, see ``MessageStore.get_message``."""
         queue = self._queues.queue(topic, queue_id)
+        if self._plain is not None and (tags is None or tags.everything):
+            found = self._plain.get(queue, offset, max_msgs, max_total_bytes)
+            if found is not None:
+                return found
         return self.get_from(queue, offset, max_msgs, tags, max_total_bytes)
 
     def get_from(
@@ -143,7 +152,7 @@ class Puller:
         tags: TagFilter | None,
         max_total_bytes: int,
     ) -> GetMessageResult:
-        scan = max(-(-self._config.max_filter_message_size // CQ_UNIT_SIZE), max_msgs)
+        scan = max(self._most_filtered, max_msgs)
         scan = min(scan, self._units_per_file - offset % self._units_per_file)
         min_offset, max_offset, block = queue.pull(offset, min(max(max_msgs, 1), scan))
         if max_offset == 0:
@@ -208,13 +217,6 @@ class Puller:
         Does what ``_Pull.take`` does unit by unit, for units whose records all lie in memory and
         in the log, and are where they should be; False, and nothing is taken, for any other block.
         """
-        if self._sweep is not None:
-            taken: bool = self._sweep.take(
-                pull.result, block.data, block.stride, block.queue_offset,
-                min(max(pull.max_msgs, 1), block.count), pull.max_bytes,
-                self._log.max_phy_offset(),
-            )  # fmt: skip
-            return taken
         rows = list(block.rows())
         result, total = pull.result, 0
         if self.checks_crc or not rows or self._log.max_phy_offset() - rows[0][0] > self._in_memory:

@@ -10,9 +10,13 @@ import time
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from store.core import READS
 from store.service.results import GetMessageResult, GetMessageStatus, PutMessageStatus
+
+if TYPE_CHECKING:
+    from store.core._reads import PlainPulls
 
 BOUNDS = (
     5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3,
@@ -37,7 +41,7 @@ class HistogramSnapshot:
         return sum(self.counts)
 
 
-class Histogram:
+class InterpretedHistogram:
     """Durations in buckets. Any thread may call any method."""
 
     def __init__(self, bounds: Sequence[float] = BOUNDS) -> None:
@@ -65,6 +69,13 @@ class Histogram:
         """Return what was observed until now."""
         with self._lock:
             return HistogramSnapshot(tuple(self._counts), self._total)
+
+
+if TYPE_CHECKING or READS is None:
+    Histogram = InterpretedHistogram
+else:
+    READS.bind_meters(HistogramSnapshot, BOUNDS)
+    Histogram = READS.Histogram
 
 
 class PutMeter:
@@ -113,10 +124,16 @@ class GetMeter:
         self._others = dict.fromkeys(GetMessageStatus, 0)
         self._messages = 0
         self._bytes = 0
+        self.plain: PlainPulls | None = None
+        """Counts for itself what it answers."""
 
     def pulled(self, started: float, result: GetMessageResult) -> None:
         """Count one pull that began at ``started`` of ``time.perf_counter``."""
-        self.seconds.observe(time.perf_counter() - started)
+        self.took(time.perf_counter() - started, result)
+
+    def took(self, seconds: float, result: GetMessageResult) -> None:
+        """Count one pull that took so many seconds."""
+        self.seconds.observe(seconds)
         messages = result.record_count()
         with self._lock:
             if result.status is _FOUND:  # an enum as a key costs a call of Python
@@ -129,5 +146,10 @@ class GetMeter:
     def snapshot(self) -> GetCounts:
         """Return what was counted until now."""
         with self._lock:
-            statuses = {**self._others, _FOUND: self._found}
-            return GetCounts(statuses, self._messages, self._bytes)
+            found, messages, total_bytes = self._found, self._messages, self._bytes
+            statuses = dict(self._others)
+        if (plain := self.plain) is not None:
+            found += plain.found
+            messages += plain.messages
+            total_bytes += plain.total_bytes
+        return GetCounts({**statuses, _FOUND: found}, messages, total_bytes)

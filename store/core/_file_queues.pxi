@@ -1,0 +1,130 @@
+# Units of queues in files. Part of `_reads.pyx`.
+
+cdef extern from *:
+    """
+    #ifndef _GNU_SOURCE
+    #define _GNU_SOURCE
+    #endif
+    #include <sys/types.h>
+    #include <sys/uio.h>
+    #include <unistd.h>
+
+    /* What is in memory, without waiting for the disk; -1 or fewer bytes for anything else. */
+    static inline ssize_t read_at_once(int fd, void *to, size_t size, off_t position) {
+    #ifdef RWF_NOWAIT
+        struct iovec part = {to, size};
+        return preadv2(fd, &part, 1, position, RWF_NOWAIT);
+    #else
+        (void)fd; (void)to; (void)size; (void)position;
+        return -1;
+    #endif
+    }
+    """
+    Py_ssize_t read_at_once(int fd, void *to, size_t size, int64_t position) noexcept nogil
+
+from posix.unistd cimport pread
+
+
+cdef bint read_whole(int fd, uint8_t *to, size_t size, int64_t position) noexcept:
+    """Fill ``to`` from a file; gives up the interpreter only where the disk is waited for."""
+    cdef Py_ssize_t count = read_at_once(fd, to, size, position)
+    if count != <Py_ssize_t> size:
+        with nogil:
+            count = pread(fd, to, size, position)
+    return count == <Py_ssize_t> size
+
+
+cdef class FileUnits:
+    """Reads of queues in files that meet nothing odd; what is not plain is the twin's.
+
+    ``files`` is a queue's files as they are now: ``starts``, ``generation``,
+    ``first_offset``, ``max_offset``, ``known_min`` (generation, log minimum, first offset for it),
+    ``known_path`` (start and path of the file that was read last).
+    A reader that finds the same generation behind its read as before has read what it was
+    promised. Any thread.
+    """
+
+    cdef object log, opened
+    cdef int64_t file_size
+
+    def __init__(self, log, opened, int64_t file_size):
+        """``opened`` gives a file of ``file_size`` bytes, open, by its path."""
+        self.log, self.opened, self.file_size = log, opened, max(file_size, UNIT_OF_FILES)
+
+    cdef object _open(self, files, int64_t start):
+        """Return the descriptor of the file that starts there; ``None`` without one."""
+        cdef list starts = files.starts
+        cdef Py_ssize_t count = len(starts)
+        cdef tuple known = files.known_path
+        if not count or (<int64_t> starts[count - 1] != start and start not in starts):
+            return None
+        try:
+            return self.opened(
+                known[1] if <int64_t> known[0] == start else files.path_of(start)
+            )
+        except FileNotFoundError:  # the twin knows whether it may have gone
+            return None
+
+    cdef bint _ends(self, files, int64_t generation, int64_t *low, int64_t *high) except -1:
+        """Find where the queue begins and ends now; False: nobody has looked yet."""
+        cdef int64_t least = self.log.min_phy_offset()
+        cdef tuple known
+        high[0] = files.max_offset
+        if least <= 0:
+            low[0] = files.first_offset
+        else:
+            known = files.known_min
+            if <int64_t> known[0] != generation or <int64_t> known[1] != least:
+                return False
+            low[0] = known[2]
+        if low[0] > high[0]:
+            low[0] = high[0]
+        return True
+
+    cdef bint _read(self, files, int64_t offset, int64_t count, uint8_t *to) except -1:
+        """Read units, all of one file; False: they are not there, or not all of them."""
+        cdef int64_t logic = offset * UNIT_OF_FILES
+        cdef int64_t position = logic % self.file_size
+        if position + count * UNIT_OF_FILES > self.file_size:
+            return False
+        descriptor = self._open(files, logic - position)  # held while its number is in use
+        if descriptor is None:
+            return False
+        return read_whole(descriptor.number, to, count * UNIT_OF_FILES, position)
+
+    cdef object _find(self, table, topic, queue_id):
+        """Return the files that bear a name now, ``None`` if no simple queue does."""
+        cdef dict simple, queues
+        if table.closed:
+            return None
+        simple = table.simple
+        queues = simple.get(topic)
+        return queues.get(queue_id) if queues is not None else None
+
+    def plain_units(self, table, topic, queue_id, int64_t queue_offset, int64_t max_count):
+        """Return minimum, maximum, units and the bytes of each; ``None``: it is not plain."""
+        cdef int64_t generation, low = 0, high = 0, count
+        cdef const uint8_t *unit
+        cdef Py_ssize_t at
+        files = self._find(table, topic, queue_id)
+        if files is None:
+            return None
+        generation = files.generation
+        if not self._ends(files, generation, &low, &high):
+            return None
+        if not low <= queue_offset < high:
+            return None if <int64_t> files.generation != generation else (low, high, b"", 0)
+        count = min(max_count, high - queue_offset)
+        if count < 1 or high > MOST_UNITS:
+            return None
+        data = PyBytes_FromStringAndSize(NULL, count * UNIT_OF_FILES)
+        unit = <const uint8_t *> PyBytes_AS_STRING(data)
+        if not self._read(files, queue_offset, count, <uint8_t *> PyBytes_AS_STRING(data)):
+            return None
+        for at in range(count):  # a hole is the twin's
+            if load64(unit) < 0 or load32(unit + AT_SIZE_OF_UNIT) <= 0:
+                return None
+            unit += UNIT_OF_FILES
+        if <int64_t> files.generation != generation:
+            return None
+        return low, high, data, UNIT_OF_FILES
