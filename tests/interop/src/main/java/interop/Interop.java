@@ -1,6 +1,8 @@
 package interop;
 
 import com.alibaba.fastjson2.JSON;
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.net.InetSocketAddress;
 import java.nio.ByteBuffer;
@@ -25,6 +27,7 @@ import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageExtBrokerInner;
 import org.apache.rocketmq.store.DefaultMessageStore;
+import org.apache.rocketmq.store.PutMessageResult;
 import org.apache.rocketmq.store.RocksDBMessageStore;
 import org.apache.rocketmq.store.SelectMappedBufferResult;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
@@ -38,6 +41,8 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
  * dump   ROOT TYPE QUEUES [key=value ...]          prints a line for each record and for each queue
  * read   ROOT TYPE QUEUES [key=value ...]          pulls every message, prints a line for each queue
  * append ROOT TYPE QUEUES COUNT crash|close [...]  puts COUNT messages a queue, prints a line for each
+ * serve  ROOT TYPE QUEUES [key=value ...]          prints its replication port, then puts as many messages a
+ *                                                  queue as each line of its input says; at its end it closes
  * </pre>
  *
  * A message for a light queue, %LMQ%..., is put to topic parent and dispatched to it.
@@ -60,6 +65,8 @@ public final class Interop {
             DefaultMessageStore store = open(Path.of(words[1]), words[2], queues, words, append ? 6 : 4);
             if (append) {
                 append(store, queues, Integer.parseInt(words[4]));
+            } else if (words[0].equals("serve")) {
+                serve(store, queues);
             } else if (words[0].equals("read")) {
                 for (String queue : queues) {
                     read(store, queue);
@@ -116,27 +123,9 @@ public final class Interop {
     private static void append(DefaultMessageStore store, List<String> queues, int count) throws Exception {
         for (int i = 0; i < count; i++) {
             for (String queue : queues) {
-                MessageExtBrokerInner m = new MessageExtBrokerInner();
-                String topic = queue.substring(0, queue.lastIndexOf('/'));
-                boolean light = MixAll.isLmq(topic);
-                m.setTopic(light ? "parent" : topic);
-                if (light) {
-                    MessageAccessor.putProperty(m, "INNER_MULTI_DISPATCH", topic);
-                }
-                m.setQueueId(Integer.parseInt(queue.substring(queue.lastIndexOf('/') + 1)));
-                m.setBody(("from java " + i).getBytes(StandardCharsets.UTF_8));
-                MessageAccessor.putProperty(m, "TAGS", "TagJ");
-                MessageAccessor.putProperty(m, "KEYS", "java" + i);
-                m.setPropertiesString(MessageDecoder.messageProperties2String(m.getProperties()));
-                m.setBornTimestamp(1_700_000_000_000L + i);
-                m.setBornHost(new InetSocketAddress("10.1.1.1", 1024));
-                m.setStoreHost(new InetSocketAddress("10.0.0.2", 10911));
-                var result = store.putMessage(m);
-                if (!result.isOk()) {
-                    throw new IllegalStateException(result.toString());
-                }
+                var result = put(store, queue, i, "from java " + i);
                 var appended = result.getAppendMessageResult();
-                line("topic", m.getTopic(), "queueId", m.getQueueId(), "queueOffset", appended.getLogicsOffset(),
+                line("topic", topic(queue), "queueId", queueId(queue), "queueOffset", appended.getLogicsOffset(),
                     "phy", appended.getWroteOffset(), "msgId", appended.getMsgId());
             }
         }
@@ -144,6 +133,55 @@ public final class Interop {
             Thread.sleep(20);
         }
         Thread.sleep(1000);  // the group commit of RocksDB has no sign of being done
+    }
+
+    /** A line a line of input: how many puts came to which status, and where the log ends. */
+    private static void serve(DefaultMessageStore store, List<String> queues) throws Exception {
+        line("port", store.getMessageStoreConfig().getHaListenPort());
+        OUT.flush();
+        BufferedReader input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String count = input.readLine(); count != null; count = input.readLine()) {
+            Map<String, Integer> statuses = new TreeMap<>();
+            for (int i = 0; i < Integer.parseInt(count); i++) {
+                for (String queue : queues) {
+                    String status = put(store, queue, i, "from java ".repeat(i % 40)).getPutMessageStatus().name();
+                    statuses.merge(status, 1, Integer::sum);
+                }
+            }
+            line("statuses", statuses, "end", store.getMaxPhyOffset());
+            OUT.flush();
+        }
+    }
+
+    /** What a message for the queue is put to. */
+    private static String topic(String queue) {
+        String topic = queue.substring(0, queue.lastIndexOf('/'));
+        return MixAll.isLmq(topic) ? "parent" : topic;
+    }
+
+    private static int queueId(String queue) {
+        return Integer.parseInt(queue.substring(queue.lastIndexOf('/') + 1));
+    }
+
+    private static PutMessageResult put(DefaultMessageStore store, String queue, int i, String body) {
+        MessageExtBrokerInner m = new MessageExtBrokerInner();
+        m.setTopic(topic(queue));
+        if (MixAll.isLmq(queue)) {
+            MessageAccessor.putProperty(m, "INNER_MULTI_DISPATCH", queue.substring(0, queue.lastIndexOf('/')));
+        }
+        m.setQueueId(queueId(queue));
+        m.setBody(body.getBytes(StandardCharsets.UTF_8));
+        MessageAccessor.putProperty(m, "TAGS", "TagJ");
+        MessageAccessor.putProperty(m, "KEYS", "java" + i);
+        m.setPropertiesString(MessageDecoder.messageProperties2String(m.getProperties()));
+        m.setBornTimestamp(1_700_000_000_000L + i);
+        m.setBornHost(new InetSocketAddress("10.1.1.1", 1024));
+        m.setStoreHost(new InetSocketAddress("10.0.0.2", 10911));
+        var result = store.putMessage(m);
+        if (!result.isOk()) {
+            throw new IllegalStateException(result.toString());
+        }
+        return result;
     }
 
     private static void dump(DefaultMessageStore store, List<String> queues) throws Exception {

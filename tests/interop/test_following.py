@@ -1,0 +1,159 @@
+"""RocketMQ is the master and ours follows it: the logs are one, and the queues answer alike."""
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+
+from replication.errors import DivergedError
+from replication.follower import Follower, Standing, Timing
+from store.service.message_store import MessageStore
+from tests.interop.rocketmq import Master, RocketMQ
+from tests.interop.test_interop import CONFIG, KINDS, QUEUES, SIZES, compare
+from tests.kit.cutting_proxy import CuttingProxy
+from tests.kit.log_bytes import log_of
+from tests.kit.served import served
+
+pytestmark = pytest.mark.interop
+FAST = Timing(first_retry=0.01, last_retry=0.05)
+MASTER = {**SIZES, "haSendHeartbeatInterval": 700}
+LIMIT_SECONDS = 200
+
+
+def file_bytes(root: Path, begin: int, end: int) -> bytes:
+    """Return the bytes of a log in ``root`` as its files have them."""
+    files = sorted((root / "commitlog").iterdir())
+    data = b"".join(path.read_bytes() for path in files)
+    first = int(files[0].name)
+    return data[begin - first : end - first]
+
+
+async def followed(
+    store: MessageStore, port: int, puts: "asyncio.Future[dict[str, int]]"
+) -> Standing:
+    """Follow until all that was put is here, and the master says that there is no more."""
+    follower = Follower(store, "127.0.0.1", port, timing=FAST)
+    async with asyncio.timeout(LIMIT_SECONDS):
+        await follower.run(
+            lambda standing: puts.done() and standing.end >= puts.result()["end"]
+            and standing.caught_up
+        )  # fmt: skip
+    return follower.standing
+
+
+@pytest.mark.parametrize("theirs", ["default", "defaultRocksDB"])
+@pytest.mark.parametrize("backend", list(KINDS))
+def test_a_running_rocketmq_is_followed_while_connections_are_cut(
+    tmp_path: Path, rocketmq: RocketMQ, backend: str, theirs: str
+) -> None:
+    root, own = tmp_path / "theirs", tmp_path / "own"
+
+    async def story(master: Master) -> Standing:
+        proxy = CuttingProxy(master.port, cuts=60, most=40_000)
+        with MessageStore.open(own, CONFIG, backend=backend) as store:
+            async with proxy.running():
+                empty = asyncio.get_running_loop().create_future()
+                empty.set_result({"end": 0})
+                await followed(store, proxy.port, empty)  # from its first byte on
+                puts = asyncio.ensure_future(asyncio.to_thread(master.put, 900))
+                standing = await followed(store, proxy.port, puts)
+                assert proxy.connections > 60
+                return standing
+
+    with rocketmq.serving(root, theirs, QUEUES, **MASTER) as master:
+        end = asyncio.run(story(master)).end
+    assert end > 10 * SIZES["mappedFileSizeCommitLog"]
+    with MessageStore.open(own, CONFIG) as store:
+        assert (store.report.needed, store.commit_log.min_phy_offset()) == (False, 0)
+        assert log_of(store) == file_bytes(root, 0, end)
+        assert [finding for finding in store.check() if finding.damage] == []
+    shutil.copytree(root / "commitlog", tmp_path / "replayed" / "commitlog")
+    with MessageStore.open(tmp_path / "replayed", CONFIG, backend=backend) as store:
+        assert store.commit_log.max_phy_offset() == end
+    assert served(own) == served(tmp_path / "replayed")
+    rows = rocketmq.dump(own, KINDS[backend], QUEUES, **SIZES)
+    compare(own, rows)
+    assert rows == rocketmq.dump(root, theirs, QUEUES, **SIZES)
+
+
+@pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
+def test_a_synchronous_master_counts_on_what_is_acknowledged(
+    tmp_path: Path, rocketmq: RocketMQ, flush: str
+) -> None:
+    """Its puts wait for ours; without it, or before it has proven its log, they time out."""
+    settings = {**MASTER, "brokerRole": "SYNC_MASTER", "inSyncReplicas": 2, "slaveTimeout": 400}
+    config = CONFIG.from_mapping({**SIZES, "flushDiskType": flush})
+
+    async def story(master: Master) -> None:
+        with MessageStore.open(tmp_path / "own", config) as store:
+            alone = await asyncio.to_thread(master.put, 1)
+            assert alone["statuses"] == {"FLUSH_SLAVE_TIMEOUT": len(QUEUES)}
+            follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
+            task = asyncio.create_task(follower.run())
+            while follower.standing.end < alone["end"]:
+                await asyncio.sleep(0.001)
+            both = await asyncio.to_thread(master.put, 50)
+            assert both["statuses"] == {"PUT_OK": 50 * len(QUEUES)}
+            assert store.commit_log.max_phy_offset() == both["end"]
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    with rocketmq.serving(tmp_path / "theirs", "default", QUEUES, **settings) as master:
+        asyncio.run(story(master))
+
+
+def test_a_follower_that_comes_later_gets_the_last_file_and_goes_on_after_a_restart(
+    tmp_path: Path, rocketmq: RocketMQ
+) -> None:
+    root, own = tmp_path / "theirs", tmp_path / "own"
+
+    async def story(master: Master, count: int) -> Standing:
+        with MessageStore.open(own, CONFIG) as store:
+            puts = asyncio.ensure_future(asyncio.to_thread(master.put, count))
+            await puts
+            return await followed(store, master.port, puts)
+
+    with rocketmq.serving(root, "default", QUEUES, **MASTER) as master:
+        first = asyncio.run(story(master, 300)).end
+        master.kill()
+    with rocketmq.serving(root, "default", QUEUES, **MASTER) as master:
+        end = asyncio.run(story(master, 300)).end
+    begin = first - first % SIZES["mappedFileSizeCommitLog"]
+    assert begin > 0
+    with MessageStore.open(own, CONFIG) as store:
+        assert store.commit_log.min_phy_offset() == begin
+        assert log_of(store) == file_bytes(root, begin, end)
+    replayed = tmp_path / "replayed"
+    (replayed / "commitlog").mkdir(parents=True)
+    for path in (root / "commitlog").iterdir():
+        if int(path.name) >= begin:
+            shutil.copy(path, replayed / "commitlog")
+    MessageStore.open(replayed, CONFIG).close()
+    assert served(own) == served(replayed)
+
+
+def test_a_former_master_with_a_longer_log_is_told_by_a_real_one(
+    tmp_path: Path, rocketmq: RocketMQ
+) -> None:
+    """RocketMQ's own slave ends with a log of the same length and other bytes."""
+    own = tmp_path / "own"
+    rocketmq.append(own, "default", QUEUES, 20, crash=False, **SIZES)
+    with MessageStore.open(own, CONFIG) as store:
+        before, ends = log_of(store), store.commit_log.max_phy_offset()
+
+    async def refused(master: Master) -> str:
+        with MessageStore.open(own, CONFIG) as store:
+            with pytest.raises(DivergedError) as caught:
+                async with asyncio.timeout(LIMIT_SECONDS):
+                    await Follower(store, "127.0.0.1", master.port, timing=FAST).run()
+            assert log_of(store) == before
+            return str(caught.value)
+
+    with rocketmq.serving(tmp_path / "theirs", "default", QUEUES, **MASTER) as master:
+        empty = asyncio.run(refused(master))
+        assert f"this log ends at {ends}, the master has no byte at 1" in empty
+        assert master.put(1)["end"] < ends
+        assert f"another one than this, which ends at {ends}" in asyncio.run(refused(master))
+        assert master.put(50)["end"] > ends
+        assert f"another one than this, which ends at {ends}" in asyncio.run(refused(master))
