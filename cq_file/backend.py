@@ -34,11 +34,9 @@ class FileBackend(QueueBackend):
         return [paths.consume_queue, batch_folder(paths), ext_folder(paths)]
 
     @classmethod
-    def folders_of_queue(cls, paths: StorePaths, topic: str, queue_id: int) -> list[Path]:
-        """Return those of its files and of its extension files."""
-        return [
-            folder / topic / str(queue_id) for folder in (paths.consume_queue, ext_folder(paths))
-        ]
+    def folders_by_queue(cls, paths: StorePaths) -> list[Path]:
+        """Return those of queues and of extension files."""
+        return [paths.consume_queue, ext_folder(paths)]
 
     @classmethod
     def unlike_others(cls, paths: StorePaths) -> Path | None:

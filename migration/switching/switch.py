@@ -125,9 +125,9 @@ def switch(
         if plan.source == LOG:
             report.caught_up_units = _take_over(root, config, plan, tell)
 
-        def forget(name: str) -> None:
-            if name == plan.target and plan.source != LOG:
-                report.deleted_since += _forget_deleted(root, config, plan)
+        def forget(store: MessageStore) -> None:
+            if plan.source != LOG:
+                report.deleted_since += _forget_deleted(store, plan)
 
         walk(root, config, goal, report, tell, forget, trusted)
         own.note("switched", plan=plan.digest, state=str(goal))
@@ -273,15 +273,16 @@ def walk(
     goal: StoreMode,
     report: SwitchReport,
     tell: Tell,
-    before_reading: Callable[[str], object],
+    tidy: Callable[[MessageStore], object],
     trusted: Trusted | None = None,
 ) -> None:
     """Take the steps to ``goal``, one after the other.
 
-    ``before_reading`` is told the backend that the next step lets be read, both being kept. A
-    process that was killed in a step may have had the store open: then it is recovered first.
+    ``tidy`` is told the store, open to write and with both backends, before another one of them is
+    read. A process that was killed in a step may have had the store open: then it is recovered.
     """
     recover(root, config, tell)
+    tidied = False
     while True:
         layout, settings = lay_out(root, config, None, read_only=True)
         now = current_mode(layout, settings)
@@ -293,10 +294,14 @@ def walk(
             return
         following = now.toward(goal)
         tell(f"going to {following}")
-        if following.backends[0] != now.backends[0]:
-            before_reading(following.backends[0])
+        if following.backends[0] != now.backends[0] and not tidied:
+            with MessageStore.open(root, config, housekeeping=False) as store:
+                tidy(store)
         known = trusted.known if trusted and trusted.stamp == lock_stamp(layout.paths) else None
-        change = change_mode(root, following, config, passing=True, known=known)
+        tidied = goal.backends[0] not in now.backends
+        change = change_mode(
+            root, following, config, passing=True, known=known, settled=tidy if tidied else untold
+        )
         report.known_queues += change.passed_over
         if change.set_aside:
             name, reason = next(iter(change.set_aside.items()))
@@ -334,18 +339,17 @@ def recover(root: Path, config: StoreConfig, tell: Tell) -> None:
             pass
 
 
-def _forget_deleted(root: Path, config: StoreConfig, plan: Plan) -> list[str]:
+def _forget_deleted(store: MessageStore, plan: Plan) -> list[str]:
     """Delete from the new backend what the old one had deleted since the plan was made."""
+    parts = {part.name: part for part in store.queues.parts()}
+    old, new = parts.get(plan.source), parts.get(plan.target)
+    if old is None or new is None:  # set aside: the step is refused with the reason
+        return []
     gone: set[str] = set()
-    with MessageStore.open(root, config, housekeeping=False) as store:
-        parts = {part.name: part for part in store.queues.parts()}
-        old, new = parts.get(plan.source), parts.get(plan.target)
-        if old is None or new is None:  # set aside: the step is refused with the reason
-            return []
-        for queue in list(new.queues()):
-            if not old.queue(*queue).max_offset():
-                new.delete_queue(*queue)
-                gone.add(queue.topic)
+    for queue in list(new.queues()):
+        if not old.queue(*queue).max_offset():
+            new.delete_queue(*queue)
+            gone.add(queue.topic)
     return sorted(gone)
 
 

@@ -7,7 +7,7 @@ to say.
 from migration.planning.plan import Plan
 from migration.rebuild.block_source import LOG
 from migration.verify import read_report
-from migration.verify.at_rest import rest_digest
+from migration.verify.at_rest import is_as_told
 from migration.verify.report import PlanFacts
 from migration.workspace import Workspace
 from store.comparing.known_queues import KnownFile, KnownQueues, file_digests
@@ -28,7 +28,7 @@ def is_as_compared(space: Workspace, plan: Plan, layout: StoreLayout, config: St
         return False
     if read_report(space.report).result.notes.later:
         return False
-    return rest_digest(layout.paths, plan.source, layout.log_folders) == facts.at_rest
+    return is_as_told(facts.at_rest, layout.paths, plan.source, layout.log_folders)
 
 
 def known_queues(

@@ -5,8 +5,9 @@ to be compared.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
+from itertools import zip_longest
 from pathlib import Path
 
 from store.comparing.file_facts import add_facts
@@ -16,19 +17,32 @@ from store.paths import StorePaths
 from store.queue.backends import backend
 
 _DIGEST_BYTES = 16
+_BETWEEN = "-"
 
 
 def at_rest(paths: StorePaths, source: str, log_folders: Iterable[Path]) -> str:
-    """Return the digest ``rest_digest``; empty while somebody has the store open, or since a crash.
+    """Return what tells whether the store was changed since; see ``is_as_told``.
 
-    A process that has a file mapped may write to it without a trace in the file's times.
+    Empty while somebody has the store open, or since a crash: a process that has a file mapped may
+    write to it without a trace in the file's times. And where a link leads elsewhere.
 
     Raises:
         StoreIOError: the files cannot be listed.
     """
-    found = rest_digest(paths, source, log_folders)
+    found = list(_digests(paths, source, log_folders))
     # Asked last: who closed the store before has written what the comparison is going to read.
-    return found if is_at_rest(paths) else ""
+    return _BETWEEN.join(found) if all(found) and is_at_rest(paths) else ""
+
+
+def is_as_told(told: str, paths: StorePaths, source: str, log_folders: Iterable[Path]) -> bool:
+    """Return whether ``told``, by ``at_rest``, still holds; the queues are looked at last.
+
+    Raises:
+        StoreIOError: the files cannot be listed.
+    """
+    wanted = told.split(_BETWEEN)
+    found = _digests(paths, source, log_folders)
+    return all(wanted) and all(each == want for each, want in zip_longest(found, wanted))
 
 
 def is_at_rest(paths: StorePaths) -> bool:
@@ -40,20 +54,22 @@ def is_at_rest(paths: StorePaths) -> bool:
     return not (paths.abort.exists() or locked_by(paths))
 
 
-def rest_digest(paths: StorePaths, source: str, log_folders: Iterable[Path]) -> str:
-    """Return a digest of names, sizes, inodes and times of all that queues of ``source`` rest on.
+def _digests(paths: StorePaths, source: str, log_folders: Iterable[Path]) -> Iterator[str]:
+    """Yield two digests of names, sizes, inodes and times: all that queues of ``source`` rest on.
 
-    That is the files of its queues, of the log, of our journals, and ``lock``, which RocketMQ
-    writes whenever it starts. Empty where a link leads elsewhere.
-
-    Raises:
-        StoreIOError: they cannot be listed.
+    First the log, our journals, and ``lock``, which RocketMQ writes whenever it starts; then the
+    files of the queues. Empty where a link leads elsewhere.
     """
-    digest = blake2b(digest_size=_DIGEST_BYTES)
+    stamp = b"%d" % lock_stamp(paths)
+    yield _digest(paths, stamp, (*log_folders, paths.own))
+    yield _digest(paths, stamp, backend(source).folders(paths))
+
+
+def _digest(paths: StorePaths, stamp: bytes, folders: Iterable[Path]) -> str:
+    digest = blake2b(stamp, digest_size=_DIGEST_BYTES)
+    whole = True
     with os_errors("look at the files of the store", paths.root):
-        digest.update(b"%d" % lock_stamp(paths))
-        whole = True
-        for folder in (*backend(source).folders(paths), *log_folders, paths.own):
+        for folder in folders:
             digest.update(b"//" + os.fsencode(folder) + b"\0")
             if folder.is_dir():
                 whole &= add_facts(digest, folder, below=folder != paths.own)

@@ -34,7 +34,9 @@ class PlanFacts(TallyModel):
         description="Digest of names, sizes and bytes of the files that were compared."
     )
     at_rest: str = Field(
-        "", description="Digest of names, sizes and times of the store's files; empty: in use."
+        "",
+        description="Digests of names, sizes and times of the store's files, of the log's and of"
+        " the queues'; empty: in use.",
     )
     known_queues: str = Field(
         "", description="Digest of the file that tells which queues were touched since."

@@ -91,19 +91,18 @@ def refuse_to_guess(topics: list[str], left: str, root: Path) -> None:
     )
 
 
-def let_go(root: Path, config: StoreConfig, left: str) -> None:
+def let_go(store: MessageStore, left: str) -> None:
     """Delete from backend ``left``, which is kept beside the one that is read, what that lacks.
 
     Topics of which nothing is left are deleted durably, so that no replay brings them back.
     """
-    with MessageStore.open(root, config, housekeeping=False) as store:
-        parts = {part.name: part for part in store.queues.parts()}
-        if left not in parts:  # set aside: the step is refused with the reason
-            return
-        served = store.queues.parts()[0]
-        keys = list(_queues(parts[left], served, store.deleted_topics))
-        whole = {key.topic for key in keys if next(served.queues(key.topic), None) is None}
-        for key in keys:
-            if key.topic not in whole:
-                parts[left].delete_queue(*key)
-        store.delete_topics(sorted(whole))
+    parts = {part.name: part for part in store.queues.parts()}
+    if left not in parts:  # set aside: the step is refused with the reason
+        return
+    served = store.queues.parts()[0]
+    keys = list(_queues(parts[left], served, store.deleted_topics))
+    whole = {key.topic for key in keys if next(served.queues(key.topic), None) is None}
+    for key in keys:
+        if key.topic not in whole:
+            parts[left].delete_queue(*key)
+    store.delete_topics(sorted(whole))

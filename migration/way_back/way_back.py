@@ -29,6 +29,7 @@ from store.progress import untold
 from store.queue.bulk import bulk_backend
 from store.service.finding.lay_out import lay_out
 from store.service.finding.store_layout import StoreLayout
+from store.service.message_store import MessageStore
 from store.service.upkeep.mode import StoreMode, current_mode, set_mode
 
 
@@ -95,9 +96,9 @@ def _walk_back(
     if returning is None:
         refuse_to_guess(report.returning, done.source, root)
 
-    def forget(name: str) -> None:
-        if name == done.source and returning is Returning.DELETE:
-            let_go(root, config, done.source)
+    def forget(store: MessageStore) -> None:
+        if returning is Returning.DELETE:
+            let_go(store, done.source)
 
     walk(root, config, goal, report, tell, forget)
     tell(f"moving the {done.target} queues away")

@@ -3,9 +3,11 @@
 import os
 import struct
 from hashlib import blake2b
+from operator import attrgetter
 from pathlib import Path
 
 _NOT_QUEUES = ("LOCK", "LOG", "rocksdict-config.json")
+_NAME = attrgetter("name")
 _FACTS = struct.Struct("<4q")
 """Size, inode, time of the last change of the bytes, and of anything else, ns."""
 
@@ -31,7 +33,7 @@ def add_facts(digest: blake2b, folder: Path | str, *, below: bool) -> bool:
         OSError: it cannot be listed.
     """
     with os.scandir(folder) as found:
-        entries = sorted(found, key=lambda entry: entry.name)
+        entries = sorted(found, key=_NAME)
     for entry in entries:
         if entry.is_symlink():
             return False

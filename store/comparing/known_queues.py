@@ -27,8 +27,8 @@ class QueueFacts:
     """Looks at the files of queues of one place. Nobody may have the store open meanwhile."""
 
     def __init__(self, place: QueuePlace) -> None:
-        self._paths = StorePaths(place.root)
-        self._kind = backend(place.backend)
+        folders = backend(place.backend).folders_by_queue(StorePaths(place.root))
+        self._folders = [str(folder) for folder in folders]
         config = place.config
         # Other sizes make other units of the same files.
         sizes = config.units_per_file, config.mapped_file_size_consume_queue_ext
@@ -42,15 +42,16 @@ class QueueFacts:
         Raises:
             StoreIOError: they cannot be listed.
         """
-        folders = self._kind.folders_of_queue(self._paths, *queue)
-        name = os.fsencode(f"{queue.queue_id}/{queue.topic}")
+        topic, queue_id = queue
+        name = os.fsencode(f"{queue_id}/{topic}")
         digest = blake2b(self._sizes + b"\0" + name, digest_size=FACTS_BYTES)
-        for folder in folders:
+        for above in self._folders:
             digest.update(b"//")
+            folder = f"{above}/{topic}/{queue_id}"
             with os_errors("look at the files of a queue", folder):
-                if folder.is_dir() and not add_facts(digest, folder, below=True):
+                if os.path.isdir(folder) and not add_facts(digest, folder, below=True):  # noqa: PTH112
                     return None
-        return digest.digest() if folders else None
+        return digest.digest() if self._folders else None
 
 
 class KnownFile(NamedTuple):

@@ -21,8 +21,8 @@ def cut_ranges(
 ) -> list[Range]:
     """Return ranges that cover every queue there is and may come to be, in key order.
 
-    A topic is never cut in two. How many units a queue has is taken from its next offset where
-    the backend has that written down; else only queues are counted.
+    A topic is never cut in two. Where a side has written down how far its queues go, the cuts are
+    made by that side's queues and their units alone; else by the queues of both.
 
     Raises:
         RefusedStoreError, CorruptionError, StoreIOError: a side's queues cannot be listed.
@@ -45,7 +45,7 @@ def _cut(
     after: QueueKey | None = None
     last: QueueKey | None = None
     units = queues = 0
-    for queue, _ in union(source, target, (None, None)):
+    for queue in _names(told, source, target):
         full = units >= most_units or queues >= most_queues
         if full and last is not None and queue.topic != last.topic:
             yield after, last
@@ -54,6 +54,12 @@ def _cut(
         queues += 1
         last = queue
     yield after, None
+
+
+def _names(told: list[UnitSource], source: UnitSource, target: UnitSource) -> Iterator[QueueKey]:
+    if len(told) == 1:
+        return told[0].queues(None, None)
+    return (queue for queue, _ in union(source, target, (None, None)))
 
 
 def _end(side: UnitSource, queue: QueueKey) -> int:

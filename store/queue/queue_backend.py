@@ -48,9 +48,9 @@ class QueueBackend(Backend, ABC):
         return [paths.consume_queue]
 
     @classmethod
-    def folders_of_queue(cls, paths: StorePaths, topic: str, queue_id: int) -> list[Path]:
-        """Return the folders that hold this queue alone; none: it has no files of its own."""
-        _ = paths, topic, queue_id
+    def folders_by_queue(cls, paths: StorePaths) -> list[Path]:
+        """Return the folders that have one, ``TOPIC/QUEUEID``, for each queue, if there are any."""
+        _ = paths
         return []
 
     @classmethod

@@ -572,9 +572,6 @@ def test_ranges_end_with_the_topic_that_fills_them(
     sides: tuple[dict[QueueKey, int], dict[QueueKey, int]], most: tuple[int, int]
 ) -> None:
     """The sides keep ends; -1 is one that cannot be read. The second one keeps none of files."""
-    topics: dict[str, list[QueueKey]] = {}
-    for queue in sorted(sides[0].keys() | sides[1].keys(), key=key_order):
-        topics.setdefault(queue.topic, []).append(queue)
     for both in (True, False):
         opened = [
             _Unreadable(
@@ -582,20 +579,25 @@ def test_ranges_end_with_the_topic_that_fills_them(
             )
             for side, told in zip(sides, (True, both), strict=True)
         ]
-        wanted, units, queues = [], 0, 0
+        wanted: list[QueueKey | None] = []
+        units = queues = 0
         told = sides if both else sides[:1]
+        topics: dict[str, list[QueueKey]] = {}
+        for queue in sorted({queue for side in told for queue in side}, key=key_order):
+            topics.setdefault(queue.topic, []).append(queue)
+        last: QueueKey | None = None
         for held in topics.values():
             if units >= most[0] or queues >= most[1]:
-                wanted.append(held[0])
+                wanted.append(last)
                 units = queues = 0
             queues += len(held)
             units += sum(max(0, *(side.get(queue, 0) for side in told)) for queue in held)
+            last = held[-1]
         ranges = cut_ranges(*map(_Place, opened), most_units=most[0], most_queues=most[1])
-        assert [after for after, _ in ranges] == [None, *(last for _, last in ranges[:-1])]
-        assert ranges[-1][1] is None
+        assert [after for after, _ in ranges] == [None, *wanted]
+        assert [last for _, last in ranges] == [*wanted, None]
         found = [[queue for queue, _ in union(opened[0], opened[1], one)] for one in ranges]
-        assert sum(map(len, found)) == sum(map(len, topics.values()))
-        assert [held[0] for held in found[1:]] == wanted
+        assert sum(map(len, found)) == len(sides[0].keys() | sides[1].keys())
         assert [side.closed for side in opened] == [1, 1]
 
 

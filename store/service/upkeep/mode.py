@@ -7,7 +7,7 @@ that is no longer kept stays where it lies, with a line that says up to where it
 opened, and catches up from there when it is kept again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -109,6 +109,7 @@ def change_mode(
     *,
     passing: bool = False,
     known: KnownFile | None = None,
+    settled: Callable[[MessageStore], object] = untold,
     progress: Progress = untold,
 ) -> ModeChange:
     """Take one step, under the store's lock; nothing is changed if anything speaks against it.
@@ -116,7 +117,8 @@ def change_mode(
     With ``passing`` a state that keeps two backends may be left for the one behind the neighbour
     that keeps them too: both steps need the same comparison. A backend that is kept from now on is
     caught up before this returns: from its line, or, if there is none of it yet, from all that the
-    log has. ``known`` names queues that need no comparison: the caller answers for that.
+    log has; ``settled`` is told the store then, open to write. ``known`` names queues that need no
+    comparison: the caller answers for that.
 
     Raises:
         RefusedStoreError: it is not one step away, or something speaks against it: all of that is
@@ -145,7 +147,7 @@ def change_mode(
         set_mode(layout.paths, to, _behind(layout, now, to, look.log_end))
     finally:
         lock.release()
-    done = _settle(layout, config, now, to, progress)
+    done = _settle(layout, config, now, to, settled, progress)
     return replace(done, passed_over=look.passed_over)
 
 
@@ -160,7 +162,12 @@ def _behind(layout: StoreLayout, now: StoreMode, to: StoreMode, log_end: int) ->
 
 
 def _settle(
-    layout: StoreLayout, config: StoreConfig, now: StoreMode, to: StoreMode, progress: Progress
+    layout: StoreLayout,
+    config: StoreConfig,
+    now: StoreMode,
+    to: StoreMode,
+    settled: Callable[[MessageStore], object],
+    progress: Progress,
 ) -> ModeChange:
     if not set(to.backends) - set(now.backends):
         return ModeChange(now, to, dict(read_standing(layout.paths).behind))
@@ -169,6 +176,7 @@ def _settle(
     ) as store:
         aside = {name: str(exc) for name, exc in store.backends_set_aside().items()}
         report = store.report
+        settled(store)
     return ModeChange(now, to, dict(read_standing(layout.paths).behind), aside, report)
 
 
