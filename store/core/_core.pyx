@@ -156,3 +156,4 @@ cdef Py_ssize_t _append(
     memcpy(out + done, text, length)
     out[done + length] = end
     return done + length + 1
+include "_puts.pxi"

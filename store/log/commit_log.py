@@ -41,6 +41,11 @@ if TYPE_CHECKING:
 _NO_START = bytes(BLANK_SIZE)
 
 
+def now_ms() -> int:
+    """Return the store time of a record that is appended now."""
+    return time.time_ns() // 1_000_000
+
+
 class Appended(NamedTuple):
     """Where and when one record was appended."""
 
@@ -69,8 +74,8 @@ class CommitLog(LogReads):
         super().__init__(files)
         self._transient = config.is_transient
         self._property_crc = config.enabled_append_prop_crc
-        self._current: MappedFile | None = None
-        self._prepared: MappedFile | None = None
+        self.current: MappedFile | None = None
+        self.prepared: MappedFile | None = None
         self.mark: SyncedMark | None = None
         """Where ``note_synced`` writes; set once the log is whole."""
         self._fault: StoreIOError | None = None  # of the first flush that failed
@@ -91,17 +96,17 @@ class CommitLog(LogReads):
             CorruptionError: a file has a wrong name or size, or one is missing.
         """
         self.files.load()
-        self._end = self.files.end_offset()
+        self.end = self.files.end_offset()
 
     # ---- the end of the log (opening)
 
     def set_end(self, phy_offset: int) -> None:
         """Make ``phy_offset`` the end in memory; files behind it are left alone."""
-        self._end = self._flushed = phy_offset
+        self.end = self._flushed = phy_offset
         for file in self.files:
             over = phy_offset - file.file_from_offset
             file.wrote_position = file.flushed_position = min(max(over, 0), self._file_size)
-        self._current = self.files.find(phy_offset)
+        self.current = self.files.find(phy_offset)
 
     def truncate(self, phy_offset: int, *, is_blank: bool = False) -> None:
         """Make ``phy_offset`` the end on disk too: what lies behind it is zeroed and synced.
@@ -111,8 +116,8 @@ class CommitLog(LogReads):
         """
         self.files.truncate(phy_offset)
         self.set_end(phy_offset)
-        if self._current is not None and not is_blank:
-            self._current.zero(phy_offset - self._current.file_from_offset)
+        if self.current is not None and not is_blank:
+            self.current.zero(phy_offset - self.current.file_from_offset)
 
     def write_again(self, start: int, end: int) -> None:
         """Write the bytes from ``start`` to ``end``, phy offsets, once more, durably.
@@ -134,7 +139,7 @@ class CommitLog(LogReads):
             IllegalMessageError: the record is longer than a file.
         """
         size = record.size
-        self.append_began = timestamp = time.time_ns() // 1_000_000
+        self.append_began = timestamp = now_ms()
         try:
             file = self._writable(size)
             position = file.wrote_position
@@ -147,7 +152,7 @@ class CommitLog(LogReads):
             target[position + BLANK_SIZE : end] = rest
             target[position : position + BLANK_SIZE] = record.start  # I1: from here on it is there
             file.wrote_position = end
-            self._end = phy_offset + size
+            self.end = phy_offset + size
             self.appended_records += 1
         finally:
             self.append_began = 0
@@ -172,7 +177,7 @@ class CommitLog(LogReads):
         done: list[Appended] = []
         first = 0
         total = sum(record.size for record in records) if whole else 0
-        self.append_began = time.time_ns() // 1_000_000
+        self.append_began = now_ms()
         try:
             while first < len(records):
                 try:
@@ -201,7 +206,7 @@ class CommitLog(LogReads):
     ) -> None:
         start = file.wrote_position
         phy_offset = first = file.file_from_offset + start
-        timestamp = time.time_ns() // 1_000_000
+        timestamp = now_ms()
         parts: list[bytes] = []
         for record, queue_offset in zip(records, queue_offsets, strict=True):
             rest = assemble(record, queue_offset, phy_offset, timestamp)
@@ -217,7 +222,7 @@ class CommitLog(LogReads):
             target[at : at + BLANK_SIZE] = record.start
             at += record.size
         file.wrote_position = end
-        self._end = phy_offset
+        self.end = phy_offset
         self.appended_records += len(records)
 
     def check_raw(self, phy_offset: int, data: bytes, rules: ScanRules) -> RawRecords:
@@ -228,9 +233,9 @@ class CommitLog(LogReads):
             CorruptionError: no valid record where one should start.
         """
         begins = self.files.min_offset() < 0 and phy_offset % self._file_size == 0
-        if phy_offset != self._end and not begins:
+        if phy_offset != self.end and not begins:
             raise RefusedStoreError(
-                f"records from {phy_offset} on do not continue the log, which ends at {self._end}",
+                f"records from {phy_offset} on do not continue the log, which ends at {self.end}",
                 path=self.files.folder, phy_offset=phy_offset,
             )  # fmt: skip
         return check_raw(phy_offset, data, self._file_size, rules, self._topics)
@@ -243,12 +248,12 @@ class CommitLog(LogReads):
         Raises:
             DiskFullError: no room for the next file, and nothing was appended.
         """
-        self.append_began = time.time_ns() // 1_000_000
+        self.append_began = now_ms()
         at = raw.phy_offset
         try:
             for record in raw.before(raw.end):
                 try:
-                    file = self._roll(0, at) if self._current is None else self._writable(0)
+                    file = self._roll(0, at) if self.current is None else self._writable(0)
                 except DiskFullError:
                     if at == raw.phy_offset:
                         raise
@@ -258,7 +263,7 @@ class CommitLog(LogReads):
                 target[start + BLANK_SIZE : end] = record[BLANK_SIZE:]
                 target[start : start + BLANK_SIZE] = record[:BLANK_SIZE]  # I1
                 file.wrote_position = end
-                self._end = at = at + len(record)
+                self.end = at = at + len(record)
         finally:
             self.append_began = 0
         appended = [record.size for record in raw.records if record.phy_offset < at]
@@ -270,10 +275,10 @@ class CommitLog(LogReads):
 
     def _writable(self, size: int) -> MappedFile:
         """Return the file that takes ``size`` bytes, its blocks reserved."""
-        file = self._current
+        file = self.current
         if file is None or file.wrote_position + size + BLANK_SIZE > self._file_size:
             return self._roll(size)
-        if file is not self._prepared:
+        if file is not self.prepared:
             file.reserve()
             self._prepare(file)
         return file
@@ -281,7 +286,7 @@ class CommitLog(LogReads):
     def _prepare(self, file: MappedFile) -> None:
         if self._transient:
             file.use_heap()
-        self._prepared = file
+        self.prepared = file
 
     def _roll(self, size: int, start: int | None = None) -> MappedFile:
         """Start the next file: the new one is made first, then the old one gets its blank.
@@ -292,20 +297,20 @@ class CommitLog(LogReads):
             raise IllegalMessageError(
                 f"a record of {size} bytes does not fit a file of {self._file_size}"
             )
-        old = self._current
-        if old is not None and old.wrote_position < self._file_size and old is not self._prepared:
+        old = self.current
+        if old is not None and old.wrote_position < self._file_size and old is not self.prepared:
             old.reserve()
-        new = self.files.append_file(self._end if start is None else start)
+        new = self.files.append_file(self.end if start is None else start)
         if old is not None and (left := self._file_size - old.wrote_position):
             blank = BLANK.pack(BlankRecord(left, MAGIC_BLANK))
             old.target()[old.wrote_position : old.wrote_position + BLANK_SIZE] = blank
             old.wrote_position = self._file_size
             self.blank_bytes += left
-        self._end = new.file_from_offset
+        self.end = new.file_from_offset
         if old is not None:
-            self._unflushed.append(old)  # before _current moves on, see flush
+            self._unflushed.append(old)  # before current moves on, see flush
         self._prepare(new)
-        self._current = new
+        self.current = new
         self.files.make_ahead()
         return new
 
@@ -319,7 +324,7 @@ class CommitLog(LogReads):
         Raises:
             StoreIOError: the disk refused; the store must not be written to any more.
         """
-        current = self._current
+        current = self.current
         if not self._transient or current is None:
             return
         waiting = current.wrote_position - current.readable_position
@@ -342,7 +347,7 @@ class CommitLog(LogReads):
             raise StoreFailedError(
                 f"an earlier flush of the log failed: {self._fault}"
             ) from self._fault
-        end, current = self._end, self._current  # in this order: a roll may come in between
+        end, current = self.end, self.current  # in this order: a roll may come in between
         try:
             while self._unflushed:
                 self._unflushed[0].flush()

@@ -34,7 +34,7 @@ class LogReads:
     def __init__(self, files: MappedFileQueue) -> None:
         self.files = files
         self._file_size = files.file_size
-        self._end = 0
+        self.end = 0
         self._flushed = 0
         self._topics = TopicCache()
 
@@ -46,7 +46,7 @@ class LogReads:
 
     def max_phy_offset(self) -> int:
         """Return the end of the log: where the next record goes."""
-        return self._end
+        return self.end
 
     def flushed_phy_offset(self) -> int:
         """Return up to where the log is surely on disk."""
@@ -55,7 +55,7 @@ class LogReads:
     def store_timestamp(self, phy_offset: int, size: int) -> int:
         """Return the store time of the record of ``size`` bytes; -1 if it is not in the log."""
         low, end = self.files.min_offset(), phy_offset + size
-        if phy_offset < low or end > self._end or size < MIN_RECORD_SIZE:
+        if phy_offset < low or end > self.end or size < MIN_RECORD_SIZE:
             return -1
         try:
             head = self.files.select(phy_offset, _STAMP_SPAN)
@@ -68,7 +68,7 @@ class LogReads:
         self, phy_offsets: NDArray[np.int64], sizes: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         """Return ``store_timestamp`` of many records, for a fraction of the time."""
-        return store_timestamps(self.files, self._end, phy_offsets, sizes)
+        return store_timestamps(self.files, self.end, phy_offsets, sizes)
 
     def file_offset_by_timestamp(self, timestamp: int) -> int:
         """Return the start of the newest file whose first record was stored by ``timestamp``."""
@@ -128,7 +128,7 @@ class LogReads:
                 At the end of a log whose end is not known yet this is the normal way to stop.
         """
         rules = rules or ScanRules()
-        end = self._end if end is None else end
+        end = self.end if end is None else end
         at = phy_offset
         while at < end:
             file = self.files.find(at)

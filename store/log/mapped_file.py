@@ -32,13 +32,13 @@ class MappedFile:
         self.wrote_position = file_size  # all of it, until recovery has found the end
         self.flushed_position = file_size
         self._read_only = read_only
-        self._map: mmap.mmap | None = None
-        self._heap: bytearray | None = None
+        self.mapped: mmap.mmap | None = None
+        self.heap: bytearray | None = None
         self._committed = 0  # of the heap, what the file has
         self._commit_lock = threading.Lock()  # guards both
         self._open: Descriptor | None = None
         self._closed = False
-        self._lock = threading.Lock()  # guards the making of _open and _map
+        self._lock = threading.Lock()  # guards the making of _open and mapped
 
     @classmethod
     def create(
@@ -87,16 +87,16 @@ class MappedFile:
         Readers see what was committed; a killed process loses the rest.
         """
         self._committed = self.wrote_position
-        self._heap = bytearray(self.file_size)  # pages that nobody writes take no memory
+        self.heap = bytearray(self.file_size)  # pages that nobody writes take no memory
 
     def target(self) -> mmap.mmap | bytearray:
         """Return where the next record is written, at ``wrote_position``: the map, or the heap."""
-        return self.map() if self._heap is None else self._heap
+        return self.map() if self.heap is None else self.heap
 
     @property
     def readable_position(self) -> int:
         """Return the end of what may be read."""
-        return self.wrote_position if self._heap is None else self._committed
+        return self.wrote_position if self.heap is None else self._committed
 
     def commit(self) -> None:
         """Write what waits in memory into the file; it is not durable by that. Any thread.
@@ -105,7 +105,7 @@ class MappedFile:
             StoreIOError: the disk refused; a part may have been written.
         """
         with self._commit_lock, os_errors("commit to a commit log file", self.path):
-            heap, wrote = self._heap, self.wrote_position
+            heap, wrote = self.heap, self.wrote_position
             if heap is None:
                 return
             view = memoryview(heap)
@@ -114,7 +114,7 @@ class MappedFile:
                 at = self._committed
                 self._committed += os.pwrite(file.number, view[at:wrote], at)
             if wrote == self.file_size:
-                self._heap = None
+                self.heap = None
 
     def map(self) -> mmap.mmap:
         """Return the map, made on first use.
@@ -123,30 +123,30 @@ class MappedFile:
             StoreClosedError: after ``close``.
             CorruptionError: the file is shorter than it was when the store was opened.
         """
-        found = self._map
+        found = self.mapped
         if found is not None:
             return found
         file = self._descriptor()
         access = mmap.ACCESS_READ if self._read_only else mmap.ACCESS_WRITE
         with self._lock, os_errors("map a commit log file", self.path):
-            if self._map is None:
+            if self.mapped is None:
                 try:
-                    self._map = mmap.mmap(file.number, self.file_size, access=access)
+                    self.mapped = mmap.mmap(file.number, self.file_size, access=access)
                 except ValueError as exc:  # mmap's word for a map longer than the file
                     raise CorruptionError(
                         "the file has shrunk", path=self.path, expected=f"{self.file_size} bytes",
                         got=f"{self.path.stat().st_size} bytes",
                     ) from exc  # fmt: skip
-            return self._map
+            return self.mapped
 
     def unmap(self) -> None:
         """Let the map go; views that are held keep it alive."""
-        self._map = None
+        self.mapped = None
 
     @property
     def is_mapped(self) -> bool:
         """Return whether a map is held."""
-        return self._map is not None
+        return self.mapped is not None
 
     def select(self, position: int, size: int) -> memoryview:
         """Return ``size`` bytes from ``position`` as a read-only view of the map, without a copy.
@@ -259,7 +259,7 @@ class MappedFile:
         """Let everything go. Views that are held stay valid."""
         with self._lock:
             self._closed = True
-            self._map = None
+            self.mapped = None
             self._open = None
 
     def hold_open(self) -> None:

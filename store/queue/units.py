@@ -120,7 +120,7 @@ class UnitBatch:
     been dispatched once the batch is stored, also records that no queue holds. Not thread-safe.
     """
 
-    __slots__ = ("_index_of", "end_phy_offset", "queue_index", "queue_offset", "queues", "units")
+    __slots__ = ("end_phy_offset", "index_of", "queue_index", "queue_offset", "queues", "units")
 
     def __init__(self) -> None:
         self.queues: list[QueueKey] = []
@@ -128,7 +128,7 @@ class UnitBatch:
         self.queue_offset = array("q")
         self.units = bytearray()
         self.end_phy_offset = 0
-        self._index_of: dict[tuple[str, int], int] = {}
+        self.index_of: dict[tuple[str, int], int] = {}
 
     def __len__(self) -> int:
         return len(self.queue_index)
@@ -143,9 +143,9 @@ class UnitBatch:
         store_timestamp: int,
     ) -> None:
         """Append one unit for queue ``key`` (topic, queue id); does not move ``end_phy_offset``."""
-        index = self._index_of.get(key)
+        index = self.index_of.get(key)
         if index is None:
-            index = self._index_of[key] = len(self.queues)
+            index = self.index_of[key] = len(self.queues)
             self.queues.append(QueueKey(*key))
         self.queue_index.append(index)
         self.queue_offset.append(queue_offset)
@@ -161,7 +161,7 @@ class UnitBatch:
         store_timestamps: Sequence[int],
     ) -> None:
         """Append one unit a row of the columns; as ``add`` each, for a fraction of the time."""
-        index_of = self._index_of
+        index_of = self.index_of
         for key in keys:
             if key not in index_of:
                 index_of[key] = len(self.queues)
@@ -193,7 +193,7 @@ class UnitBatch:
         index = np.frombuffer(self.queue_index, np.int32)[rows]
         used, numbers = np.unique(index, return_inverse=True)
         chosen.queues = [self.queues[at] for at in used.tolist()]
-        chosen._index_of = {queue: at for at, queue in enumerate(chosen.queues)}
+        chosen.index_of = {queue: at for at, queue in enumerate(chosen.queues)}
         chosen.queue_index.frombytes(numbers.astype(np.int32).tobytes())
         chosen.queue_offset.frombytes(np.frombuffer(self.queue_offset, np.int64)[rows].tobytes())
         units = np.frombuffer(self.units, np.uint8).reshape(-1, QUEUE_UNIT.size)

@@ -78,7 +78,8 @@ class MessageEncoder:
         self._auto_version = config.auto_message_version_on_topic_len
         self._append_crc = config.enabled_append_prop_crc
         self._check_topic = check_topic
-        self._topics = BoundedCache[str, _Topic](_REMEMBERED_BYTES)
+        self.topics = BoundedCache[str, _Topic](_REMEMBERED_BYTES)
+        """Topic → magic code, the name with its length before it, the name as plain text."""
         self._properties = BoundedCache[tuple[str, str], _Encoded](_REMEMBERED_BYTES)
 
     def encode(self, message: Message) -> EncodedRecord:
@@ -90,7 +91,7 @@ class MessageEncoder:
                 too large; or one that RocketMQ could not read back.
         """
         try:
-            magic, name, topic = self._topics.get(message.topic) or self._learn_topic(message.topic)
+            magic, name, topic = self.topics.get(message.topic) or self._learn_topic(message.topic)
             properties = message.properties
             if len(properties) == 1:  # a tag alone, most often; producers repeat themselves
                 (pair,) = properties.items()
@@ -163,13 +164,12 @@ class MessageEncoder:
             raise IllegalMessageError(f"topic of {len(name)} bytes, a V1 record holds 127")
         else:
             learnt = MAGIC_V1, len(name).to_bytes(1, "big") + name, name.decode()
-        return self._topics.learn(topic, learnt, 3 * len(name))
+        return self.topics.learn(topic, learnt, 3 * len(name))
 
 
 _Encoded = tuple[bytes, DispatchProperties]
 """The properties with their length before them, and what dispatch needs of them."""
 _Topic = tuple[int, bytes, str]
-"""Magic code, the name with its length before it, the name as plain text."""
 _REMEMBERED_BYTES = 8 << 20
 _TAIL_PACK = TAIL.struct.pack
 _TWO_V4 = 16

@@ -87,6 +87,7 @@ def test_refusals_are_counted_by_status(
         raise DiskFullError(f"no room for {size} bytes")
 
     with monkeypatch.context() as patch:
+        patch.setattr(store.commit_log, "prepared", None)  # so that its blocks are asked for
         patch.setattr(store.commit_log, "_writable", full)
         store.put_message(Message("t", b"x"))
     snapshot = store.metrics.snapshot()

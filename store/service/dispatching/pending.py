@@ -53,9 +53,9 @@ class Pending:
         """Any thread may ask for its length, and for ``end_phy_offset``: 0 if nothing waits."""
         self._record_units = units
         self._add = units.add
-        self._record_keys = keys
-        self._keys = IndexBatch()
-        self._last: Appended | None = None
+        self.record_keys = keys
+        self.keys = IndexBatch()
+        self.last: Appended | None = None
 
     def note(self, record: EncodedRecord, queue_offset: int, appended: Appended) -> None:
         """Take over one appended record."""
@@ -73,12 +73,12 @@ class Pending:
                 units.add, record.topic, record.queue_id, queue_offset,
                 phy_offset, size, timestamp, sys_flag, properties,
             )  # fmt: skip
-        if self._record_keys.wanted:
-            self._record_keys.add(
-                self._keys, record.topic, sys_flag, properties, phy_offset, timestamp
+        if self.record_keys.wanted:
+            self.record_keys.add(
+                self.keys, record.topic, sys_flag, properties, phy_offset, timestamp
             )
         units.end_phy_offset = phy_offset + size
-        self._last = appended
+        self.last = appended
 
     def note_list(
         self,
@@ -98,14 +98,14 @@ class Pending:
             [record.dispatch.tags_code for record in records],
             timestamps,
         )  # fmt: skip
-        if self._record_keys.tags:
-            self._keys.add_tags(
+        if self.record_keys.tags:
+            self.keys.add_tags(
                 [record.topic for record in records],
                 [record.dispatch.tags for record in records],
                 phy_offsets,
                 timestamps,
             )
-        self._last = last = appended[-1]
+        self.last = last = appended[-1]
         self.units.end_phy_offset = last.phy_offset + last.size
 
     def units_of(self, records: Iterable[Read]) -> list[Unit]:
@@ -122,12 +122,12 @@ class Pending:
         for unit in units:
             self.units.add(*unit)
             self.offsets.follow(unit.key, unit.queue_offset)
-        if self._record_keys.wanted:
+        if self.record_keys.wanted:
             for record, properties in records:
-                self._record_keys.add_scanned(self._keys, record, properties)
+                self.record_keys.add_scanned(self.keys, record, properties)
         if records:
             last, _ = records[-1]
-            self._last = Appended(last.phy_offset, last.size, last.store_timestamp)
+            self.last = Appended(last.phy_offset, last.size, last.store_timestamp)
             self.units.end_phy_offset = last.phy_offset + last.size
 
     def seen(self) -> Appends:
@@ -137,11 +137,11 @@ class Pending:
             StoreFailedError: an append was cut short.
         """
         self.appending.check()
-        return Appends(self.units, self._keys, self._last)
+        return Appends(self.units, self.keys, self.last)
 
     def let_go(self) -> None:
         """Let nothing wait any more: somebody else has it."""
-        self.units, self._keys = UnitBatch(), IndexBatch()
+        self.units, self.keys = UnitBatch(), IndexBatch()
 
 
 def oldest_timestamp(units: UnitBatch) -> int:

@@ -22,11 +22,11 @@ class QueueOffsets:
 
     def __init__(self, queues: ConsumeQueueStore) -> None:
         self._queues = queues
-        self._next: dict[Queue, int] = {}
+        self.next: dict[Queue, int] = {}
         self._hold: TopicHold | None = None
 
     def __len__(self) -> int:
-        return len(self._next)
+        return len(self.next)
 
     def assign(self, queue: Queue) -> int:
         """Return the offset that the next message of ``queue`` gets.
@@ -34,15 +34,15 @@ class QueueOffsets:
         Raises:
             TopicHeldError: nobody may put to the topic for now, see ``hold``.
         """
-        offset = self._next.get(queue)
+        offset = self.next.get(queue)
         if offset is None:
             self._refuse_held(queue)
-            offset = self._next[queue] = self._queues.next_offset(*queue)
+            offset = self.next[queue] = self._queues.next_offset(*queue)
         return offset
 
     def take(self, queue: Queue, count: int = 1) -> None:
         """Take ``count`` offsets that were assigned, after the log has the records."""
-        self._next[queue] += count
+        self.next[queue] += count
 
     def check_follow(self, units: Iterable[Unit]) -> None:
         """Refuse units that come with their offsets, if one is held or would leave a gap.
@@ -56,7 +56,7 @@ class QueueOffsets:
         expected: dict[Queue, int] = {}
         for unit in units:
             queue = unit.key
-            there = expected.get(queue, self._next.get(queue))
+            there = expected.get(queue, self.next.get(queue))
             if there is None:
                 self._refuse_held(queue)
                 there = self._queues.next_offset(*queue)
@@ -71,7 +71,7 @@ class QueueOffsets:
 
     def follow(self, queue: Queue, queue_offset: int) -> None:
         """Go on behind ``queue_offset``, with which a record came, after the log has it."""
-        self._next[queue] = queue_offset + 1
+        self.next[queue] = queue_offset + 1
 
     def hold(self, hold: TopicHold | None) -> None:
         """Assign no first offset to queues of the topics of ``hold``; ``None``: to all again.
@@ -90,16 +90,16 @@ class QueueOffsets:
 
         Held topics get no others meanwhile.
         """
-        return [queue for queue in [*self._next] if queue[0] in topics]
+        return [queue for queue in [*self.next] if queue[0] in topics]
 
     def forget(self, queues: Iterable[Queue]) -> None:
         """Let the offsets of ``queues`` be read from the queues again."""
         for queue in queues:
-            self._next.pop(queue, None)
+            self.next.pop(queue, None)
 
     def forget_all(self) -> None:
         """Let all be read from the queues again, which must have every unit."""
-        self._next.clear()
+        self.next.clear()
 
     def _refuse_held(self, queue: Queue) -> None:
         if self._hold is not None and queue[0] in self._hold.topics:

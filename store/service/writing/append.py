@@ -11,9 +11,10 @@ Source: RocketMQ ``CommitLog.asyncPutMessage``, ``MultiDispatch``.
 from collections.abc import Callable, Sequence
 from typing import TypeVar, TypeVarTuple
 
+from store.config import StoreConfig
 from store.errors import DiskFullError, IllegalMessageError
 from store.log.commit_log import Appended, CommitLog
-from store.record.encoder import EncodedRecord, is_queued
+from store.record.encoder import EncodedRecord, MessageEncoder, is_queued
 from store.record.message import LMQ_PREFIX
 from store.record.properties import dispatch_properties
 from store.record.scan import ScanRules
@@ -23,6 +24,7 @@ from store.service.dispatching.record_units import Unit
 from store.service.dispatching.topic_hold import TopicHeldError
 from store.service.running.running_state import RunningState
 from store.service.writing.light_quota import LightQuota
+from store.service.writing.plain_puts import PlainPuts, plain_puts
 
 _REFUSALS = (DiskFullError, IllegalMessageError)
 """What the log raises before it has written a byte of a record."""
@@ -49,6 +51,10 @@ class Appender:
         self._state = state
         self._section = pending.appending
         self.quota = quota
+
+    def plain_puts(self, config: StoreConfig, encoder: MessageEncoder) -> PlainPuts:
+        """Return the short way of messages that are plain; it takes the lock's part itself."""
+        return plain_puts(config, encoder, self._log, self._pending, self._state)
 
     def one(self, record: EncodedRecord) -> tuple[int, Appended]:
         """Append one record; return its queue offset and its place."""

@@ -103,6 +103,7 @@ class Putter:
         self._append = append
         self._failed = failed
         self._encoder = MessageEncoder(config, self._check_topic)
+        self._plain = append.plain_puts(config, self._encoder)
         self._sync = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self.meter = PutMeter()
         self._timed_from = 0  # appended records at which the next put is timed
@@ -114,12 +115,27 @@ class Putter:
         started = 0.0
         if self._log.appended_records >= self._timed_from:
             started = self._start_timing()
+        result = self._plain.one(message) or self._put_any(message)
+        if result.appended is None:
+            return result
+        if self._sync or self._dispatcher.is_full:
+            result = self._settle([result], wait=wait and _waits(message.properties))[0]
+        if started:
+            self.meter.seconds.observe(time.perf_counter() - started)
+        return result
+
+    def _start_timing(self) -> float:
+        self._timed_from = 0 if self._sync else self._log.appended_records + SAMPLED_PUTS
+        return time.perf_counter()
+
+    def _put_any(self, message: Message) -> PutMessageResult:
+        """Put a message that need not be plain."""
         properties = message.properties
         try:
             if _LIGHT in properties or message.sys_flag & _INNER or _INNER_NUM in properties:
                 _refuse_inner_batch(message)
                 if self._goes_to_light(message):
-                    return self._timed(started, self._put_light(message, wait=wait))
+                    return self._put_light(message)
                 _refuse_light_offsets(message)
             record = self._encoder.encode(message)
         except IllegalMessageError as exc:
@@ -130,19 +146,7 @@ class Putter:
             queue_offset, appended = self._append.one(record)
         except (DiskFullError, IllegalMessageError) as exc:
             return self._refused(exc)
-        result = _new(PutMessageResult, (_OK, appended, queue_offset, message.store_host, ""))
-        if self._sync or self._dispatcher.is_full:
-            result = self._settle([result], wait=wait and _waits(properties))[0]
-        return self._timed(started, result) if started else result
-
-    def _start_timing(self) -> float:
-        self._timed_from = 0 if self._sync else self._log.appended_records + SAMPLED_PUTS
-        return time.perf_counter()
-
-    def _timed(self, started: float, result: PutMessageResult) -> PutMessageResult:
-        if started:
-            self.meter.seconds.observe(time.perf_counter() - started)
-        return result
+        return _new(PutMessageResult, (_OK, appended, queue_offset, message.store_host, ""))
 
     def put_async(self, message: Message) -> Future[PutMessageResult]:
         """Put one message without waiting, see ``MessageStore.put_message_async``."""
@@ -175,6 +179,14 @@ class Putter:
     def put_list(self, messages: Sequence[Message]) -> list[PutMessageResult]:
         """Put a list under one lock, see ``MessageStore.put_messages``."""
         started = time.perf_counter()
+        done = self._plain.several(messages) or self._put_each(messages)
+        wait = self._sync and any(_waits(message.properties) for message in messages)
+        done = self._settle(done, wait=wait)
+        self.meter.list_seconds.observe(time.perf_counter() - started)
+        return done
+
+    def _put_each(self, messages: Sequence[Message]) -> list[PutMessageResult]:
+        """Put messages of which any may be refused or go to light queues."""
         results: list[PutMessageResult | None] = [None] * len(messages)
         places: list[int] = []
         records: list[EncodedRecord] = []
@@ -198,11 +210,7 @@ class Putter:
             records, places = [], []
             results[place] = self.put(message)
         self._append_all(messages, records, places, results, whole=False)
-        done = [result for result in results if result is not None]
-        wait = self._sync and any(_waits(message.properties) for message in messages)
-        done = self._settle(done, wait=wait)
-        self.meter.list_seconds.observe(time.perf_counter() - started)
-        return done
+        return [result for result in results if result is not None]
 
     def put_client_batch(self, batch: Message) -> list[PutMessageResult]:
         """Put a client batch, all of it or nothing, see ``MessageStore.put_client_batch``."""
@@ -213,15 +221,18 @@ class Putter:
             for message in messages:
                 _refuse_inner_batch(message)
                 _refuse_light_offsets(message)
-            records = [self._encoder.encode(message) for message in messages]
+            done = self._plain.several(messages) or self._put_whole(messages)
         except IllegalMessageError as exc:
             return [self._refused(exc)]
-        results: list[PutMessageResult | None] = [None] * len(messages)
-        self._append_all(messages, records, range(len(messages)), results, whole=True)
-        done = [result for result in results if result is not None]
         done = self._settle(done, wait=_waits(batch.properties))
         self.meter.list_seconds.observe(time.perf_counter() - started)
         return done
+
+    def _put_whole(self, messages: Sequence[Message]) -> list[PutMessageResult]:
+        records = [self._encoder.encode(message) for message in messages]
+        results: list[PutMessageResult | None] = [None] * len(messages)
+        self._append_all(messages, records, range(len(messages)), results, whole=True)
+        return [result for result in results if result is not None]
 
     def _append_all(
         self,
@@ -268,7 +279,7 @@ class Putter:
         names = message.properties.get(_LIGHT, "")
         return bool(enabled and names.strip() and _has_units(message))
 
-    def _put_light(self, message: Message, *, wait: bool) -> PutMessageResult:
+    def _put_light(self, message: Message) -> PutMessageResult:
         """Put a message into its own queue and into its light queues.
 
         Their offsets are among the properties, so it is encoded under the lock. A list that
@@ -295,8 +306,7 @@ class Putter:
             return self._refused(IllegalMessageError(exc.reason))
         except (DiskFullError, IllegalMessageError) as exc:
             return self._refused(exc)
-        result = PutMessageResult(_OK, appended, queue_offset, message.store_host)
-        return self._settle([result], wait=wait and _waits(message.properties))[0]
+        return PutMessageResult(_OK, appended, queue_offset, message.store_host)
 
     # ---- before and after
 

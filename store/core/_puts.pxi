@@ -1,0 +1,436 @@
+# PlainPuts: the put of plain messages, from the message to its place, in one call.
+#
+# The call holds the interpreter's lock from its first look at the message to the last field that it
+# sets, and runs no line of Python and no collection of garbage meanwhile. So no other thread, no
+# signal's handler and no fork comes in between, and the append lock needs no taking: where nobody
+# has it as the call begins, nobody can until it ends. Where anything is not plain, or not at hand,
+# it returns ``None`` and has changed nothing.
+
+from cpython cimport array
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_CheckExact
+from cpython.dict cimport PyDict_CheckExact, PyDict_GetItemWithError, PyDict_Next, PyDict_SetItem
+from cpython.object cimport PyObject, Py_TYPE
+from cpython.tuple cimport PyTuple_GET_ITEM
+from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, int64_t
+from libc.stdlib cimport free, realloc
+
+cdef extern from "_crc32.h":
+    void crc_prepare()
+    uint32_t crc_of(const char *data, size_t size)
+
+cdef extern from "_record.h":
+    Py_ssize_t slot_of(object type, const char *name)
+    PyObject *in_slot(PyObject *object, Py_ssize_t offset)
+    bint whole_number(PyObject *object, int64_t least, int64_t most, int64_t *found)
+    char *put16(char *at, unsigned short value)
+    char *put32(char *at, uint32_t value)
+    char *put64(char *at, unsigned long long value)
+    char *put_bytes(char *at, const char *data, size_t size)
+    void in_this_order()
+
+cdef extern from "Python.h":
+    int PyGC_Disable()
+    int PyGC_Enable()
+
+cdef enum:
+    FIXED = 88  # of a record with two IPv4 hosts: all but body, topic and properties
+    BLANK = 8  # what each record leaves behind itself in its file
+    HOST = 8
+    UNIT = 28
+    MOST_PROPERTIES = 0x7FFF
+    MOST_BODY = 1 << 16  # a longer one is summed while others run
+    ODD_FLAGS = 0x400000B4  # a half message, IPv6 hosts, an inner batch, passed over
+
+crc_prepare()
+
+
+cdef struct Plain:
+    # One message, looked at; it keeps what the pointers lead to, and nobody changes it meanwhile.
+    const char *topic  # its length before it
+    const char *body
+    const char *born_host
+    const char *store_host
+    PyObject *key
+    PyObject *stored_at
+    PyObject *tags
+    PyObject *uniq_key
+    PyObject *words
+    Py_ssize_t topic_size, body_size, properties_at, properties_size, size
+    int64_t magic, queue_id, flag, sys_flag, born, reconsumed, prepared
+    int32_t tags_code
+    uint32_t crc
+
+
+cdef class _Scratch:
+    """What the messages of one call are looked at in; the next call begins anew."""
+
+    cdef Plain *plain
+    cdef char *properties
+    cdef Py_ssize_t most, room, used, count
+    cdef list keys
+
+    def __cinit__(self):
+        self.keys = []
+
+    def __dealloc__(self):
+        free(self.plain)
+        free(self.properties)
+
+    cdef int begin(self, Py_ssize_t count) except -1:
+        cdef Plain *grown
+        self.used = self.count = 0
+        self.keys.clear()
+        if count > self.most:
+            grown = <Plain *> realloc(self.plain, count * sizeof(Plain))
+            if grown == NULL:
+                raise MemoryError
+            self.plain, self.most = grown, count
+        return 0
+
+    cdef char *take(self, Py_ssize_t size) except NULL:
+        """Return where ``size`` more bytes of properties go."""
+        cdef char *grown
+        if self.used + size > self.room:
+            grown = <char *> realloc(self.properties, 2 * self.room + size + 256)
+            if grown == NULL:
+                raise MemoryError
+            self.properties, self.room = grown, 2 * self.room + size + 256
+        return self.properties + self.used
+
+
+cdef class _Slots:
+    """Where the fields lie of what a put looks at. Made of the classes themselves."""
+
+    cdef object message, host
+    cdef Py_ssize_t topic, body, queue_id, properties, flag, sys_flag, born, born_host, store_host
+    cdef Py_ssize_t reconsumed, prepared, wire
+
+    def __init__(self, message, host):
+        self.message, self.host = message, host
+        self.topic, self.body = slot_of(message, b"topic"), slot_of(message, b"body")
+        self.queue_id = slot_of(message, b"queue_id")
+        self.properties = slot_of(message, b"properties")
+        self.flag, self.sys_flag = slot_of(message, b"flag"), slot_of(message, b"sys_flag")
+        self.born = slot_of(message, b"born_timestamp")
+        self.born_host = slot_of(message, b"born_host")
+        self.store_host = slot_of(message, b"store_host")
+        self.reconsumed = slot_of(message, b"reconsume_times")
+        self.prepared = slot_of(message, b"prepared_transaction_offset")
+        self.wire = slot_of(host, b"wire")
+        if not (
+            self.topic and self.body and self.queue_id and self.properties and self.flag
+            and self.sys_flag and self.born and self.born_host and self.store_host
+            and self.reconsumed and self.prepared and self.wire
+        ):
+            raise TypeError("a message and a host keep their fields in slots")
+
+
+cdef class PlainPuts:
+    """Puts plain messages into one store. Any thread; whoever appends otherwise has the lock."""
+
+    cdef _Slots _slots
+    cdef _Scratch _scratch
+    cdef object _log, _pending, _section, _state, _locked, _clock
+    cdef object _appended, _result, _ok, _queue_key, _tags_prefix, _topics, _scheduled
+    cdef dict _next
+    cdef Py_ssize_t _max_body, _file_size
+    cdef bint _keys_wanted, _tags_wanted
+
+    def __init__(
+        self, *, log, pending, state, clock, topics, scheduled, classes, ok, tags_prefix,
+        max_body, file_size, keys_wanted, tags_wanted,
+    ):
+        message, host, self._appended, self._result, self._queue_key = classes
+        self._slots, self._scratch = _Slots(message, host), _Scratch()
+        self._log, self._pending, self._state = log, pending, state
+        self._section, self._locked = pending.appending, pending.lock.locked
+        self._clock, self._ok, self._tags_prefix = clock, ok, tags_prefix
+        self._topics, self._scheduled, self._next = topics, scheduled, pending.offsets.next
+        self._max_body, self._file_size = min(max_body, <Py_ssize_t> MOST_BODY), file_size
+        self._keys_wanted, self._tags_wanted = keys_wanted, tags_wanted
+
+    def one(self, message):
+        """Put a message; return its result, ``None`` if it has to go the long way."""
+        cdef int64_t now = self._clock()  # the last line of Python
+        cdef int collecting = PyGC_Disable()
+        try:
+            found = self._put((message,), now)
+        finally:
+            if collecting:
+                PyGC_Enable()
+        return None if found is None else (<list> found)[0]
+
+    def several(self, messages):
+        """Put all ``messages``, in order; return their results, ``None``: the long way for all."""
+        cdef tuple held = tuple(messages)
+        cdef int64_t now = self._clock()
+        cdef int collecting = PyGC_Disable()
+        try:
+            return self._put(held, now)
+        finally:
+            if collecting:
+                PyGC_Enable()
+
+    cdef list _put(self, tuple messages, int64_t now):
+        cdef Py_ssize_t at, count = len(messages)
+        cdef _Scratch scratch = self._scratch
+        cdef int64_t total = 0
+        scratch.begin(count)
+        for at in range(count):
+            scratch.count = at + 1
+            if not self._look(<PyObject *> PyTuple_GET_ITEM(messages, at), scratch, now):
+                return None
+            total += scratch.plain[at].size
+        if not count or self._locked() or self._section.begun or self._state.unwritable:
+            return None
+        file = self._log.current
+        if file is None or file is not self._log.prepared:
+            return None
+        cdef int64_t position = file.wrote_position
+        if position < 0 or total + BLANK > self._file_size - position:
+            return None
+        target = file.heap
+        if target is None:
+            target = file.mapped
+        if target is None:
+            return None
+        return self._append(scratch, now, file, position, target)
+
+    # ---- looking
+
+    cdef bint _look(self, PyObject *message, _Scratch scratch, int64_t now) except -1:
+        """Look at a message; return whether it is plain."""
+        cdef _Slots slots = self._slots
+        cdef Plain *plain = &scratch.plain[scratch.count - 1]
+        if <PyObject *> Py_TYPE(<object> message) != <PyObject *> slots.message:
+            return False
+        if not (
+            self._look_at_topic(plain, in_slot(message, slots.topic))
+            and self._look_at_body(plain, in_slot(message, slots.body))
+            and whole_number(in_slot(message, slots.queue_id), 0, INT32_MAX, &plain.queue_id)
+            and whole_number(in_slot(message, slots.flag), INT32_MIN, INT32_MAX, &plain.flag)
+            and whole_number(in_slot(message, slots.sys_flag), 0, INT32_MAX, &plain.sys_flag)
+            and not plain.sys_flag & ODD_FLAGS
+            and whole_number(in_slot(message, slots.born), INT64_MIN, INT64_MAX, &plain.born)
+            and whole_number(
+                in_slot(message, slots.reconsumed), INT32_MIN, INT32_MAX, &plain.reconsumed
+            )
+            and whole_number(
+                in_slot(message, slots.prepared), INT64_MIN, INT64_MAX, &plain.prepared
+            )
+            and self._look_at_host(&plain.born_host, in_slot(message, slots.born_host))
+            and self._look_at_host(&plain.store_host, in_slot(message, slots.store_host))
+            and self._look_at_properties(plain, in_slot(message, slots.properties), scratch)
+        ):
+            return False
+        plain.born = plain.born or now
+        plain.stored_at = in_slot(message, slots.store_host)
+        plain.size = FIXED + plain.body_size + plain.topic_size + 2 + plain.properties_size
+        key = (<object> plain.key, plain.queue_id)
+        scratch.keys.append(key)
+        plain.key = <PyObject *> key
+        return PyDict_GetItemWithError(self._next, key) != NULL
+
+    cdef bint _look_at_topic(self, Plain *plain, PyObject *topic) except -1:
+        if topic == NULL or type(<object> topic) is not str:
+            return False
+        cdef PyObject *known = PyDict_GetItemWithError(self._topics, <object> topic)
+        if known == NULL:
+            return False
+        magic, name, text = <tuple> known
+        if text == self._scheduled or not whole_number(<PyObject *> magic, INT32_MIN, INT32_MAX, &plain.magic):
+            return False
+        plain.topic, plain.topic_size = PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name)
+        plain.key = <PyObject *> text
+        return True
+
+    cdef bint _look_at_body(self, Plain *plain, PyObject *body) except -1:
+        if body == NULL or not PyBytes_CheckExact(<object> body):
+            return False
+        plain.body = PyBytes_AS_STRING(<object> body)
+        plain.body_size = PyBytes_GET_SIZE(<object> body)
+        if plain.body_size > self._max_body:
+            return False
+        plain.crc = crc_of(plain.body, plain.body_size) & 0x7FFFFFFF
+        return True
+
+    cdef bint _look_at_host(self, const char **wire, PyObject *host) except -1:
+        if host == NULL or <PyObject *> Py_TYPE(<object> host) != <PyObject *> self._slots.host:
+            return False
+        cdef PyObject *found = in_slot(host, self._slots.wire)
+        if found == NULL or not PyBytes_CheckExact(<object> found):
+            return False
+        wire[0] = PyBytes_AS_STRING(<object> found)
+        return PyBytes_GET_SIZE(<object> found) == HOST
+
+    cdef bint _look_at_properties(
+        self, Plain *plain, PyObject *properties, _Scratch scratch
+    ) except -1:
+        """Write the properties where they wait; return whether there is nothing odd among them."""
+        cdef Py_ssize_t at = 0, name_size = 0, size = 0
+        cdef PyObject *name = NULL
+        cdef PyObject *value = NULL
+        cdef const char *name_text = NULL
+        cdef const char *text = NULL
+        cdef char *out
+        if properties == NULL or not PyDict_CheckExact(<object> properties):
+            return False
+        plain.tags = plain.uniq_key = plain.words = NULL
+        plain.properties_at = scratch.used
+        while PyDict_Next(<object> properties, &at, &name, &value):
+            if not _plain(<object> name, &name_text, &name_size):
+                return False
+            if not _plain(<object> value, &text, &size):
+                return False
+            if name_size >= 6 and memcmp(name_text, b"INNER_", 6) == 0:
+                return False
+            if scratch.used + name_size + size + 2 - plain.properties_at > MOST_PROPERTIES:
+                return False
+            if name_size == 4 and memcmp(name_text, b"TAGS", 4) == 0:
+                plain.tags = value
+            elif name_size == 4 and memcmp(name_text, b"KEYS", 4) == 0:
+                plain.words = value
+            elif name_size == 8 and memcmp(name_text, b"UNIQ_KEY", 8) == 0:
+                plain.uniq_key = value
+            out = put_bytes(scratch.take(name_size + size + 2), name_text, name_size)
+            out[0] = NAME_END
+            out = put_bytes(out + 1, text, size)
+            out[0] = VALUE_END
+            scratch.used += name_size + size + 2
+        plain.tags_code = _hash(<object> plain.tags) if plain.tags != NULL else 0
+        plain.properties_size = scratch.used - plain.properties_at
+        return True
+
+    # ---- appending
+
+    cdef list _append(
+        self, _Scratch scratch, int64_t now, object file, int64_t position, object target
+    ):
+        """Append what was looked at: no line that fails but for want of memory, and none between."""
+        cdef Py_buffer buffer
+        cdef int64_t first = position, phy_offset = file.file_from_offset + position
+        cdef int64_t offset
+        cdef Py_ssize_t at
+        cdef Plain *plain
+        cdef list results = []
+        pending, log, section = self._pending, self._log, self._section
+        units, keys = pending.units, pending.keys
+        PyObject_GetBuffer(target, &buffer, PyBUF_WRITABLE)
+        try:
+            if buffer.len < self._file_size:
+                return None
+            section.begun = True  # left so if a line below fails: the store has failed then
+            waiting = _Units(units, scratch.count)
+            for at in range(scratch.count):
+                plain = &scratch.plain[at]
+                key = <object> plain.key
+                offset = <object> PyDict_GetItemWithError(self._next, key)
+                _write(plain, scratch.properties, <char *> buffer.buf + position, offset,
+                       phy_offset, now)
+                PyDict_SetItem(self._next, key, offset + 1)
+                waiting.add(self._queue_key, key, offset, phy_offset, plain, now)
+                if self._keys_wanted:
+                    self._add_keys(keys, plain, phy_offset, now)
+                appended = _filled(self._appended, (phy_offset, plain.size, now))
+                results.append(_filled(
+                    self._result, (self._ok, appended, offset, <object> plain.stored_at, "")
+                ))
+                position += plain.size
+                phy_offset += plain.size
+            file.wrote_position = position
+            log.end = phy_offset
+            log.appended_records += scratch.count
+            units.end_phy_offset = phy_offset
+            pending.last = appended
+            section.begun = False
+        finally:
+            PyBuffer_Release(&buffer)
+        return results
+
+    cdef int _add_keys(self, object keys, Plain *plain, int64_t phy_offset, int64_t now) except -1:
+        """See ``RecordKeys.add``, ``IndexBatch.add_record``."""
+        topic = (<tuple> plain.key)[0]
+        if plain.uniq_key != NULL:
+            _add_key(keys, topic, <object> plain.uniq_key, phy_offset, now)
+        if plain.words != NULL:
+            for word in (<str> plain.words).split(" "):
+                if word:
+                    _add_key(keys, topic, word, phy_offset, now)
+        if self._tags_wanted and plain.tags != NULL:
+            _add_key(keys, topic, self._tags_prefix + <object> plain.tags, phy_offset, now)
+        return 0
+
+
+cdef object _filled(object type, tuple values):
+    """Return a tuple of ``type``, a class that adds nothing to it."""
+    return _new(type, values)
+
+
+cdef int _add_key(object keys, object topic, object key, int64_t phy_offset, int64_t now) except -1:
+    keys.topics.append(topic)
+    keys.phy_offsets.append(phy_offset)
+    keys.store_timestamps.append(now)
+    keys.keys.append(key)  # last: readers go by it
+    return 0
+
+
+cdef class _Units:
+    """The columns of a ``UnitBatch``, with room for so many units more."""
+
+    cdef dict index_of
+    cdef list queues
+    cdef array.array queue_index, queue_offset
+    cdef object units
+    cdef Py_ssize_t at
+
+    def __init__(self, batch, Py_ssize_t more):
+        self.index_of, self.queues = batch.index_of, batch.queues
+        self.queue_index, self.queue_offset = batch.queue_index, batch.queue_offset
+        self.units = batch.units
+        self.at = len(self.queue_index)
+        array.resize_smart(self.queue_index, self.at + more)
+        array.resize_smart(self.queue_offset, self.at + more)
+        PyByteArray_Resize(self.units, (self.at + more) * UNIT)
+
+    cdef int add(
+        self, object queue_key, tuple key, int64_t offset, int64_t phy_offset, Plain *plain,
+        int64_t now,
+    ) except -1:
+        cdef PyObject *known = PyDict_GetItemWithError(self.index_of, key)
+        cdef int index
+        cdef char *out
+        if known != NULL:
+            index = <object> known
+        else:
+            index = len(self.queues)
+            self.queues.append(_filled(queue_key, key))
+            self.index_of[key] = index
+        self.queue_index.data.as_ints[self.at] = index
+        self.queue_offset.data.as_longlongs[self.at] = offset
+        out = put64(PyByteArray_AS_STRING(self.units) + self.at * UNIT, phy_offset)
+        out = put64(put32(out, <uint32_t> plain.size), <unsigned long long> <int64_t> plain.tags_code)
+        put64(out, now)
+        self.at += 1
+        return 0
+
+
+cdef void _write(
+    Plain *plain, const char *properties, char *start, int64_t offset, int64_t phy_offset,
+    int64_t now,
+) noexcept:
+    """Write a record to ``start``, its size and magic code last: from there on it is one."""
+    cdef char *out = put32(start + BLANK, plain.crc)
+    out = put32(put32(out, <uint32_t> plain.queue_id), <uint32_t> plain.flag)
+    out = put64(put64(out, offset), phy_offset)
+    out = put64(put32(out, <uint32_t> plain.sys_flag), plain.born)
+    out = put64(put_bytes(out, plain.born_host, HOST), now)
+    out = put_bytes(out, plain.store_host, HOST)
+    out = put64(put32(out, <uint32_t> plain.reconsumed), plain.prepared)
+    out = put_bytes(put32(out, <uint32_t> plain.body_size), plain.body, plain.body_size)
+    out = put_bytes(out, plain.topic, plain.topic_size)
+    out = put16(out, <unsigned short> plain.properties_size)
+    put_bytes(out, properties + plain.properties_at, plain.properties_size)
+    in_this_order()
+    put32(put32(start, <uint32_t> plain.size), <uint32_t> plain.magic)

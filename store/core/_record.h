@@ -1,0 +1,52 @@
+/* Fields of Python objects by their place, and numbers as a record has them. */
+
+#include <Python.h>
+#include <stdint.h>
+#include <structmember.h>
+
+/* Where a slot of a class with __slots__ lies in its instances; 0: it has no such slot. */
+static Py_ssize_t slot_of(PyObject *type, const char *name) {
+    Py_ssize_t offset = 0;
+    PyObject *found = PyObject_GetAttrString(type, name);
+    if (found == NULL) return PyErr_Clear(), 0;
+    if (Py_TYPE(found) == &PyMemberDescr_Type) {
+        PyMemberDef *member = ((PyMemberDescrObject *)found)->d_member;
+        if (member->type == T_OBJECT_EX) offset = member->offset;
+    }
+    Py_DECREF(found);
+    return offset;
+}
+
+/* What is in a slot; a borrowed reference, NULL if it is empty. */
+static inline PyObject *in_slot(PyObject *object, Py_ssize_t offset) {
+    return *(PyObject **)((char *)object + offset);
+}
+
+/* Read a whole number of [least, most]; 0: it is none, no exception is set. */
+static inline int whole_number(PyObject *object, int64_t least, int64_t most, int64_t *found) {
+    int overflow = 0;
+    if (object == NULL || !PyLong_CheckExact(object)) return 0;
+    *found = PyLong_AsLongLongAndOverflow(object, &overflow);
+    return !overflow && *found >= least && *found <= most;
+}
+
+static inline char *put16(char *at, uint16_t value) {
+    at[0] = (char)(value >> 8), at[1] = (char)value;
+    return at + 2;
+}
+
+static inline char *put32(char *at, uint32_t value) {
+    return put16(put16(at, (uint16_t)(value >> 16)), (uint16_t)value);
+}
+
+static inline char *put64(char *at, uint64_t value) {
+    return put32(put32(at, (uint32_t)(value >> 32)), (uint32_t)value);
+}
+
+static inline char *put_bytes(char *at, const char *data, size_t size) {
+    __builtin_memcpy(at, data, size);
+    return at + size;
+}
+
+/* What was written before this is there for whoever finds what is written after it. */
+static inline void in_this_order(void) { __atomic_thread_fence(__ATOMIC_RELEASE); }

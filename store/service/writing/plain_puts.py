@@ -1,0 +1,72 @@
+"""PlainPuts: the compiled way of most messages, from the message to its place in one call.
+
+What it takes is put whole, under the interpreter's lock; for the rest, and without the compiled
+core, ``Putter`` and ``Appender`` are there, which say what is right.
+"""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from store.config import StoreConfig
+from store.core import CORE
+from store.index.index_batch import TAGS_PREFIX
+from store.log.commit_log import Appended, CommitLog, now_ms
+from store.queue.units import QueueKey
+from store.record.encoder import MessageEncoder
+from store.record.message import SCHEDULE_TOPIC, Host, Message
+from store.service.dispatching.pending import Pending
+from store.service.results import PutMessageResult, PutMessageStatus
+from store.service.running.running_state import RunningState
+
+
+class PlainPuts(Protocol):
+    """Puts plain messages of one store. Any thread.
+
+    Not plain are light queues, half messages, IPv6 hosts, long bodies, whatever is refused, a
+    queue or topic that was not put to of late, and any message where the log's file is full, or
+    somebody else appends, or nothing may be written.
+    """
+
+    def one(self, message: Message) -> PutMessageResult | None:
+        """Put a message; ``None``: nothing was done, it has to go the long way."""
+
+    def several(self, messages: Iterable[Message]) -> list[PutMessageResult] | None:
+        """Put all, in order, with one store time, into one file; ``None``: nothing was done."""
+
+
+class NoPlainPuts:
+    """Lets every message go the long way."""
+
+    def one(self, message: Message) -> None:
+        """Do nothing."""
+
+    def several(self, messages: Iterable[Message]) -> None:
+        """Do nothing."""
+
+
+def plain_puts(
+    config: StoreConfig,
+    encoder: MessageEncoder,
+    log: CommitLog,
+    pending: Pending,
+    state: RunningState,
+) -> PlainPuts:
+    """Return the compiled way if there is one for these settings."""
+    if CORE is None or config.enabled_append_prop_crc:
+        return NoPlainPuts()
+    made: PlainPuts = CORE.PlainPuts(
+        log=log,
+        pending=pending,
+        state=state,
+        clock=now_ms,
+        topics=encoder.topics,
+        scheduled=SCHEDULE_TOPIC,
+        classes=(Message, Host, Appended, PutMessageResult, QueueKey),
+        ok=PutMessageStatus.PUT_OK,
+        tags_prefix=TAGS_PREFIX,
+        max_body=config.max_message_size,
+        file_size=config.mapped_file_size_commit_log,
+        keys_wanted=pending.record_keys.wanted,
+        tags_wanted=pending.record_keys.tags,
+    )
+    return made

@@ -1,0 +1,255 @@
+"""The short way of plain messages: the same bytes, units, keys and answers as the long way."""
+
+import itertools
+import tempfile
+import time
+from array import array
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from store.config import StoreConfig
+from store.core import CORE
+from store.errors import StoreFailedError
+from store.record.message import Host, Message
+from store.service.message_store import MessageStore
+from store.service.results import PutMessageResult
+from store.service.writing.plain_puts import NoPlainPuts, PlainPuts
+from tests.kit.messages import MOST_BODY, WAYS, messages, plain, put
+
+pytestmark = pytest.mark.skipif(CORE is None, reason="the core does not run")
+NOW = 1_700_000_000_000
+CONFIG = StoreConfig(
+    mapped_file_size_commit_log=1 << 14, max_message_size=MOST_BODY, max_hash_slot_num=64,
+    max_index_num=4096,
+)  # fmt: skip
+calls = st.lists(
+    st.tuples(st.sampled_from(WAYS), st.lists(st.one_of(plain, messages), min_size=1, max_size=5)),
+    min_size=1,
+    max_size=8,
+)
+
+
+class Counted:
+    """Counts which way messages go."""
+
+    def __init__(self, real: PlainPuts) -> None:
+        self._real = real
+        self.taken = 0
+
+    def one(self, message: Message) -> PutMessageResult | None:
+        found = self._real.one(message)
+        self.taken += found is not None
+        return found
+
+    def several(self, given: Any) -> list[PutMessageResult] | None:
+        found = self._real.several(given)
+        self.taken += len(found or ())
+        return found
+
+
+@pytest.fixture(autouse=True)
+def _at_one_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time_ns", lambda: NOW * 1_000_000)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[MessageStore]:
+    with MessageStore.open(tmp_path, CONFIG, housekeeping=False) as opened:
+        yield opened
+
+
+def waiting(store: MessageStore) -> list[object]:
+    """All that an append changes, but for the log's bytes."""
+    pending, log = store._pending, store.commit_log
+    units, keys = pending.units, pending.keys
+    return [
+        units.queues, units.queue_index, units.queue_offset, bytes(units.units),
+        units.end_phy_offset, dict(units.index_of), list(keys.rows(0, len(keys))), pending.last,
+        dict(pending.offsets.next), log.max_phy_offset(), log.appended_records, log.blank_bytes,
+        [file.wrote_position for file in log.files],
+    ]  # fmt: skip
+
+
+def log_bytes(store: MessageStore) -> bytes:
+    files = store.commit_log.files.files()
+    return b"".join(bytes(file.map()[:]) for file in files)
+
+
+def outcome(store: MessageStore, way: str, given_messages: list[Message]) -> object:
+    try:
+        return put(store, way, given_messages)
+    except Exception as exc:  # noqa: BLE001 - of the other way the same is asked
+        return type(exc), str(exc)
+
+
+@pytest.mark.slow
+@settings(max_examples=150)
+@given(calls=calls, tags=st.booleans(), lmq=st.booleans())
+def test_both_ways_leave_the_same(
+    calls: list[tuple[str, list[Message]]], *, tags: bool, lmq: bool
+) -> None:
+    config = CONFIG.model_copy(
+        update={"enable_lmq": lmq, "enable_multi_dispatch": lmq, "message_index_tags": tags}
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        short = MessageStore.open(Path(folder, "short"), config, housekeeping=False)
+        long = MessageStore.open(Path(folder, "long"), config, housekeeping=False)
+        with short, long:
+            long._parts.putter._plain = NoPlainPuts()
+            for way, given_messages in calls:
+                assert outcome(short, way, given_messages) == outcome(long, way, given_messages)
+                assert waiting(short) == waiting(long)
+            assert log_bytes(short) == log_bytes(long)
+
+
+@pytest.mark.parametrize("sizes", [range(40), (63, 64, 65, 255, 256, 4096), [0]])
+def test_bodies_of_any_length_have_their_checksum(store: MessageStore, sizes: range) -> None:
+    store.put_message(Message("t", b""))
+    for size in sizes:
+        body = bytes(itertools.islice(itertools.cycle(b"\x00\xff\x80abc"), size))
+        done = store._parts.putter._plain.one(Message("t", body))
+        assert done is not None
+        assert store.commit_log.message(done.phy_offset).stored_body == body
+    assert [each for each in store.check() if each.damage] == []
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_plain_messages_take_the_short_way(store: MessageStore, count: int) -> None:
+    counted = store._parts.putter._plain = Counted(store._parts.putter._plain)
+    given_messages = [Message("t", b"x", 0, {"TAGS": "a", "KEYS": "k  l", "UNIQ_KEY": "u"})]
+    store.put_messages(given_messages * count)
+    assert counted.taken == 0  # nobody knows the topic yet, nor the queue's next offset
+    store.put_messages(given_messages * count)
+    store.put_message(given_messages[0])
+    assert counted.taken == count + 1
+
+
+def changed(**fields: object) -> Message:
+    return Message(**{"topic": "t", "body": b"x", **fields})  # type: ignore[arg-type]
+
+
+class Text(str):
+    __slots__ = ()
+
+
+class Many(int):
+    __slots__ = ()
+
+
+V6 = Host.of("::1", 1)
+ODD = [
+    None, "t", Message("not-yet", b"x"), Message("t", b"x", 5),
+    changed(topic=Text("t")), changed(topic=b"t"), changed(body=bytearray(b"x")),
+    changed(body=b"x" * 5000), changed(queue_id=-1), changed(queue_id=1 << 31),
+    changed(queue_id=Many(0)), changed(queue_id=True), changed(flag=1 << 31),
+    changed(flag=-(1 << 31) - 1), changed(flag=1 << 70), changed(flag=None),
+    changed(sys_flag=4), changed(sys_flag=12), changed(sys_flag=0x10), changed(sys_flag=0x20),
+    changed(sys_flag=0x80), changed(sys_flag=0x4000_0000), changed(sys_flag=-1),
+    changed(born_timestamp=1 << 63), changed(born_timestamp=1.5), changed(reconsume_times=1 << 31),
+    changed(prepared_transaction_offset=-(1 << 63) - 1), changed(born_host=V6),
+    changed(store_host=V6), changed(born_host=None), changed(properties=None),
+    changed(properties={"": "a"}), changed(properties={"a": ""}), changed(properties={"a": 1}),
+    changed(properties={1: "a"}), changed(properties={"a\x01": "b"}),
+    changed(properties={"a": "b\x02"}), changed(properties={"a": "\ud800"}),
+    changed(properties={"a": "x" * 32_765}), changed(properties={"INNER_MULTI_DISPATCH": "a"}),
+    changed(properties={"INNER_NUM": "1"}), changed(properties={Text("a"): "b"}),
+    changed(topic="SCHEDULE_TOPIC_XXXX"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda each: repr(each)[:60])
+def test_whatever_is_odd_is_left_alone(store: MessageStore, odd: Any) -> None:
+    good = Message("t", b"x")
+    store.put_messages([good, Message("SCHEDULE_TOPIC_XXXX", b"x")])
+    before = waiting(store), log_bytes(store)
+    assert store._parts.putter._plain.one(odd) is None
+    assert store._parts.putter._plain.several([good, odd, good]) is None
+    assert (waiting(store), log_bytes(store)) == before
+
+
+def _hold_lock(store: MessageStore) -> None:
+    store._pending.lock.acquire()
+
+
+def _let_lock_go(store: MessageStore) -> None:
+    if store._pending.lock.locked():
+        store._pending.lock.release()
+    store._pending.appending.begun = False
+
+
+def _fill_disk(store: MessageStore) -> None:
+    store._state.set_disk_full("nearly full")
+
+
+def _begin(store: MessageStore) -> None:
+    store._pending.appending.begun = True
+
+
+def _unmap(store: MessageStore) -> None:
+    assert store.commit_log.current is not None
+    store.commit_log.current.unmap()
+
+
+def _unprepare(store: MessageStore) -> None:
+    store.commit_log.prepared = None
+
+
+def _forget(store: MessageStore) -> None:
+    store._pending.offsets.forget_all()
+
+
+@pytest.mark.parametrize(
+    "hinder",
+    [_hold_lock, _fill_disk, _begin, _unmap, _unprepare, _forget],
+    ids=lambda f: f.__name__,
+)
+def test_where_nothing_may_be_appended_the_message_goes_the_long_way(
+    store: MessageStore, hinder: Callable[[MessageStore], None]
+) -> None:
+    good = Message("t", b"x")
+    store.put_message(good)
+    hinder(store)
+    before = waiting(store), store.commit_log.max_phy_offset()
+    assert store._parts.putter._plain.one(good) is None
+    assert (waiting(store), store.commit_log.max_phy_offset()) == before
+    _let_lock_go(store)
+
+
+@pytest.mark.parametrize("left", range(-2, 3))
+def test_a_record_leaves_room_for_the_blank_behind_it(store: MessageStore, left: int) -> None:
+    """``left`` bytes more than the blank needs; below 0 the record goes into the next file."""
+    size = store.put_message(Message("t", b"")).appended.size  # type: ignore[union-attr]
+    file_size = store.config.mapped_file_size_commit_log
+    while (room := file_size - store.commit_log.max_phy_offset() - 8) > MOST_BODY:
+        store.put_message(Message("t", b"x" * 1000))
+    message = Message("t", b"x" * (room - size - left))
+    assert (store._parts.putter._plain.one(message) is not None) == (left >= 0)
+    assert store.put_message(message).phy_offset == file_size
+
+
+def test_what_stops_in_the_middle_has_failed_the_store(store: MessageStore, tmp_path: Path) -> None:
+    store.put_message(Message("t", b"kept"))
+    held = memoryview(store._pending.units.units)  # so it cannot grow
+    with pytest.raises(BufferError):
+        store.put_message(Message("t", b"lost"))
+    held.release()
+    with pytest.raises(StoreFailedError):
+        store.put_message(Message("t", b"refused"))
+    store.close()
+    with MessageStore.open(tmp_path, CONFIG) as again:
+        assert [each.stored_body for each in again.get_message("g", "t", 0, 0).messages()] == [
+            b"kept"
+        ]
+
+
+def test_columns_are_what_numpy_reads(store: MessageStore) -> None:
+    for _ in range(300):
+        store.put_message(Message("t", b"x"))
+    units = store._pending.units
+    assert units.queue_offset == array("q", range(300))
+    assert units.queue_index == array("i", [0] * 300)
