@@ -16,7 +16,16 @@ from mutants.touched import Touching, look
 from mutants.trial import Fate, Trees, TriedMutation
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("store", "cq_file", "cq_rocksdb", "migration", "replication", "analysis", "on_spark", "ab")
+PACKAGES = (
+    "store",
+    "cq_file",
+    "cq_rocksdb",
+    "migration",
+    "replication",
+    "analysis",
+    "on_spark",
+    "ab",
+)
 LEAST_KILLED = 0.9
 NOTICED = {Fate.KILLED, Fate.TIMED_OUT}
 

@@ -1,6 +1,7 @@
 """A store follows a master through cuts, silence and bytes that no master sends."""
 
 import asyncio
+import errno
 import random
 import shutil
 from collections.abc import Callable, Coroutine
@@ -12,11 +13,12 @@ import pytest
 from replication.errors import DivergedError, WireError
 from replication.follower import Follower, Standing, Timing, Until
 from store.config import FlushDiskType, StoreConfig
-from store.errors import StoreIOError
+from store.errors import CorruptionError, StoreIOError
 from store.queue.backends import backend_names
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.following.conftest import CONFIG, Led
+from tests.kit.faults import Faults
 from tests.kit.log_bytes import log_of
 from tests.kit.served import served
 from tests.kit.wire_master import WireMaster, frame
@@ -368,3 +370,63 @@ def test_a_follower_that_is_stopped_in_an_append_lets_it_come_to_its_end(
         assert not store.report.needed
         assert store.commit_log.max_phy_offset() == ended[-1]
     shutil.rmtree(tmp_path / "own")
+
+
+# ---- the disk
+
+
+def test_a_full_disk_is_waited_for(
+    led: Led, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults, told = Faults(monkeypatch), list[str]()
+
+    async def story() -> None:
+        with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
+            async with WireMaster(b"") as master:
+                follower = Follower(store, "127.0.0.1", master.port, timing=FAST, tell=told.append)
+                task = asyncio.create_task(follower.run(at_end(len(led.log))))
+                while not follower.standing.verified:
+                    await asyncio.sleep(0)
+                master.append(led.log[:500])
+                while not follower.standing.end:
+                    await asyncio.sleep(0)
+                await asyncio.to_thread(store.flush)  # by now the next file was made ahead
+                faults.fail("fallocate", errno.ENOSPC, "/commitlog/")
+                master.append(led.log[500:])
+                while follower.standing.connections < 3:
+                    await asyncio.sleep(0)
+                assert 0 < follower.standing.end < len(led.log)
+                assert follower.standing.end % 4096 == 0
+                faults.heal()
+                await task
+                assert log_of(store) == led.log
+
+    run(story())
+    assert served(tmp_path / "own") == served(led.root)
+    assert any("No space left on device" in sentence for sentence in told)
+
+
+def test_a_disk_that_refuses_ends_it_and_nothing_more_is_acknowledged(
+    led: Led, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = CONFIG.model_copy(update={"flush_disk_type": FlushDiskType.SYNC_FLUSH})
+    faults, master = Faults(monkeypatch), WireMaster(led.log)
+    faults.fail("fsync", errno.EIO, "/commitlog/")
+    with pytest.raises(StoreIOError):
+        follow(tmp_path / "own", master, config=config)
+    assert set(master.reports) == {0}
+
+
+def test_a_fault_of_the_queues_is_not_laid_to_the_master(led: Led, tmp_path: Path) -> None:
+    config = CONFIG.model_copy(update={"dispatch_slice": 1})
+
+    async def story() -> None:
+        with MessageStore.open(tmp_path / "own", config, backend="file") as store:
+            (tmp_path / "own" / "consumequeue" / "t" / "0" / f"{0:020d}").mkdir(parents=True)
+            async with WireMaster(led.log[:3000]) as master:
+                await Follower(store, "127.0.0.1", master.port, timing=FAST).run()
+
+    with pytest.raises(CorruptionError) as caught:
+        run(story())
+    assert type(caught.value) is CorruptionError
+    assert "consumequeue/t/0" in str(caught.value)
