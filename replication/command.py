@@ -9,12 +9,14 @@ from typing import Annotated
 
 import typer
 
+from replication.base import take_base
 from replication.follower import Follower, Standing, Timing, Until
 from replication.intake import VERIFY_TAIL_BYTES
 from replication.settings import HaSettings
 from store.cli.options import Backend, ConfigFile, Dir, Format, note, read_config
-from store.cli.output import OutputFormat, output
+from store.cli.output import OutputFormat, output, progress
 from store.config import BrokerRole, StoreConfig
+from store.paths import StorePaths
 from store.service.message_store import MessageStore
 
 _ENDED_BY_SIGNAL = 128
@@ -27,6 +29,10 @@ def follow(
     ],
     root: Dir,
     *,
+    base: Annotated[
+        Path | None,
+        typer.Option("--base", metavar="PATH", help="Copy of the master's log to begin with."),
+    ] = None,
     until_quiet: Annotated[
         bool, typer.Option("--until-quiet", help="End when the master has nothing more to send.")
     ] = False,
@@ -51,12 +57,15 @@ def follow(
 
     PORT is the master's haListenPort (10912 by RocketMQ's default). The master is not touched: it
     serves any slave. An empty DIR gets the master's last log file and what follows, as a slave of
-    RocketMQ's does; older files never come. Ctrl-C ends it, and it goes on where it was. Exit code
-    1 if the master's log does not continue this one: then nothing of it was appended.
+    RocketMQ's does; older files never come. With --base it gets the closed log files of a copy
+    first. Ctrl-C ends it, and it goes on where it was. Exit code 1 if the master's log does not
+    continue this one: then nothing of it was appended.
     """
     host, port = _address(master)
     timing = _timing(HaSettings.read(config))
-    with MessageStore.open(root, _settings(config), backend=backend) as store:
+    if base is not None:
+        _begin_with(base, root)
+    with _open(root, _settings(config), backend) as store:
         log = store.commit_log
         begin, is_new = log.max_phy_offset(), log.min_phy_offset() < 0
         if is_new:
@@ -79,6 +88,11 @@ def follow(
         raise typer.Exit(
             _ENDED_BY_SIGNAL + ended_by
         )  # who waits for an end must not take it for one
+
+
+def _open(root: Path, settings: StoreConfig, backend: str | None) -> MessageStore:
+    with progress("opening") as tick:
+        return MessageStore.open(root, settings, backend=backend, progress=tick)
 
 
 async def _run(
@@ -136,6 +150,16 @@ def line_of(standing: Standing, bytes_per_second: float, age_seconds: float | No
 def _age(store: MessageStore) -> float | None:
     stored = store.commit_log.followed_timestamp
     return max(time.time() - stored / 1000, 0) if stored else None
+
+
+def _begin_with(base: Path, root: Path) -> None:
+    """Take the base; a store that has a log has begun, and goes on."""
+    if any(StorePaths(root).commit_log.glob("*")):
+        note(f"{root}: has a log already and goes on with it; --base is passed over")
+        return
+    with progress("copying the base") as tick:
+        size = take_base(base, root, tick)
+    note(f"{root}: {size} bytes of log files copied; their records are checked, their queues built")
 
 
 def _until(phy_offset: int | None, *, quiet: bool) -> Until:

@@ -95,6 +95,21 @@ def test_a_new_folder_gets_the_last_file_and_is_told_so(
 
 
 @pytest.mark.slow
+def test_a_base_is_taken_once(led: Led, tmp_path: Path, conf: Path) -> None:
+    more = ("--base", led.root, "--until", len(led.log))
+    with serving(WireMaster(led.log)) as master:
+        first = run(master, tmp_path / "own", conf, *more)
+        again = run(master, tmp_path / "own", conf, *more)
+    size = len(led.log) - len(led.log) % 4096
+    assert f"{size} bytes of log files copied" in first.stderr
+    assert "no log yet" not in first.stderr
+    assert "has a log already and goes on with it; --base is passed over" in again.stderr
+    assert master.requests == [1]
+    with MessageStore.open(tmp_path / "own", CONFIG) as store:
+        assert log_of(store) == led.log
+
+
+@pytest.mark.slow
 @pytest.mark.crash
 @pytest.mark.parametrize("backend", backend_names())
 def test_a_follower_that_is_killed_goes_on_where_it_was(

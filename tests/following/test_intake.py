@@ -107,8 +107,10 @@ def test_the_last_bytes_are_asked_for_again_and_never_from_0(led: Led, tmp_path:
         assert Intake(store).request == 1  # 0 would mean: begin with your last file
         intake = Intake(store, 100)
         assert (intake.request, intake.verified) == (led.starts[30] - 100, False)
-        intake = feed(store, [frames(led.log[: led.starts[30]], 1)])
-        assert (intake.verified, intake.heartbeats) == (True, 0)
+        for sent in (frames(led.log[: led.starts[30]], 1), frame(1, led.log[1 : led.starts[30]])):
+            intake = feed(store, [sent])  # also where a frame goes on into the next file
+            assert (intake.verified, intake.heartbeats) == (True, 0)
+        assert store.commit_log.min_phy_offset() + 4096 < led.starts[30]
         assert Intake(store, 1).request == led.starts[30] - 1
 
 

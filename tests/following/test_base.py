@@ -1,0 +1,111 @@
+"""A follower begins with the closed files of a copy, and proves that they are the master's."""
+
+import errno
+import shutil
+from pathlib import Path
+
+import pytest
+
+from replication.base import closed_files, take_base
+from replication.errors import DivergedError
+from store.errors import CorruptionError, DiskFullError, RefusedStoreError
+from store.queue.backends import backend_names
+from store.record.message import Message
+from store.service.message_store import MessageStore
+from tests.following.conftest import CONFIG, Led
+from tests.following.test_follower import follow, log_in
+from tests.kit.faults import Faults
+from tests.kit.served import served
+from tests.kit.tree import tree_digest
+from tests.kit.wire_master import WireMaster
+
+
+def last_file(led: Led) -> int:
+    return len(led.log) - len(led.log) % 4096
+
+
+@pytest.mark.parametrize("backend", backend_names())
+@pytest.mark.parametrize("inner", ["", "commitlog"])
+def test_the_closed_files_come_from_the_base_and_the_rest_from_the_master(
+    led: Led, tmp_path: Path, backend: str, inner: str
+) -> None:
+    own, before = tmp_path / "own", tree_digest(led.root)
+    assert take_base(led.root / inner, own) == last_file(led)
+    assert tree_digest(led.root) == before
+    master = WireMaster(led.log)
+    follow(own, master, backend=backend)
+    assert master.requests == [1]
+    assert log_in(own) == led.log
+    assert served(own) == served(led.root)
+
+
+def test_a_base_that_is_not_the_masters_is_told(led: Led, tmp_path: Path) -> None:
+    other, own = tmp_path / "other", tmp_path / "own"
+    with MessageStore.open(other, CONFIG) as store:
+        for _ in range(100):
+            assert store.put_message(Message("t", b"other" * 40, 0)).ok
+    take_base(other, own)
+    with pytest.raises(DivergedError, match="another one than this"):
+        follow(own, WireMaster(led.log))
+
+
+def test_a_file_that_was_not_full_when_it_was_copied_is_no_gap(led: Led, tmp_path: Path) -> None:
+    """As a copy has it that took the last file before the master was through with it."""
+    copied, own = tmp_path / "copied", tmp_path / "own"
+    shutil.copytree(led.root / "commitlog", copied)
+    torn = copied / f"{8192:020d}"
+    start = next(at for at in led.starts if at > 8192 + 1000)
+    torn.write_bytes(torn.read_bytes()[: start - 8192].ljust(4096, b"\0"))
+    take_base(copied, own)
+    with pytest.raises(RefusedStoreError, match=f"cut at {start}") as caught:
+        MessageStore.open(own, CONFIG)
+    assert caught.value.phy_offset == start
+    MessageStore.open(own, CONFIG, cut_at=start).close()  # the rest is the master's to send
+    follow(own, WireMaster(led.log))
+    assert log_in(own) == led.log
+
+
+def test_a_base_goes_into_an_empty_folder(led: Led, tmp_path: Path) -> None:
+    for name in ("commitlog", "consumequeue", "cqstore/mode"):
+        root = tmp_path / name.replace("/", "-")
+        (root / name).mkdir(parents=True)
+        with pytest.raises(RefusedStoreError, match="an empty folder"):
+            take_base(led.root, root)
+        assert [*root.rglob("0*")] == []
+
+
+def test_what_is_no_row_of_closed_files_is_refused(led: Led, tmp_path: Path) -> None:
+    copied, own = tmp_path / "copied", tmp_path / "own"
+    shutil.copytree(led.root / "commitlog", copied)
+    (copied / "note.txt").write_text("no log file")
+    assert [int(path.name) for path in closed_files(copied)] == [*range(0, last_file(led), 4096)]
+    (copied / f"{4096:020d}").rename(tmp_path / "away")
+    with pytest.raises(CorruptionError, match="is missing before this one") as caught:
+        take_base(copied, own)
+    assert caught.value.path == copied / f"{8192:020d}"
+    (tmp_path / "away").rename(copied / f"{4096:020d}")
+    with (copied / f"{4096:020d}").open("ab") as file:
+        file.write(b"x")
+    with pytest.raises(CorruptionError, match="another size") as caught:
+        take_base(copied, own)
+    assert caught.value.path == copied / f"{4096:020d}"
+    for path in [*copied.iterdir()][1:]:
+        path.unlink()
+    with pytest.raises(RefusedStoreError, match="no log file that is closed"):
+        take_base(copied, own)
+    assert not own.exists()
+
+
+def test_a_copy_that_is_cut_short_leaves_no_log_and_is_begun_again(
+    led: Led, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults, own = Faults(monkeypatch), tmp_path / "own"
+    for call in ("write", "fsync", "rename"):
+        faults.fail(call, errno.ENOSPC, "/own/", after=2 if call == "write" else 0)
+        with pytest.raises(DiskFullError):
+            take_base(led.root, own)
+        assert faults.refused
+        assert not (own / "commitlog").exists()
+    faults.heal()
+    take_base(led.root, own)
+    assert log_in(own) == led.log[: last_file(led)]
