@@ -61,6 +61,10 @@ class Log:
         found = map(self.store_timestamp, phy_offsets.tolist(), sizes.tolist())
         return np.fromiter(found, np.int64, len(sizes))
 
+    def readable(self, offset: int, /) -> tuple[int, object, int] | None:
+        _ = offset
+        return None
+
     def file_offset_by_timestamp(self, timestamp: int) -> int:
         _ = timestamp
         return 0

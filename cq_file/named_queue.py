@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from store.core._reads import FileUnits
 
 Files = FileConsumeQueue | BatchConsumeQueue
+_UPPER = BoundaryType.UPPER  # an enum's name costs a look-up
 
 
 class QueueTable:
@@ -114,6 +115,11 @@ class NamedFileQueue(ConsumeQueue):
 
     def offset_by_time(self, timestamp: int, boundary: BoundaryType) -> int:
         """Search by time; batch queues answer with RocketMQ's rule for them."""
+        if (plain := self._table.plain) is not None:
+            upper = boundary is _UPPER
+            offset = plain.search(self._table, self.topic, self.queue_id, timestamp, upper)
+            if offset is not None:
+                return offset
         files = self._table.find(self.topic, self.queue_id)
         if files is None:
             return 0

@@ -34,6 +34,10 @@ cdef bint read_whole(int fd, uint8_t *to, size_t size, int64_t position) noexcep
     return count == <Py_ssize_t> size
 
 
+cdef enum:
+    BLOCK_UNITS = 409  # as many as two pages have
+
+
 cdef class FileUnits:
     """Reads of queues in files that meet nothing odd; what is not plain is the twin's.
 
@@ -128,3 +132,48 @@ cdef class FileUnits:
         if <int64_t> files.generation != generation:
             return None
         return low, high, data, UNIT_OF_FILES
+
+    def search(self, table, topic, queue_id, timestamp, bint upper):
+        """Return the offset that ``timestamp`` leads to; ``None``: it is not plain."""
+        cdef int64_t generation, low = 0, high = 0, least, wanted, middle, at
+        cdef int64_t block_start = 0, block_end = 0
+        cdef uint8_t block[BLOCK_UNITS * UNIT_OF_FILES]
+        cdef const uint8_t *unit
+        cdef StoreTimes times
+        cdef bint is_plain = True
+        files = self._find(table, topic, queue_id)
+        if files is None or not _small(timestamp):
+            return None
+        generation, wanted = files.generation, timestamp
+        if not self._ends(files, generation, &low, &high) or high > MOST_UNITS or low < 0:
+            return None
+        least, times = low, StoreTimes(self.log)
+        while low < high:  # as the twin: units below low are before, units from high on are behind
+            middle = (low + high) // 2
+            if not block_start <= middle < block_end:
+                block_start, block_end = low, high
+                if high - low > BLOCK_UNITS or not self._in_one_file(low, high):
+                    block_start, block_end = middle, middle + 1
+                if not self._read(files, block_start, block_end - block_start, block):
+                    return None
+            if block_start <= low and high <= block_end:  # one of these two comes next
+                times.ahead(load64(block + ((low + middle) // 2 - block_start) * UNIT_OF_FILES))
+                if middle + 1 < high:
+                    times.ahead(load64(
+                        block + ((middle + 1 + high) // 2 - block_start) * UNIT_OF_FILES
+                    ))
+            unit = block + (middle - block_start) * UNIT_OF_FILES
+            at = times.of(load64(unit), load32(unit + AT_SIZE_OF_UNIT), &is_plain)
+            if not is_plain:
+                return None
+            if at < wanted or (upper and at == wanted):
+                low = middle + 1
+            else:
+                high = middle
+        if <int64_t> files.generation != generation:
+            return None
+        return max(low - 1, least) if upper else low
+
+    cdef bint _in_one_file(self, int64_t low, int64_t high) noexcept:
+        cdef int64_t units = self.file_size // UNIT_OF_FILES
+        return low // units == (high - 1) // units

@@ -34,12 +34,6 @@ def bind_statuses(too_small, overflow_one, overflow_badly, no_message):
     _no_message = no_message
 
 
-cdef struct Part:
-    # What may be read of a file of the log: offsets of the log, and the byte at `start`.
-    int64_t start, end
-    const uint8_t *data
-
-
 cdef class PlainPulls:
     """Pulls of one store that find nothing odd, each wholly; what is not plain is the twin's.
 
@@ -60,7 +54,7 @@ cdef class PlainPulls:
         """Take the log, and the limits.
 
         Args:
-            log: tells its end, and by ``files.readable`` the file that holds an offset.
+            log: tells its end, and by ``readable`` the file that holds an offset.
             meter: what the pulls took is counted in its ``seconds``, and told ``took`` of those
                 that found nothing.
             most_bytes: of records that one pull may return from memory.
@@ -69,7 +63,7 @@ cdef class PlainPulls:
             filtered: units that a filter may pass over, which bound a pull without one too.
             per_file: units of a queue file, whose end no pull passes.
         """
-        self.log, self.readable = log, log.files.readable
+        self.log, self.readable = log, log.readable
         self.meter, self.seconds = meter, meter.seconds
         self.most_bytes, self.most_count = most_bytes, max(most_count, 1)
         self.in_memory, self.filtered, self.per_file = in_memory, filtered, max(per_file, 1)
@@ -138,7 +132,7 @@ cdef class PlainPulls:
         phy = load64(unit)
         if phy < 0 or <int64_t> self.log.max_phy_offset() - phy > self.in_memory:
             return False
-        if not self._open(phy, &part, files):
+        if not open_part(self.readable, phy, &part, files):
             return False
         for number in range(count):  # records lie far apart: let memory fetch them side by side
             phy = load64(unit + number * stride)
@@ -149,7 +143,7 @@ cdef class PlainPulls:
         for number in range(count):
             phy, size = load64(unit), load32(unit + AT_SIZE_OF_UNIT)
             unit += stride
-            if phy < 0 or (not part.start <= phy < part.end and not self._open(phy, &part, files)):
+            if phy < 0 or (not part.start <= phy < part.end and not open_part(self.readable, phy, &part, files)):
                 return False
             if size < LEAST_RECORD or size > part.end - phy:
                 return False
@@ -165,20 +159,6 @@ cdef class PlainPulls:
         result.next_begin_offset, result.total_bytes = first + taken, total
         result.status = _status_found
         return True
-
-    cdef bint _open(self, int64_t phy, Part *part, list files) except -1:
-        """Hold the file that ``phy`` lies in, and find what of it may be read; False: none."""
-        cdef Held held
-        file = self.readable(phy)
-        if file is None:
-            return False
-        start, map_, there = file
-        held = Held(map_)
-        files.append(held)
-        part.start = start
-        part.end = part.start + min(<int64_t> there, <int64_t> held.buffer.len)
-        part.data = <const uint8_t *> held.buffer.buf
-        return part.start <= phy < part.end
 
 
 cdef inline bint _is_there(const uint8_t *record, int64_t phy, int32_t size) noexcept nogil:

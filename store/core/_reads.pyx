@@ -24,6 +24,7 @@ _new = tuple.__new__
 include "_bytes.pxi"
 include "_messages.pxi"
 include "_results.pxi"
+include "_log.pxi"
 include "_meters.pxi"
 include "_pulls.pxi"
 include "_file_queues.pxi"

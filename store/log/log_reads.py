@@ -33,6 +33,7 @@ class LogReads:
 
     def __init__(self, files: MappedFileQueue) -> None:
         self.files = files
+        self.readable = files.readable
         self._file_size = files.file_size
         self.end = 0
         self._flushed = 0

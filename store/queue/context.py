@@ -27,6 +27,12 @@ class LogView(Protocol):
     ) -> NDArray[np.int64]:
         """Return ``store_timestamp`` of each record; the arrays have one shape, (n,)."""
 
+    def readable(self, offset: int, /) -> tuple[int, object, int] | None:
+        """Return, for the core, the file that holds ``offset`` of the log, ``None`` without one.
+
+        Where it starts, its map, and how many bytes of that may be read.
+        """
+
     def file_offset_by_timestamp(self, timestamp: int) -> int:
         """Return the start of the newest file whose first record was stored by ``timestamp``.
 

@@ -52,6 +52,10 @@ class NoLog:
         found = map(self.store_timestamp, phy_offsets.tolist(), sizes.tolist())
         return np.fromiter(found, np.int64, len(sizes))
 
+    def readable(self, offset: int, /) -> tuple[int, object, int] | None:
+        _ = offset
+        return None
+
     def file_offset_by_timestamp(self, timestamp: int) -> int:
         return self.by_timestamp if timestamp else 0
 

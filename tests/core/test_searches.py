@@ -1,0 +1,102 @@
+"""Searches by time through the core and through its twin give one answer, whatever lies there."""
+
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from store.config import StoreConfig
+from store.queue.consume_queue import ConsumeQueue
+from store.queue.time_search import BoundaryType, search_offset
+from store.record.message import Message
+from store.service.message_store import MessageStore
+
+LOG_FILE = 8192
+TOPICS = {"few": 3, "many": 700}
+
+
+@pytest.fixture(scope="module", params=[150, 100_000])
+def store(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[MessageStore]:
+    units = request.param
+    config = StoreConfig(
+        mapped_file_size_commit_log=LOG_FILE, mapped_file_size_consume_queue=20 * units,
+        max_message_size=500, mapped_files_max=2,
+    )  # fmt: skip
+    root = tmp_path_factory.mktemp("searches") / "store"
+    with MessageStore.open(root, config, backend="file") as opened:
+        for topic, count in TOPICS.items():
+            assert all(put.ok for put in opened.put_messages([Message(topic, b"x")] * count))
+        assert opened.max_offset("many", 0) == TOPICS["many"]
+        yield opened
+
+
+def by_twin(queue: ConsumeQueue, timestamp: int, boundary: BoundaryType) -> int:
+    return search_offset(*queue.ends(), timestamp, boundary, queue.unit_timestamp)
+
+
+def compare(store: MessageStore, timestamps: list[int]) -> set[int]:
+    met = set()
+    for topic in [*TOPICS, "none"]:
+        queue = store.queues.queue(topic, 0)
+        for timestamp in timestamps:
+            for boundary in BoundaryType:
+                found = queue.offset_by_time(timestamp, boundary)
+                assert found == by_twin(queue, timestamp, boundary), (topic, timestamp, boundary)
+                met.add(found)
+    return met
+
+
+def set_times(store: MessageStore, draw: random.Random, *, sound: bool) -> list[int]:
+    """Give the records other store times, rising ones or any; return some to search for."""
+    now, times = 1_700_000_000_000, []
+    for topic in TOPICS:
+        for phy, _, _ in store.queues.queue(topic, 0).read_units(0, 1 << 20).rows():
+            now += draw.choice((0, 0, 1, 7))
+            time = now if sound else draw.randrange(-3, 40)
+            times.append(time)
+            path = store.paths.commit_log / f"{phy // LOG_FILE * LOG_FILE:020d}"
+            with path.open("r+b") as file:
+                at = phy % LOG_FILE + 56
+                os.pwrite(file.fileno(), time.to_bytes(8, "big", signed=True), at)
+    return [*draw.choices(times, k=60), times[0] - 1, times[-1] + 1, 0, -1, 1 << 62, 1 << 70]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sound", [True, False])
+def test_answers_are_alike(store: MessageStore, *, sound: bool) -> None:
+    met = compare(store, set_times(store, random.Random(3), sound=sound))
+    assert len(met) > 10
+
+
+@pytest.mark.slow
+def test_answers_over_a_log_that_has_lost_records_are_alike(store: MessageStore) -> None:
+    timestamps = set_times(store, random.Random(4), sound=True)
+    store.commit_log.files.delete_before(4 * LOG_FILE)
+    compare(store, timestamps)
+
+
+@pytest.mark.parametrize("unit", [
+    (0, 0), (-1, 100), (1 << 62, 100), (LOG_FILE - 20, 91), (5, -1), (0, 0x7FFFFFFF), (3, 90),
+])  # fmt: skip
+def test_units_that_lead_nowhere_are_searched_alike(tmp_path: Path, unit: tuple[int, int]) -> None:
+    config = StoreConfig(mapped_file_size_commit_log=LOG_FILE, max_message_size=500)
+    with MessageStore.open(tmp_path / "store", config, backend="file") as store:
+        for _ in range(60):
+            assert store.put_message(Message("t", b"x")).ok
+        queue = store.queues.queue("t", 0)
+        last = store.commit_log.message(0).store_timestamp + 60_000
+        assert store.max_offset("t", 0) == 60
+        path = store.paths.consume_queue / "t" / "0" / f"{0:020d}"
+        data = unit[0].to_bytes(8, "big", signed=True) + unit[1].to_bytes(4, "big", signed=True)
+        with path.open("r+b") as file:
+            for at in range(20, 40):
+                os.pwrite(file.fileno(), data, 20 * at)
+        for timestamp in (0, 1, last - 60_000, last - 30_000, last):
+            for boundary in BoundaryType:
+                assert queue.offset_by_time(timestamp, boundary) == by_twin(
+                    queue, timestamp, boundary
+                )
