@@ -13,7 +13,7 @@ from store.queue.time_search import BoundaryType, search_offset
 from store.queue.units import PACKED_PREFIX, CqUnit, UnitBlock
 
 if TYPE_CHECKING:
-    from store.core._reads import FileUnits
+    from store.core import _reads
 
 Files = FileConsumeQueue | BatchConsumeQueue
 _UPPER = BoundaryType.UPPER  # an enum's name costs a look-up
@@ -29,7 +29,7 @@ class QueueTable:
         self.batch: dict[str, dict[int, BatchConsumeQueue]] = {}
         self.ext: dict[tuple[str, int], ExtFiles] = {}
         self.closed = False
-        self.plain: FileUnits | None = None
+        self.plain: _reads.FileUnits | None = None
         """The core's reads of simple queues, where it runs."""
 
     def check_open(self) -> None:

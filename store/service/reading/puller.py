@@ -26,7 +26,7 @@ from store.service.results import GetMessageResult, GetMessageStatus
 from store.service.running.meters import GetMeter
 
 if TYPE_CHECKING:
-    from store.core._reads import PlainPulls
+    from store.core import _reads
 
 MAX_PULL_BYTES = 128 << 20
 _MIN_PULL_BYTES = 100
@@ -105,7 +105,7 @@ class Puller:
         self.meter = GetMeter()
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self._in_memory = memory * config.access_message_in_memory_max_ratio // 100
-        self._plain: PlainPulls | None = None
+        self._plain: _reads.PlainPulls | None = None
         if READS is not None and not config.check_crc_on_pull:
             self._plain = self.meter.plain = READS.PlainPulls(
                 log, self.meter, config.max_transfer_bytes_on_message_in_memory,

@@ -16,7 +16,7 @@ from store.core import READS
 from store.service.results import GetMessageResult, GetMessageStatus, PutMessageStatus
 
 if TYPE_CHECKING:
-    from store.core._reads import PlainPulls
+    from store.core import _reads
 
 BOUNDS = (
     5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3,
@@ -124,7 +124,7 @@ class GetMeter:
         self._others = dict.fromkeys(GetMessageStatus, 0)
         self._messages = 0
         self._bytes = 0
-        self.plain: PlainPulls | None = None
+        self.plain: _reads.PlainPulls | None = None
         """Counts for itself what it answers."""
 
     def pulled(self, started: float, result: GetMessageResult) -> None:
