@@ -47,6 +47,16 @@ class Database:
     def ingest(self, family: int, paths: list[bytes]) -> None: ...
     def get(self, family: int, key: bytes) -> bytes | None: ...
     def multi_get(self, family: int, keys: list[bytes]) -> list[bytes | None]: ...
+    def search(
+        self,
+        prefix: bytes,
+        low: int,
+        high: int,
+        timestamp: int,
+        upper: bool,
+        min_phy: int,
+        max_phy: int,
+    ) -> int: ...
     def scan_units(
         self, prefix: bytes, queue_offset: int, count: int
     ) -> tuple[bytes, int, int]: ...

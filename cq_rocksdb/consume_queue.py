@@ -8,7 +8,10 @@ from cq_rocksdb.offset_table import OffsetTable
 from cq_rocksdb.unit_table import UnitTable
 from store.queue.consume_queue import ConsumeQueue, PlainUnits, PulledUnits, no_units
 from store.queue.context import QueueStoreContext
+from store.queue.time_search import BoundaryType, search_offset
 from store.queue.units import QUEUE_UNIT, UnitBlock
+
+_UPPER = BoundaryType.UPPER  # an enum's name costs a look-up
 
 
 class RocksDBConsumeQueue(ConsumeQueue):
@@ -79,8 +82,8 @@ class RocksDBConsumeQueue(ConsumeQueue):
         low, high = self.ends()
         if not low <= queue_offset < high:
             return low, high, b"", QUEUE_UNIT.size
-        block = self._units.block(self._prefix, queue_offset, high, max_count)
-        return low, high, bytes(block.data), QUEUE_UNIT.size
+        data = self._units.packed(self._prefix, queue_offset, min(max_count, high - queue_offset))
+        return low, high, data, QUEUE_UNIT.size
 
     def read_units(self, queue_offset: int, max_count: int) -> UnitBlock:
         """Read with one seek; keys are looked at only if something is missing."""
@@ -95,3 +98,14 @@ class RocksDBConsumeQueue(ConsumeQueue):
         if unit is None or not log.min_phy_offset() <= unit.phy_offset < log.max_phy_offset():
             return -1
         return unit.store_timestamp
+
+    def offset_by_time(self, timestamp: int, boundary: BoundaryType) -> int:
+        """Search in one call where the engine can."""
+        ends, log = self.ends(), self.context.log
+        found = self._units.search(
+            self._prefix, ends, timestamp, (log.min_phy_offset(), log.max_phy_offset()),
+            upper=boundary is _UPPER,
+        )  # fmt: skip
+        if found is not None:
+            return found
+        return search_offset(*ends, timestamp, boundary, self.unit_timestamp)

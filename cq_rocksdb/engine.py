@@ -146,6 +146,15 @@ class RocksEngine(Protocol):
     def multi_get(self, family: str, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the value, or ``None``, of each key, in the order of ``keys``."""
 
+    def search(
+        self, prefix: bytes, ends: tuple[int, int], timestamp: int, log: tuple[int, int],
+        *, upper: bool,
+    ) -> int | None:  # fmt: skip
+        """Return what ``search_offset`` does, in one call; ``None``: this engine cannot.
+
+        A unit counts as stored at -1 if it is missing, or its record lies outside ``log``.
+        """
+
     def scan_units(self, prefix: bytes, queue_offset: int, count: int) -> UnitScan:
         """Return at most ``count`` (one or more) consecutive units of a queue from an offset on.
 

@@ -38,6 +38,7 @@ from store.queue.units import QUEUE_UNIT, BlockStop
 
 _STOPS = (BlockStop.LIMIT, BlockStop.END, BlockStop.HOLE)
 _TOO_SHORT = 3
+_MOST_TIME = 1 << 63
 _MOST_UNITS = 1 << 20
 """Units that one scan makes room for; a caller may ask for as many as a queue could have."""
 _FIRST_UNITS = 1 << 12
@@ -221,6 +222,17 @@ class NativeEngine:
         """Return the values of ``keys``."""
         values: list[bytes | None] = self._database.multi_get(self._number[family], list(keys))
         return values
+
+    @gated
+    def search(
+        self, prefix: bytes, ends: tuple[int, int], timestamp: int, log: tuple[int, int],
+        *, upper: bool,
+    ) -> int | None:  # fmt: skip
+        """Search by time, see ``RocksEngine``."""
+        if not -_MOST_TIME <= timestamp < _MOST_TIME:
+            return None
+        found: int = self._database.search(prefix, *ends, timestamp, upper, *log)
+        return found
 
     @gated
     def scan_units(self, prefix: bytes, queue_offset: int, count: int) -> UnitScan:

@@ -207,6 +207,12 @@ class RocksdictEngine:
         values: list[bytes | None] = self._families[family].get(list(keys))  # type: ignore[assignment]
         return values
 
+    def search(
+        self, prefix: bytes, ends: tuple[int, int], timestamp: int, log: tuple[int, int],
+        *, upper: bool,
+    ) -> None:  # fmt: skip
+        """Leave it to who asks: each step is a call of rocksdict's."""
+
     @gated
     def scan_units(self, prefix: bytes, queue_offset: int, count: int) -> UnitScan:
         """Return consecutive units, see ``RocksEngine``."""

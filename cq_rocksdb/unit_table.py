@@ -39,6 +39,13 @@ class UnitTable:
             return None
         return QUEUE_UNIT.unpack_from(value)
 
+    def search(
+        self, prefix: bytes, ends: tuple[int, int], timestamp: int, log: tuple[int, int],
+        *, upper: bool,
+    ) -> int | None:  # fmt: skip
+        """Search by time in one call, see ``RocksEngine``."""
+        return self._engine.search(prefix, ends, timestamp, log, upper=upper)
+
     def at_or_after(self, prefix: bytes, queue_offset: int) -> FoundUnit | None:
         """Return the first unit that exists from ``queue_offset`` on."""
         return _found(self._engine.first_unit(prefix, queue_offset))
@@ -59,6 +66,10 @@ class UnitTable:
         missing = start + len(data) // QUEUE_UNIT.size
         behind = min(next_offset, max_offset) if stop is BlockStop.HOLE else max_offset
         return UnitBlock(start, data, QUEUE_UNIT.size, BlockStop.HOLE, range(missing, behind))
+
+    def packed(self, prefix: bytes, start: int, count: int) -> bytes:
+        """Return ``count`` units (one or more) from ``start`` on, those before the first hole."""
+        return self._engine.scan_units(prefix, start, count).data
 
     def first_in_log(self, prefix: bytes, low: int, last: int, phy_offset: int) -> FoundUnit | None:
         """Return the first unit in [low, last] whose record lies at or behind ``phy_offset``.
