@@ -22,6 +22,7 @@ from store.errors import DiskFullError, StoreIOError
 from store.service.message_store import MessageStore
 
 _LOG = logging.getLogger(__name__)
+_FAREWELL_SECONDS = 1
 A = TypeVarTuple("A")
 R = TypeVar("R")
 
@@ -93,7 +94,7 @@ class Follower:
         self._timing = timing or Timing()
         self._verify_tail_bytes = verify_tail_bytes
         self._tell = tell
-        self._told = ""
+        self._told: set[str] = set()  # since the last connection that was of use
         self.standing = Standing(end=store.commit_log.max_phy_offset())
 
     async def run(self, until: Until = lambda _: False) -> None:
@@ -123,9 +124,9 @@ class Follower:
         return timing.first_retry if standing.verified else min(2 * wait, timing.last_retry)
 
     def _say(self, sentence: str) -> None:
-        if sentence != self._told:  # a master that is away is no news each five seconds
+        if sentence not in self._told:  # a master that is away is no news each five seconds
             self._tell(f"{self._host}:{self._port}: {sentence}")
-            self._told = sentence
+            self._told.add(sentence)
 
     async def _connection(self, until: Until) -> None:
         standing = self.standing
@@ -141,9 +142,13 @@ class Follower:
             await session.receive(reader, until)
         finally:
             standing.connected = False
+            if standing.verified:
+                self._told.clear()
             writer.close()
             with suppress(OSError):
-                await writer.wait_closed()
+                async with asyncio.timeout(_FAREWELL_SECONDS):
+                    await writer.wait_closed()
+            writer.transport.abort()  # a master that takes no reports would hold us up
 
 
 class _Session:
@@ -183,12 +188,16 @@ class _Session:
                     data = await reader.read(READ_BYTES)
             except TimeoutError:
                 if time.monotonic() >= silent_at:
-                    raise ConnectionError(f"silent for {timing.housekeeping:g} s") from None
+                    raise self._lost(f"silent for {timing.housekeeping:g} s") from None
                 continue
             if not data:
-                raise ConnectionError("the master has closed the connection")
+                raise self._lost("the master has closed the connection")
             await self._take(parser, data)
             heard = time.monotonic()
+
+    def _lost(self, how: str) -> ConnectionError:
+        came = self._intake.body_bytes or self._intake.heartbeats
+        return ConnectionError(how if came else f"{how} (no frame came: is this haListenPort?)")
 
     async def _take(self, parser: FrameParser, data: bytes) -> None:
         intake, standing = self._intake, self._standing
@@ -212,7 +221,7 @@ class _Session:
         elif now - self._quiet_since >= self._timing.quiet:
             if not self._intake.verified:
                 raise self._intake.lacking()
-            self._standing.caught_up = True
+            self._standing.caught_up = not self._intake.torn
 
     def _reportable(self) -> int:
         """Return what the master may count on; until it has proven its log, what was asked for."""

@@ -38,7 +38,7 @@ class Intake:
         self._store = store
         self._end = end  # of this log: where ``_rest`` begins
         self._rest = b""
-        self._wanted = 0  # bytes that ``_rest`` must have to be worth a look
+        self._wanted = 1  # bytes that ``_rest`` must have to be worth a look
         # Whether a record is too long must not depend on how it comes: none of these comes at once.
         self._most = max(store.config.max_message_size, READ_BYTES) + _RECORD_ROOM + BLANK_SIZE
         self.request = 0 if is_new else max(end - verify_tail_bytes, low, min(end, 1))
@@ -55,6 +55,11 @@ class Intake:
     def verified(self) -> bool:
         """Return whether the master has sent what this log ends with."""
         return self._next is not None and self._next >= self._end
+
+    @property
+    def torn(self) -> bool:
+        """Return whether a record has come that is not whole yet."""
+        return bool(self._rest)
 
     def take(self, pieces: Iterable[Piece]) -> None:
         """Compare and append what ``pieces`` bring, at most ``READ_BYTES``.
@@ -143,7 +148,7 @@ class Intake:
 
     def _append(self) -> None:
         """Append the whole records of ``_rest``."""
-        while len(self._rest) >= max(self._wanted, 1):
+        while len(self._rest) >= self._wanted:
             try:
                 end = self._store.append_to_commit_log(self._end, self._rest)
                 self._keep_from(end)

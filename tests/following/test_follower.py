@@ -1,6 +1,7 @@
 """A store follows a master through cuts, silence and bytes that no master sends."""
 
 import asyncio
+import dataclasses
 import errno
 import random
 import shutil
@@ -17,6 +18,7 @@ from store.errors import CorruptionError, StoreIOError
 from store.queue.backends import backend_names
 from store.record.message import Message
 from store.service.message_store import MessageStore
+from store.service.upkeep.both_backends import compare_backends
 from tests.following.conftest import CONFIG, Led
 from tests.kit.faults import Faults
 from tests.kit.log_bytes import log_of
@@ -107,7 +109,10 @@ def test_what_is_reported_never_goes_beyond_what_is_there(led: Led, tmp_path: Pa
 def test_a_new_follower_gets_the_last_file(led: Led, tmp_path: Path) -> None:
     begin = len(led.log) - len(led.log) % 4096
     assert begin >= 8192
-    follow(tmp_path / "own", WireMaster(led.log))
+    timing = dataclasses.replace(FAST, report=60)
+    standing = follow(tmp_path / "own", master := WireMaster(led.log), timing=timing)
+    assert (standing.body_bytes, standing.connections) == (len(led.log) - begin, 1)
+    assert master.reports.count(len(led.log)) == 1  # though heartbeats came behind it
     assert log_in(tmp_path / "own") == led.log[begin:]
 
 
@@ -238,7 +243,7 @@ def test_a_master_that_says_nothing_is_left_and_found_again(led: Led, tmp_path: 
                 await task
 
     run(story())
-    assert any("silent for 0.1 s; trying again" in sentence for sentence in told)
+    assert any("silent for 0.1 s (no frame came" in sentence for sentence in told)
 
 
 def test_a_quiet_connection_is_kept_by_reports(led: Led, tmp_path: Path) -> None:
@@ -277,6 +282,47 @@ def test_no_second_report_comes_before_an_answer_but_the_same(led: Led, tmp_path
                 await asyncio.gather(task, return_exceptions=True)
 
     run(story())
+
+
+def test_who_waits_for_the_end_of_a_record_is_not_caught_up(led: Led, tmp_path: Path) -> None:
+    async def story() -> None:
+        with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
+            async with WireMaster(led.log[:600]) as master:
+                follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
+                task = asyncio.create_task(follower.run(caught_up))
+                await master.reported(max(start for start in led.starts if start <= 600))
+                master.reports.clear()
+                while len(master.reports) < 4:  # each after a time in which heartbeats came
+                    master.changed.clear()
+                    await master.changed.wait()
+                assert not task.done()
+                master.append(led.log[600:])
+                await task
+                assert follower.standing.end == len(led.log)
+
+    run(story())
+
+
+def test_a_port_that_sends_no_frame_is_told_as_such(led: Led, tmp_path: Path) -> None:
+    told = list[str]()
+    master = WireMaster(led.log, cuts=[0, 3])
+    follow(tmp_path / "own", master, told=told)
+    assert "closed the connection (no frame came: is this haListenPort?); trying again" in told[1]
+    assert len(told) == 2  # nothing is told twice until a connection was of use
+
+
+@pytest.mark.parametrize("selective", [False, True])
+def test_both_backends_are_built_where_the_settings_say_so(
+    led: Led, tmp_path: Path, *, selective: bool
+) -> None:
+    settings: dict[str, object] = {"rocksdb_cq_double_write_enable": True}
+    if selective:
+        settings |= {"rocksdb_cq_selective_double_write_enable": True, "double_write_topics": "t"}
+    config = CONFIG.model_copy(update=settings)
+    follow(tmp_path / "own", WireMaster(led.log, cuts=[5000, 4000]), config=config)
+    with MessageStore.open(tmp_path / "own", config) as store:
+        compared = compare_backends(store)
+        assert (compared.clean, compared.queues) == (True, 2)
 
 
 def test_nobody_there_is_told_once_and_an_unknown_name_ends_it(tmp_path: Path) -> None:

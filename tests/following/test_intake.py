@@ -111,7 +111,15 @@ def test_the_last_bytes_are_asked_for_again_and_never_from_0(led: Led, tmp_path:
             intake = feed(store, [sent])  # also where a frame goes on into the next file
             assert (intake.verified, intake.heartbeats) == (True, 0)
         assert store.commit_log.min_phy_offset() + 4096 < led.starts[30]
-        assert Intake(store, 1).request == led.starts[30] - 1
+        rest = led.log[led.starts[30] : led.starts[31]]
+        intake.take(FrameParser().feed(frame(led.starts[30]) + frame(led.starts[30], rest[:9])))
+        assert (intake.heartbeats, intake.torn) == (
+            0,
+            True,
+        )  # those before the last byte say nothing
+        intake.take(FrameParser().feed(frame(led.starts[30] + 9, rest[9:]) + frame(led.starts[31])))
+        assert (intake.heartbeats, intake.torn) == (1, False)
+        assert Intake(store, 1).request == led.starts[31] - 1
 
 
 def test_going_on_takes_what_follows(led: Led, tmp_path: Path) -> None:
@@ -212,6 +220,45 @@ def test_the_longest_record_that_there_may_be_waits_for_its_end(tmp_path: Path) 
             assert store.commit_log.max_phy_offset() == 0
             intake.take(parser.feed(frame(at, log[at : at + (1 << 20)])))
         assert log_of(store) == log
+
+
+def spoilt(good: bytes, draw: random.Random) -> bytes:
+    """Return ``good`` with some bytes changed, put in, or left out."""
+    sent = bytearray(good)
+    for _ in range(draw.randint(1, 4)):
+        at = draw.randrange(len(sent))
+        sent[at : at + draw.randint(0, 3)] = draw.randbytes(draw.randint(0, 9))
+    return bytes(sent)
+
+
+@pytest.mark.long
+def test_ten_thousand_spoilt_streams_leave_whole_stores(led: Led, tmp_path: Path) -> None:
+    """Each goes on where the last one ended; what is refused is refused by our errors alone."""
+    draw, streams, refused = random.Random(3), 0, 0
+    while streams < 10_000:
+        root = tmp_path / str(streams)
+        with MessageStore.open(root, CONFIG) as store:
+            end = store.append_to_commit_log(0, led.log[: led.starts[8]])
+            while end < led.starts[60]:
+                streams += 1
+                intake, parser = Intake(store, 200), FrameParser()
+                good = frames(led.log, intake.request, batch=draw.randint(1, 900))[:3000]
+                parts = pieces(spoilt(good, draw), draw.randint(1, 3000), streams)
+                try:
+                    for part in parts:
+                        intake.take(parser.feed(part))
+                        assert len(intake._rest) <= len(good) + 40
+                except (DivergedError, WireError):
+                    refused += 1
+                before, end = end, store.commit_log.max_phy_offset()
+                if log_of(store) != led.log[:end]:
+                    break  # no checksum covers every byte: from here on it is another log
+                assert end >= before
+        with MessageStore.open(root, CONFIG) as store:
+            assert not store.report.needed
+            assert [finding for finding in store.check() if finding.damage] == []
+        shutil.rmtree(root)
+    assert refused > 8_000
 
 
 @FRESH
