@@ -1,0 +1,64 @@
+"""A script for an installed cqstore: puts and gets on both backends, says what runs.
+
+With ``compiled`` as its argument it fails where a compiled part is missing, as no wheel may.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+
+from store import Message, MessageStore
+from store.core import WHICH
+
+COUNT, QUEUES = 100, 4
+
+
+def put_and_get(root: Path, backend: str) -> None:
+    """Put, and get the same from a store that is opened again."""
+    messages = [
+        Message(
+            "orders", b"order %d" % number, number % QUEUES, {"TAGS": "a", "KEYS": f"k{number}"}
+        )
+        for number in range(COUNT)
+    ]
+    with MessageStore.open(root, backend=backend) as store:
+        if not all(store.put_message(message).ok for message in messages):
+            raise SystemExit(f"{backend}: a put was refused")
+    with MessageStore.open(root, read_only=True) as store:
+        for queue_id in range(QUEUES):
+            found = store.get_message("g", "orders", queue_id, 0).messages()
+            if [message.body for message in found] != [m.body for m in messages[queue_id::QUEUES]]:
+                raise SystemExit(
+                    f"{backend}: what was put into queue {queue_id} does not come back"
+                )
+        if [message.body for message in store.query_message("orders", "k7")] != [b"order 7"]:
+            raise SystemExit(f"{backend}: a key is not found")
+
+
+def told(root: Path) -> dict[str, str]:
+    """Return what ``cqstore info`` says of core and engine."""
+    cqstore = Path(sys.executable).with_name("cqstore")
+    command = [str(cqstore), "info", str(root), "--output", "json"]
+    done = subprocess.run(command, capture_output=True, check=True)
+    said = json.loads(done.stdout)
+    return {name: said[name] for name in ("core", "engine") if name in said}
+
+
+def main() -> None:
+    """Print a line of JSON: what runs, and why."""
+    native = find_spec("cq_rocksdb._native") is not None
+    if sys.argv[1:] == ["compiled"] and not (native and WHICH == "compiled"):
+        raise SystemExit(f"not compiled: core {WHICH}, native engine {native}")
+    found: dict[str, object] = {"native": native}
+    for backend in ("file", "rocksdb"):
+        with tempfile.TemporaryDirectory() as folder:
+            put_and_get(Path(folder), backend)
+            found |= {backend: told(Path(folder))}
+    sys.stdout.write(json.dumps(found) + "\n")
+
+
+if __name__ == "__main__":
+    main()
