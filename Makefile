@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 TWINS := tests/core tests/codec tests/index tests/message_store tests/property
 
 .DEFAULT_GOAL := help
-.PHONY: help demo backends check test test-all mutants interop bench format clean
+.PHONY: help demo backends check test test-all mutants interop bench bench-peer dist wheels format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 12
@@ -46,9 +46,22 @@ interop: $(READY) ## Apache RocketMQ opens our stores and we open its (Java 17, 
 bench: $(READY) ## every workload beside its raw baseline
 	$(BIN)/python -m bench
 
+bench-peer: $(READY) ## the same work through RocketMQ and here, as ratios (ROWS, QUICK, PUBLISH; Java 17, Maven)
+	$(BIN)/python -m bench.peer $(ROWS) $(if $(QUICK),--quick) $(if $(PUBLISH),--publish)
+
+dist: $(READY) ## source archive and wheel for this interpreter, in dist/, and what is in them tried
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/pytest tests/packaging
+
+wheels: ## wheels for all interpreters and machines, in dist/, by cibuildwheel (Docker or Podman)
+	$(PYTHON) -m venv build/wheels
+	build/wheels/bin/python -m pip install --quiet 'cibuildwheel==4.3.*'
+	build/wheels/bin/python -m cibuildwheel --platform linux --output-dir dist
+
 format: $(READY) ## format and mend what can be mended
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 clean: ## remove what was made here
-	rm -rf $(VENV) .mutants build *.egg-info tests/interop/target {cq_rocksdb,store/core}/_*.c {cq_rocksdb,store/core}/_*.so
+	rm -rf $(VENV) .mutants build *.egg-info {tests/interop,bench/peer}/target {cq_rocksdb,store/core}/_*.c {cq_rocksdb,store/core}/_*.so

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.interop.rocketmq import RocketMQ, UnavailableError
+from bench.peer.maven import UnavailableError
+from tests.interop.rocketmq import RocketMQ
 
 _missing: list[str] = []
 

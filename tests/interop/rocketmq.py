@@ -1,7 +1,6 @@
 """Runs Apache RocketMQ's own store on a folder, through the Java program beside this file."""
 
 import json
-import os
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -10,36 +9,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.peer.maven import JavaProgram
+
 FOLDER = Path(__file__).parent
 Row = dict[str, Any]
-_SOURCE = FOLDER / "src" / "main" / "java" / "interop" / "Interop.java"
-_ENV = os.environ | {"LC_ALL": "C.UTF-8"}
-_OPENED = ("java.nio", "sun.nio.ch", "jdk.internal.ref")
-
-
-class UnavailableError(Exception):
-    """Java or Maven is missing, or Maven's repository does not answer."""
 
 
 @dataclass(frozen=True)
 class RocketMQ:
     """One release of RocketMQ, built."""
 
-    version: str
+    program: JavaProgram
 
     @classmethod
     def build(cls, version: str) -> "RocketMQ":
-        """Compile the program against ``version``, once."""
-        built = FOLDER / "target" / version / "classes" / "interop" / "Interop.class"
-        if not built.exists() or built.stat().st_mtime < _SOURCE.stat().st_mtime:
-            goals = ["compile", "dependency:copy-dependencies"]
-            command = ["mvn", "-q", "-B", f"-Drocketmq={version}", *goals]
-            try:
-                subprocess.run(command, cwd=FOLDER, check=True, capture_output=True, timeout=900)
-            except (OSError, subprocess.SubprocessError) as exc:
-                output = getattr(exc, "stdout", None) or b""
-                raise UnavailableError(f"{exc}: {output[-500:].decode(errors='replace')}") from exc
-        return cls(version)
+        """Compile the program against ``version``, once.
+
+        Raises:
+            UnavailableError: it cannot be done here.
+        """
+        return cls(JavaProgram.build(FOLDER, "interop.Interop", version))
 
     def dump(
         self, root: Path, kind: str, queues: Iterable[tuple[str, int]], **settings: object
@@ -80,7 +69,11 @@ class RocketMQ:
             with (
                 (Path(home) / "err").open("w+b") as err,
                 subprocess.Popen(
-                    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=err, env=_ENV
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=err,
+                    env=JavaProgram.environment(),
                 ) as process,
             ):
                 try:
@@ -106,7 +99,7 @@ class RocketMQ:
         with tempfile.TemporaryDirectory() as home:
             done = subprocess.run(
                 self._command(home, verb, root, kind, queues, words, settings),
-                capture_output=True, env=_ENV, timeout=240, check=False,
+                capture_output=True, env=JavaProgram.environment(), timeout=240, check=False,
             )  # fmt: skip
         if done.returncode:
             raise AssertionError(done.stderr.decode(errors="replace")[-4000:])
@@ -122,13 +115,8 @@ class RocketMQ:
         words: list[str],
         settings: dict[str, object],
     ) -> list[str]:
-        target = FOLDER / "target" / self.version
         return [
-            "java", "-Xmx1g", f"-Duser.home={home}", f"-Djava.io.tmpdir={home}",
-            "-Dfile.encoding=UTF-8", "-Dsun.jnu.encoding=UTF-8",
-            *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
-            "-cp", f"{target}/classes:{target}/dependency/*", "interop.Interop",
-            verb, str(root), kind, queues, *words,
+            *self.program.command(home, ["-Xmx1g"]), verb, str(root), kind, queues, *words,
             *(f"{key}={value}" for key, value in settings.items()),
         ]  # fmt: skip
 

@@ -1,0 +1,62 @@
+"""A Java program over RocketMQ's store, built once for a version by Maven."""
+
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_OPENED = ("java.nio", "sun.nio.ch", "jdk.internal.ref")
+
+
+class UnavailableError(Exception):
+    """Java or Maven is missing, or Maven's repository does not answer."""
+
+
+@dataclass(frozen=True)
+class JavaProgram:
+    """What lies in ``folder`` (its ``pom.xml`` has the property ``rocketmq``), for one version."""
+
+    folder: Path
+    main: str
+    version: str
+
+    @classmethod
+    def build(cls, folder: Path, main: str, version: str) -> "JavaProgram":
+        """Compile, if a source is newer than what was compiled.
+
+        Raises:
+            UnavailableError: it cannot be done here.
+        """
+        program = cls(folder, main, version)
+        built = program._target / "classes" / f"{main.replace('.', '/')}.class"
+        sources = [folder / "pom.xml", *(folder / "src").rglob("*.*")]
+        newest = max(source.stat().st_mtime for source in sources)
+        if not built.exists() or built.stat().st_mtime < newest:
+            goals = ["compile", "dependency:copy-dependencies"]
+            command = ["mvn", "-q", "-B", f"-Drocketmq={version}", *goals]
+            try:
+                subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=900)
+            except (OSError, subprocess.SubprocessError) as exc:
+                output = getattr(exc, "stdout", None) or b""
+                raise UnavailableError(f"{exc}: {output[-500:].decode(errors='replace')}") from exc
+            built.touch()  # Maven leaves a class that it need not compile as it is
+        return program
+
+    def command(self, home: Path | str, heap: Sequence[str]) -> list[str]:
+        """Return how it is started; RocketMQ writes logs of its own below ``home``."""
+        return [
+            "java", *heap, f"-Duser.home={home}", f"-Djava.io.tmpdir={home}",
+            "-Dfile.encoding=UTF-8", "-Dsun.jnu.encoding=UTF-8",
+            *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
+            "-cp", f"{self._target}/classes:{self._target}/dependency/*", self.main,
+        ]  # fmt: skip
+
+    @staticmethod
+    def environment() -> dict[str, str]:
+        """Return the environment: names of files are UTF-8."""
+        return os.environ | {"LC_ALL": "C.UTF-8"}
+
+    @property
+    def _target(self) -> Path:
+        return self.folder / "target" / self.version

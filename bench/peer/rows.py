@@ -1,0 +1,130 @@
+"""All rows. The first number of a pair is that of a quick run, the second of a full one."""
+
+from collections.abc import Iterator
+from itertools import product
+
+from bench.peer.sessions import AnySession, Openings, Replays, Row, Session
+
+BACKENDS = ("file", "rocksdb")
+_NO_DESCRIPTORS = "holds a descriptor for each queue file: more than a process may have"
+_DESCRIPTORS = 20_000
+_OPENED = {
+    "file": (1_000, 10_000, 100_000), "rocksdb": (1_000, 10_000, 100_000, 1_000_000),
+}  # fmt: skip
+_OPENED_QUICKLY = {"file": (1_000, 10_000), "rocksdb": (1_000, 100_000)}
+_FEW, _MANY = 8, 10_000
+_SMALL = 128
+
+
+def all_sessions(*, quick: bool) -> Iterator[AnySession]:
+    """Yield everything, in the order of the table."""
+    for backend in BACKENDS:
+        for queues, body, threads in product((_FEW, _MANY), (_SMALL, 1024), (1, 4)):
+            yield _puts(backend, queues, body, threads, quick=quick)
+    for backend in BACKENDS:
+        yield _together(backend, quick=quick)
+        yield from _durable(backend, quick=quick)
+        yield _paced(backend, quick=quick)
+        yield _reads(backend, quick=quick)
+    for backend, queues in product(BACKENDS, (1_000, 10_000, 100_000)):
+        if not (quick and _too_many(backend, queues)):
+            yield _replay(backend, queues, quick=quick)
+    for backend, counts in (_OPENED_QUICKLY if quick else _OPENED).items():
+        for queues in counts:
+            yield _opening(backend, queues)
+    for backend in BACKENDS:
+        yield _deletions(backend, quick=quick)
+
+
+def _puts(backend: str, queues: int, body: int, threads: int, *, quick: bool) -> Session:
+    count = 120_000 if quick else 600_000
+    warm = 240_000 if quick else 1_500_000
+    if body > _SMALL:
+        count, warm = count // 2, warm // 2
+    size = "128 B" if body == _SMALL else "1 KB"
+    by = "1 thread" if threads == 1 else f"{threads} threads"
+    name = f"put, {size}, {queues:,} queues, {by}"
+    row = Row({"rate": name}, f"put {count} threads={threads}", (f"put {warm} threads={threads}",))
+    return Session(backend, (row,), {"queues": str(queues), "body": str(body)})
+
+
+def _together(backend: str, *, quick: bool) -> Session:
+    count = 192_000 if quick else 960_000
+    warm = 384_000 if quick else 2_400_000
+    note = "RocketMQ is given client batches: it has no list of messages"
+    rows = (
+        Row({"rate": "put lists of 32"}, f"list {count}", (f"list {warm}",), note=note),
+        Row({"rate": "put client batches of 32"}, f"batch {count}", (f"batch {warm}",)),
+    )
+    return Session(backend, rows, {"queues": str(_FEW)})
+
+
+def _durable(backend: str, *, quick: bool) -> Iterator[Session]:
+    for threads in (1, 16):
+        count = (2_000 if quick else 8_000) * (1 if threads == 1 else 8)
+        by = "1 thread" if threads == 1 else f"{threads} threads"
+        row = Row(
+            {"rate": f"durable put (SYNC_FLUSH), 1 KB, {by}"},
+            f"put {count} threads={threads}", (f"put {count} threads={threads}",),
+        )  # fmt: skip
+        settings = {"queues": str(_FEW), "body": "1024", "flush": "SYNC_FLUSH"}
+        yield Session(backend, (row,), settings)
+
+
+def _paced(backend: str, *, quick: bool) -> Session:
+    figures = {
+        "stall": "10,000 puts/s, 1 KB: the longest put",
+        "wait": "10,000 puts/s, 1 KB: 99.9 % done, after they were due",
+    }
+    row = Row(figures, f"paced {40_000 if quick else 100_000}", ("paced 40000",))
+    return Session(backend, (row,), {"queues": str(_FEW), "body": "1024"})
+
+
+def _reads(backend: str, *, quick: bool) -> Session:
+    times = 1 if quick else 4
+    slow = 1 if backend == "file" else 3
+    pulls = 60_000 // slow * times
+    rows = (
+        Row(
+            {"rate": "pulls of 32, places"}, f"pull {pulls}", (f"pull {pulls}",), same_answers=True,
+        ),
+        Row(
+            {"rate": "pulls of 32, decoded"}, f"decode {12_000 * times}",
+            (f"decode {12_000 * times}",), same_answers=True,
+        ),
+        Row({"rate": "time search"}, f"time {80_000 * times}", (f"time {80_000 * times}",)),
+        Row(
+            {"rate": "query by key"}, f"query {100_000 * times}", (f"query {100_000 * times}",),
+            same_answers=True,
+        ),
+    )  # fmt: skip
+    settings = {"queues": "1000", "keys": "1"}
+    return Session(backend, rows, settings, filled=200_000 if quick else 2_000_000)
+
+
+def _replay(backend: str, queues: int, *, quick: bool) -> Replays:
+    messages = 300_000 if quick else 2_000_000
+    row = Row({"rate": f"replay, {queues:,} queues"}, "open")
+    return Replays(backend, queues, messages, row, _too_many(backend, queues))
+
+
+def _opening(backend: str, queues: int) -> Openings:
+    figures = {
+        "each": f"open, {queues:,} queues",
+        "memory": f"memory when opened, {queues:,} queues",
+        "disk": f"disk a queue of 2 units, {queues:,} queues",
+    }
+    return Openings(backend, queues, Row(figures, "open"), _too_many(backend, queues))
+
+
+def _too_many(backend: str, queues: int) -> str:
+    return _NO_DESCRIPTORS if backend == "file" and queues > _DESCRIPTORS else ""
+
+
+def _deletions(backend: str, *, quick: bool) -> Session:
+    count = 20_000 if quick else 200_000
+    row = Row(
+        {"each": "delete a topic of 10 queues"}, "delete", (f"put {count}", "delete"),
+        each=(f"put {count}",), note="what is deleted is on disk when our call returns",
+    )  # fmt: skip
+    return Session(backend, (row,), {"queues": "1000" if quick else "2000"})

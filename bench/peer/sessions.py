@@ -1,0 +1,245 @@
+"""How rows are measured: both sides at work in turn, until each has done all rounds."""
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.peer.machine import Beside
+from bench.peer.measured import Measured
+from bench.peer.sides import OURS, SIDES, SideFailedError, SideProcess, Sides, Window
+
+SETTLE_SECONDS = 0.5
+"""After work that writes: the flush threads of the one side would disturb the other."""
+_BLOCK = 512
+"""What ``st_blocks`` counts in."""
+
+
+class UnequalError(Exception):
+    """The two sides did not do the same work, so there is nothing to compare."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of work, and what is told of it: a name a figure."""
+
+    figures: dict[str, str]
+    line: str
+    warm: tuple[str, ...] = ()
+    """Done once: the JIT compiles, caches fill."""
+    each: tuple[str, ...] = ()
+    """Done before each round, not measured."""
+    same_answers: bool = False
+    note: str = ""
+
+    def measured(self, backend: str, rounds: "Rounds") -> Iterator[Measured]:
+        """Yield what is told of ``rounds``."""
+        for kind, name in self.figures.items():
+            yield Measured(
+                name=name, backend=backend, kind=kind, windows=rounds.windows,
+                others=rounds.others, failed=rounds.failed, note=self.note,
+            )  # fmt: skip
+
+
+@dataclass
+class Rounds:
+    """The windows of both sides."""
+
+    windows: dict[str, list[Window]] = field(default_factory=lambda: {side: [] for side in SIDES})
+    others: list[float] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    def add(self, side: SideProcess, line: str) -> Window:
+        """Have ``line`` done and measured."""
+        beside = Beside()
+        with beside.watching():
+            window = side.do(line)
+        self.windows[side.name].append(window)
+        self.others.append(beside.cores(float(window["cpu_seconds"])))
+        return window
+
+
+@dataclass(frozen=True)
+class Session:
+    """Rows that share two processes, which live through all rounds."""
+
+    backend: str
+    rows: tuple[Row, ...]
+    settings: dict[str, str]
+    filled: int = 0
+    """Messages in the stores before they are opened; they were closed cleanly since."""
+
+    @property
+    def figures(self) -> list[str]:
+        """Return the names of all that is told."""
+        return [name for row in self.rows for name in row.figures.values()]
+
+    def run(self, sides: Sides, rounds: int, names: set[str]) -> Iterator[Measured]:
+        """Measure the rows of ``names``.
+
+        Raises:
+            SideFailedError: a side did not do its work.
+            UnequalError: they did not do the same.
+        """
+        settings = self.settings | {"backend": self.backend}
+        with stores(sides), ExitStack() as stack:
+            if self.filled:
+                for name in SIDES:
+                    fill(sides, name, settings, self.filled)
+            both = [stack.enter_context(sides.running(name, settings)) for name in SIDES]
+            for side in both:
+                side.do("open")
+            for row in self.rows:
+                if names.intersection(row.figures.values()):
+                    yield from row.measured(self.backend, _in_turn(row, both, rounds))
+            _same([side.do("totals") for side in both], "units", "log_end")
+
+
+def _in_turn(row: Row, both: list[SideProcess], rounds: int) -> Rounds:
+    found = Rounds()
+    for side in both:
+        for line in row.warm:
+            side.do(line)
+    for _ in range(rounds):
+        windows = []
+        for side in both:
+            for line in row.each:
+                side.do(line)
+            time.sleep(SETTLE_SECONDS)
+            windows.append(found.add(side, row.line))
+        _same(windows, "count", *(["answer"] if row.same_answers else []))
+    return found
+
+
+def _same(windows: list[Window], *names: str) -> None:
+    for name in names:
+        values = [window[name] for window in windows]
+        if len(set(values)) > 1:
+            raise UnequalError(f"{name} differs: {dict(zip(SIDES, values, strict=True))}")
+
+
+@dataclass(frozen=True)
+class Openings:
+    """A store that was closed cleanly is opened again and again, each time by a new process."""
+
+    backend: str
+    queues: int
+    row: Row
+    ours_alone: str = ""
+    """Why RocketMQ is not asked; empty if it is."""
+
+    @property
+    def figures(self) -> list[str]:
+        """Return the names of all that is told."""
+        return list(self.row.figures.values())
+
+    def run(self, sides: Sides, rounds: int, names: set[str]) -> Iterator[Measured]:
+        """Measure; ``names`` are all or some of the row's."""
+        _ = names
+        found = Rounds()
+        settings = {"backend": self.backend, "queues": str(self.queues)}
+        asked = [OURS] if self.ours_alone else list(SIDES)
+        with stores(sides):
+            disk = {}
+            for name in asked:
+                fill(sides, name, settings, 2 * self.queues)
+                disk[name] = blocks(sides.store(name) / "consumequeue")
+            for _ in range(rounds):
+                for name in asked:
+                    with sides.running(name, settings) as side:
+                        window = found.add(side, "open")
+                        window |= {"disk_bytes": disk[name], "queues": self.queues}
+                        side.do("close")
+        if self.ours_alone:
+            found.failed = {SIDES[1]: self.ours_alone}
+        yield from self.row.measured(self.backend, found)
+
+
+@dataclass(frozen=True)
+class Replays:
+    """Queues and index are built from a log that both sides have, again and again."""
+
+    backend: str
+    queues: int
+    messages: int
+    row: Row
+    ours_alone: str = ""
+    """Why RocketMQ is not asked; empty if it is."""
+
+    @property
+    def figures(self) -> list[str]:
+        """Return the names of all that is told."""
+        return list(self.row.figures.values())
+
+    def run(self, sides: Sides, rounds: int, names: set[str]) -> Iterator[Measured]:
+        """Measure; ``names`` are all or some of the row's."""
+        _ = names
+        found = Rounds()
+        settings = {"backend": self.backend, "queues": str(self.queues)}
+        asked = [OURS] if self.ours_alone else list(SIDES)
+        with stores(sides):
+            fill(sides, OURS, settings | {"backend": "rocksdb"}, self.messages)
+            for name in asked[1:]:
+                log = sides.store(OURS) / "commitlog"
+                shutil.copytree(log, sides.store(name) / "commitlog")
+            lost = 0
+            for _ in range(rounds):
+                for name in asked:
+                    only_the_log(sides.store(name))
+                    with sides.running(name, settings) as side:
+                        window = found.add(side, "open")
+                        window["count"] = self.messages
+                        units = int(side.do("totals")["units"])
+                    lost = max(lost, self._lost(name, units))
+        if self.ours_alone:
+            found.failed = {SIDES[1]: self.ours_alone}
+        for measured in self.row.measured(self.backend, found):
+            if lost:
+                measured.note = f"RocketMQ's queues lack {lost} of {self.messages:,} messages"
+            yield measured
+
+    def _lost(self, name: str, units: int) -> int:
+        """Return how many messages RocketMQ left out; it is known to lose the log's first one."""
+        lost = self.messages - units
+        if lost not in ({0} if name == OURS else {0, 1}):
+            raise UnequalError(f"{name} has {units} units after a replay of {self.messages}")
+        return lost
+
+
+def fill(sides: Sides, side: str, settings: dict[str, str], messages: int) -> None:
+    """Make a store with ``messages``, spread over its queues, and close it."""
+    with sides.running(side, settings) as running:
+        for line in ("open", f"put {messages}", "close"):
+            running.do(line)
+
+
+def only_the_log(root: Path) -> None:
+    """Leave nothing of a store but its log."""
+    for path in root.iterdir():
+        if path.name == "commitlog":
+            continue
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+@contextmanager
+def stores(sides: Sides) -> Iterator[None]:
+    """Remove both stores when the block ends."""
+    try:
+        yield
+    finally:
+        for side in SIDES:
+            shutil.rmtree(sides.store(side), ignore_errors=True)
+
+
+def blocks(folder: Path) -> int:
+    """Return the bytes on disk of a folder and all in it."""
+    return sum(path.lstat().st_blocks for path in (folder, *folder.rglob("*"))) * _BLOCK
+
+
+AnySession = Session | Openings | Replays
+__all__ = ["AnySession", "Openings", "Replays", "Row", "Session", "SideFailedError", "UnequalError"]

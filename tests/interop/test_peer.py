@@ -1,0 +1,80 @@
+"""The two sides of ``bench.peer`` do the same work and come to the same."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from bench.peer.sessions import Openings, Replays, Row
+from bench.peer.sides import OURS, SIDES, THEIRS, Sides, Window
+from store import MessageStore
+from tests.interop.rocketmq import RocketMQ
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
+QUEUES = 40
+both_backends = pytest.mark.parametrize("backend", ["file", "rocksdb"])
+
+
+@pytest.fixture
+def sides(tmp_path: Path, rocketmq: RocketMQ) -> Sides:
+    _ = rocketmq  # it can be had
+    return Sides(tmp_path)
+
+
+def done(sides: Sides, side: str, settings: dict[str, str], lines: list[str]) -> list[Window]:
+    with sides.running(side, settings) as running:
+        return [running.do(line) for line in lines]
+
+
+@both_backends
+def test_both_put_the_same_and_give_the_same_answers(sides: Sides, backend: str) -> None:
+    settings = {"backend": backend, "queues": str(QUEUES), "keys": "1"}
+    lines = ["open", "put 4000 threads=2", "totals", "close"]
+    totals = {side: done(sides, side, settings, lines)[2] for side in SIDES}
+    for name in ("units", "log_end"):
+        assert totals[OURS][name] == totals[THEIRS][name]
+    assert totals[OURS]["units"] == 4000
+    with (
+        MessageStore.open(sides.store(OURS), read_only=True) as ours,
+        MessageStore.open(sides.store(THEIRS), read_only=True) as theirs,
+    ):
+        assert theirs.queues.name == ours.queues.name == backend
+        assert set(theirs.queue_spans()) == set(ours.queue_spans())
+        assert [finding for finding in theirs.check() if finding.damage] == []
+    # The same store for both: so searches by time can be compared too.
+    shutil.rmtree(sides.store(OURS))
+    shutil.copytree(sides.store(THEIRS), sides.store(OURS))
+    asks = ["open", "pull 60", "decode 60", "time 60", "query 60"]
+    answers = {
+        side: [window["answer"] for window in done(sides, side, settings, asks)[1:]]
+        for side in SIDES
+    }
+    assert answers[OURS] == answers[THEIRS]
+    assert all(answers[OURS])
+
+
+@both_backends
+def test_both_put_as_many_together_at_a_pace_and_delete_all(sides: Sides, backend: str) -> None:
+    settings = {"backend": backend, "queues": str(QUEUES)}
+    lines = [
+        "open", "list 1280", "batch 1280", "paced 500", "totals", "delete", "totals", "put 80",
+        "totals",
+    ]  # fmt: skip
+    found = {side: done(sides, side, settings, lines) for side in SIDES}
+    for at, units in ((4, 1280 + 1280 + 500), (6, 0), (8, 80)):
+        assert [found[side][at]["units"] for side in SIDES] == [units, units]
+        assert found[OURS][at]["log_end"] == found[THEIRS][at]["log_end"]
+    counts = [window.get("count") for window in found[OURS]]
+    assert counts == [window.get("count") for window in found[THEIRS]]
+
+
+@both_backends
+def test_both_rebuild_and_open_as_many_queues(sides: Sides, backend: str) -> None:
+    replays = Replays(backend, QUEUES, 4000, Row({"rate": "replay"}, "open"))
+    (replayed,) = replays.run(sides, 1, {"replay"})
+    assert [len(replayed.windows[side]) for side in SIDES] == [1, 1]
+    openings = Openings(backend, QUEUES, Row({"each": "open", "disk": "disk"}, "open"))
+    opened, disk = openings.run(sides, 1, {"open", "disk"})
+    assert opened.ratio() is not None
+    assert all(value > 0 for side in SIDES for value in disk.values(side))
+    assert not sides.store(OURS).exists()
