@@ -1,4 +1,4 @@
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
 from store.record.interpreted_message import InterpretedMessage
@@ -67,6 +67,22 @@ class FileUnits:
         self, table: _Table[F], topic: str, queue_id: int, timestamp: int, upper: bool
     ) -> int | None: ...
 
+def walk_chain(
+    before: list[int],
+    fd: int,
+    slots: int,
+    entries: int,
+    wanted: int,
+    most: int,
+    begin: int,
+    end: int,
+    began: int,
+    drained: int,
+    read_only: bool,
+) -> list[int] | None: ...
+def messages_with_key(
+    log: _Log, file_size: int, phy_offsets: Iterable[int], topic: str, key: str
+) -> list[StoredMessage] | None: ...
 def bind_messages(*parts: Callable[..., object]) -> None: ...
 def bind_results(found: object, *parts: Callable[..., object]) -> None: ...
 def bind_meters(

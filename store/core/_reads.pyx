@@ -13,6 +13,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memchr, memcmp, memcpy
 
 cdef extern from "Python.h":
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
     long long PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
 
 cdef enum:
@@ -28,3 +29,4 @@ include "_log.pxi"
 include "_meters.pxi"
 include "_pulls.pxi"
 include "_file_queues.pxi"
+include "_queries.pxi"

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from store.core import READS
 from store.errors import (
     StoreClosedError,
     StoreError,
@@ -84,6 +85,7 @@ class IndexFile:
         self._lock = threading.Lock()  # guards _count and _pending as a pair
         self._pending = IndexBatch()
         self._first_time_diff = 0
+        self._header_seen = b""
         self.begin_timestamp = self.end_timestamp = 0
         self.begin_phy_offset = self.end_phy_offset = 0
         self._hash_slot_count = 0
@@ -251,17 +253,13 @@ class IndexFile:
         wanted, found = key_hash(topic, key), list[int]()
         with self._lock:
             pending, count = self._pending, self._count
-        start = self.begin_timestamp
-        for row in pending.find(topic, key):
-            index = count + row
-            diff = time_diff(pending.store_timestamps[row], start) if index > 1 else 0
-            stored = start + 1000 * diff
-            if len(found) >= max_num:
+        if len(pending):
+            rows = pending.find(topic, key)
+            if self._select_pending(found, pending, count, rows, max_num, begin, end):
                 return found
-            if begin <= stored <= end:
-                _add(found, pending.phy_offsets[row])
-            if stored < begin:
-                return found
+        walked = self._walk(found, wanted, max_num, begin, end, count)
+        if walked is not None:
+            return walked
         for index, entry in self._chain(wanted):
             if len(found) >= max_num or entry.time_diff < 0:
                 break
@@ -273,6 +271,40 @@ class IndexFile:
             if stored < begin:
                 break
         return found
+
+    def _select_pending(
+        self, found: list[int], pending: IndexBatch, count: int, rows: list[int], max_num: int,
+        begin: int, end: int,
+    ) -> bool:  # fmt: skip
+        """Add what is not on disk yet; return whether nothing more is wanted."""
+        start = self.begin_timestamp
+        for row in rows:
+            index = count + row
+            diff = time_diff(pending.store_timestamps[row], start) if index > 1 else 0
+            stored = start + 1000 * diff
+            if len(found) >= max_num:
+                return True
+            if begin <= stored <= end:
+                _add(found, pending.phy_offsets[row])
+            if stored < begin:
+                return True
+        return False
+
+    def _walk(
+        self, found: list[int], wanted: int, max_num: int, begin: int, end: int, count: int
+    ) -> list[int] | None:
+        """Let the core walk the chain; ``None``: it is left to ``select``."""
+        if READS is None:
+            return None
+        file = self._descriptor()  # held while its number is in use
+        try:
+            walked: list[int] | None = READS.walk_chain(
+                found, file.number, *self.geometry, wanted, max_num, begin, end,
+                self.begin_timestamp, count, self._read_only,
+            )  # fmt: skip
+        except OverflowError:  # times that no record has
+            return None
+        return walked
 
     def contains(self, topic: str, key: str, phy_offset: int) -> bool:
         """Return whether the record at ``phy_offset`` is indexed under ``key`` (by hash)."""
@@ -293,8 +325,9 @@ class IndexFile:
 
     def refresh(self) -> None:
         """Read-only: take over what another process has written since."""
-        if self._read_only:
-            self._take_header(self._read_header())
+        if self._read_only and (data := self.read(0, INDEX_HEADER.size)) != self._header_seen:
+            self._take_header(INDEX_HEADER.unpack_from(data))
+            self._header_seen = data
 
     def blocks(self) -> Iterator[tuple[int, NDArray[np.void]]]:
         """Yield the entries on disk in order: the first one's number, and ``ENTRY_DTYPE`` rows.
@@ -342,9 +375,12 @@ class IndexFile:
         Raises:
             TruncatedRecordError: the file ends before.
         """
-        with os_errors("read an index file", self.path):
-            file = self._descriptor()  # held: a close meanwhile must not free its number
+        file = self._descriptor()  # held: a close meanwhile must not free its number
+        try:
             data = os.pread(file.number, size, position)
+        except OSError:
+            with os_errors("read an index file", self.path):
+                raise
         if len(data) != size:
             raise TruncatedRecordError(
                 "the index file is too short", path=self.path, position=position,

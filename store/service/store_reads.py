@@ -11,6 +11,7 @@ from pathlib import Path
 from store.comparing.compared import Compared
 from store.comparing.open_sides import compare_open
 from store.config import FlushDiskType, StoreConfig
+from store.core import READS
 from store.errors import CorruptionError, StoreConfigError
 from store.index.index_service import IndexService
 from store.journals.deleted_topics import DeletedTopics
@@ -123,8 +124,21 @@ class StoreReads(ABC):
         if self.index is None:
             return []
         most = min(max_num, self.config.max_msgs_num_batch)
+        phy_offsets = sorted(self.index.query(topic, key, most, begin, end))
+        if READS is not None:
+            file_size = self.commit_log.files.file_size
+            plain: list[StoredMessage] | None = READS.messages_with_key(
+                self.commit_log, file_size, phy_offsets, topic, key
+            )
+            if plain is not None:
+                return plain
+        return self._messages_with_key(topic, key, phy_offsets)
+
+    def _messages_with_key(
+        self, topic: str, key: str, phy_offsets: list[int]
+    ) -> list[StoredMessage]:
         found = []
-        for phy_offset in sorted(self.index.query(topic, key, most, begin, end)):
+        for phy_offset in phy_offsets:
             message = self._unless_expired(phy_offset)
             if message is None:
                 continue

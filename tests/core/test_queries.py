@@ -1,0 +1,134 @@
+"""Queries by key through the core and through its twin find the same, whatever lies there."""
+
+import os
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from store.config import StoreConfig
+from store.core import READS
+from store.errors import StoreError
+from store.index import index_file
+from store.record.message import Message
+from store.service.message_store import MessageStore
+
+LOG_FILE = 1 << 15
+CONFIG = StoreConfig(
+    mapped_file_size_commit_log=LOG_FILE, max_message_size=500, max_hash_slot_num=7,
+    max_index_num=120,
+)  # fmt: skip
+TOPICS = ["t", "u", "tö"]
+WORDS = ["a", "b", "cc", "ä", "\ufffd", "a\u00a0b", "x" * 40]
+ALWAYS = (0, (1 << 63) - 1)
+
+
+def fill(store: MessageStore, draw: random.Random, count: int) -> None:
+    for number in range(count):
+        properties = {"KEYS": " ".join(draw.choices(WORDS, k=draw.randrange(1, 4)))}
+        if draw.random() < 0.5:
+            properties["UNIQ_KEY"] = draw.choice((*WORDS, "a b", str(number)))
+        if draw.random() < 0.2:
+            del properties["KEYS"]
+        message = Message(draw.choice(TOPICS), b"%d" % number, 0, properties)
+        assert store.put_message(message).ok
+
+
+@pytest.fixture(scope="module", params=[False, True])
+def store(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[MessageStore]:
+    root = tmp_path_factory.mktemp("queries") / "store"
+    with MessageStore.open(root, CONFIG) as opened:
+        fill(opened, random.Random(1), 400)
+        assert opened.max_offset("t", 0)  # hands on what waits
+        if not request.param:
+            yield opened
+    if request.param:
+        with MessageStore.open(root, CONFIG, read_only=True) as opened:
+            yield opened
+
+
+def outcome(ask: Callable[[], list[Any]]) -> object:
+    try:
+        return [bytes(message.record) for message in ask()]
+    except StoreError as exc:
+        return type(exc), str(exc)
+
+
+def compare(store: MessageStore, asked: tuple[str, str, int, int, int]) -> object:
+    index = store.index
+    assert index is not None
+    found = index.query(*asked)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index_file, "READS", None)
+        assert index.query(*asked) == found, asked
+    topic, key, most, begin, end = asked
+    messages = outcome(lambda: store.query_message(topic, key, most, begin, end))
+    places = sorted(index.query(topic, key, min(most, 64), begin, end))
+    assert messages == outcome(lambda: store._messages_with_key(topic, key, places)), asked
+    return messages
+
+
+def any_question(draw: random.Random, now: int) -> tuple[str, str, int, int, int]:
+    begin, end = draw.choice((ALWAYS, (now - 1000, now), (now, now + 5000), (5, 0), (-9, 1 << 70)))
+    key = draw.choice((*WORDS, "", "a b", "3", "100", "none", "\ud800"))
+    return draw.choice((*TOPICS, "none", "")), key, draw.choice((0, 1, 5, 64, 1 << 70)), begin, end
+
+
+def times(store: MessageStore) -> list[int]:
+    assert store.index is not None
+    return [file.begin_timestamp for file in store.index.files]
+
+
+@pytest.mark.slow
+def test_sound_queries_are_alike(store: MessageStore) -> None:
+    draw, met = random.Random(2), 0
+    for _ in range(400):
+        try:
+            found = compare(store, any_question(draw, draw.choice(times(store))))
+        except UnicodeEncodeError:
+            pytest.fail("a surrogate is no reason to fail")
+        met += isinstance(found, list) and len(found) > 1
+    assert met > 50
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["index", "commitlog"])
+def test_damaged_queries_are_alike(store: MessageStore, what: str) -> None:
+    files = sorted(path for path in (store.paths.root / what).iterdir() if path.is_file())
+    starts = [record.phy_offset for record in store.commit_log.scan(0)]
+    refused = 0
+    for number in range(150):
+        draw = random.Random(f"{what} {number}")
+        new = draw.choice((b"\xff", b"\0\0", b"\x7f\xff\xff\xff", b"\x01"))
+        file, at = draw.choice(files), draw.randrange(CONFIG.max_index_num * 20)
+        if what == "commitlog":
+            phy = draw.choice(starts)
+            file = files[phy // LOG_FILE]
+            at = phy % LOG_FILE + draw.choice((0, 2, 4, 39, 84, 87, draw.randrange(180)))
+        fd = os.open(file, os.O_RDWR)
+        before = os.pread(fd, len(new), at)
+        os.pwrite(fd, new, at)
+        for _ in range(6):
+            refused += isinstance(compare(store, any_question(draw, times(store)[0])), tuple)
+        os.pwrite(fd, before, at)
+        os.close(fd)
+    assert refused or what == "index"
+
+
+@pytest.mark.parametrize("arguments", [
+    (0, 5), (5, 0), (-1, 5), (5, -1), (1 << 62, 5), (5, 1 << 62), (1 << 62, 1 << 62),
+])  # fmt: skip
+def test_odd_geometries_lead_nowhere(tmp_path: Path, arguments: tuple[int, int]) -> None:
+    path = tmp_path / "index"
+    path.write_bytes(random.Random(5).randbytes(4000))
+    with path.open("rb") as file:
+        for read_only in (False, True):
+            if READS is not None:
+                walked = READS.walk_chain(
+                    [], file.fileno(), *arguments, 7, 32, *ALWAYS, 0, 100, read_only
+                )
+                assert walked is None or walked == []
