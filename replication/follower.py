@@ -10,12 +10,14 @@ import logging
 import math
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar, TypeVarTuple
 
 from replication.intake import READ_BYTES, VERIFY_TAIL_BYTES, Intake
+from replication.last_file import last_file
 from replication.wire import REPORT, FrameParser, Report
 from store.config import FlushDiskType
 from store.errors import DiskFullError, StoreIOError
@@ -138,7 +140,8 @@ class Follower:
         try:
             intake = await _to_the_end(Intake, self._store, self._verify_tail_bytes)
             self._say(f"connected, asked for the log from {intake.request} on")
-            session = _Session(self._store, intake, writer, self._timing, standing)
+            ask = partial(last_file, self._host, self._port, self._timing.housekeeping)
+            session = _Session(self._store, intake, writer, self._timing, standing, ask)
             await session.receive(reader, until)
         finally:
             standing.connected = False
@@ -161,7 +164,9 @@ class _Session:
         writer: asyncio.StreamWriter,
         timing: Timing,
         standing: Standing,
+        ask_for_last_file: Callable[[], Awaitable[range | None]],
     ) -> None:
+        self._last_file = ask_for_last_file
         self._log = store.commit_log
         self._sync = store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._intake = intake
@@ -210,18 +215,18 @@ class _Session:
         standing.verified = intake.verified
         if intake.body_bytes > bodies:
             self._quiet_since, standing.caught_up, beats = None, False, 0
-        if intake.heartbeats > beats:
-            self._heartbeat(time.monotonic())
+        if intake.heartbeats > beats and self._is_quiet(time.monotonic()):
+            if not intake.verified:
+                raise intake.lacking(await self._last_file())
+            standing.caught_up = not intake.torn
         if intake.verified and self._reportable() > standing.reported:
             await self._report()
 
-    def _heartbeat(self, now: float) -> None:
+    def _is_quiet(self, now: float) -> bool:
+        """Return whether a heartbeat that came ``now`` says that the master has nothing more."""
         if self._quiet_since is None:
             self._quiet_since = now
-        elif now - self._quiet_since >= self._timing.quiet:
-            if not self._intake.verified:
-                raise self._intake.lacking()
-            self._standing.caught_up = not self._intake.torn
+        return now - self._quiet_since >= self._timing.quiet
 
     def _reportable(self) -> int:
         """Return what the master may count on; until it has proven its log, what was asked for."""

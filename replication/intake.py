@@ -79,18 +79,28 @@ class Intake:
             self._rest = b"".join(fresh)
             self._append()
 
-    def lacking(self) -> DivergedError:
-        """Return what to raise when the master has nothing more to send and is not ``verified``."""
-        assert self._next is not None  # a new log is at once
-        if self._next > self.request:
-            found = f"the master's ends at {self._next}"
+    def lacking(self, last_file: range | None) -> DivergedError:
+        """Return what to raise when the master has nothing more to send and is not ``verified``.
+
+        ``last_file``: the bytes that its last log file has, if that is known.
+        """
+        at = self.request if self._next is None else self._next
+        if at > self.request:
+            found = f"the master's ends at {at}"
+        elif last_file is not None and last_file.stop <= at:
+            found = f"the master's ends at {last_file.stop}"
+        elif last_file is not None and last_file.start > at:
+            found = (
+                f"the master has no byte at {at} any more: its last file begins at"
+                f" {last_file.start}, its log ends at {last_file.stop}"
+            )
         else:
-            found = f"the master has no byte at {self._next}: its log ends before, or begins behind"
+            found = f"the master has no byte at {at}: its log ends before, or begins behind"
         return DivergedError(
-            f"this log ends at {self._end}, {found}; {_KEPT}. If the master has lost what this log"
-            " still has, keep it. To begin anew, follow into an empty folder",
-            phy_offset=self._next,
-        )  # fmt: skip
+            f"this log ends at {self._end}, {found}; nothing was changed here. If the master has"
+            " lost what this log still has, keep it. To begin anew, follow into an empty folder",
+            phy_offset=at,
+        )
 
     # ---- inside
 

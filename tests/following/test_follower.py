@@ -176,7 +176,7 @@ def test_a_former_master_that_is_longer_is_told_and_nothing_is_mixed(
         other = log_of(store)
     own = led.log[: led.starts[14]]
     error = follow_apart(tmp_path / "own", own, WireMaster(b""))
-    assert f"this log ends at {len(own)}, the master has no byte at 1" in error
+    assert f"this log ends at {len(own)}, the master's ends at 0;" in error
     short = follow_apart(tmp_path / "own", own, WireMaster(other[:448]))
     grown = follow_apart(tmp_path / "own", own, WireMaster(other))
     assert short == grown
@@ -188,8 +188,32 @@ def test_the_masters_older_files_are_gone(led: Led, tmp_path: Path) -> None:
     own = led.log[: led.starts[20]]
     master = WireMaster(led.log[begin:], begin=begin)
     error = follow_apart(tmp_path / "own", own, master)
-    assert f"this log ends at {len(own)}, the master has no byte at 1" in error
-    assert "begins behind" in error
+    assert f"this log ends at {len(own)}, the master has no byte at 1 any more" in error
+    assert f"its last file begins at {begin}, its log ends at {len(led.log)}" in error
+    assert master.requests == [1, 0]
+
+
+@pytest.mark.parametrize("hasty", [0, 1])
+def test_a_log_that_has_a_file_more_than_the_master_is_told_where_that_ends(
+    led: Led, tmp_path: Path, hasty: int
+) -> None:
+    """More than is asked for again: the master has none of it, and is asked for its last file."""
+    timing = dataclasses.replace(FAST, housekeeping=30)
+
+    async def story(master: WireMaster) -> None:
+        with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
+            store.append_to_commit_log(0, led.log)
+            async with master:
+                await Follower(
+                    store, "127.0.0.1", master.port, timing=timing, verify_tail_bytes=100
+                ).run()
+
+    end = led.starts[60]
+    master = WireMaster(led.log[:end], hasty=hasty)
+    with pytest.raises(DivergedError) as caught:
+        run(story(master))
+    assert f"this log ends at {len(led.log)}, the master's ends at {end};" in str(caught.value)
+    assert master.requests == [len(led.log) - 100, 0]
 
 
 @pytest.mark.parametrize(

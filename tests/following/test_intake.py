@@ -134,9 +134,17 @@ def test_a_log_that_is_longer_than_the_masters_is_kept_and_both_ends_are_named(
     with MessageStore.open(half(led, tmp_path / "own", own), CONFIG) as store:
         intake = feed(store, [frames(led.log[:other], 1), frame(other)])
         assert (intake.verified, intake.heartbeats) == (False, 1)
-        assert f"ends at {own}, the master's ends at {other}" in str(intake.lacking())
-        intake = feed(store, [frame(1)])
-        assert f"ends at {own}, the master has no byte at 1" in str(intake.lacking())
+        assert f"ends at {own}, the master's ends at {other};" in str(intake.lacking(None))
+        for last_file, words in {
+            None: "no byte at 1: its log ends before, or begins behind;",
+            range(1): "the master's ends at 1;",
+            range(2, 9): "no byte at 1 any more: its last file begins at 2, its log ends at 9;",
+            range(2): "no byte at 1: its log ends before, or begins behind;",  # it has grown
+        }.items():
+            intake = feed(store, [frame(1)])
+            error = str(intake.lacking(last_file))
+            assert f"this log ends at {own}, " in error
+            assert words in error
         assert log_of(store) == led.log[:own]
 
 

@@ -1,0 +1,40 @@
+"""What a master's last log file spans, as it tells one who has nothing."""
+
+import asyncio
+
+from replication.errors import WireError
+from replication.intake import READ_BYTES
+from replication.wire import REPORT, FrameParser, Report
+
+_ENOUGH_HEARTBEATS = 2
+
+
+async def last_file(host: str, port: int, seconds: float) -> range | None:
+    """Return the phy offsets of the bytes that the master's last log file has.
+
+    The wire has no question for the end of a log. So all of the file is received, and thrown away;
+    ``None`` if that was not done in ``seconds``.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            reader, writer = await asyncio.open_connection(host, port, limit=READ_BYTES)
+            try:
+                writer.write(REPORT.pack(Report(0)))
+                return await _span(reader)
+            finally:
+                writer.transport.abort()
+    except (OSError, WireError):
+        return None
+
+
+async def _span(reader: asyncio.StreamReader) -> range | None:
+    parser, begin, end, heartbeats = FrameParser(), -1, -1, 0
+    while data := await reader.read(READ_BYTES):
+        for piece in parser.feed(data):
+            begin = piece.phy_offset if begin < 0 else begin
+            end = piece.phy_offset + len(piece.data)
+            heartbeats += not piece.data
+            # The first one may come before the master has looked for bytes.
+            if not piece.data and (end > begin or heartbeats == _ENOUGH_HEARTBEATS):
+                return range(begin, end)
+    return None
