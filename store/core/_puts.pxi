@@ -6,27 +6,18 @@
 # has it as the call begins, nobody can until it ends. Where anything is not plain, or not at hand,
 # it returns ``None`` and has changed nothing.
 
-from cpython cimport array
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_CheckExact
-from cpython.dict cimport PyDict_CheckExact, PyDict_GetItemWithError, PyDict_Next, PyDict_SetItem
-from cpython.object cimport PyObject, Py_TYPE
-from cpython.tuple cimport PyTuple_GET_ITEM
-from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, int64_t
+from cpython.dict cimport PyDict_CheckExact, PyDict_Next, PyDict_SetItem
+from cpython.object cimport Py_TYPE
+from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 from libc.stdlib cimport free, realloc
-
-cdef extern from "_crc32.h":
-    void crc_prepare()
-    uint32_t crc_of(const char *data, size_t size)
 
 cdef extern from "_record.h":
     Py_ssize_t slot_of(object type, const char *name)
     PyObject *in_slot(PyObject *object, Py_ssize_t offset)
     bint whole_number(PyObject *object, int64_t least, int64_t most, int64_t *found)
     char *put16(char *at, unsigned short value)
-    char *put32(char *at, uint32_t value)
-    char *put64(char *at, unsigned long long value)
     char *put_bytes(char *at, const char *data, size_t size)
     void in_this_order()
 
@@ -35,15 +26,10 @@ cdef extern from "Python.h":
     int PyGC_Enable()
 
 cdef enum:
-    FIXED = 88  # of a record with two IPv4 hosts: all but body, topic and properties
-    BLANK = 8  # what each record leaves behind itself in its file
     HOST = 8
-    UNIT = 28
     MOST_PROPERTIES = 0x7FFF
     MOST_BODY = 1 << 16  # a longer one is summed while others run
     ODD_FLAGS = 0x400000B4  # a half message, IPv6 hosts, an inner batch, passed over
-
-crc_prepare()
 
 
 cdef struct Plain:
@@ -133,20 +119,22 @@ cdef class PlainPuts:
     cdef _Slots _slots
     cdef _Scratch _scratch
     cdef object _log, _pending, _section, _state, _locked, _clock
-    cdef object _appended, _result, _ok, _queue_key, _tags_prefix, _topics, _scheduled
+    cdef object _appended, _result, _ok, _topics, _scheduled
     cdef dict _next
     cdef Py_ssize_t _max_body, _file_size
     cdef bint _keys_wanted, _tags_wanted
+    cdef _Columns _columns
 
     def __init__(
         self, *, log, pending, state, clock, topics, scheduled, classes, ok, tags_prefix,
         max_body, file_size, keys_wanted, tags_wanted,
     ):
-        message, host, self._appended, self._result, self._queue_key = classes
+        message, host, self._appended, self._result, queue_key = classes
+        self._columns = _Columns(queue_key, tags_prefix)
         self._slots, self._scratch = _Slots(message, host), _Scratch()
         self._log, self._pending, self._state = log, pending, state
         self._section, self._locked = pending.appending, pending.lock.locked
-        self._clock, self._ok, self._tags_prefix = clock, ok, tags_prefix
+        self._clock, self._ok = clock, ok
         self._topics, self._scheduled, self._next = topics, scheduled, pending.offsets.next
         self._max_body, self._file_size = min(max_body, <Py_ssize_t> MOST_BODY), file_size
         self._keys_wanted, self._tags_wanted = keys_wanted, tags_wanted
@@ -322,7 +310,8 @@ cdef class PlainPuts:
             if buffer.len < self._file_size:
                 return None
             section.begun = True  # left so if a line below fails: the store has failed then
-            waiting = _Units(units, scratch.count)
+            columns = self._columns.of(units, keys)
+            columns.grow(scratch.count)
             for at in range(scratch.count):
                 plain = &scratch.plain[at]
                 key = <object> plain.key
@@ -330,11 +319,11 @@ cdef class PlainPuts:
                 _write(plain, scratch.properties, <char *> buffer.buf + position, offset,
                        phy_offset, now)
                 PyDict_SetItem(self._next, key, offset + 1)
-                waiting.add(self._queue_key, key, offset, phy_offset, plain, now)
+                columns.add(key, offset, phy_offset, plain.size, plain.tags_code, now)
                 if self._keys_wanted:
-                    self._add_keys(keys, plain, phy_offset, now)
-                appended = _filled(self._appended, (phy_offset, plain.size, now))
-                results.append(_filled(
+                    self._add_keys(columns, plain, phy_offset, now)
+                appended = _new(self._appended, (phy_offset, plain.size, now))
+                results.append(_new(
                     self._result, (self._ok, appended, offset, <object> plain.stored_at, "")
                 ))
                 position += plain.size
@@ -349,70 +338,16 @@ cdef class PlainPuts:
             PyBuffer_Release(&buffer)
         return results
 
-    cdef int _add_keys(self, object keys, Plain *plain, int64_t phy_offset, int64_t now) except -1:
-        """See ``RecordKeys.add``, ``IndexBatch.add_record``."""
-        topic = (<tuple> plain.key)[0]
-        if plain.uniq_key != NULL:
-            _add_key(keys, topic, <object> plain.uniq_key, phy_offset, now)
-        if plain.words != NULL:
-            for word in (<str> plain.words).split(" "):
-                if word:
-                    _add_key(keys, topic, word, phy_offset, now)
-        if self._tags_wanted and plain.tags != NULL:
-            _add_key(keys, topic, self._tags_prefix + <object> plain.tags, phy_offset, now)
-        return 0
-
-
-cdef object _filled(object type, tuple values):
-    """Return a tuple of ``type``, a class that adds nothing to it."""
-    return _new(type, values)
-
-
-cdef int _add_key(object keys, object topic, object key, int64_t phy_offset, int64_t now) except -1:
-    keys.topics.append(topic)
-    keys.phy_offsets.append(phy_offset)
-    keys.store_timestamps.append(now)
-    keys.keys.append(key)  # last: readers go by it
-    return 0
-
-
-cdef class _Units:
-    """The columns of a ``UnitBatch``, with room for so many units more."""
-
-    cdef dict index_of
-    cdef list queues
-    cdef array.array queue_index, queue_offset
-    cdef object units
-    cdef Py_ssize_t at
-
-    def __init__(self, batch, Py_ssize_t more):
-        self.index_of, self.queues = batch.index_of, batch.queues
-        self.queue_index, self.queue_offset = batch.queue_index, batch.queue_offset
-        self.units = batch.units
-        self.at = len(self.queue_index)
-        array.resize_smart(self.queue_index, self.at + more)
-        array.resize_smart(self.queue_offset, self.at + more)
-        PyByteArray_Resize(self.units, (self.at + more) * UNIT)
-
-    cdef int add(
-        self, object queue_key, tuple key, int64_t offset, int64_t phy_offset, Plain *plain,
-        int64_t now,
+    cdef int _add_keys(
+        self, _Columns columns, Plain *plain, int64_t phy_offset, int64_t now
     ) except -1:
-        cdef PyObject *known = PyDict_GetItemWithError(self.index_of, key)
-        cdef int index
-        cdef char *out
-        if known != NULL:
-            index = <object> known
-        else:
-            index = len(self.queues)
-            self.queues.append(_filled(queue_key, key))
-            self.index_of[key] = index
-        self.queue_index.data.as_ints[self.at] = index
-        self.queue_offset.data.as_longlongs[self.at] = offset
-        out = put64(PyByteArray_AS_STRING(self.units) + self.at * UNIT, phy_offset)
-        out = put64(put32(out, <uint32_t> plain.size), <unsigned long long> <int64_t> plain.tags_code)
-        put64(out, now)
-        self.at += 1
+        columns.add_keys(
+            (<tuple> plain.key)[0],
+            <object> plain.uniq_key if plain.uniq_key != NULL else None,
+            <object> plain.words if plain.words != NULL else None,
+            <object> plain.tags if self._tags_wanted and plain.tags != NULL else None,
+            phy_offset, now,
+        )
         return 0
 
 

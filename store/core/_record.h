@@ -43,6 +43,17 @@ static inline char *put64(char *at, uint64_t value) {
     return put32(put32(at, (uint32_t)(value >> 32)), (uint32_t)value);
 }
 
+static inline int64_t get16(const char *at) {
+    return (int64_t)((unsigned char)at[0] << 8 | (unsigned char)at[1]);
+}
+
+/* With its sign, as Java reads it. */
+static inline int64_t get32(const char *at) { return (int32_t)(get16(at) << 16 | get16(at + 2)); }
+
+static inline int64_t get64(const char *at) {
+    return (int64_t)((uint64_t)get32(at) << 32 | (uint32_t)get32(at + 4));
+}
+
 static inline char *put_bytes(char *at, const char *data, size_t size) {
     __builtin_memcpy(at, data, size);
     return at + size;

@@ -141,11 +141,10 @@ class LogReads:
             )
             there = min(left, end - at, file.readable_position - position)
             data = file.read(position, min(there, _SCAN_BYTES))
-            start = at
-            for record in scan_block(data, at, left, rules, self._topics):
-                yield record
-                at = record.phy_offset + record.size
-            if at > start:
+            scan = scan_block(data, at, left, rules, self._topics)
+            yield from scan
+            if scan.behind > at:
+                at = scan.behind
                 continue
             # A blank record, one longer than a block, or none.
             if left < BLANK_SIZE:

@@ -6,8 +6,9 @@ whatever else it meets goes to ``check_record``, which also names the fault of a
 
 import zlib
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
+from store.core import CORE
 from store.record.bounded_cache import BoundedCache
 from store.record.decoder import check_record, record_span
 from store.record.record_layout import (
@@ -63,10 +64,20 @@ class TopicCache(BoundedCache[bytes, str]):
         return self.learn(name, topic, 2 * len(name)) or None
 
 
+class Scan(Protocol):
+    """The records of a block, once."""
+
+    behind: int
+    """Phy offset behind the last record that was yielded, of the block before the first."""
+
+    def __iter__(self) -> Iterator[ScannedRecord]:
+        """Yield them."""
+
+
 def scan_block(
     data: bytes, phy_offset: int, left: int, rules: ScanRules, topics: "TopicCache"
-) -> Iterator[ScannedRecord]:
-    """Yield the records that lie wholly in ``data``, which starts at ``phy_offset``.
+) -> Scan:
+    """Scan the records that lie wholly in ``data``, which starts at ``phy_offset``.
 
     ``left`` is how many bytes the file has from there. Stops without an error at a blank record
     and before a record that is cut off by the end of ``data`` but not of the file.
@@ -74,6 +85,33 @@ def scan_block(
     Raises:
         CorruptionError: no valid record at the place it names.
     """
+    if CORE is None:
+        return _Scan(data, phy_offset, left, rules, topics)
+    scan: Scan = CORE.BlockScan(
+        ScannedRecord, data, phy_offset, left, rules, topics, _check_one, zlib.crc32,
+        MOST_QUEUE_OFFSET, MAGIC_V1,
+    )  # fmt: skip
+    return scan
+
+
+class _Scan:
+    """What the core does, or asks for where it has to."""
+
+    def __init__(
+        self, data: bytes, phy_offset: int, left: int, rules: ScanRules, topics: TopicCache
+    ) -> None:
+        self.behind = phy_offset
+        self._records = _records(data, phy_offset, left, rules, topics)
+
+    def __iter__(self) -> Iterator[ScannedRecord]:
+        for record in self._records:
+            self.behind = record.phy_offset + record.size
+            yield record
+
+
+def _records(
+    data: bytes, phy_offset: int, left: int, rules: ScanRules, topics: "TopicCache"
+) -> Iterator[ScannedRecord]:
     position, available = 0, len(data)
     last_end = min(available, left - BLANK_SIZE)
     check_crc, fast = rules.check_crc, not rules.property_crc

@@ -54,7 +54,7 @@ class RecordUnits:
     ) -> None:
         """``check_topic``, ``lmq_needs_multi_dispatch`` are those of the backend for the units."""
         self._delays = DelayLevels(config.message_delay_level)
-        self._deleted = deleted
+        self.deleted = deleted
         self._queue_type = queue_type
         self._check_topic = check_topic
         self._replays_lmq = config.replays_lmq and not (
@@ -81,7 +81,7 @@ class RecordUnits:
         tags_code = properties.tags_code
         if topic == SCHEDULE_TOPIC and properties.delay is not None:
             tags_code = self._delays.tags_code(properties.delay, timestamp, tags_code)
-        gone = self._deleted.has_record
+        gone = self.deleted.has_record
         whole = properties.inner_base is None
         if (whole or self._queue_type(topic) is not QueueType.BATCH) and not gone(
             topic, phy_offset
@@ -111,7 +111,7 @@ class RecordUnits:
 
         ``False`` tells nothing: ``add`` knows.
         """
-        return properties.only_tags and not len(self._deleted)
+        return properties.only_tags and not len(self.deleted)
 
     def of(self, records: Iterable[ScannedRecord], topics: Container[str]) -> Iterator[Unit]:
         """Yield the units that ``records`` have in queues of ``topics``, light ones too."""
@@ -145,7 +145,7 @@ class RecordUnits:
         A queued record of such a topic whose properties are plain too has one unit, in its own
         queue, with the hash of its tags. ``False`` tells nothing: ask ``add``.
         """
-        return topic != SCHEDULE_TOPIC and not self._deleted.has_record(topic, 0)
+        return topic != SCHEDULE_TOPIC and not self.deleted.has_record(topic, 0)
 
     @staticmethod
     def are_plain(properties: bytes) -> bool:

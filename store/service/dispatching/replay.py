@@ -3,13 +3,15 @@
 Source: RocketMQ ``CommitLog.recoverNormally``, ``recoverAbnormally``, ``MultiDispatchUtils``.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
+from store.core import CORE
 from store.errors import CorruptionError
-from store.index.index_batch import IndexBatch
+from store.index.index_batch import TAGS_PREFIX, IndexBatch
 from store.progress import Progress, untold
 from store.queue.facts import QueueRestart
-from store.queue.units import UnitBatch
+from store.queue.units import QueueKey, UnitBatch
+from store.record.message import SCHEDULE_TOPIC
 from store.record.properties import dispatch_properties
 from store.record.scan import ScannedRecord
 from store.service.dispatching.dispatch import SLICE_PER_QUEUE
@@ -23,6 +25,10 @@ MOST_REPLAY_UNITS = 1 << 20
 
 PutUnits = Callable[[UnitBatch, IndexBatch], list[QueueRestart]]
 """``Dispatcher.store``."""
+Fill = Callable[
+    [Iterator[ScannedRecord], "ReplayResult", UnitBatch, IndexBatch, int, int | None, int], bool
+]
+"""``Replay._fill_by_one``."""
 
 
 class Replay:
@@ -32,6 +38,13 @@ class Replay:
         self._put = put
         self._units = units
         self._keys = keys
+        self._fill: Fill = self._fill_by_one
+        if CORE is not None:
+            self._fill = CORE.Noting(
+                note=self._note, deleted=units.deleted, scheduled=SCHEDULE_TOPIC,
+                queue_key=QueueKey, tags_prefix=TAGS_PREFIX, keys_wanted=keys.wanted,
+                tags_wanted=keys.tags,
+            ).fill  # fmt: skip
 
     def run(
         self,
@@ -47,23 +60,20 @@ class Replay:
         ``CorruptionError`` of ``records`` is stored; the error is returned, not raised, for it is
         how the scan of a torn log ends. ``progress`` is told phy offsets, one a batch.
         """
-        result = ReplayResult()
+        result, waiting = ReplayResult(), iter(records)
         batch, keys, full_at = UnitBatch(), IndexBatch(), REPLAY_UNITS
         storing = False
         try:
-            for record in records:
-                result.note(record)
-                self._note(record, batch, keys, queues_from, index_from)
-                if len(batch) >= full_at:
-                    wanted = min(SLICE_PER_QUEUE * len(batch.queues), MOST_REPLAY_UNITS)
-                    if len(batch) < wanted:
-                        full_at = wanted
-                        continue
-                    storing = True
-                    result.take(batch, self._put(batch, keys))
-                    storing = False
-                    progress(record.phy_offset)
-                    batch, keys, full_at = UnitBatch(), IndexBatch(), REPLAY_UNITS
+            while self._fill(waiting, result, batch, keys, queues_from, index_from, full_at):
+                wanted = min(SLICE_PER_QUEUE * len(batch.queues), MOST_REPLAY_UNITS)
+                if len(batch) < wanted:
+                    full_at = wanted
+                    continue
+                storing = True
+                result.take(batch, self._put(batch, keys))
+                storing = False
+                progress(result.last.phy_offset if result.last else 0)
+                batch, keys, full_at = UnitBatch(), IndexBatch(), REPLAY_UNITS
         except CorruptionError as exc:
             if storing:  # the queues' fault, a gap for one, is not the end of the log
                 raise
@@ -71,6 +81,24 @@ class Replay:
         if batch.end_phy_offset or len(keys):
             result.take(batch, self._put(batch, keys))
         return result
+
+    def _fill_by_one(
+        self,
+        records: Iterator[ScannedRecord],
+        result: "ReplayResult",
+        batch: UnitBatch,
+        keys: IndexBatch,
+        queues_from: int,
+        index_from: int | None,
+        full_at: int,
+    ) -> bool:
+        """Note ``records`` until ``full_at`` units wait; return whether there may be more."""
+        for record in records:
+            result.note_several(record, record, 1)
+            self._note(record, batch, keys, queues_from, index_from)
+            if len(batch) >= full_at:
+                return True
+        return False
 
     def _note(
         self,
@@ -100,12 +128,14 @@ class ReplayResult:
         self.restarts: list[QueueRestart] = []
         self.fault: CorruptionError | None = None
 
-    def note(self, record: ScannedRecord) -> None:
-        """Count one scanned record."""
-        if not self.records:
-            self.first_phy_offset = record.phy_offset
-        self.records += 1
-        self.last = record
+    def note_several(
+        self, first: ScannedRecord | None, last: ScannedRecord | None, count: int
+    ) -> None:
+        """Count scanned records."""
+        if first is not None and not self.records:
+            self.first_phy_offset = first.phy_offset
+        self.records += count
+        self.last = last or self.last
 
     def take(self, batch: UnitBatch, restarts: list[QueueRestart]) -> None:
         """Count one stored batch."""

@@ -154,7 +154,7 @@ class Recovery:
         result = ReplayResult()
         try:
             for record in self._scan(start):
-                result.note(record)
+                result.note_several(record, record, 1)
         except CorruptionError as exc:
             result.fault = exc
         end = self._end_of(start, result)

@@ -1,0 +1,100 @@
+# The columns of a ``UnitBatch`` and of an ``IndexBatch``, filled row by row.
+
+from cpython cimport array
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
+from cpython.dict cimport PyDict_GetItemWithError
+from cpython.object cimport PyObject
+from cpython.tuple cimport PyTuple_GET_ITEM
+from libc.stdint cimport int64_t
+
+cdef extern from "_crc32.h":
+    void crc_prepare()
+    uint32_t crc_of(const char *data, size_t size)
+
+cdef extern from "_record.h":
+    char *put32(char *at, uint32_t value)
+    char *put64(char *at, unsigned long long value)
+
+cdef enum:
+    UNIT = 28
+    FIXED = 88  # of a record with two IPv4 hosts: all but body, topic and properties
+    BLANK = 8  # what each record leaves behind itself in its file
+
+crc_prepare()
+
+
+cdef class _Columns:
+    """The batches that rows were added to last; whoever has the batches may add others between."""
+
+    cdef object queue_key, tags_prefix, units, keys, packed
+    cdef dict index_of
+    cdef list queues, key_topics, key_phys, key_times, key_names
+    cdef array.array queue_index, queue_offset
+    cdef Py_ssize_t at
+
+    def __init__(self, queue_key, tags_prefix):
+        self.queue_key, self.tags_prefix = queue_key, tags_prefix
+
+    cdef _Columns of(self, object units, object keys):
+        if self.units is not units or self.keys is not keys:
+            self.units, self.keys = units, keys
+            self.index_of, self.queues = units.index_of, units.queues
+            self.queue_index, self.queue_offset = units.queue_index, units.queue_offset
+            self.packed = units.units
+            self.key_topics, self.key_phys = keys.topics, keys.phy_offsets
+            self.key_times, self.key_names = keys.store_timestamps, keys.keys
+        return self
+
+    cdef int grow(self, Py_ssize_t more) except -1:
+        """Make room for so many units, all of which are added next."""
+        self.at = len(self.queue_index)
+        array.resize_smart(self.queue_index, self.at + more)
+        array.resize_smart(self.queue_offset, self.at + more)
+        PyByteArray_Resize(self.packed, (self.at + more) * UNIT)
+        return 0
+
+    cdef int add(
+        self, tuple key, int64_t offset, int64_t phy_offset, int64_t size, int64_t tags_code,
+        int64_t timestamp,
+    ) except -1:
+        """Add a unit where there is room, see ``UnitBatch.add``."""
+        cdef PyObject *known = PyDict_GetItemWithError(self.index_of, key)
+        cdef int index
+        cdef char *out
+        if known != NULL:
+            index = <object> known
+        else:
+            index = len(self.queues)
+            self.queues.append(_new(self.queue_key, key))
+            self.index_of[key] = index
+        self.queue_index.data.as_ints[self.at] = index
+        self.queue_offset.data.as_longlongs[self.at] = offset
+        out = put64(PyByteArray_AS_STRING(self.packed) + self.at * UNIT, phy_offset)
+        out = put64(put32(out, <uint32_t> size), <unsigned long long> tags_code)
+        put64(out, timestamp)
+        self.at += 1
+        return 0
+
+    cdef int add_keys(
+        self, object topic, object uniq_key, object words, object tags, int64_t phy_offset,
+        int64_t timestamp,
+    ) except -1:
+        """Add the keys of a record, see ``IndexBatch.add_record``; ``None``: there is none."""
+        if uniq_key is not None:
+            self.add_key(topic, uniq_key, phy_offset, timestamp)
+        if words is not None:
+            for word in (<str> words).split(" "):
+                if word:
+                    self.add_key(topic, word, phy_offset, timestamp)
+        if tags is not None:
+            self.add_key(topic, self.tags_prefix + tags, phy_offset, timestamp)
+        return 0
+
+    cdef int add_key(
+        self, object topic, object key, int64_t phy_offset, int64_t timestamp
+    ) except -1:
+        self.key_topics.append(topic)
+        self.key_phys.append(phy_offset)
+        self.key_times.append(timestamp)
+        self.key_names.append(key)  # last: readers go by it
+        return 0

@@ -1,0 +1,189 @@
+"""The scan of the log and the noting of its records: the core finds what its twin finds."""
+
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from store.config import StoreConfig
+from store.core import CORE
+from store.errors import CorruptionError
+from store.index.index_batch import IndexBatch
+from store.journals.deleted_topics import DeletedTopics
+from store.queue.facts import QueueType
+from store.queue.units import UnitBatch
+from store.record.encoder import EncodedRecord, MessageEncoder, assemble
+from store.record.message import Host, Message
+from store.record.record_layout import BLANK, MAGIC_BLANK, BlankRecord
+from store.record.scan import Scan, ScannedRecord, ScanRules, TopicCache, _Scan, scan_block
+from store.service.dispatching.record_keys import RecordKeys
+from store.service.dispatching.record_units import RecordUnits
+from store.service.dispatching.replay import Replay, ReplayResult
+
+pytestmark = pytest.mark.skipif(CORE is None, reason="the core does not run")
+FILE = 1 << 14
+AT = 5 * FILE + 64
+ENCODER = MessageEncoder(StoreConfig(), lambda _: None)
+V6 = Host.of("::1", 7)
+
+
+def record_bytes(message: Message, queue_offset: int, phy_offset: int) -> bytes:
+    encoded: EncodedRecord = ENCODER.encode(message)
+    return encoded.start + assemble(encoded, queue_offset, phy_offset, 1_700_000_000_000)
+
+
+messages = st.builds(
+    Message,
+    st.sampled_from(["t", "é" * 60, "%RETRY%" + "r" * 130]),
+    st.one_of(st.binary(max_size=40), st.just(b"x" * 5000)),
+    st.integers(0, (1 << 31) - 1),
+    st.dictionaries(st.sampled_from(["TAGS", "k"]), st.text("ab", min_size=1), max_size=2),
+    sys_flag=st.sampled_from([0, 4, 8, 12, 0x80]),
+    born_host=st.sampled_from([V6, *[Host.of("10.0.0.1", 1)] * 4]),
+)
+
+
+@st.composite
+def blocks(draw: st.DrawFn) -> tuple[bytes, int]:
+    """Bytes of a log from AT on, and how many the file has from there."""
+    data = b""
+    for message in draw(st.lists(messages, max_size=5)):
+        data += record_bytes(message, draw(st.integers(0, 9)), AT + len(data))
+    left = FILE - AT % FILE
+    if draw(st.booleans()) and len(data) + 8 <= left:
+        data += BLANK.pack(BlankRecord(left - len(data), MAGIC_BLANK))
+    changed = bytearray(data)
+    for at in draw(st.lists(st.integers(0, max(len(data) - 1, 0)), max_size=2)):
+        if data:
+            changed[at] = draw(st.sampled_from([0, 1, 127, 128, 255]))
+    cut = draw(st.sampled_from([None, -1, -8, -90, 88, 89, 90]))
+    return bytes(changed[:cut]), draw(st.sampled_from([left, len(data) + 8, len(data) + 7]))
+
+
+def found(scan: Scan) -> list[object]:
+    records: list[object] = []
+    try:
+        for record in scan:
+            assert scan.behind == record.phy_offset + record.size
+            records.append(record)
+    except CorruptionError as exc:
+        records.append((type(exc), str(exc)))
+    return [*records, scan.behind]
+
+
+@settings(max_examples=400)
+@given(block=blocks(), check_crc=st.booleans(), property_crc=st.booleans())
+def test_a_block_is_scanned_alike(
+    block: tuple[bytes, int], *, check_crc: bool, property_crc: bool
+) -> None:
+    data, left = block
+    rules = ScanRules(check_crc, property_crc)
+    known = TopicCache()
+    for topics in (TopicCache(), known, known):
+        assert found(scan_block(data, AT, left, rules, topics)) == found(
+            _Scan(data, AT, left, rules, TopicCache())
+        )
+
+
+@pytest.mark.parametrize("field", range(100))
+@pytest.mark.parametrize("value", [0, 1, 0x7F, 0x80, 0xFF])
+def test_every_byte_of_a_record_is_looked_at_alike(field: int, value: int) -> None:
+    whole = bytearray(record_bytes(Message("topic", b"body", 3, {"TAGS": "a"}), 7, AT))
+    if field < len(whole):
+        whole[field] = value
+    data = bytes(whole) + record_bytes(Message("t", b""), 0, AT + len(whole))
+    args = data, AT, len(data) + 8, ScanRules()
+    assert found(scan_block(*args, TopicCache())) == found(_Scan(*args, TopicCache()))
+
+
+def test_long_bodies_are_summed_too() -> None:
+    for size in (4095, 4096, 4097, 100_000):
+        data = record_bytes(Message("t", b"x" * size), 0, AT)
+        (record,) = scan_block(data, AT, 1 << 20, ScanRules(), TopicCache())
+        assert record.size == len(data)
+        broken = bytearray(data)
+        broken[100] ^= 1
+        with pytest.raises(CorruptionError):
+            list(scan_block(bytes(broken), AT, 1 << 20, ScanRules(), TopicCache()))
+        assert zlib.crc32(data[88 : 88 + size]) & 0x7FFFFFFF == int.from_bytes(data[8:12], "big")
+
+
+# ---- noting
+
+parts = st.sampled_from([
+    b"TAGS", b"KEYS", b"UNIQ_KEY", b"DELAY", b"INNER_BASE", b"INNER_MULTI_DISPATCH", b"a", b"",
+    b"\x01", b"\x02", b"\xff", "é".encode(), b"k  l", b"1", b"\x01\x02", b"x\x01y",
+])  # fmt: skip
+properties = st.lists(parts, max_size=8).map(b"\x01".join) | st.lists(
+    st.tuples(parts, parts).map(b"\x01".join), max_size=4
+).map(b"\x02".join)
+scanned = st.builds(
+    ScannedRecord, st.integers(0, 1 << 40), st.integers(91, 1 << 20),
+    st.sampled_from(["t", "u", "SCHEDULE_TOPIC_XXXX", "%RETRY%g"]), st.integers(-1, 3),
+    st.integers(0, 1 << 50), st.sampled_from([0, 4, 8, 12, 0x80]), st.integers(-1, 1 << 60),
+    properties,
+)  # fmt: skip
+
+
+class TornError(Exception):
+    """What a scan may raise."""
+
+
+def noted(
+    fill: Callable[[Replay], object], records: list[ScannedRecord], deleted: dict[str, int],
+    queues_from: int, index_from: int | None, full_at: int, *, tags: bool, wanted: bool, torn: bool,
+) -> list[object]:  # fmt: skip
+    topics = DeletedTopics(Path("nowhere"))
+    topics._below.update(deleted)
+    units = RecordUnits(
+        StoreConfig(enable_lmq=True, enable_multi_dispatch=True), topics,
+        lambda topic: QueueType.SIMPLE, check_topic=lambda _: None, lmq_needs_multi_dispatch=False,
+    )  # fmt: skip
+    replay = Replay(lambda *_: [], units, RecordKeys(wanted=wanted, tags=tags))
+    fill(replay)
+    result, batch, keys = ReplayResult(), UnitBatch(), IndexBatch()
+
+    def scan() -> Iterator[ScannedRecord]:
+        yield from records
+        if torn:
+            raise TornError
+
+    stops: list[object] = []
+    waiting = scan()
+    try:
+        for _ in range(len(records) + 1):
+            more = replay._fill(waiting, result, batch, keys, queues_from, index_from, full_at)
+            stops.append((more, len(batch)))
+    except TornError:
+        stops.append("broken")
+    return [
+        stops, batch.queues, batch.queue_index, batch.queue_offset, bytes(batch.units),
+        batch.end_phy_offset, dict(batch.index_of), list(keys.rows(0, len(keys))), result.records,
+        result.first_phy_offset, result.last,
+    ]  # fmt: skip
+
+
+def by_one(replay: Replay) -> None:
+    replay._fill = replay._fill_by_one
+
+
+@settings(max_examples=300)
+@given(
+    records=st.lists(scanned, max_size=8),
+    deleted=st.sampled_from([{}, {}, {"t": 1 << 39}]),
+    queues_from=st.sampled_from([0, 1 << 39]),
+    index_from=st.sampled_from([None, 0, 1 << 39]),
+    full_at=st.integers(1, 5),
+    tags=st.booleans(), wanted=st.booleans(), torn=st.booleans(),
+)  # fmt: skip
+def test_records_are_noted_alike(
+    records: list[ScannedRecord], deleted: dict[str, int], queues_from: int,
+    index_from: int | None, full_at: int, *, tags: bool, wanted: bool, torn: bool,
+) -> None:  # fmt: skip
+    given_all = (records, deleted, queues_from, index_from, full_at)
+    ways = (lambda _: None, by_one)
+    core, twin = (noted(way, *given_all, tags=tags, wanted=wanted, torn=torn) for way in ways)
+    assert core == twin
