@@ -64,4 +64,5 @@ format: $(READY) ## format and mend what can be mended
 	$(BIN)/ruff check --fix .
 
 clean: ## remove what was made here
-	rm -rf $(VENV) .mutants build *.egg-info {tests/interop,bench/peer}/target {cq_rocksdb,store/core}/_*.c {cq_rocksdb,store/core}/_*.so
+	rm -rf $(VENV) .mutants build dist *.egg-info tests/interop/target bench/peer/target
+	rm -f cq_rocksdb/_*.c cq_rocksdb/_*.so store/core/_*.c store/core/_*.so

@@ -78,3 +78,14 @@ def test_both_rebuild_and_open_as_many_queues(sides: Sides, backend: str) -> Non
     assert opened.ratio() is not None
     assert all(value > 0 for side in SIDES for value in disk.values(side))
     assert not sides.store(OURS).exists()
+
+
+def test_what_rocketmq_cannot_do_is_done_by_us_alone_and_told(sides: Sides) -> None:
+    opening = Openings("file", QUEUES, Row({"each": "open"}, "open"), "cannot open so many")
+    (opened,) = opening.run(sides, 1, {"open"})
+    assert (len(opened.windows[OURS]), opened.windows[THEIRS]) == (1, [])
+    assert opened.failed == {THEIRS: "cannot open so many"}
+    replay = Replays("rocksdb", QUEUES, 400, Row({"rate": "replay"}, "open"), "cannot either")
+    (replayed,) = replay.run(sides, 1, {"replay"})
+    assert (len(replayed.windows[OURS]), replayed.windows[THEIRS]) == (1, [])
+    assert replayed.ratio() is None
