@@ -84,10 +84,8 @@ def follow(
             "connections": standing.connections, "caughtUp": standing.caught_up,
         }  # fmt: skip
     output(kind).record(facts)
-    if ended_by and (until_quiet or until is not None):
-        raise typer.Exit(
-            _ENDED_BY_SIGNAL + ended_by
-        )  # who waits for an end must not take it for one
+    if ended_by and (until_quiet or until is not None):  # the end that was waited for has not come
+        raise typer.Exit(_ENDED_BY_SIGNAL + ended_by)
 
 
 def _open(root: Path, settings: StoreConfig, backend: str | None) -> MessageStore:

@@ -10,11 +10,11 @@ import logging
 import math
 import socket
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar, TypeVarTuple
+from typing import Protocol, TypeVar, TypeVarTuple
 
 from replication.intake import READ_BYTES, VERIFY_TAIL_BYTES, Intake
 from replication.last_file import last_file
@@ -45,6 +45,8 @@ class Timing:
     """Between two heartbeats that say that there is nothing more. One says nothing: a master that
     was stopped sends it before it looks for new bytes. Nor do several at once: its flow control
     sends them in place of bytes for up to a second."""
+    last_file: float = 60.0
+    """For which the master's last file surely stays in its log: it would have to fill it first."""
 
 
 @dataclass(slots=True)
@@ -68,6 +70,13 @@ class Standing:
 
 Until = Callable[[Standing], bool]
 """Whether a follower has come far enough; asked whenever something came."""
+
+
+class LastFile(Protocol):
+    """Asks the master, see ``last_file``."""
+
+    async def __call__(self, *, whole: bool) -> range | None:
+        """Return the bytes of its last file, or of the first frame of it."""
 
 
 class Follower:
@@ -120,7 +129,8 @@ class Follower:
         standing, timing = self.standing, self._timing
         if isinstance(exc, socket.gaierror) and not standing.connections:
             raise StoreIOError(f"cannot find the master {self._host}: {exc.strerror}") from exc
-        self._say(f"{str(exc) or type(exc).__name__}; trying again")
+        standing.caught_up = False
+        self._say(f"{str(exc) or 'no answer in time'}; trying again")
         if isinstance(exc, DiskFullError):
             return timing.last_retry
         return timing.first_retry if standing.verified else min(2 * wait, timing.last_retry)
@@ -164,9 +174,9 @@ class _Session:
         writer: asyncio.StreamWriter,
         timing: Timing,
         standing: Standing,
-        ask_for_last_file: Callable[[], Awaitable[range | None]],
+        last_file: LastFile,
     ) -> None:
-        self._last_file = ask_for_last_file
+        self._last_file = last_file
         self._log = store.commit_log
         self._sync = store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._intake = intake
@@ -175,6 +185,9 @@ class _Session:
         self._standing = standing
         self._reported_at = -math.inf
         self._quiet_since: float | None = None  # the first heartbeat behind the last byte
+        self._proven_at = -1  # nothing has come since
+        self._last = range(0)  # the master's last file
+        self._last_until = 0.0
 
     async def receive(self, reader: asyncio.StreamReader, until: Until) -> None:
         """Take what comes, and report, until ``until`` says so.
@@ -216,9 +229,7 @@ class _Session:
         if intake.body_bytes > bodies:
             self._quiet_since, standing.caught_up, beats = None, False, 0
         if intake.heartbeats > beats and self._is_quiet(time.monotonic()):
-            if not intake.verified:
-                raise intake.lacking(await self._last_file())
-            standing.caught_up = not intake.torn
+            standing.caught_up = await self._has_all()
         if intake.verified and self._reportable() > standing.reported:
             await self._report()
 
@@ -227,6 +238,27 @@ class _Session:
         if self._quiet_since is None:
             self._quiet_since = now
         return now - self._quiet_since >= self._timing.quiet
+
+    async def _has_all(self) -> bool:
+        """Return whether there is nothing more because all is here.
+
+        A master sends heartbeats for an offset too that has left its log, also in the middle of a
+        connection. What lies in its last file has not.
+        """
+        intake, at = self._intake, self._intake.next_phy_offset
+        if not intake.verified:
+            raise intake.lacking(await self._last_file(whole=True))
+        now = time.monotonic()
+        if at != self._proven_at and (at not in self._last or now >= self._last_until):
+            found = await self._last_file(whole=False)
+            if found is None:
+                return False  # the next heartbeat asks again
+            if found.start > at:
+                raise intake.lacking(await self._last_file(whole=True))
+            self._last = range(found.start, found.start + self._log.files.file_size)
+            self._last_until = now + self._timing.last_file
+        self._proven_at = at
+        return not intake.torn
 
     def _reportable(self) -> int:
         """Return what the master may count on; until it has proven its log, what was asked for."""

@@ -57,6 +57,11 @@ class Intake:
         return self._next is not None and self._next >= self._end
 
     @property
+    def next_phy_offset(self) -> int:
+        """Return where the next byte of the master's belongs."""
+        return self.request if self._next is None else self._next
+
+    @property
     def torn(self) -> bool:
         """Return whether a record has come that is not whole yet."""
         return bool(self._rest)
@@ -80,24 +85,24 @@ class Intake:
             self._append()
 
     def lacking(self, last_file: range | None) -> DivergedError:
-        """Return what to raise when the master has nothing more to send and is not ``verified``.
+        """Return what to raise when the master has nothing to send, but more or less than is here.
 
         ``last_file``: the bytes that its last log file has, if that is known.
         """
-        at = self.request if self._next is None else self._next
-        if at > self.request:
-            found = f"the master's ends at {at}"
-        elif last_file is not None and last_file.stop <= at:
-            found = f"the master's ends at {last_file.stop}"
-        elif last_file is not None and last_file.start > at:
+        at = self.next_phy_offset
+        if last_file is not None and last_file.start > at:
             found = (
                 f"the master has no byte at {at} any more: its last file begins at"
                 f" {last_file.start}, its log ends at {last_file.stop}"
             )
+        elif at > self.request:
+            found = f"the master's ends at {at}"
+        elif last_file is not None and last_file.stop <= at:
+            found = f"the master's ends at {last_file.stop}"
         else:
             found = f"the master has no byte at {at}: its log ends before, or begins behind"
         return DivergedError(
-            f"this log ends at {self._end}, {found}; nothing was changed here. If the master has"
+            f"this log ends at {self._end}, {found}; nothing is removed here. If the master has"
             " lost what this log still has, keep it. To begin anew, follow into an empty folder",
             phy_offset=at,
         )

@@ -1,4 +1,7 @@
-"""What a master's last log file spans, as it tells one who has nothing."""
+"""What a master's last log file spans, as it tells one who has nothing.
+
+The wire has no question for the end of a log, nor for its begin. Who asks for 0 gets the last file.
+"""
 
 import asyncio
 
@@ -9,25 +12,25 @@ from replication.wire import REPORT, FrameParser, Report
 _ENOUGH_HEARTBEATS = 2
 
 
-async def last_file(host: str, port: int, seconds: float) -> range | None:
+async def last_file(host: str, port: int, seconds: float, *, whole: bool) -> range | None:
     """Return the phy offsets of the bytes that the master's last log file has.
 
-    The wire has no question for the end of a log. So all of the file is received, and thrown away;
-    ``None`` if that was not done in ``seconds``.
+    ``whole``: up to the end of the log, for which all of the file is received and thrown away; else
+    of the first frame. ``None`` if that did not come in ``seconds``.
     """
     try:
         async with asyncio.timeout(seconds):
             reader, writer = await asyncio.open_connection(host, port, limit=READ_BYTES)
             try:
                 writer.write(REPORT.pack(Report(0)))
-                return await _span(reader)
+                return await _span(reader, whole=whole)
             finally:
                 writer.transport.abort()
     except (OSError, WireError):
         return None
 
 
-async def _span(reader: asyncio.StreamReader) -> range | None:
+async def _span(reader: asyncio.StreamReader, *, whole: bool) -> range | None:
     parser, begin, end, heartbeats = FrameParser(), -1, -1, 0
     while data := await reader.read(READ_BYTES):
         for piece in parser.feed(data):
@@ -35,6 +38,7 @@ async def _span(reader: asyncio.StreamReader) -> range | None:
             end = piece.phy_offset + len(piece.data)
             heartbeats += not piece.data
             # The first one may come before the master has looked for bytes.
-            if not piece.data and (end > begin or heartbeats == _ENOUGH_HEARTBEATS):
+            is_end = not piece.data and (end > begin or heartbeats == _ENOUGH_HEARTBEATS)
+            if is_end or not whole:
                 return range(begin, end)
     return None

@@ -104,7 +104,7 @@ def test_a_base_is_taken_once(led: Led, tmp_path: Path, conf: Path) -> None:
     assert f"{size} bytes of log files copied" in first.stderr
     assert "no log yet" not in first.stderr
     assert "has a log already and goes on with it; --base is passed over" in again.stderr
-    assert master.requests == [1]
+    assert master.requests[0] == 1
     with MessageStore.open(tmp_path / "own", CONFIG) as store:
         assert log_of(store) == led.log
 
@@ -128,7 +128,7 @@ def test_a_follower_that_is_killed_goes_on_where_it_was(
         master.loop.call_soon_threadsafe(master.append, led.log[len(master.log) :])
         run(master, root, conf, "--until", len(led.log))
     assert master.requests[0] == 0
-    assert set(master.requests[1:]) == {1}
+    assert {1} <= {*master.requests[1:]} <= {0, 1}  # 0: what is your last file?
     with MessageStore.open(root, CONFIG) as store:
         assert log_of(store) == led.log
         assert [finding for finding in store.check() if finding.damage] == []

@@ -88,8 +88,8 @@ def test_a_log_is_followed_to_its_end_through_cuts_at_any_byte(
     follow(tmp_path / "own", master, at_end(led.starts[20]), backend=backend)
     master = WireMaster(led.log, cuts=cuts)
     standing = follow(tmp_path / "own", master, backend=backend, told=told)
-    assert standing.end == standing.reported == master.reports[-1] == len(led.log)
-    assert standing.connections == len(master.requests) == 41
+    assert standing.end == standing.reported == max(master.reports) == len(led.log)
+    assert standing.connections == len(master.requests) - 1 == 41  # and one for the last file
     assert log_in(tmp_path / "own") == led.log
     assert served(tmp_path / "own") == served(led.root)
     assert any("has closed the connection; trying again" in sentence for sentence in told)
@@ -101,8 +101,7 @@ def test_what_is_reported_never_goes_beyond_what_is_there(led: Led, tmp_path: Pa
     assert set(master.reports) <= {0, *led.starts, *range(0, len(led.log), 4096), len(led.log)} | {
         *master.requests
     }
-    requests = iter(master.requests)
-    ends = [report for report in master.reports if report != next(requests, None)]
+    ends = [report for report in master.reports if report not in master.requests]
     assert ends == sorted(ends)
 
 
@@ -216,6 +215,48 @@ def test_a_log_that_has_a_file_more_than_the_master_is_told_where_that_ends(
     assert master.requests == [len(led.log) - 100, 0]
 
 
+def test_a_file_that_leaves_the_log_while_it_is_followed_is_no_end(
+    led: Led, tmp_path: Path
+) -> None:
+    """The master sends heartbeats then, as at the end of its log."""
+    timing, end = dataclasses.replace(FAST, last_file=0), led.starts[5]
+
+    async def story() -> None:
+        with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
+            async with WireMaster(led.log[: led.starts[4]]) as master:
+                follower = Follower(store, "127.0.0.1", master.port, timing=timing)
+                task = asyncio.create_task(follower.run())
+                while not follower.standing.caught_up:
+                    await asyncio.sleep(0)
+                master.append(led.log[led.starts[4] : end])
+                await master.reported(end)
+                master.expire(led.log[8192:10_000], 8192)
+                await task
+
+    with pytest.raises(DivergedError) as caught:
+        run(story())
+    assert f"ends at {end}, the master has no byte at {end} any more" in str(caught.value)
+    assert "its last file begins at 8192, its log ends at 10000" in str(caught.value)
+
+
+def test_one_look_at_the_last_file_holds_for_a_while(led: Led, tmp_path: Path) -> None:
+    async def story() -> None:
+        with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
+            async with WireMaster(b"") as master:
+                follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
+                task = asyncio.create_task(follower.run())
+                for number in (3, 4, 40):
+                    master.append(led.log[len(master.log) : led.starts[number]])
+                    await master.reported(led.starts[number])
+                    while not follower.standing.caught_up:
+                        await asyncio.sleep(0)
+                assert master.requests == [0, 0, 0]  # one more for another file
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    run(story())
+
+
 @pytest.mark.parametrize(
     ("instead", "kind", "words"),
     [
@@ -281,7 +322,7 @@ def test_a_quiet_connection_is_kept_by_reports(led: Led, tmp_path: Path) -> None
                 while len(master.reports) < count + 3:
                     master.changed.clear()
                     await master.changed.wait()
-                assert set(master.reports[count:]) == {len(led.log)}
+                assert set(master.reports[count:]) - {0} == {len(led.log)}  # 0: the last file?
                 assert follower.standing.connections == 1
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)

@@ -65,6 +65,10 @@ class WireMaster:
         self.log += data
         self._grown.set()
 
+    def expire(self, log: bytes, begin: int) -> None:
+        """Have ``log`` alone, which begins at ``begin``."""
+        self.log, self.begin = log, begin
+
     async def __aenter__(self) -> Self:
         self._tasks: set[asyncio.Task[None]] = set()
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
