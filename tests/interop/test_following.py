@@ -133,6 +133,24 @@ def test_a_follower_that_comes_later_gets_the_last_file_and_goes_on_after_a_rest
     assert served(own) == served(replayed)
 
 
+def test_an_older_rocketmq_is_followed_too(tmp_path: Path, rocketmq_533: RocketMQ) -> None:
+    root, own = tmp_path / "theirs", tmp_path / "own"
+
+    async def story(master: Master) -> Standing:
+        proxy = CuttingProxy(master.port, cuts=10, most=20_000)
+        with MessageStore.open(own, CONFIG) as store:
+            async with proxy.running():
+                puts = asyncio.ensure_future(asyncio.to_thread(master.put, 60))
+                return await followed(store, proxy.port, puts)
+
+    with rocketmq_533.serving(root, "default", QUEUES, **MASTER) as master:
+        end = asyncio.run(story(master)).end
+    with MessageStore.open(own, CONFIG) as store:
+        begin = store.commit_log.min_phy_offset()
+        assert log_of(store) == file_bytes(root, begin, end)
+        assert [finding for finding in store.check() if finding.damage] == []
+
+
 def test_a_former_master_with_a_longer_log_is_told_by_a_real_one(
     tmp_path: Path, rocketmq: RocketMQ
 ) -> None:
