@@ -8,6 +8,7 @@ cdef enum:
     AT_INDEX_COUNT = 36
     MOST_ENTRIES = 4096  # that one call looks at, so that none is long
     MOST_PLACES = 64
+    MOST_IN_FILE = 0x7FFFFFFF  # slots, and entries: their numbers have four bytes
 
 cdef int64_t MOST_TIME = <int64_t> 1 << 62
 
@@ -35,7 +36,9 @@ def walk_chain(
     cdef Py_ssize_t at
     cdef list found = list(before)
     cdef int64_t last = found[len(found) - 1] if found else -1
-    if slots < 1 or entries < 1 or wanted < 0 or not -MOST_TIME <= began <= MOST_TIME:
+    if not 1 <= slots <= MOST_IN_FILE or not 1 <= entries <= MOST_IN_FILE or wanted < 0:
+        return None
+    if not -MOST_TIME <= began <= MOST_TIME:
         return None
     chain.most = most - len(found)
     chain.begin, chain.end, chain.began = begin, end, began

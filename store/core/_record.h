@@ -55,7 +55,7 @@ static inline int64_t get64(const char *at) {
 }
 
 static inline char *put_bytes(char *at, const char *data, size_t size) {
-    __builtin_memcpy(at, data, size);
+    if (size) __builtin_memcpy(at, data, size); /* of nothing there may be no data */
     return at + size;
 }
 
