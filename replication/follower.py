@@ -116,7 +116,7 @@ class Follower:
             StoreIOError: no host has such a name.
             StoreError: the store takes no more writes.
         """
-        wait = self._timing.first_retry
+        wait = self._timing.first_retry / 2
         while not until(self.standing):
             try:
                 await self._connection(until)

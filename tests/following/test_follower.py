@@ -14,7 +14,7 @@ import pytest
 from replication.errors import DivergedError, WireError
 from replication.follower import Follower, Standing, Timing, Until
 from store.config import FlushDiskType, StoreConfig
-from store.errors import CorruptionError, StoreIOError
+from store.errors import CorruptionError, DiskFullError, StoreIOError
 from store.queue.backends import backend_names
 from store.record.message import Message
 from store.service.message_store import MessageStore
@@ -413,6 +413,32 @@ def test_nobody_there_is_told_once_and_an_unknown_name_ends_it(tmp_path: Path) -
     run(story())
     assert len(told) == 1
     assert "trying again" in told[0]
+
+
+def test_each_wait_is_twice_the_last_one_until_a_connection_was_of_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = list[float]()
+
+    async def story() -> None:
+        with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
+            follower = Follower(store, "127.0.0.1", 1, timing=Timing(first_retry=1, last_retry=5))
+
+            async def sleep(seconds: float) -> None:
+                waits.append(seconds)
+                follower.standing.verified = len(waits) == 5
+
+            async def lost(_: Until) -> None:
+                if len(waits) == 6:
+                    raise DiskFullError("no room")
+                raise ConnectionError
+
+            monkeypatch.setattr(asyncio, "sleep", sleep)
+            monkeypatch.setattr(follower, "_connection", lost)
+            await follower.run(lambda _: len(waits) == 7)
+
+    run(story())
+    assert waits == [1, 2, 4, 5, 5, 1, 5]
 
 
 # ---- what is acknowledged
