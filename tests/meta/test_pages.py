@@ -120,8 +120,9 @@ def test_the_classes_that_the_design_names_are_there() -> None:
         for span in spans(ROOT / "docs" / "design.md")
         if re.fullmatch(r"[A-Z][a-z]+[A-Za-z]+", span)
     }
-    sources = [path for name in PACKAGES.split("|") for path in (ROOT / name).rglob("*.py")]
-    code = "\n".join(path.read_text(encoding="utf-8") for path in sources)
+    sources = [path for name in PACKAGES.split("|") for path in (ROOT / name).rglob("*.py*")]
+    texts = [path for path in sources if path.suffix in {".py", ".pyi"}]
+    code = "\n".join(path.read_text(encoding="utf-8") for path in texts)
     classes = set(re.findall(r"^class (\w+)", code, re.MULTILINE))
     assert {"Appender", "RunningState", "QueueMend"} <= named
     assert named - classes == set()
