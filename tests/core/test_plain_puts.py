@@ -18,7 +18,8 @@ from store.errors import StoreFailedError
 from store.record.message import Host, Message
 from store.service.message_store import MessageStore
 from store.service.results import PutMessageResult
-from store.service.writing.plain_puts import NoPlainPuts, PlainPuts
+from store.service.writing.plain_puts import PlainPuts
+from tests.kit.long_way import go_the_long_way
 from tests.kit.messages import MOST_BODY, WAYS, messages, plain, put
 
 pytestmark = pytest.mark.skipif(CORE is None, reason="the core does not run")
@@ -100,7 +101,7 @@ def test_both_ways_leave_the_same(
         short = MessageStore.open(Path(folder, "short"), config, housekeeping=False)
         long = MessageStore.open(Path(folder, "long"), config, housekeeping=False)
         with short, long:
-            long._parts.putter._plain = NoPlainPuts()
+            go_the_long_way(long)
             for way, given_messages in calls:
                 assert outcome(short, way, given_messages) == outcome(long, way, given_messages)
                 assert waiting(short) == waiting(long)
