@@ -46,7 +46,7 @@ def _ratio(spread: Spread | None) -> str:
     if spread is None:
         return ""
     text = f"{_times(spread.median)} ({_times(spread.low)} to {_times(spread.high)})"
-    return f"**{text}**" if spread.median < 1 else text
+    return f"**{text}**" if round(spread.median, 2) < 1 else text
 
 
 def _times(ratio: float) -> str:

@@ -33,6 +33,18 @@ def test_the_words_say_on_what_how_beside_whom_and_what_is_to_be_noted() -> None
     assert note == "replay: one message is lost.\n"
 
 
+@pytest.mark.parametrize(("seconds", "marks"), [(0.0025, 0), (0.0026, 2)])
+def test_what_is_shown_as_one_is_not_shown_as_behind(seconds: float, marks: int) -> None:
+    made = report()
+    del made.rows[1:]
+    (row,) = made.rows
+    row.windows = {
+        "cqstore": [{"count": 1000, "seconds": seconds, "cpu_seconds": 0.1}],
+        "RocketMQ": [{"count": 1000, "seconds": 0.00249, "cpu_seconds": 0.1}],
+    }
+    assert table(made).count("**") == marks
+
+
 def test_a_note_of_several_rows_is_told_once() -> None:
     made = report()
     made.rows[0].note = made.rows[1].note = made.rows[3].note
