@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from replication import base
 from replication.base import closed_files, take_base
 from replication.errors import DivergedError
 from store.errors import CorruptionError, DiskFullError, RefusedStoreError
+from store.files import sync_below
 from store.queue.backends import backend_names
 from store.record.message import Message
 from store.service.message_store import MessageStore
@@ -89,11 +91,28 @@ def test_what_is_no_row_of_closed_files_is_refused(led: Led, tmp_path: Path) -> 
     with pytest.raises(CorruptionError, match="another size") as caught:
         take_base(copied, own)
     assert caught.value.path == copied / f"{4096:020d}"
-    for path in [*copied.iterdir()][1:]:
+    for path in sorted(copied.glob("0*"))[2:]:
         path.unlink()
+    assert [path.name for path in closed_files(copied)] == [f"{0:020d}"]
+    (copied / f"{4096:020d}").unlink()
     with pytest.raises(RefusedStoreError, match="no log file that is closed"):
         take_base(copied, own)
     assert not own.exists()
+
+
+def test_the_files_are_durable_before_they_are_a_log(
+    led: Led, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced, own = list[Path](), tmp_path / "own"
+
+    def sync(folders: list[Path]) -> None:
+        sync_below(folders)
+        assert not (own / "commitlog").exists()
+        synced.extend(path for folder in folders for path in folder.iterdir())
+
+    monkeypatch.setattr(base, "sync_below", sync)
+    take_base(led.root, own)
+    assert {path.name for path in synced} == {path.name for path in (own / "commitlog").iterdir()}
 
 
 def test_a_copy_that_is_cut_short_leaves_no_log_and_is_begun_again(

@@ -13,6 +13,7 @@ import pytest
 
 from replication.errors import DivergedError, WireError
 from replication.follower import Follower, Standing, Timing, Until
+from replication.last_file import last_file
 from store.config import FlushDiskType, StoreConfig
 from store.errors import CorruptionError, DiskFullError, StoreIOError
 from store.queue.backends import backend_names
@@ -255,6 +256,17 @@ def test_one_look_at_the_last_file_holds_for_a_while(led: Led, tmp_path: Path) -
                 await asyncio.gather(task, return_exceptions=True)
 
     run(story())
+
+
+@pytest.mark.parametrize("instead", [b"HTTP/1.1 400 Bad Request", b""])
+def test_a_last_file_that_is_not_told_is_not_known(led: Led, instead: bytes) -> None:
+    async def story() -> list[range | None]:
+        async with WireMaster(led.log, instead=instead) as master:
+            port = master.port
+            found = [await last_file("127.0.0.1", port, 0.1, whole=True)]
+        return [*found, await last_file("127.0.0.1", port, 0.1, whole=True)]
+
+    assert run(story()) == [None, None]
 
 
 @pytest.mark.parametrize(
