@@ -106,10 +106,11 @@ cdef class FileUnits:
         return queues.get(queue_id) if queues is not None else None
 
     def plain_units(self, table, topic, queue_id, int64_t queue_offset, int64_t max_count):
-        """Return minimum, maximum, units and the bytes of each; ``None``: it is not plain."""
+        """Return minimum, maximum, units and the bytes of each; ``None``: it is not plain.
+
+        A hole is among the units: nothing in it leads to a record.
+        """
         cdef int64_t generation, low = 0, high = 0, count
-        cdef const uint8_t *unit
-        cdef Py_ssize_t at
         files = self._find(table, topic, queue_id)
         if files is None:
             return None
@@ -122,13 +123,8 @@ cdef class FileUnits:
         if count < 1 or high > MOST_UNITS:
             return None
         data = PyBytes_FromStringAndSize(NULL, count * UNIT_OF_FILES)
-        unit = <const uint8_t *> PyBytes_AS_STRING(data)
         if not self._read(files, queue_offset, count, <uint8_t *> PyBytes_AS_STRING(data)):
             return None
-        for at in range(count):  # a hole is the twin's
-            if load64(unit) < 0 or load32(unit + AT_SIZE_OF_UNIT) <= 0:
-                return None
-            unit += UNIT_OF_FILES
         if <int64_t> files.generation != generation:
             return None
         return low, high, data, UNIT_OF_FILES

@@ -2,6 +2,7 @@
 
 import os
 import random
+import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -132,3 +133,34 @@ def test_odd_geometries_lead_nowhere(tmp_path: Path, arguments: tuple[int, int])
                     [], file.fileno(), *arguments, 7, 32, *ALWAYS, 0, 100, read_only
                 )
                 assert walked is None or walked == []
+
+
+def test_a_record_whose_topic_is_no_text_is_refused_alike(store: MessageStore) -> None:
+    assert store.index is not None
+    phy = min(store.index.query("t", "a", 64, *ALWAYS))
+    record = store.commit_log.message(phy)
+    at = bytes(record.record).index(b"\x01t", 88) + 1
+    path = store.paths.commit_log / f"{phy // LOG_FILE * LOG_FILE:020d}"
+    with path.open("r+b") as file:
+        os.pwrite(file.fileno(), b"\xff", phy % LOG_FILE + at)
+        found = compare(store, ("t", "a", 64, *ALWAYS))
+        os.pwrite(file.fileno(), b"t", phy % LOG_FILE + at)
+    assert isinstance(found, tuple)
+    assert "not UTF-8" in found[1]
+
+
+def test_entries_that_were_drained_since_are_those_that_were_pending(tmp_path: Path) -> None:
+    """They were found among the keys in memory already, and are passed over on disk."""
+    slots, entries = 1, 9
+    rows = [(7, 100 * number, 0, number - 1) for number in range(1, 6)]
+    data = bytes(36) + (6).to_bytes(4, "big") + (5).to_bytes(4, "big") + bytes(20)
+    data += b"".join(struct.pack(">iqii", *row) for row in rows)
+    path = tmp_path / "index"
+    path.write_bytes(data)
+    with path.open("rb") as file:
+        for drained in (1, 3, 6):
+            expected = [100 * number for number in range(drained - 1, 0, -1)]
+            if READS is not None:
+                assert READS.walk_chain(
+                    [], file.fileno(), slots, entries, 7, 32, *ALWAYS, 5, drained, read_only=False
+                ) == expected  # fmt: skip
