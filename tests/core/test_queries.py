@@ -164,3 +164,16 @@ def test_entries_that_were_drained_since_are_those_that_were_pending(tmp_path: P
                 assert READS.walk_chain(
                     [], file.fileno(), slots, entries, 7, 32, *ALWAYS, 5, drained, read_only=False
                 ) == expected  # fmt: skip
+
+
+def test_the_walk_ends_at_an_entry_that_is_too_old(tmp_path: Path) -> None:
+    """Also where a damaged one behind it is not."""
+    rows = [(7, 100 * number, diff, number - 1) for number, diff in enumerate((0, 9, 0, 7), 1)]
+    data = bytes(36) + (5).to_bytes(4, "big") + (4).to_bytes(4, "big") + bytes(20)
+    path = tmp_path / "index"
+    path.write_bytes(data + b"".join(struct.pack(">iqii", *row) for row in rows))
+    with path.open("rb") as file:
+        if READS is not None:
+            assert READS.walk_chain(
+                [], file.fileno(), 1, 9, 7, 32, 5000, ALWAYS[1], 5, 9, read_only=False
+            ) == [400]  # fmt: skip
