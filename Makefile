@@ -15,7 +15,7 @@ SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-wr
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 12
 
-$(READY): pyproject.toml $(wildcard cq_rocksdb/_*.p[yx][xi] store/core/*.p[yx][xi])
+$(READY): pyproject.toml $(wildcard cq_rocksdb/_*.p[yx][xi] store/core/*.p[yx][xi] store/core/*.h)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'

@@ -20,6 +20,9 @@ cdef extern from "_record.h":
     char *put16(char *at, unsigned short value)
     char *put_bytes(char *at, const char *data, size_t size)
     void in_this_order()
+    bint is_ascii(const char *data, size_t size)
+    int64_t get16(const char *at)
+    int64_t get32(const char *at)
 
 cdef extern from "Python.h":
     int PyGC_Disable()
@@ -27,6 +30,7 @@ cdef extern from "Python.h":
 
 cdef enum:
     HOST = 8
+    BATCHED = 20  # the head of a message in a client batch
     MOST_PROPERTIES = 0x7FFF
     MOST_BODY = 1 << 16  # a longer one is summed while others run
     ODD_FLAGS = 0x400000B4  # a half message, IPv6 hosts, an inner batch, passed over
@@ -75,10 +79,21 @@ cdef class _Scratch:
             self.plain, self.most = grown, count
         return 0
 
+    cdef Plain *more(self) except NULL:
+        """Return where one message more is looked at."""
+        cdef Plain *grown
+        if self.count == self.most:
+            grown = <Plain *> realloc(self.plain, 2 * self.most * sizeof(Plain))
+            if grown == NULL:
+                raise MemoryError
+            self.plain, self.most = grown, 2 * self.most
+        self.count += 1
+        return &self.plain[self.count - 1]
+
     cdef char *take(self, Py_ssize_t size) except NULL:
         """Return where ``size`` more bytes of properties go."""
         cdef char *grown
-        if self.used + size > self.room:
+        if self.used + size >= self.room:  # so that there is a place for nothing too
             grown = <char *> realloc(self.properties, 2 * self.room + size + 256)
             if grown == NULL:
                 raise MemoryError
@@ -161,17 +176,35 @@ cdef class PlainPuts:
             if collecting:
                 PyGC_Enable()
 
+    def batch(self, batch):
+        """Put all messages of a client batch that was checked as one message."""
+        cdef int64_t now = self._clock()
+        cdef int collecting = PyGC_Disable()
+        try:
+            if not self._look_into(<PyObject *> batch, self._scratch, now):
+                return None
+            return self._append_all(self._scratch, now)
+        finally:
+            if collecting:
+                PyGC_Enable()
+
     cdef list _put(self, tuple messages, int64_t now):
         cdef Py_ssize_t at, count = len(messages)
         cdef _Scratch scratch = self._scratch
-        cdef int64_t total = 0
         scratch.begin(count)
         for at in range(count):
             scratch.count = at + 1
             if not self._look(<PyObject *> PyTuple_GET_ITEM(messages, at), scratch, now):
                 return None
+        return self._append_all(scratch, now)
+
+    cdef list _append_all(self, _Scratch scratch, int64_t now):
+        """Append what was looked at, if there is room and nothing forbids it."""
+        cdef Py_ssize_t at
+        cdef int64_t total = 0
+        for at in range(scratch.count):
             total += scratch.plain[at].size
-        if not count or self._locked() or self._section.begun or self._state.unwritable:
+        if not scratch.count or self._locked() or self._section.begun or self._state.unwritable:
             return None
         file = self._log.current
         if file is None or file is not self._log.prepared:
@@ -192,29 +225,41 @@ cdef class PlainPuts:
         """Look at a message; return whether it is plain."""
         cdef _Slots slots = self._slots
         cdef Plain *plain = &scratch.plain[scratch.count - 1]
+        if not (
+            self._look_at_head(message, plain, now)
+            and self._look_at_body(plain, in_slot(message, slots.body))
+            and whole_number(in_slot(message, slots.flag), INT32_MIN, INT32_MAX, &plain.flag)
+            and whole_number(
+                in_slot(message, slots.prepared), INT64_MIN, INT64_MAX, &plain.prepared
+            )
+            and self._look_at_properties(plain, in_slot(message, slots.properties), scratch)
+        ):
+            return False
+        return self._look_at_queue(plain, scratch)
+
+    cdef bint _look_at_head(self, PyObject *message, Plain *plain, int64_t now) except -1:
+        """Look at what the messages of a client batch have in common."""
+        cdef _Slots slots = self._slots
         if <PyObject *> Py_TYPE(<object> message) != <PyObject *> slots.message:
             return False
         if not (
             self._look_at_topic(plain, in_slot(message, slots.topic))
-            and self._look_at_body(plain, in_slot(message, slots.body))
             and whole_number(in_slot(message, slots.queue_id), 0, INT32_MAX, &plain.queue_id)
-            and whole_number(in_slot(message, slots.flag), INT32_MIN, INT32_MAX, &plain.flag)
             and whole_number(in_slot(message, slots.sys_flag), 0, INT32_MAX, &plain.sys_flag)
             and not plain.sys_flag & ODD_FLAGS
             and whole_number(in_slot(message, slots.born), INT64_MIN, INT64_MAX, &plain.born)
             and whole_number(
                 in_slot(message, slots.reconsumed), INT32_MIN, INT32_MAX, &plain.reconsumed
             )
-            and whole_number(
-                in_slot(message, slots.prepared), INT64_MIN, INT64_MAX, &plain.prepared
-            )
             and self._look_at_host(&plain.born_host, in_slot(message, slots.born_host))
             and self._look_at_host(&plain.store_host, in_slot(message, slots.store_host))
-            and self._look_at_properties(plain, in_slot(message, slots.properties), scratch)
         ):
             return False
         plain.born = plain.born or now
         plain.stored_at = in_slot(message, slots.store_host)
+        return True
+
+    cdef bint _look_at_queue(self, Plain *plain, _Scratch scratch) except -1:
         plain.size = FIXED + plain.body_size + plain.topic_size + 2 + plain.properties_size
         key = (<object> plain.key, plain.queue_id)
         scratch.keys.append(key)
@@ -237,8 +282,12 @@ cdef class PlainPuts:
     cdef bint _look_at_body(self, Plain *plain, PyObject *body) except -1:
         if body == NULL or not PyBytes_CheckExact(<object> body):
             return False
-        plain.body = PyBytes_AS_STRING(<object> body)
-        plain.body_size = PyBytes_GET_SIZE(<object> body)
+        return self._take_body(
+            plain, PyBytes_AS_STRING(<object> body), PyBytes_GET_SIZE(<object> body)
+        )
+
+    cdef bint _take_body(self, Plain *plain, const char *body, Py_ssize_t size) noexcept:
+        plain.body, plain.body_size = body, size
         if plain.body_size > self._max_body:
             return False
         plain.crc = crc_of(plain.body, plain.body_size) & 0x7FFFFFFF
@@ -276,12 +325,7 @@ cdef class PlainPuts:
                 return False
             if scratch.used + name_size + size + 2 - plain.properties_at > MOST_PROPERTIES:
                 return False
-            if name_size == 4 and memcmp(name_text, b"TAGS", 4) == 0:
-                plain.tags = value
-            elif name_size == 4 and memcmp(name_text, b"KEYS", 4) == 0:
-                plain.words = value
-            elif name_size == 8 and memcmp(name_text, b"UNIQ_KEY", 8) == 0:
-                plain.uniq_key = value
+            _heed(plain, name_text, name_size, value)
             out = put_bytes(scratch.take(name_size + size + 2), name_text, name_size)
             out[0] = NAME_END
             out = put_bytes(out + 1, text, size)
@@ -289,6 +333,85 @@ cdef class PlainPuts:
             scratch.used += name_size + size + 2
         plain.tags_code = _hash(<object> plain.tags) if plain.tags != NULL else 0
         plain.properties_size = scratch.used - plain.properties_at
+        return True
+
+    # ---- looking into a client batch
+
+    cdef bint _look_into(self, PyObject *batch, _Scratch scratch, int64_t now) except -1:
+        """Look at the messages in a batch; return whether all are plain, lengths and all."""
+        cdef Plain common
+        cdef Plain *plain
+        scratch.begin(1)
+        if not self._look_at_head(batch, &common, now):
+            return False
+        data = <object> in_slot(batch, self._slots.body)
+        if not PyBytes_CheckExact(data):
+            return False
+        cdef const char *start = PyBytes_AS_STRING(data)
+        cdef int64_t at = 0, end = PyBytes_GET_SIZE(data), size, body_size, properties_size
+        while at < end:
+            if end - at < BATCHED + 2:
+                return False
+            size, body_size = get32(start + at), get32(start + at + BATCHED - 4)
+            if size > end - at or body_size < 0 or body_size > size - BATCHED - 2:
+                return False
+            properties_size = size - BATCHED - body_size - 2
+            if get16(start + at + BATCHED + body_size) != properties_size:
+                return False
+            plain = scratch.more()
+            plain[0] = common
+            plain.flag, plain.prepared = get32(start + at + 12), 0
+            if not (
+                self._take_body(plain, start + at + BATCHED, body_size)
+                and self._take_properties(
+                    plain, start + at + size - properties_size, properties_size, scratch
+                )
+                and self._look_at_queue(plain, scratch)
+            ):
+                return False
+            at += size
+        return True
+
+    cdef bint _take_properties(
+        self, Plain *plain, const char *data, Py_ssize_t size, _Scratch scratch
+    ) except -1:
+        """Take properties as they are stored, if they would be written so; ASCII alone is."""
+        cdef const char *end = data + size
+        cdef const char *names[MOST_NAMES]
+        cdef Py_ssize_t sizes[MOST_NAMES]
+        cdef const char *segment = data
+        cdef const char *value
+        cdef const char *value_end
+        cdef Py_ssize_t count = 0, at, name_size
+        plain.tags = plain.uniq_key = plain.words = NULL
+        if size > MOST_PROPERTIES or not is_ascii(data, size):
+            return False
+        while segment < end:
+            value_end = <const char *> memchr(segment, VALUE_END, end - segment)
+            if value_end == NULL:
+                return False
+            value = <const char *> memchr(segment, NAME_END, value_end - segment)
+            if value == NULL or value == segment or value + 1 == value_end:
+                return False
+            name_size, value = value - segment, value + 1
+            if memchr(value, NAME_END, value_end - value) != NULL or count == MOST_NAMES:
+                return False
+            if name_size >= 6 and memcmp(segment, b"INNER_", 6) == 0:
+                return False
+            for at in range(count):
+                if sizes[at] == name_size and memcmp(names[at], segment, name_size) == 0:
+                    return False
+            names[count], sizes[count] = segment, name_size
+            count += 1
+            if name_size == 4 or name_size == 8:
+                text = _text(value, value_end)
+                scratch.keys.append(text)
+                _heed(plain, segment, name_size, <PyObject *> text)
+            segment = value_end + 1
+        plain.properties_at, plain.properties_size = scratch.used, size
+        put_bytes(scratch.take(size), data, size)
+        scratch.used += size
+        plain.tags_code = _hash(<object> plain.tags) if plain.tags != NULL else 0
         return True
 
     # ---- appending
@@ -349,6 +472,16 @@ cdef class PlainPuts:
             phy_offset, now,
         )
         return 0
+
+
+cdef void _heed(Plain *plain, const char *name, Py_ssize_t size, PyObject *value) noexcept:
+    """Keep the value if it is one that dispatch needs."""
+    if size == 4 and memcmp(name, b"TAGS", 4) == 0:
+        plain.tags = value
+    elif size == 4 and memcmp(name, b"KEYS", 4) == 0:
+        plain.words = value
+    elif size == 8 and memcmp(name, b"UNIQ_KEY", 8) == 0:
+        plain.uniq_key = value
 
 
 cdef void _write(

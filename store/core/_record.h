@@ -59,5 +59,11 @@ static inline char *put_bytes(char *at, const char *data, size_t size) {
     return at + size;
 }
 
+static inline int is_ascii(const char *data, size_t size) {
+    unsigned char seen = 0;
+    for (size_t at = 0; at < size; at++) seen |= (unsigned char)data[at];
+    return seen < 0x80;
+}
+
 /* What was written before this is there for whoever finds what is written after it. */
 static inline void in_this_order(void) { __atomic_thread_fence(__ATOMIC_RELEASE); }

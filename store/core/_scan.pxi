@@ -1,8 +1,6 @@
 # BlockScan and Noting: the records of a block of log bytes, and their way into the columns.
 
 cdef extern from "_record.h":
-    int64_t get16(const char *at)
-    int64_t get32(const char *at)
     int64_t get64(const char *at)
 
 cdef enum:

@@ -1,6 +1,7 @@
 """The short way of plain messages: the same bytes, units, keys and answers as the long way."""
 
 import itertools
+import struct
 import tempfile
 import time
 from array import array
@@ -49,6 +50,11 @@ class Counted:
 
     def several(self, given: Any) -> list[PutMessageResult] | None:
         found = self._real.several(given)
+        self.taken += len(found or ())
+        return found
+
+    def batch(self, batch: Message) -> list[PutMessageResult] | None:
+        found = self._real.batch(batch)
         self.taken += len(found or ())
         return found
 
@@ -219,6 +225,67 @@ def test_where_nothing_may_be_appended_the_message_goes_the_long_way(
     assert store._parts.putter._plain.one(good) is None
     assert (waiting(store), store.commit_log.max_phy_offset()) == before
     _let_lock_go(store)
+
+
+# ---- client batches
+
+pieces = st.sampled_from([
+    b"TAGS\x01a\x02", b"KEYS\x01k l\x02", b"UNIQ_KEY\x01u\x02", b"WAIT\x01true\x02", b"a\x01b\x02",
+    b"INNER_NUM\x012\x02", b"a\x01b", b"\x01b\x02", b"a\x01\x02", b"a\x02", b"a\x01b\x01c\x02",
+    "é".encode() + b"\x01b\x02", b"\xff\x01b\x02", b"TAGS\x01\xc3\xa9\x02", b"",
+    *[b"n%d\x01v\x02" % number for number in range(20)],
+])  # fmt: skip
+inner = st.tuples(
+    st.binary(max_size=9), st.lists(pieces, max_size=19).map(b"".join), st.integers(-1, 1)
+)
+
+
+def batch_body(parts: list[tuple[bytes, bytes, int]]) -> bytes:
+    """A body by hand: bodies, properties as they are, flags."""
+    return b"".join(
+        struct.pack(">iiiii", 22 + len(body) + len(properties), 0, 0, flag, len(body))
+        + body + struct.pack(">h", len(properties)) + properties
+        for body, properties, flag in parts
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+@settings(max_examples=150)
+@given(
+    parts=st.lists(inner, min_size=1, max_size=4),
+    change=st.none() | st.tuples(st.integers(0, 200), st.sampled_from([0, 1, 0x7F, 0x80, 0xFF])),
+    cut=st.sampled_from([None, None, None, -1, -3, 21]),
+)
+def test_a_client_batch_of_any_bytes_is_put_alike(
+    parts: list[tuple[bytes, bytes, int]], change: tuple[int, int] | None, cut: int | None
+) -> None:
+    body = bytearray(batch_body(parts)[:cut])
+    if change is not None and body:
+        body[change[0] % len(body)] = change[1]
+    batch = Message("t", bytes(body), 1)
+    with tempfile.TemporaryDirectory() as folder:
+        short = MessageStore.open(Path(folder, "short"), CONFIG, housekeeping=False)
+        long = MessageStore.open(Path(folder, "long"), CONFIG, housekeeping=False)
+        with short, long:
+            go_the_long_way(long)
+            short.put_message(Message("t", b"", 1))
+            long.put_message(Message("t", b"", 1))
+            assert short.put_client_batch(batch) == long.put_client_batch(batch)
+            assert waiting(short) == waiting(long)
+            assert log_bytes(short) == log_bytes(long)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 40])
+def test_a_plain_client_batch_takes_the_short_way(store: MessageStore, count: int) -> None:
+    counted = store._parts.putter._plain = Counted(store._parts.putter._plain)
+    store.put_message(Message("t", b"", 1))
+    parts = [(b"%d" % number, b"TAGS\x01a\x02WAIT\x01true\x02", 7) for number in range(count)]
+    results = store.put_client_batch(Message("t", batch_body(parts), 1))
+    assert [result.queue_offset for result in results] == list(range(1, count + 1))
+    assert counted.taken == count
+    found = store.get_message("g", "t", 1, 1, 64).messages()
+    assert [each.stored_body for each in found] == [body for body, _, _ in parts][:32]
+    assert {each.head.flag for each in found} == {7}
 
 
 @pytest.mark.parametrize("left", range(-2, 3))

@@ -33,6 +33,9 @@ class PlainPuts(Protocol):
     def several(self, messages: Iterable[Message]) -> list[PutMessageResult] | None:
         """Put all, in order, with one store time, into one file; ``None``: nothing was done."""
 
+    def batch(self, batch: Message) -> list[PutMessageResult] | None:
+        """Put the messages of a client batch that was checked; ``None``: nothing was done."""
+
 
 class NoPlainPuts:
     """Lets every message go the long way."""
@@ -41,6 +44,9 @@ class NoPlainPuts:
         """Do nothing."""
 
     def several(self, messages: Iterable[Message]) -> None:
+        """Do nothing."""
+
+    def batch(self, batch: Message) -> None:
         """Do nothing."""
 
 

@@ -217,11 +217,7 @@ class Putter:
         started = time.perf_counter()
         try:
             _check_client_batch(batch, self._config.max_message_size)
-            messages = decode_client_batch(batch)
-            for message in messages:
-                _refuse_inner_batch(message)
-                _refuse_light_offsets(message)
-            done = self._plain.several(messages) or self._put_whole(messages)
+            done = self._plain.batch(batch) or self._put_whole(decode_client_batch(batch))
         except IllegalMessageError as exc:
             return [self._refused(exc)]
         done = self._settle(done, wait=_waits(batch.properties))
@@ -229,6 +225,9 @@ class Putter:
         return done
 
     def _put_whole(self, messages: Sequence[Message]) -> list[PutMessageResult]:
+        for message in messages:
+            _refuse_inner_batch(message)
+            _refuse_light_offsets(message)
         records = [self._encoder.encode(message) for message in messages]
         results: list[PutMessageResult | None] = [None] * len(messages)
         self._append_all(messages, records, range(len(messages)), results, whole=True)
