@@ -8,6 +8,7 @@ log is shorter than its own, or another one.
 from collections.abc import Iterable
 
 from replication.errors import DivergedError
+from replication.tail import tail_begin
 from replication.wire import Piece
 from store.errors import CorruptionError
 from store.record.decoder import record_span
@@ -15,7 +16,7 @@ from store.record.record_layout import BLANK_SIZE
 from store.service.message_store import MessageStore
 
 VERIFY_TAIL_BYTES = 64 << 10
-"""How many of the last bytes are asked for again; a record of them alone would do."""
+"""How many of the last bytes are asked for again at least; a record of them alone would do."""
 READ_BYTES = 1 << 20
 """Most that is read, and taken, at once."""
 _RECORD_ROOM = 64 << 10
@@ -41,7 +42,7 @@ class Intake:
         self._wanted = 1  # bytes that ``_rest`` must have to be worth a look
         # Whether a record is too long must not depend on how it comes: none of these comes at once.
         self._most = max(store.config.max_message_size, READ_BYTES) + _RECORD_ROOM + BLANK_SIZE
-        self.request = 0 if is_new else max(end - verify_tail_bytes, low, min(end, 1))
+        self.request = 0 if is_new else max(tail_begin(log, verify_tail_bytes), min(end, 1))
         """Where the master is to begin. 0 means to it: at the start of its last file. So a log that
         has bytes never asks for 0."""
         self._next = None if is_new else self.request

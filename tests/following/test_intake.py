@@ -105,8 +105,8 @@ def test_the_last_bytes_are_asked_for_again_and_never_from_0(led: Led, tmp_path:
     root = half(led, tmp_path / "own", led.starts[30])
     with MessageStore.open(root, CONFIG) as store:
         assert Intake(store).request == 1  # 0 would mean: begin with your last file
-        intake = Intake(store, 100)
-        assert (intake.request, intake.verified) == (led.starts[30] - 100, False)
+        intake = Intake(store, 400)
+        assert (intake.request, intake.verified) == (led.starts[30] - 400, False)
         for sent in (frames(led.log[: led.starts[30]], 1), frame(1, led.log[1 : led.starts[30]])):
             intake = feed(store, [sent])  # also where a frame goes on into the next file
             assert (intake.verified, intake.heartbeats) == (True, 0)
@@ -119,7 +119,7 @@ def test_the_last_bytes_are_asked_for_again_and_never_from_0(led: Led, tmp_path:
         )  # those before the last byte say nothing
         intake.take(FrameParser().feed(frame(led.starts[30] + 9, rest[9:]) + frame(led.starts[31])))
         assert (intake.heartbeats, intake.torn) == (1, False)
-        assert Intake(store, 1).request == led.starts[31] - 1
+        assert Intake(store, 1).request == led.starts[30]
 
 
 def test_going_on_takes_what_follows(led: Led, tmp_path: Path) -> None:
@@ -160,6 +160,27 @@ def test_another_log_of_the_same_length_is_told_at_its_first_byte(led: Led, tmp_
     assert f"ends at {own}" in found.error
     assert f"phy_offset {same}" in found.error
     assert f"expected byte {led.log[same]:#04x}, found byte {other[same]:#04x}" in found.error
+
+
+@pytest.mark.parametrize("rolled", [False, True])
+def test_a_last_record_is_compared_from_its_head_on(tmp_path: Path, *, rolled: bool) -> None:
+    """Two logs may end alike: with a long body, or with what is blank behind it in a full file."""
+    logs, last, end = [], 0, 0
+    for number in (1, 2):
+        with MessageStore.open(tmp_path / f"master{number}", CONFIG) as store:
+            for size in (500, 500, 2000, 2000):
+                assert store.put_message(Message("t", bytes(size), 0, born_timestamp=number)).ok
+            first, second, last, *_ = (record.phy_offset for record in store.commit_log.scan(0))
+            end = last + second - first + 1500
+            logs.append(log_of(store)[: 4096 if rolled else end])
+    own, other = logs
+    assert own[-600:] == other[-600:]
+    with MessageStore.open(tmp_path / "own", CONFIG) as store:
+        assert store.append_to_commit_log(0, own) == len(own)
+        intake = Intake(store, 100)
+        assert intake.request == last
+        with pytest.raises(DivergedError, match="another one than this"):
+            intake.take(FrameParser().feed(frame(intake.request, other[intake.request :])))
 
 
 @pytest.mark.parametrize("where", [-301, -1, 1, 300])
