@@ -11,6 +11,7 @@ from pathlib import Path
 
 from store.errors import CorruptionError, DiskFullError, RefusedStoreError, os_errors
 from store.files import NAME_DIGITS, make_folder, sync_below, sync_folder
+from store.journals.store_lock import StoreLock
 from store.paths import StorePaths
 from store.progress import Progress, untold
 from store.service.upkeep.store_copy import copy_file
@@ -24,34 +25,53 @@ def take_base(source: Path, root: Path, progress: Progress = untold) -> int:
 
     Raises:
         RefusedStoreError: something else lies in ``root``, or ``source`` has no closed log file.
+        StoreLockedError: somebody has the store open, or takes a base himself.
         CorruptionError: a file of the row is missing, or has another size.
         DiskFullError: there is no room; nothing was copied.
         StoreIOError: something cannot be read or written.
     """
     paths = StorePaths(root)
-    partial = paths.own / "base"
-    with os_errors("look at the folder", root):
-        there = {path.name for path in root.iterdir()} if root.exists() else set()
-        own = {path.name for path in paths.own.iterdir()} if paths.own.exists() else set()
-    if there - {paths.own.name} or own - {partial.name}:
-        raise RefusedStoreError("a base goes into an empty folder", path=root)
+    _refuse_unless_empty(paths)
     files = closed_files(source)
-    with os_errors("measure the base", source):
+    lock = StoreLock(paths)
+    try:
+        _refuse_unless_empty(paths)  # somebody may have come first
+        return _take(files, paths, progress)
+    finally:
+        lock.release()
+
+
+def _take(files: list[Path], paths: StorePaths, progress: Progress) -> int:
+    partial = _partial(paths)
+    with os_errors("measure the base", files[0].parent):
         size = sum(path.stat().st_size for path in files)
         make_folder(paths.own)
         shutil.rmtree(partial, ignore_errors=True)
-        free = shutil.disk_usage(root).free
+        free = shutil.disk_usage(paths.root).free
     if size > free:
-        raise DiskFullError(f"the base takes {size} bytes, {free} are free", path=root)
-    with os_errors("copy the base", source):
+        raise DiskFullError(f"the base takes {size} bytes, {free} are free", path=paths.root)
+    with os_errors("copy the base", files[0].parent):
         make_folder(partial)
         for path in files:
             progress(int(path.name))
             copy_file(str(path), str(partial / path.name))
         sync_below([partial])
         partial.rename(paths.commit_log)
-        sync_folder(root)
+        sync_folder(paths.root)
     return size
+
+
+def _partial(paths: StorePaths) -> Path:
+    return paths.own / "base"
+
+
+def _refuse_unless_empty(paths: StorePaths) -> None:
+    root, own = paths.root, paths.own
+    with os_errors("look at the folder", root):
+        there = {path.name for path in root.iterdir()} if root.exists() else set()
+        inside = {path.name for path in own.iterdir()} if own.exists() else set()
+    if there - {own.name, paths.lock.name} or inside - {_partial(paths).name}:
+        raise RefusedStoreError("a base goes into an empty folder", path=root)
 
 
 def closed_files(source: Path) -> list[Path]:

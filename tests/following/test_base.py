@@ -9,7 +9,7 @@ import pytest
 from replication import base
 from replication.base import closed_files, take_base
 from replication.errors import DivergedError
-from store.errors import CorruptionError, DiskFullError, RefusedStoreError
+from store.errors import CorruptionError, DiskFullError, RefusedStoreError, StoreLockedError
 from store.files import sync_below
 from store.queue.backends import backend_names
 from store.record.message import Message
@@ -98,6 +98,20 @@ def test_what_is_no_row_of_closed_files_is_refused(led: Led, tmp_path: Path) -> 
     with pytest.raises(RefusedStoreError, match="no log file that is closed"):
         take_base(copied, own)
     assert not own.exists()
+
+
+def test_one_at_a_time_takes_a_base(led: Led, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    asked = list[int]()
+
+    def meanwhile(phy_offset: int) -> None:
+        with pytest.raises(StoreLockedError):
+            take_base(led.root, own)
+        asked.append(phy_offset)
+
+    take_base(led.root, own, meanwhile)
+    assert asked == [*range(0, last_file(led), 4096)]
+    assert log_in(own) == led.log[: last_file(led)]
 
 
 def test_the_files_are_durable_before_they_are_a_log(
