@@ -17,6 +17,8 @@ from store.cli.options import Backend, ConfigFile, Dir, Format, note, read_confi
 from store.cli.output import OutputFormat, output, progress
 from store.config import BrokerRole, StoreConfig
 from store.paths import StorePaths
+from store.service.finding.lay_out import lay_out
+from store.service.finding.store_layout import choose_backends
 from store.service.message_store import MessageStore
 
 _ENDED_BY_SIGNAL = 128
@@ -63,9 +65,10 @@ def follow(
     """
     host, port = _address(master)
     timing = _timing(HaSettings.read(config))
+    settings = _settings(config)
     if base is not None:
-        _begin_with(base, root)
-    with _open(root, _settings(config), backend) as store:
+        _begin_with(base, root, settings, backend)
+    with _open(root, settings, backend) as store:
         log = store.commit_log
         begin, is_new = log.max_phy_offset(), log.min_phy_offset() < 0
         if is_new:
@@ -150,11 +153,13 @@ def _age(store: MessageStore) -> float | None:
     return max(time.time() - stored / 1000, 0) if stored else None
 
 
-def _begin_with(base: Path, root: Path) -> None:
+def _begin_with(base: Path, root: Path, settings: StoreConfig, backend: str | None) -> None:
     """Take the base; a store that has a log has begun, and goes on."""
     if any(StorePaths(root).commit_log.glob("*")):
         note(f"{root}: has a log already and goes on with it; --base is passed over")
         return
+    layout, settings = lay_out(root, settings, None, read_only=False)
+    choose_backends(layout, settings, backend)  # what could not be opened then is not begun
     with progress("copying the base") as tick:
         size = take_base(base, root, tick)
     note(f"{root}: {size} bytes of log files copied; their records are checked, their queues built")
@@ -172,9 +177,12 @@ def _until(phy_offset: int | None, *, quiet: bool) -> Until:
 def _address(text: str) -> tuple[str, int]:
     """Return host and port of ``HOST:PORT``; an IPv6 address stands in brackets."""
     host, _, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:  # where an address without brackets ends cannot be told
+        host = ""
     if not host or not port.isascii() or not port.isdecimal() or not 0 < int(port) <= _MOST_PORT:
-        raise typer.BadParameter(f"a master is HOST:PORT, not {text!r}")
+        raise typer.BadParameter(f"a master is HOST:PORT or [IPV6]:PORT, not {text!r}")
     return host, int(port)
 
 

@@ -171,19 +171,33 @@ def test_a_log_that_has_parted_is_a_difference(led: Led, tmp_path: Path, conf: P
         assert log_of(store) == led.log[: led.starts[9]]
 
 
-def refused(tmp_path: Path, conf: Path, place: str) -> str:
+def refused(tmp_path: Path, conf: Path, place: str, *more: str) -> str:
     """Return why the verb refuses, in this process; it must make no store."""
-    done = CliRunner().invoke(app, [place, str(tmp_path / "none"), "--config", str(conf)])
+    given = [place, str(tmp_path / "none"), "--config", str(conf), *more]
+    done = CliRunner().invoke(app, given)
     assert done.exception is not None
     assert not (tmp_path / "none" / "commitlog").exists()
     return " ".join(f"{done.output.replace('│', ' ')} {done.exception}".split())
 
 
 @pytest.mark.parametrize(
-    "place", ["127.0.0.1", "127.0.0.1:", ":10912", "127.0.0.1:0", "127.0.0.1:65536", "a:b", "a:²"]
+    "place",
+    [
+        "127.0.0.1",
+        "127.0.0.1:",
+        ":10912",
+        "127.0.0.1:0",
+        "127.0.0.1:65536",
+        "a:b",
+        "a:²",
+        "::1",
+        "::1:10912",
+        "[::1",
+        "[]:1",
+    ],
 )
 def test_what_is_no_address_is_refused(tmp_path: Path, conf: Path, place: str) -> None:
-    assert f"a master is HOST:PORT, not '{place}'" in refused(tmp_path, conf, place)
+    assert f"a master is HOST:PORT or [IPV6]:PORT, not '{place}'" in refused(tmp_path, conf, place)
 
 
 def test_settings_that_cannot_be_followed_with_are_refused(tmp_path: Path, conf: Path) -> None:
@@ -191,6 +205,17 @@ def test_settings_that_cannot_be_followed_with_are_refused(tmp_path: Path, conf:
     assert "haHousekeepingInterval" in refused(tmp_path, conf, "127.0.0.1:1")
     conf.write_text(SIZES + "enableControllerMode=true\n")
     assert "a controller decides" in refused(tmp_path, conf, "127.0.0.1:1")
+
+
+def test_no_base_is_copied_for_what_could_not_be_opened(
+    led: Led, tmp_path: Path, conf: Path
+) -> None:
+    base = ("--base", str(led.root))
+    assert "no backend 'odd'" in refused(tmp_path, conf, "127.0.0.1:1", *base, "--backend", "odd")
+    conf.write_text(f"{SIZES}storePathCommitLog={tmp_path}/elsewhere\n")
+    assert "lies elsewhere" in refused(tmp_path, conf, "127.0.0.1:1", *base)
+    conf.write_text(f"{SIZES}flushDiskType=SOMETIMES\n")
+    assert "flushDiskType" in refused(tmp_path, conf, "127.0.0.1:1", *base)
 
 
 def test_an_address_of_ipv6_stands_in_brackets() -> None:
