@@ -2,6 +2,7 @@
 
 import itertools
 import struct
+import sys
 import tempfile
 import time
 from array import array
@@ -123,6 +124,25 @@ def test_bodies_of_any_length_have_their_checksum(store: MessageStore, sizes: ra
         assert done is not None
         assert store.commit_log.message(done.phy_offset).stored_body == body
     assert [each for each in store.check() if each.damage] == []
+
+
+def test_no_line_of_python_runs_in_a_plain_put(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So no thread can append between the store time that a record gets and its place."""
+    monkeypatch.undo()
+    message = Message("t", b"x", 0, {"TAGS": "a", "KEYS": "k  l", "UNIQ_KEY": "u"})
+    batch = Message("t", batch_body([(b"x", b"TAGS\x01a\x02", 0)]))
+    store.put_message(message)
+    puts, called = store._parts.putter._plain, list[str]()
+    sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name)
+                   if event == "call" else None)  # fmt: skip
+    try:
+        done = puts.one(message), puts.several([message] * 3), puts.batch(batch)
+    finally:
+        sys.setprofile(None)
+    assert None not in done
+    assert called == []
 
 
 @pytest.mark.parametrize("count", [1, 3])

@@ -81,9 +81,9 @@ class Run:
         self.disk.at_each = self.at_each
         with ExitStack() as watched:
             watched.enter_context(self.disk.watching())
-            watched.enter_context(
-                mock.patch("store.log.commit_log.time", SimpleNamespace(time_ns=self.now))
-            )
+            for module in ("store.log.commit_log", "store.service.writing.plain_puts"):
+                clock = SimpleNamespace(time_ns=self.now)
+                watched.enter_context(mock.patch(f"{module}.time", clock))
             # Images are copies, in which the mark would not be believed.
             watched.enter_context(mock.patch("store.log.synced_mark._tie", return_value=(1, 1)))
             watched.enter_context(

@@ -4,13 +4,14 @@ What it takes is put whole, under the interpreter's lock; for the rest, and with
 core, ``Putter`` and ``Appender`` are there, which say what is right.
 """
 
+import time
 from collections.abc import Iterable
 from typing import Protocol
 
 from store.config import StoreConfig
 from store.core import CORE
 from store.index.index_batch import TAGS_PREFIX
-from store.log.commit_log import Appended, CommitLog, now_ms
+from store.log.commit_log import Appended, CommitLog
 from store.queue.units import QueueKey
 from store.record.encoder import MessageEncoder
 from store.record.message import SCHEDULE_TOPIC, Host, Message
@@ -64,7 +65,7 @@ def plain_puts(
         log=log,
         pending=pending,
         state=state,
-        clock=now_ms,
+        clock=time,
         topics=encoder.topics,
         scheduled=SCHEDULE_TOPIC,
         classes=(Message, Host, Appended, PutMessageResult, QueueKey),
