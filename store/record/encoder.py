@@ -164,7 +164,7 @@ class MessageEncoder:
             raise IllegalMessageError(f"topic of {len(name)} bytes, a V1 record holds 127")
         else:
             learnt = MAGIC_V1, len(name).to_bytes(1, "big") + name, name.decode()
-        return self.topics.learn(topic, learnt, 3 * len(name))
+        return self.topics.learn(learnt[2], learnt, 3 * len(name))  # never a class of its own
 
 
 _Encoded = tuple[bytes, DispatchProperties]

@@ -168,6 +168,26 @@ class Many(int):
     __slots__ = ()
 
 
+def test_a_topic_that_compares_by_a_line_of_python_lets_nobody_in_between(
+    store: MessageStore,
+) -> None:
+    """A put from within a look at a message would take the place of what was looked at."""
+
+    class Puts(str):
+        __slots__ = ()
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            store.put_messages([Message("x", b"another")] * 3)
+            return str.__eq__(self, other)
+
+    store.put_messages([Message("x", b"")] * 2)
+    store.put_message(Message(Puts("t"), b"0"))
+    bodies = [store.put_message(Message("t", body)) and body for body in (b"1", b"2")]
+    found = store.get_message("g", "t", 0, 1).messages()
+    assert [each.stored_body for each in found] == bodies
+
+
 V6 = Host.of("::1", 1)
 ODD = [
     None, "t", Message("not-yet", b"x"), Message("t", b"x", 5),
