@@ -33,6 +33,7 @@ cdef enum:
     BATCHED = 20  # the head of a message in a client batch
     MOST_PROPERTIES = 0x7FFF
     MOST_BODY = 1 << 16  # a longer one is summed while others run
+    MOST_AT_ONCE = 1 << 20  # bytes of records; likewise, and what they are looked at in stays
     ODD_FLAGS = 0x400000B4  # a half message, IPv6 hosts, an inner batch, passed over
 
 
@@ -58,7 +59,7 @@ cdef class _Scratch:
 
     cdef Plain *plain
     cdef char *properties
-    cdef Py_ssize_t most, room, used, count
+    cdef Py_ssize_t most, room, used, count, total
     cdef list keys
 
     def __cinit__(self):
@@ -70,7 +71,7 @@ cdef class _Scratch:
 
     cdef int begin(self, Py_ssize_t count) except -1:
         cdef Plain *grown
-        self.used = self.count = 0
+        self.used = self.count = self.total = 0
         self.keys.clear()
         if count > self.most:
             grown = <Plain *> realloc(self.plain, count * sizeof(Plain))
@@ -195,6 +196,8 @@ cdef class PlainPuts:
     cdef list _put(self, tuple messages, int64_t now):
         cdef Py_ssize_t at, count = len(messages)
         cdef _Scratch scratch = self._scratch
+        if count > MOST_AT_ONCE // FIXED:
+            return None
         scratch.begin(count)
         for at in range(count):
             scratch.count = at + 1
@@ -204,17 +207,13 @@ cdef class PlainPuts:
 
     cdef list _append_all(self, _Scratch scratch, int64_t now):
         """Append what was looked at, if there is room and nothing forbids it."""
-        cdef Py_ssize_t at
-        cdef int64_t total = 0
-        for at in range(scratch.count):
-            total += scratch.plain[at].size
         if not scratch.count or self._locked() or self._section.begun or self._state.unwritable:
             return None
         file = self._log.current
         if file is None or file is not self._log.prepared:
             return None
         cdef int64_t position = file.wrote_position
-        if position < 0 or total + BLANK > self._file_size - position:
+        if position < 0 or scratch.total + BLANK > self._file_size - position:
             return None
         target = file.heap
         if target is None:
@@ -265,6 +264,9 @@ cdef class PlainPuts:
 
     cdef bint _look_at_queue(self, Plain *plain, _Scratch scratch) except -1:
         plain.size = FIXED + plain.body_size + plain.topic_size + 2 + plain.properties_size
+        scratch.total += plain.size
+        if scratch.total > MOST_AT_ONCE:
+            return False
         key = (<object> plain.key, plain.queue_id)
         scratch.keys.append(key)
         plain.key = <PyObject *> key
@@ -348,9 +350,10 @@ cdef class PlainPuts:
         scratch.begin(1)
         if not self._look_at_head(batch, &common, now):
             return False
-        data = <object> in_slot(batch, self._slots.body)
-        if not PyBytes_CheckExact(data):
+        cdef PyObject *body = in_slot(batch, self._slots.body)
+        if body == NULL or not PyBytes_CheckExact(<object> body):
             return False
+        data = <object> body
         cdef const char *start = PyBytes_AS_STRING(data)
         cdef int64_t at = 0, end = PyBytes_GET_SIZE(data), size, body_size, properties_size
         while at < end:

@@ -328,6 +328,31 @@ def test_a_plain_client_batch_takes_the_short_way(store: MessageStore, count: in
     assert {each.head.flag for each in found} == {7}
 
 
+@pytest.mark.parametrize("over", [0, 1])
+def test_what_is_put_while_nobody_else_runs_is_bounded(tmp_path: Path, over: int) -> None:
+    """A longer list or batch goes the long way, where checksums let others run."""
+    most = 1 << 20
+    config = CONFIG.model_copy(
+        update={"mapped_file_size_commit_log": 1 << 22, "max_message_size": 1 << 21}
+    )
+    with MessageStore.open(tmp_path, config, housekeeping=False) as store:
+        empty = store.put_message(Message("t", b"")).appended.size  # type: ignore[union-attr]
+        puts, body = store._parts.putter._plain, b"x" * ((most >> 4) - empty)
+        bodies = [body] * 15 + [body[over:] + b"x" * over * 2]
+        in_one = Message("t", batch_body([(each, b"", 0) for each in bodies]))
+        taken = puts.several([Message("t", each) for each in bodies]), puts.batch(in_one)
+        assert [found is None for found in taken] == [over == 1] * 2
+        assert puts.several([Message("t", b"")] * (most // 88 + 1)) is None
+        assert len(store.put_messages([Message("t", each) for each in bodies])) == len(bodies)
+
+
+def test_a_batch_without_a_body_is_none(store: MessageStore) -> None:
+    store.put_message(Message("t", b""))
+    batch = Message("t", b"")
+    del batch.body
+    assert store._parts.putter._plain.batch(batch) is None
+
+
 @pytest.mark.parametrize("left", range(-2, 3))
 def test_a_record_leaves_room_for_the_blank_behind_it(store: MessageStore, left: int) -> None:
     """``left`` bytes more than the blank needs; below 0 the record goes into the next file."""

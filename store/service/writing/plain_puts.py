@@ -23,9 +23,9 @@ from store.service.running.running_state import RunningState
 class PlainPuts(Protocol):
     """Puts plain messages of one store. Any thread.
 
-    Not plain are light queues, half messages, IPv6 hosts, long bodies, whatever is refused, a
-    queue or topic that was not put to of late, and any message where the log's file is full, or
-    somebody else appends, or nothing may be written.
+    Not plain are light queues, half messages, IPv6 hosts, long bodies and lists, whatever is
+    refused, a queue or topic that was not put to of late, and any message where the log's file is
+    full, or somebody else appends, or nothing may be written.
     """
 
     def one(self, message: Message) -> PutMessageResult | None:
