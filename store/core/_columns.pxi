@@ -15,6 +15,10 @@ cdef extern from "_record.h":
     char *put32(char *at, uint32_t value)
     char *put64(char *at, unsigned long long value)
 
+cdef extern from *:
+    ctypedef struct ArrayObject "arrayobject":
+        int ob_exports  # views that somebody holds
+
 cdef enum:
     UNIT = 28
     FIXED = 88  # of a record with two IPv4 hosts: all but body, topic and properties
@@ -48,8 +52,8 @@ cdef class _Columns:
     cdef int grow(self, Py_ssize_t more) except -1:
         """Make room for so many units, all of which are added next."""
         self.at = len(self.queue_index)
-        array.resize_smart(self.queue_index, self.at + more)
-        array.resize_smart(self.queue_offset, self.at + more)
+        resize(self.queue_index, self.at + more)
+        resize(self.queue_offset, self.at + more)
         PyByteArray_Resize(self.packed, (self.at + more) * UNIT)
         return 0
 
@@ -98,3 +102,10 @@ cdef class _Columns:
         self.key_times.append(timestamp)
         self.key_names.append(key)  # last: readers go by it
         return 0
+
+
+cdef int resize(array.array column, Py_ssize_t size) except -1:
+    """Let a column have so many numbers; what somebody has a view of stays where it is."""
+    if (<ArrayObject *> <PyObject *> column).ob_exports:
+        raise BufferError("an array of which somebody holds a view cannot grow")
+    return array.resize_smart(column, size)

@@ -365,9 +365,12 @@ def test_a_record_leaves_room_for_the_blank_behind_it(store: MessageStore, left:
     assert store.put_message(message).phy_offset == file_size
 
 
-def test_what_stops_in_the_middle_has_failed_the_store(store: MessageStore, tmp_path: Path) -> None:
+@pytest.mark.parametrize("column", ["units", "queue_index", "queue_offset"])
+def test_what_stops_in_the_middle_has_failed_the_store(
+    store: MessageStore, tmp_path: Path, column: str
+) -> None:
     store.put_message(Message("t", b"kept"))
-    held = memoryview(store._pending.units.units)  # so it cannot grow
+    held = memoryview(getattr(store._pending.units, column))  # so it cannot grow
     with pytest.raises(BufferError):
         store.put_message(Message("t", b"lost"))
     held.release()
