@@ -41,6 +41,11 @@ class RocksDBUnitSource:
                 yield queue
             last = queue
 
+    def written_ends(self) -> Iterator[tuple[QueueKey, int]]:
+        """Read the ``max`` entries from first to last."""
+        for queue, last in self._offsets.last_units():
+            yield queue, last.queue_offset + 1
+
     def _ends(self, after: QueueKey | None) -> Iterator[_Ordered]:
         for queue, _ in self._offsets.last_units(after=after):
             yield key_order(queue), queue

@@ -5,11 +5,12 @@ finds the same digest again finds the same bytes.
 """
 
 import os
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple, Self
+
+import numpy as np
 
 from store.comparing.file_facts import add_facts, file_facts
 from store.errors import os_errors
@@ -21,6 +22,8 @@ from store.queue.units import QueueKey
 
 FACTS_BYTES = 16
 _MOST_BYTES = 1 << 32
+_HEAD = 2
+"""Bytes of a digest by which the place of its like is found."""
 
 
 class QueueFacts:
@@ -68,6 +71,9 @@ class KnownQueues:
     def __init__(self, data: bytes, complete_to: int = 0) -> None:
         self._data = data
         self.complete_to = complete_to
+        heads = np.frombuffer(data, f">u{_HEAD}")[:: FACTS_BYTES // _HEAD]
+        starts = np.searchsorted(heads, np.arange((1 << 8 * _HEAD) + 1)) * FACTS_BYTES
+        self._starts: list[int] = starts.tolist()
 
     @classmethod
     def of(cls, file: KnownFile) -> Self:
@@ -97,12 +103,13 @@ class KnownQueues:
         return blake2b(self._data, digest_size=FACTS_BYTES).hexdigest()
 
     def __contains__(self, digest: bytes) -> bool:
-        numbers = range(len(self._data) // FACTS_BYTES)
-        at = bisect_left(numbers, digest, key=self._at)
-        return at < len(numbers) and self._at(at) == digest
-
-    def _at(self, number: int) -> bytes:
-        return self._data[number * FACTS_BYTES : (number + 1) * FACTS_BYTES]
+        first = int.from_bytes(digest[:_HEAD])
+        start, end = self._starts[first : first + 2]
+        while (at := self._data.find(digest, start, end)) >= 0:
+            if at % FACTS_BYTES == 0:
+                return True
+            start = at + 1  # across two of them
+        return False
 
 
 def file_digests(folder: Path, end: int) -> Iterator[bytes]:

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 from store.comparing.comparison import Range, union
-from store.errors import CorruptionError
-from store.queue.bulk import UnitSource
+from store.queue.bulk import TellsEnds, UnitSource
 from store.queue.places import QueuePlace
 from store.queue.units import QueueKey
 
@@ -21,8 +20,8 @@ def cut_ranges(
 ) -> list[Range]:
     """Return ranges that cover every queue there is and may come to be, in key order.
 
-    A topic is never cut in two. Where a side has written down how far its queues go, the cuts are
-    made by that side's queues and their units alone; else by the queues of both.
+    A topic is never cut in two. Where a side has the ends of its queues at hand, the cuts are made
+    by that side's queues and units alone; else by the queues of both.
 
     Raises:
         RefusedStoreError, CorruptionError, StoreIOError: a side's queues cannot be listed.
@@ -41,29 +40,23 @@ def cut_ranges(
 def _cut(
     source: UnitSource, target: UnitSource, most_units: int, most_queues: int
 ) -> Iterator[Range]:
-    told = [side for side in (source, target) if side.has_timestamps]  # files must be opened
     after: QueueKey | None = None
     last: QueueKey | None = None
     units = queues = 0
-    for queue in _names(told, source, target):
+    for queue, end in _ends(source, target):
         full = units >= most_units or queues >= most_queues
         if full and last is not None and queue.topic != last.topic:
             yield after, last
             after, units, queues = last, 0, 0
-        units += max((_end(side, queue) for side in told), default=0)
+        units += max(end, 0)
         queues += 1
         last = queue
     yield after, None
 
 
-def _names(told: list[UnitSource], source: UnitSource, target: UnitSource) -> Iterator[QueueKey]:
-    if len(told) == 1:
-        return told[0].queues(None, None)
-    return (queue for queue, _ in union(source, target, (None, None)))
-
-
-def _end(side: UnitSource, queue: QueueKey) -> int:
-    try:
-        return side.next_offset(queue)
-    except CorruptionError:
-        return 0  # reported by the task that compares the queue
+def _ends(source: UnitSource, target: UnitSource) -> Iterator[tuple[QueueKey, int]]:
+    """Yield queues with their next offsets, 0 where files would have to be opened for them."""
+    for side in (target, source):
+        if isinstance(side, TellsEnds):
+            return side.written_ends()
+    return ((queue, 0) for queue, _ in union(source, target, (None, None)))

@@ -8,7 +8,7 @@ rows of packed ``QueueUnit``: columns for numpy, bytes for files.
 from collections.abc import Iterator, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,6 +92,17 @@ class UnitSource(Protocol):
 
     def close(self) -> None:
         """Let go of everything. A second call does nothing."""
+
+
+@runtime_checkable
+class TellsEnds(Protocol):
+    """A ``UnitSource`` that has the ends of all queues at hand."""
+
+    def written_ends(self) -> Iterator[tuple[QueueKey, int]]:
+        """Yield queues with where they go on, in key order, without a look at their units.
+
+        One whose entry says nothing that can be read is left out.
+        """
 
 
 class UnitSink(Protocol):

@@ -541,14 +541,11 @@ def test_a_queue_without_an_end_says_nothing_of_its_topic(log: LogHeads) -> None
 # ---- ranges
 
 
-class _Unreadable(ModelSource):
-    """A side of which the ends of some queues cannot be read."""
+class _Told(ModelSource):
+    """A side that has the ends of its queues at hand."""
 
-    def next_offset(self, queue: QueueKey) -> int:
-        end = self._side.get(queue, NOTHING).next_offset
-        if end < 0:
-            raise CorruptionError("no end can be read")
-        return end
+    def written_ends(self) -> Iterator[tuple[QueueKey, int]]:
+        return ((queue, self.next_offset(queue)) for queue in self.queues(None, None))
 
 
 class _Place(QueuePlace):
@@ -571,19 +568,16 @@ ENDS = st.dictionaries(
 def test_ranges_end_with_the_topic_that_fills_them(
     sides: tuple[dict[QueueKey, int], dict[QueueKey, int]], most: tuple[int, int]
 ) -> None:
-    """The sides keep ends; -1 is one that cannot be read. The second one keeps none of files."""
-    for both in (True, False):
+    for kinds in ((_Told, ModelSource), (ModelSource, _Told), (ModelSource, ModelSource)):
         opened = [
-            _Unreadable(
-                {queue: Held({}, end) for queue, end in side.items()}, has_timestamps=told, run=1
-            )
-            for side, told in zip(sides, (True, both), strict=True)
+            kind({queue: Held({}, end) for queue, end in side.items()}, has_timestamps=True, run=1)
+            for kind, side in zip(kinds, sides, strict=True)
         ]
+        told = [side for kind, side in zip(kinds, sides, strict=True) if kind is _Told]
         wanted: list[QueueKey | None] = []
         units = queues = 0
-        told = sides if both else sides[:1]
         topics: dict[str, list[QueueKey]] = {}
-        for queue in sorted({queue for side in told for queue in side}, key=key_order):
+        for queue in sorted({queue for side in told or sides for queue in side}, key=key_order):
             topics.setdefault(queue.topic, []).append(queue)
         last: QueueKey | None = None
         for held in topics.values():
@@ -591,7 +585,7 @@ def test_ranges_end_with_the_topic_that_fills_them(
                 wanted.append(last)
                 units = queues = 0
             queues += len(held)
-            units += sum(max(0, *(side.get(queue, 0) for side in told)) for queue in held)
+            units += sum(max(0, *(side[queue] for side in told)) for queue in held if told)
             last = held[-1]
         ranges = cut_ranges(*map(_Place, opened), most_units=most[0], most_queues=most[1])
         assert [after for after, _ in ranges] == [None, *wanted]
