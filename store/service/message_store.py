@@ -219,6 +219,7 @@ class MessageStore(StoreCare):
                 self._stop_trace()
                 self._parts.stop()
                 with self._pending.lock:
+                    self._pending.appending.look()  # nobody may have come since it was cut short
                     self._state.close()
         finally:
             with self._clean.lock:  # what is being deleted comes to its end

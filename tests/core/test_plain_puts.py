@@ -383,6 +383,20 @@ def test_what_stops_in_the_middle_has_failed_the_store(
         ]
 
 
+def test_a_close_tells_that_a_put_stopped_in_the_middle(
+    store: MessageStore, tmp_path: Path
+) -> None:
+    """Nobody came by between the two: the store has failed only now."""
+    store.put_message(Message("t", b"kept"))
+    with memoryview(store._pending.units.units), pytest.raises(BufferError):
+        store.put_message(Message("t", b"lost"))
+    with pytest.raises(StoreFailedError, match="an append was cut short"):
+        store.close()
+    assert Path(tmp_path, "abort").exists()
+    with MessageStore.open(tmp_path, CONFIG) as again:
+        assert again.get_message("g", "t", 0, 0).messages()[0].stored_body == b"kept"
+
+
 def test_columns_are_what_numpy_reads(store: MessageStore) -> None:
     for _ in range(300):
         store.put_message(Message("t", b"x"))

@@ -161,8 +161,13 @@ class Section:
             StoreFailedError: the store has failed by that.
         """
         if self.begun:
-            self._state.fail(StoreFailedError(f"{self._what} was cut short"))
+            self.look()
             self._state.check_writable()
+
+    def look(self) -> None:
+        """Let the store fail if somebody left in the middle."""
+        if self.begun:
+            self._state.fail(StoreFailedError(f"{self._what} was cut short"))
 
     def begin(self) -> None:
         """Begin the steps, see ``check``."""
