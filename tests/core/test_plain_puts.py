@@ -346,6 +346,14 @@ def test_what_is_put_while_nobody_else_runs_is_bounded(tmp_path: Path, over: int
         assert len(store.put_messages([Message("t", each) for each in bodies])) == len(bodies)
 
 
+@pytest.mark.parametrize("count", [16, 17])
+def test_more_names_than_are_kept_go_the_long_way(store: MessageStore, count: int) -> None:
+    store.put_message(Message("t", b""))
+    properties = b"".join(b"n%d\x01v\x02" % number for number in range(count))
+    batch = Message("t", batch_body([(b"x", properties, 0)]))
+    assert (store._parts.putter._plain.batch(batch) is None) == (count == 17)
+
+
 def test_a_batch_without_a_body_is_none(store: MessageStore) -> None:
     store.put_message(Message("t", b""))
     batch = Message("t", b"")
