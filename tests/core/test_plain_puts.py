@@ -354,6 +354,21 @@ def test_more_names_than_are_kept_go_the_long_way(store: MessageStore, count: in
     assert (store._parts.putter._plain.batch(batch) is None) == (count == 17)
 
 
+@pytest.mark.parametrize("is_read", [False, True])
+def test_what_waits_in_memory_is_put_there(tmp_path: Path, *, is_read: bool) -> None:
+    """With the transient store pool a commit writes over what stands in the map."""
+    config = CONFIG.model_copy(update={"transient_store_pool_enable": True})
+    with MessageStore.open(tmp_path, config, housekeeping=False) as store:
+        store.put_message(Message("t", b"0"))
+        if is_read:
+            assert len(store.get_message("g", "t", 0, 0).messages()) == 1  # from a map
+        assert store._parts.putter._plain.one(Message("t", b"waits")) is not None
+        assert b"waits" not in log_bytes(store)
+        store.flush()
+        found = store.get_message("g", "t", 0, 0).messages()
+        assert [each.stored_body for each in found] == [b"0", b"waits"]
+
+
 def test_a_batch_without_a_body_is_none(store: MessageStore) -> None:
     store.put_message(Message("t", b""))
     batch = Message("t", b"")
