@@ -17,7 +17,7 @@ from store.queue.facts import QueueType
 from store.queue.units import UnitBatch
 from store.record.encoder import EncodedRecord, MessageEncoder, assemble
 from store.record.message import Host, Message
-from store.record.record_layout import BLANK, MAGIC_BLANK, BlankRecord
+from store.record.record_layout import BLANK, MAGIC_BLANK, MOST_QUEUE_OFFSET, BlankRecord
 from store.record.scan import Scan, ScannedRecord, ScanRules, TopicCache, _Scan, scan_block
 from store.service.dispatching.record_keys import RecordKeys
 from store.service.dispatching.record_units import RecordUnits
@@ -97,6 +97,16 @@ def test_every_byte_of_a_record_is_looked_at_alike(field: int, value: int) -> No
     data = bytes(whole) + record_bytes(Message("t", b""), 0, AT + len(whole))
     args = data, AT, len(data) + 8, ScanRules()
     assert found(scan_block(*args, TopicCache())) == found(_Scan(*args, TopicCache()))
+
+
+@pytest.mark.parametrize("beyond", [-1, 0, 1])
+def test_only_offsets_that_a_queue_can_have_are_scanned(beyond: int) -> None:
+    """No checksum covers a record's head."""
+    data = record_bytes(Message("t", b"x"), MOST_QUEUE_OFFSET + beyond, AT)
+    args = data, AT, len(data) + 8, ScanRules()
+    records = found(scan_block(*args, TopicCache()))
+    assert records == found(_Scan(*args, TopicCache()))
+    assert isinstance(records[0], ScannedRecord) == (beyond < 0)
 
 
 def test_long_bodies_are_summed_too() -> None:
