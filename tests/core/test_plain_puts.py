@@ -188,6 +188,24 @@ def test_a_topic_that_compares_by_a_line_of_python_lets_nobody_in_between(
     assert [each.stored_body for each in found] == bodies
 
 
+def test_the_names_of_light_queues_are_plain_text(tmp_path: Path) -> None:
+    """They stand among the next offsets, which the core looks through."""
+
+    class Splits(str):
+        __slots__ = ()
+
+        def split(self, *_: object) -> list[str]:  # type: ignore[override]
+            return [Text("%LMQ%a")]
+
+    config = CONFIG.model_copy(update={"enable_lmq": True, "enable_multi_dispatch": True})
+    with MessageStore.open(tmp_path, config, housekeeping=False) as store:
+        refused = store.put_message(
+            Message("t", b"x", 0, {"INNER_MULTI_DISPATCH": Splits("%LMQ%a")})
+        )
+        assert not refused.ok
+        assert {type(topic) for topic, _ in store._pending.offsets.next} <= {str}
+
+
 V6 = Host.of("::1", 1)
 ODD = [
     None, "t", Message("not-yet", b"x"), Message("t", b"x", 5),

@@ -284,7 +284,7 @@ class Putter:
         Their offsets are among the properties, so it is encoded under the lock. A list that
         RocketMQ could not take apart again is refused.
         """
-        names = message.properties[_LIGHT].split(",")
+        names = str.split(message.properties[_LIGHT], ",")  # plain text, whatever it was
         for name in names:
             if not name.startswith(LMQ_PREFIX):
                 raise IllegalMessageError(f"{name!r} in INNER_MULTI_DISPATCH is no light queue")
