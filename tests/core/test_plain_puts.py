@@ -194,7 +194,7 @@ def test_the_names_of_light_queues_are_plain_text(tmp_path: Path) -> None:
     class Splits(str):
         __slots__ = ()
 
-        def split(self, *_: object) -> list[str]:  # type: ignore[override]
+        def split(self, *_: object) -> list[str]:
             return [Text("%LMQ%a")]
 
     config = CONFIG.model_copy(update={"enable_lmq": True, "enable_multi_dispatch": True})
