@@ -59,12 +59,34 @@ def test_a_file_that_was_not_full_when_it_was_copied_is_no_gap(led: Led, tmp_pat
     start = next(at for at in led.starts if at > 8192 + 1000)
     torn.write_bytes(torn.read_bytes()[: start - 8192].ljust(4096, b"\0"))
     take_base(copied, own)
-    with pytest.raises(RefusedStoreError, match=f"cut at {start}") as caught:
-        MessageStore.open(own, CONFIG)
-    assert caught.value.phy_offset == start
+    for _ in range(2):  # whoever opens it again loses no more
+        with pytest.raises(RefusedStoreError, match=f"cut at {start}") as caught:
+            MessageStore.open(own, CONFIG)
+        assert caught.value.phy_offset == start
+        assert len([*(own / "commitlog").iterdir()]) == last_file(led) // 4096
     MessageStore.open(own, CONFIG, cut_at=start).close()  # the rest is the master's to send
     follow(own, WireMaster(led.log))
     assert log_in(own) == led.log
+
+
+@pytest.mark.parametrize("backend", backend_names())
+def test_a_damaged_base_is_refused_again_and_again(led: Led, tmp_path: Path, backend: str) -> None:
+    """Its queues end where the damage is, after the first refusal, and its last exit is clean."""
+    copied, own = tmp_path / "copied", tmp_path / "own"
+    shutil.copytree(led.root / "commitlog", copied)
+    start = next(at for at in led.starts if at > 8192 + 1000)
+    with (copied / f"{8192:020d}").open("r+b") as file:
+        file.seek(start - 8192 + 100)
+        file.write(b"y")
+    take_base(copied, own)
+    before = tree_digest(own / "commitlog")
+    for _ in range(3):
+        with pytest.raises(RefusedStoreError, match=f"pass over {start}"):
+            MessageStore.open(own, CONFIG, backend=backend)
+        assert tree_digest(own / "commitlog") == before
+    MessageStore.open(own, CONFIG, backend=backend, pass_over=[start]).close()
+    follow(own, WireMaster(led.log[:start] + log_in(own)[start:] + led.log[last_file(led) :]))
+    assert len(log_in(own)) == len(led.log)
 
 
 def test_a_base_goes_into_an_empty_folder(led: Led, tmp_path: Path) -> None:

@@ -186,8 +186,8 @@ class Recovery:
 
         Raises:
             RefusedStoreError: the log is damaged, and neither ``cut_at`` nor one of ``pass_over``
-                is that place. Records before it may have been dispatched, and passed over, nothing
-                else was changed.
+                is that place. Records before it may have been dispatched, and passed over; the
+                next opening knows that more was there. Nothing else was changed.
             StoreConfigError: ``cut_at`` or one of ``pass_over`` is not where the log is damaged.
             QueueGapError: the log and a queue contradict each other.
         """
@@ -338,6 +338,8 @@ class Recovery:
                 f"the log is not damaged at {cut_at}: it ends at {end}", path=self._paths.commit_log
             )
         if damage and cut_at != end:
+            if self._report.last_exit_ok:  # nothing else tells the next opening
+                self._remember(end)
             raise RefusedStoreError(
                 f"the log is damaged ({fault.reason if fault else 'no record'}) and {damage}: "
                 f"to lose that record alone, pass over {end}; "
@@ -345,6 +347,15 @@ class Recovery:
                 path=self._paths.commit_log,
                 phy_offset=end,
             )
+
+    def _remember(self, end: int) -> None:
+        """Say durably that more was on disk than the records before ``end``.
+
+        They may be dispatched by now: the queues then end where the log would, as after a clean
+        stop, and the next opening would cut what this one refuses to.
+        """
+        self._mark.begin(max(self._mark.phy_offset, end + 1))
+        self._mark.close()
 
     def _unfinished(self) -> set[int]:
         """Return where an opening that was cut short was about to pass over a record.
