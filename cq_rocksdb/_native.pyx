@@ -16,11 +16,9 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy
 from posix.unistd cimport getpid
 
-cdef enum:
-    NEAR_UNITS = 24
-
 include "_rocksdb_api.pxi"
 include "_rocksdb_objects.pxi"
+include "_rocksdb_search.pxi"
 
 
 cdef class Database:
@@ -295,36 +293,23 @@ cdef class Database:
         log, [min_phy, max_phy).
         """
         cdef char key[MAX_PREFIX + PLACE_BYTES]
-        cdef int64_t times[NEAR_UNITS]
         cdef size_t length = len(prefix)
         cdef char *error = NULL
-        cdef int64_t least = low, middle, at, first = 0, read = 0, changes = self.changes
+        cdef int64_t found, changes = self.changes
         cdef P units
         if length > MAX_PREFIX:
             raise ValueError("the prefix is too long")
         memcpy(key, <const char *>prefix, length)
         units = self._iterator()
         with nogil:
-            while low < high and error == NULL:
-                middle = low + (high - low) // 2
-                if not first <= middle < first + read:
-                    first, read = middle, 1
-                    if high - low <= NEAR_UNITS:  # steps are cheaper than seeks
-                        first, read = low, high - low
-                    _read_times(units, key, length, first, read, min_phy, max_phy, times, &error)
-                at = times[middle - first]
-                if at < timestamp or (upper and at == timestamp):
-                    low = middle + 1
-                else:
-                    high = middle
+            found = _search(units, key, length, low, high, timestamp, upper, min_phy, max_phy,
+                            &error)
             if error != NULL:
                 C.iter_destroy(units)
         if error == NULL:
             self._give_back(units, changes)
         _check(error)
-        if upper:
-            return max(low - 1, least)
-        return low
+        return max(found - 1, low) if upper else found
 
     def scan_units(self, bytes prefix, int64_t queue_offset, int64_t count):
         """Return ``(data, stop, next offset)``, see ``scan_into``."""
@@ -516,42 +501,6 @@ cdef class Database:
             ]
         finally:
             C.livefiles_destroy(files)
-
-
-cdef void _read_times(P units, char *key, size_t length, int64_t first, int64_t count,
-                      int64_t min_phy, int64_t max_phy, int64_t *times, char **error) noexcept nogil:
-    """Set the store times of ``count`` units from ``first`` on, -1 for those that count as none."""
-    cdef const char *found
-    cdef const char *value
-    cdef size_t size = 0
-    cdef int64_t at, place, phy
-    for at in range(count):
-        times[at] = -1
-    store_be64(key + length, first)
-    C.iter_seek(units, key, length + PLACE_BYTES)
-    while C.iter_valid(units):
-        found = C.iter_key(units, &size)
-        if size < length or memcmp(found, key, length) != 0:
-            return
-        if size == length + PLACE_BYTES:
-            place = load_be64(found + length)
-            if place < first or place - first >= count:
-                return
-            value = C.iter_value(units, &size)
-            if size >= <size_t>UNIT_BYTES:
-                phy = load_be64(value)
-                if min_phy <= phy < max_phy:
-                    times[place - first] = load_be64(value + UNIT_BYTES - PLACE_BYTES)
-            if place - first == count - 1:
-                return
-        C.iter_next(units)
-    C.iter_get_error(units, error)
-
-
-cdef bint _below(const char *key, size_t length, const char *end, size_t end_length) noexcept nogil:
-    """Return whether ``key`` sorts before ``end``."""
-    cdef int order = memcmp(key, end, length if length < end_length else end_length)
-    return order < 0 or (order == 0 and length < end_length)
 
 
 include "_rocksdb_snapshot.pxi"

@@ -165,3 +165,9 @@ cdef class TableWriter:
         _check(error)
         T.sstfilewriter_file_size(self.writer, &size)
         return size
+
+
+cdef bint _below(const char *key, size_t length, const char *end, size_t end_length) noexcept nogil:
+    """Return whether ``key`` sorts before ``end``."""
+    cdef int order = memcmp(key, end, length if length < end_length else end_length)
+    return order < 0 or (order == 0 and length < end_length)
