@@ -69,7 +69,12 @@ def follow(
     if base is not None:
         _begin_with(base, root, settings, backend)
     with _open(root, settings, backend) as store:
-        log = store.commit_log
+        log, opened = store.commit_log, store.report
+        if opened.dropped_bytes:
+            kept = ", ".join(str(tail.path) for tail in opened.saved) or "no file: all were zeros"
+            note(
+                f"{root}: cut {opened.dropped_bytes} bytes behind the end of the log, kept in {kept}"
+            )
         begin, is_new = log.max_phy_offset(), log.min_phy_offset() < 0
         if is_new:
             note(f"{root}: no log yet: it begins with the last log file of {master}, older ones do"

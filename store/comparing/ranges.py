@@ -9,6 +9,8 @@ from store.queue.units import QueueKey
 
 RANGE_UNITS = 1_000_000
 RANGE_QUEUES = 100_000
+_LAST_ID = -1
+"""No queue of a topic comes behind it in key order."""
 
 
 def cut_ranges(
@@ -46,8 +48,9 @@ def _cut(
     for queue, end in _ends(source, target):
         full = units >= most_units or queues >= most_queues
         if full and last is not None and queue.topic != last.topic:
-            yield after, last
-            after, units, queues = last, 0, 0
+            behind = QueueKey(last.topic, _LAST_ID)  # the other side may have more of the topic
+            yield after, behind
+            after, units, queues = behind, 0, 0
         units += max(end, 0)
         queues += 1
         last = queue

@@ -136,6 +136,21 @@ def test_a_follower_that_is_killed_goes_on_where_it_was(
 
 
 @pytest.mark.slow
+def test_what_the_opening_cuts_is_told(led: Led, tmp_path: Path, conf: Path) -> None:
+    root = tmp_path / "own"
+    with serving(WireMaster(led.log[: led.starts[3]])) as master:
+        run(master, root, conf, "--until", led.starts[3])
+        (file,) = (root / "commitlog").iterdir()
+        with file.open("r+b") as log:
+            log.seek(led.starts[3])
+            log.write(b"torn")
+        (root / "abort").touch()
+        told = run(master, root, conf, "--until", led.starts[3]).stderr
+    (kept,) = (root / "cqstore" / "cut").iterdir()
+    assert f"cut 4 bytes behind the end of the log, kept in {kept}" in told
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("waits", [False, True])
 def test_a_signal_ends_it_cleanly(

@@ -582,7 +582,8 @@ def test_ranges_end_with_the_topic_that_fills_them(
         last: QueueKey | None = None
         for held in topics.values():
             if units >= most[0] or queues >= most[1]:
-                wanted.append(last)
+                assert last is not None
+                wanted.append(QueueKey(last.topic, -1))
                 units = queues = 0
             queues += len(held)
             units += sum(max(0, *(side[queue] for side in told)) for queue in held if told)
@@ -592,6 +593,8 @@ def test_ranges_end_with_the_topic_that_fills_them(
         assert [last for _, last in ranges] == [*wanted, None]
         found = [[queue for queue, _ in union(opened[0], opened[1], one)] for one in ranges]
         assert sum(map(len, found)) == len(sides[0].keys() | sides[1].keys())
+        in_ranges = [{queue.topic for queue in one} for one in found]
+        assert sum(map(len, in_ranges)) == len(set().union(*in_ranges)), "no topic is cut in two"
         assert [side.closed for side in opened] == [1, 1]
 
 
