@@ -72,9 +72,8 @@ def follow(
         log, opened = store.commit_log, store.report
         if opened.dropped_bytes:
             kept = ", ".join(str(tail.path) for tail in opened.saved) or "no file: all were zeros"
-            note(
-                f"{root}: cut {opened.dropped_bytes} bytes behind the end of the log, kept in {kept}"
-            )
+            cut = f"cut {opened.dropped_bytes} bytes behind the end of the log"
+            note(f"{root}: {cut}, kept in {kept}")
         begin, is_new = log.max_phy_offset(), log.min_phy_offset() < 0
         if is_new:
             note(f"{root}: no log yet: it begins with the last log file of {master}, older ones do"
