@@ -131,6 +131,7 @@ def test_missing_units_and_damaged_records_are_said(made: Made, tmp_path: Path) 
         for number in range(COUNT):
             assert store.put_message(message(number)).ok
         bad = store.get_message("g", "t", 0, 12, 1).messages()[0]
+        at, end = bad.phy_offset, bad.phy_offset + len(bad.record)  # read before it is damaged
     (root / "consumequeue" / "t" / "0" / f"{0:020d}").write_bytes(bytes(200))
     done = call("get", root, "--topic", "t", "--offset", 0)
     assert done.stdout == ""
@@ -141,8 +142,7 @@ def test_missing_units_and_damaged_records_are_said(made: Made, tmp_path: Path) 
     assert [row["queueOffset"] for row in shown[2:]] == [10, 11]
     log = root / "commitlog" / f"{0:020d}"
     data = bytearray(log.read_bytes())
-    end = bad.phy_offset + len(bad.record)
-    data[bad.phy_offset + 4 : end] = bytes(end - bad.phy_offset - 4)
+    data[at + 4 : end] = bytes(end - at - 4)
     log.write_bytes(data)
     done = call("get", root, "--topic", "t", "--offset", 11, "--count", 3)
     found = [json.loads(line) for line in done.stdout.splitlines()]
@@ -154,7 +154,7 @@ def test_missing_units_and_damaged_records_are_said(made: Made, tmp_path: Path) 
     assert len(bare.stdout.splitlines()) == 12
     fault = bare.exception
     assert isinstance(fault, StoreError)
-    assert f"{log}, position {bad.phy_offset}, phy_offset {bad.phy_offset}" in str(fault)
+    assert f"{log}, position {at}, phy_offset {at}" in str(fault)
 
 
 def test_queries_take_both_ends_of_a_span_of_time(made: Made) -> None:
