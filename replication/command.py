@@ -69,15 +69,9 @@ def follow(
     if base is not None:
         _begin_with(base, root, settings, backend)
     with _open(root, settings, backend) as store:
-        log, opened = store.commit_log, store.report
-        if opened.dropped_bytes:
-            kept = ", ".join(str(tail.path) for tail in opened.saved) or "no file: all were zeros"
-            cut = f"cut {opened.dropped_bytes} bytes behind the end of the log"
-            note(f"{root}: {cut}, kept in {kept}")
+        log = store.commit_log
         begin, is_new = log.max_phy_offset(), log.min_phy_offset() < 0
-        if is_new:
-            note(f"{root}: no log yet: it begins with the last log file of {master}, older ones do"
-                 " not come")  # fmt: skip
+        _tell_begin(store, root, master)
         follower = Follower(
             store, host, port, timing=timing, verify_tail_bytes=verify_tail, tell=note
         )
@@ -93,6 +87,18 @@ def follow(
     output(kind).record(facts)
     if ended_by and (until_quiet or until is not None):  # the end that was waited for has not come
         raise typer.Exit(_ENDED_BY_SIGNAL + ended_by)
+
+
+def _tell_begin(store: MessageStore, root: Path, master: str) -> None:
+    """Say what the opening cut, and where a new log begins."""
+    opened = store.report
+    if opened.dropped_bytes:
+        kept = ", ".join(str(tail.path) for tail in opened.saved) or "no file: all were zeros"
+        cut = f"cut {opened.dropped_bytes} bytes behind the end of the log"
+        note(f"{root}: {cut}, kept in {kept}")
+    if store.commit_log.min_phy_offset() < 0:
+        note(f"{root}: no log yet: it begins with the last log file of {master}, older ones do"
+             " not come")  # fmt: skip
 
 
 def _open(root: Path, settings: StoreConfig, backend: str | None) -> MessageStore:

@@ -105,7 +105,10 @@ def _reads(backend: str, *, quick: bool) -> Session:
 def _replay(backend: str, queues: int, *, quick: bool) -> Replays:
     messages = 300_000 if quick else 2_000_000
     row = Row({"rate": f"replay, {queues:,} queues"}, "open")
-    return Replays(backend, queues, messages, row, _too_many(backend, queues))
+    return Replays(
+        backend=backend, queues=queues, messages=messages, row=row,
+        ours_alone=_too_many(backend, queues),
+    )  # fmt: skip
 
 
 def _opening(backend: str, queues: int) -> Openings:
@@ -114,7 +117,10 @@ def _opening(backend: str, queues: int) -> Openings:
         "memory": f"memory when opened, {queues:,} queues",
         "disk": f"disk a queue of 2 units, {queues:,} queues",
     }
-    return Openings(backend, queues, Row(figures, "open"), _too_many(backend, queues))
+    return Openings(
+        backend=backend, queues=queues, row=Row(figures, "open"),
+        ours_alone=_too_many(backend, queues),
+    )  # fmt: skip
 
 
 def _too_many(backend: str, queues: int) -> str:

@@ -120,9 +120,9 @@ def _same(windows: list[Window], *names: str) -> None:
             raise UnequalError(f"{name} differs: {dict(zip(SIDES, values, strict=True))}")
 
 
-@dataclass(frozen=True)
-class Openings:
-    """A store that was closed cleanly is opened again and again, each time by a new process."""
+@dataclass(frozen=True, kw_only=True)
+class _Again:
+    """A store is opened again and again, each time by a new process."""
 
     backend: str
     queues: int
@@ -135,12 +135,30 @@ class Openings:
         """Return the names of all that is told."""
         return list(self.row.figures.values())
 
+    @property
+    def settings(self) -> dict[str, str]:
+        """Return what both sides are told of the store."""
+        return {"backend": self.backend, "queues": str(self.queues)}
+
+    @property
+    def asked(self) -> list[str]:
+        """Return the sides that are."""
+        return [OURS] if self.ours_alone else list(SIDES)
+
+    def told(self, found: Rounds) -> Iterator[Measured]:
+        """Yield what was found, and which side was not asked."""
+        if self.ours_alone:
+            found.failed = {SIDES[1]: self.ours_alone}
+        yield from self.row.measured(self.backend, found)
+
+
+class Openings(_Again):
+    """The store was closed cleanly."""
+
     def run(self, sides: Sides, rounds: int, names: set[str]) -> Iterator[Measured]:
         """Measure; ``names`` are all or some of the row's."""
         _ = names
-        found = Rounds()
-        settings = {"backend": self.backend, "queues": str(self.queues)}
-        asked = [OURS] if self.ours_alone else list(SIDES)
+        found, settings, asked = Rounds(), self.settings, self.asked
         with stores(sides):
             disk = {}
             for name in asked:
@@ -152,33 +170,19 @@ class Openings:
                         window = found.add(side, "open")
                         window |= {"disk_bytes": disk[name], "queues": self.queues}
                         side.do("close")
-        if self.ours_alone:
-            found.failed = {SIDES[1]: self.ours_alone}
-        yield from self.row.measured(self.backend, found)
+        yield from self.told(found)
 
 
-@dataclass(frozen=True)
-class Replays:
-    """Queues and index are built from a log that both sides have, again and again."""
+@dataclass(frozen=True, kw_only=True)
+class Replays(_Again):
+    """Queues and index are built from a log that both sides have."""
 
-    backend: str
-    queues: int
     messages: int
-    row: Row
-    ours_alone: str = ""
-    """Why RocketMQ is not asked; empty if it is."""
-
-    @property
-    def figures(self) -> list[str]:
-        """Return the names of all that is told."""
-        return list(self.row.figures.values())
 
     def run(self, sides: Sides, rounds: int, names: set[str]) -> Iterator[Measured]:
         """Measure; ``names`` are all or some of the row's."""
         _ = names
-        found = Rounds()
-        settings = {"backend": self.backend, "queues": str(self.queues)}
-        asked = [OURS] if self.ours_alone else list(SIDES)
+        found, settings, asked = Rounds(), self.settings, self.asked
         with stores(sides):
             fill(sides, OURS, settings | {"backend": "rocksdb"}, self.messages)
             for name in asked[1:]:
@@ -193,9 +197,7 @@ class Replays:
                         window["count"] = self.messages
                         units = int(side.do("totals")["units"])
                     lost = max(lost, self._lost(name, units))
-        if self.ours_alone:
-            found.failed = {SIDES[1]: self.ours_alone}
-        for measured in self.row.measured(self.backend, found):
+        for measured in self.told(found):
             if lost:
                 measured.note = f"RocketMQ's queues lack {lost} of {self.messages:,} messages"
             yield measured

@@ -6,6 +6,7 @@ finds the same digest again finds the same bytes.
 
 import os
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -71,9 +72,14 @@ class KnownQueues:
     def __init__(self, data: bytes, complete_to: int = 0) -> None:
         self._data = data
         self.complete_to = complete_to
-        heads = np.frombuffer(data, f">u{_HEAD}")[:: FACTS_BYTES // _HEAD]
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        """Return where the digests begin that begin with each number of ``_HEAD`` bytes."""
+        heads = np.frombuffer(self._data, f">u{_HEAD}")[:: FACTS_BYTES // _HEAD]
         starts = np.searchsorted(heads, np.arange((1 << 8 * _HEAD) + 1)) * FACTS_BYTES
-        self._starts: list[int] = starts.tolist()
+        found: list[int] = starts.tolist()
+        return found
 
     @classmethod
     def of(cls, file: KnownFile) -> Self:

@@ -70,10 +70,14 @@ def test_both_put_as_many_together_at_a_pace_and_delete_all(sides: Sides, backen
 
 @both_backends
 def test_both_rebuild_and_open_as_many_queues(sides: Sides, backend: str) -> None:
-    replays = Replays(backend, QUEUES, 4000, Row({"rate": "replay"}, "open"))
+    replays = Replays(
+        backend=backend, queues=QUEUES, messages=4000, row=Row({"rate": "replay"}, "open")
+    )
     (replayed,) = replays.run(sides, 1, {"replay"})
     assert [len(replayed.windows[side]) for side in SIDES] == [1, 1]
-    openings = Openings(backend, QUEUES, Row({"each": "open", "disk": "disk"}, "open"))
+    openings = Openings(
+        backend=backend, queues=QUEUES, row=Row({"each": "open", "disk": "disk"}, "open")
+    )
     opened, disk = openings.run(sides, 1, {"open", "disk"})
     assert opened.ratio() is not None
     assert all(value > 0 for side in SIDES for value in disk.values(side))
@@ -81,11 +85,17 @@ def test_both_rebuild_and_open_as_many_queues(sides: Sides, backend: str) -> Non
 
 
 def test_what_rocketmq_cannot_do_is_done_by_us_alone_and_told(sides: Sides) -> None:
-    opening = Openings("file", QUEUES, Row({"each": "open"}, "open"), "cannot open so many")
+    opening = Openings(
+        backend="file", queues=QUEUES, row=Row({"each": "open"}, "open"),
+        ours_alone="cannot open so many",
+    )  # fmt: skip
     (opened,) = opening.run(sides, 1, {"open"})
     assert (len(opened.windows[OURS]), opened.windows[THEIRS]) == (1, [])
     assert opened.failed == {THEIRS: "cannot open so many"}
-    replay = Replays("rocksdb", QUEUES, 400, Row({"rate": "replay"}, "open"), "cannot either")
+    replay = Replays(
+        backend="rocksdb", queues=QUEUES, messages=400, row=Row({"rate": "replay"}, "open"),
+        ours_alone="cannot either",
+    )  # fmt: skip
     (replayed,) = replay.run(sides, 1, {"replay"})
     assert (len(replayed.windows[OURS]), replayed.windows[THEIRS]) == (1, [])
     assert replayed.ratio() is None
