@@ -2,9 +2,10 @@
 
 Baselines: *put* a checksum and a copy of the same bytes; *replay* a bare struct scan of the same
 log; *get* a bare read of 32 units of a queue file; *time search* as many reads of eight bytes as a
-binary search makes; *open* an empty store.
+binary search makes; *lag estimate* a bare read of the units; *open* an empty store.
 """
 
+import atexit
 import os
 import random
 import shutil
@@ -20,8 +21,10 @@ from pathlib import Path
 
 from store.config import StoreConfig
 from store.queue.time_search import BoundaryType
+from store.queue.units import UnitBatch
 from store.record.message import Message
 from store.service.message_store import MessageStore
+from store.service.reading.puller import TagFilter
 
 STRIDE = 7919
 LOG_FILE = 1 << 30
@@ -40,12 +43,18 @@ class Reached:
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    """Yield a folder that is gone afterwards."""
+    """Yield a folder whose logs are gone afterwards, and all of it at the end of the process.
+
+    Where many files were removed ext4 makes new ones ten times slower for some minutes: it passes
+    over what was freed of late, one by one.
+    """
     path = Path(tempfile.mkdtemp(prefix="cqstore-bench-"))
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
     try:
         yield path
     finally:
-        shutil.rmtree(path)
+        for log in path.rglob("commitlog"):
+            shutil.rmtree(log)
 
 
 def fill(root: Path, backend: str, queues: int, count: int, body: int) -> float:
@@ -66,9 +75,11 @@ def _message(number: int, queues: int, payload: bytes) -> Message:
 
 
 def put(backend: str, queues: int, body: int, count: int) -> Reached:
-    """One message a call, until it is in its queue."""
+    """One message a call, until it is in its queue; the queues are there."""
     payload = bytes(body)
     with folder() as root, MessageStore.open(root, CONFIG, backend=backend) as store:
+        store.put_messages([_message(number, queues, payload) for number in range(queues)])
+        store.max_offset("topic_of_17_chars", 0)
         started = time.perf_counter()
         for number in range(count):
             store.put_message(_message(number, queues, payload))
@@ -98,10 +109,13 @@ def raw_put(body: int, count: int) -> float:
 
 
 def replay(backend: str, queues: int, body: int, count: int) -> Reached:
-    """Queues rebuilt from the log: the store is opened without them."""
+    """Queues rebuilt from the log: the store is opened without them.
+
+    They are moved away, as a rebuild does it; see ``folder`` on what a removal would cost.
+    """
     with folder() as root:
         fill(root, backend, queues, count, body)
-        shutil.rmtree(root / "consumequeue")
+        (root / "consumequeue").rename(root / "queues before")
         (root / "abort").write_bytes(b"1")
         (root / "checkpoint").unlink()
         started = time.perf_counter()
@@ -189,6 +203,29 @@ def raw_search(path: Path, calls: int, units: int) -> float:
             file.seek(56)
             number.unpack(file.read(8))
         return time.perf_counter() - started
+
+
+def lag(backend: str, count: int, calls: int) -> Reached:
+    """Estimates of a consumer's lag, each of all units of a queue, beside bare reads of them."""
+    with folder() as root:
+        config = CONFIG.model_copy(update={"mapped_file_size_consume_queue": 20 * count})
+        with MessageStore.open(root, config, backend=backend) as store:
+            batch = UnitBatch()
+            for number in range(count):
+                batch.add(("t", 0), number, 100 * number, 100, number % 3, number)
+            store.queues.put_batch(batch)
+            queue, tags = store.queues.queue("t", 0), TagFilter("TagA")
+            started = time.perf_counter()
+            for _ in range(calls):
+                queue.estimate_message_count(0, count, tags.may_match, tags.plain)
+            seconds = time.perf_counter() - started
+        plain = root / "units"
+        plain.write_bytes(bytes(20 * count))
+        began = time.perf_counter()
+        for _ in range(calls):
+            plain.read_bytes()
+        raw = time.perf_counter() - began
+    return Reached(calls * count / seconds, calls * count / raw, "units/s")
 
 
 def query(backend: str, count: int, calls: int) -> Reached:
@@ -306,6 +343,7 @@ for _backend in BACKENDS:
     WORKLOADS[f"time search {_backend} 1,000 queues"] = partial(
         time_search, _backend, 1_000, 400_000, 20_000
     )
+    WORKLOADS[f"lag estimate {_backend}"] = partial(lag, _backend, 20_000, 500)
     for _queues in (1_000, 10_000):
         WORKLOADS[f"open {_backend} {_queues:,} queues"] = partial(open_store, _backend, _queues)
 WORKLOADS["query by key file"] = partial(query, "file", 200_000, 20_000)

@@ -273,7 +273,6 @@ class FileConsumeQueue(QueueFiles):
         if path is None or position + size > access.mapped_file_size:
             self._append_across(data)
         else:
-            access.unsynced.note_file(path, size)
             try:
                 descriptor = access.cache.get(path)
                 written = os.pwrite(descriptor.number, data, position)
@@ -281,6 +280,7 @@ class FileConsumeQueue(QueueFiles):
                 written = 0  # tried once more below, which reports it
             if written != size:
                 self.write_file(path, position + written, data[written:])
+            access.unsynced.note_file(path, size)
             self._tail_position = position + size
         self.last_phy = last_phy
         self.end_phy = end_phy

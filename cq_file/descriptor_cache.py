@@ -121,6 +121,11 @@ class DescriptorCache:
             return self._open(path, self._flags)
         return descriptor
 
+    @property
+    def entries(self) -> OrderedDict[str, Descriptor]:
+        """Return what is open, the least recently used first, for who looks it up by himself."""
+        return self._entries
+
     def create(self, path: str, size: int) -> Descriptor:
         """Open the file at ``path``, made if need be, with a length of ``size`` bytes (sparse).
 

@@ -1,14 +1,15 @@
 """Which queue files and folders the disk may not have yet, and bringing them there.
 
-Exact: a file is noted before its bytes change and crossed off after a successful sync, so a sync
-touches what changed and nothing else.
+Exact: a file is noted when its bytes have changed, before anybody is told so, and crossed off after
+a successful sync. So a sync touches what changed and nothing else. A note made before the change
+would not do: a sync in between crosses it off, and the bytes come behind it.
 """
 
 import os
 import shutil
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -53,9 +54,16 @@ class UnsyncedFiles:
             return frozenset(self._folders | self._taken[1])
 
     def note_file(self, path: str, size: int) -> None:
-        """Note that ``size`` bytes of a file are about to change."""
+        """Note that ``size`` bytes of a file have changed."""
         with self._lock:
             self._files[path] = self._files.get(path, 0) + size
+
+    def note_files(self, paths: Sequence[str], sizes: Sequence[int]) -> None:
+        """Note files that have changed, each with its bytes."""
+        with self._lock:
+            files = self._files
+            for path, size in zip(paths, sizes, strict=True):
+                files[path] = files.get(path, 0) + size
 
     def note_folder(self, folder: str) -> None:
         """Note that a folder gained or lost an entry."""

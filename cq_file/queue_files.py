@@ -192,39 +192,40 @@ class QueueFiles:
 
     def write_file(self, path: str, position: int, data: bytes) -> None:
         """Write ``data`` into one file that exists."""
-        access = self.access
-        access.unsynced.note_file(path, len(data))  # before the bytes change: none is missed
         try:
-            descriptor = access.cache.get(path)  # held while its number is in use
+            descriptor = self.access.cache.get(path)  # held while its number is in use
             write_all(descriptor.number, data, position)
         except OSError:
             with os_errors("write a queue file", path):
                 raise
+        self.access.unsynced.note_file(path, len(data))
 
     def _create(self, start: int) -> None:
         path, access = self.path(start), self.access
-        access.unsynced.note_file(path, 0)
-        try:
-            access.cache.create(path, access.mapped_file_size)
-        except FileNotFoundError:
+        if not self.starts:
             self._make_folders()
-            access.cache.create(path, access.mapped_file_size)
+        access.cache.create(path, access.mapped_file_size)
+        access.unsynced.note_file(path, 0)
         access.unsynced.note_folder(self.folder)
         self.starts = sorted([*self.starts, start])
 
     def _make_folders(self) -> None:
-        missing = []
-        folder = self.folder
-        while not os.path.isdir(folder):  # noqa: PTH112 - paths stay text, there are many of them
-            missing.append(folder)
-            folder = folder.rpartition("/")[0]
-        for folder in reversed(missing):
+        """Make the queue's folder, and what is missing above it, unless it is there."""
+        missing = [self.folder]
+        while missing:
+            parent = missing[-1].rpartition("/")[0]
             try:
-                os.mkdir(folder)  # noqa: PTH102 - as above
+                os.mkdir(missing[-1])  # noqa: PTH102 - paths stay text, there are many of them
+            except FileExistsError:
+                pass  # if it is no folder, the file below it cannot be made
+            except FileNotFoundError:
+                missing.append(parent)
+                continue
             except OSError:
-                with os_errors("make a queue folder", folder):
+                with os_errors("make a queue folder", missing[-1]):
                     raise
-            self.access.unsynced.note_folder(folder.rpartition("/")[0])
+            self.access.unsynced.note_folder(parent)
+            missing.pop()
 
     def cut(self, logic_offset: int) -> None:
         """Leave nothing but zeros from ``logic_offset`` on; callers raise ``generation`` first.

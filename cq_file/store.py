@@ -34,6 +34,7 @@ from cq_file.layout import BATCH_COLUMNS, FILE_UNIT
 from cq_file.listing import allocated_bytes, check_folder_name
 from cq_file.named_queue import Files, NamedFileQueue, QueueTable
 from cq_file.opening import OpenedQueues, load_queues
+from cq_file.plain_appends import FileAppends, plain_appends
 from cq_file.queue_files import FileAccess, QueueFiles
 from store.core import READS
 from store.errors import (
@@ -73,6 +74,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         self._cache = DescriptorCache(limit, read_only=context.read_only)
         self._access: FileAccess  # from ``load`` on
         self._loaded = False
+        self._appends: FileAppends | None = None  # the core's, where it runs
         self._opened: OpenedQueues | None = None  # until the ends are found
         self._damaged = DamagedQueues()
         self._recovered = False
@@ -93,6 +95,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
             self._table.plain = READS.FileUnits(
                 self.context.log, self._cache.get, self._access.mapped_file_size
             )
+        self._appends = plain_appends(self._access, self._table)
         self._loaded = True
         self._queue_count = sum(map(len, self._table.simple.values()))
         self._watch.look(self._queue_count)
@@ -142,7 +145,17 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
             return []
         self._check_queues(batch.queues)
         with self._failing("write the queues"):
-            return self._put_runs(batch)
+            rest = self._append_plain(batch)
+            return self._put_runs(rest) if len(rest) else []
+
+    def _append_plain(self, batch: UnitBatch) -> UnitBatch:
+        """Let the core write what meets nothing odd; return the units of the other queues."""
+        if self._appends is None:
+            return batch
+        left = self._appends.append(batch, self._damaged.held_back)
+        if 1 not in left:
+            return UnitBatch()
+        return batch.of_queues(np.frombuffer(left, np.bool_))
 
     def _check_queues(self, keys: list[QueueKey]) -> None:
         topics, batch_topics = self._table.simple, self._table.batch

@@ -5,12 +5,16 @@ sizes of ranges.
 """
 
 import logging
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from cq_rocksdb.engine import RocksEngine
+from cq_rocksdb.errors import RocksDBError
 from cq_rocksdb.options import database_options
+from cq_rocksdb.private_folder import DATABASE_FILE
 from cq_rocksdb.rocksdict_engine import RocksdictEngine
 from cq_rocksdb.tuning import tuned
 from store.config import RocksDBEngine, StoreConfig
@@ -19,6 +23,7 @@ from store.files import check_folder
 
 _LOG = logging.getLogger(__name__)
 OpenEngine = Callable[..., RocksEngine]
+_TRIES = 100
 
 
 def open_engine(
@@ -36,7 +41,35 @@ def open_engine(
             check_folder(folder)
     make, reason = _choose(config)
     options = tuned(database_options(config.rocksdb_memory_bytes), config.rocksdb_options)
-    return make(folder, options, log_folder, read_only=read_only), reason
+    open_once = partial(make, folder, options, log_folder, read_only=read_only)
+    return (_while_it_changes(open_once, folder) if read_only else open_once()), reason
+
+
+def _while_it_changes(open_once: Callable[[], RocksEngine], folder: Path) -> RocksEngine:
+    """Open a database that somebody may be writing: its files come and go while they are looked at.
+
+    Tried again as long as they do; what fails over files that stay is damaged.
+    """
+    for _ in range(_TRIES):
+        before = _files(folder)
+        try:
+            return open_once()
+        except RocksDBError:
+            if _files(folder) == before:
+                raise
+    return open_once()
+
+
+def _files(folder: Path) -> set[tuple[str, int, int]]:
+    """Return names, sizes and times of the database's files, but of those that go meanwhile."""
+    found: set[tuple[str, int, int]] = set()
+    with suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            if DATABASE_FILE.fullmatch(entry.name):
+                with suppress(FileNotFoundError):
+                    now = entry.stat()
+                    found.add((entry.name, now.st_size, now.st_mtime_ns))
+    return found
 
 
 def check_settings(config: StoreConfig) -> None:

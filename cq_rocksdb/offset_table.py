@@ -9,6 +9,7 @@ Source: RocketMQ ``RocksDBConsumeQueueOffsetTable``.
 
 import threading
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -195,6 +196,17 @@ class OffsetTable:
                 for key, value in self.raw_entries((max(start, least), end)):
                     if key[_KIND] != KIND_MIN and len(value) == OFFSET_ENTRY.size:
                         yield parse_offset_key(key).queue, OFFSET_ENTRY.unpack_from(value)
+
+    def last_units_of(self, queues: Iterable[QueueKey]) -> Iterator[tuple[QueueKey, OffsetEntry]]:
+        """Yield the ``max`` entries of these queues, ``NO_UNIT`` where there is none; no cache."""
+        left = iter(queues)
+        while block := list(islice(left, _SCAN_ENTRIES)):
+            keys = [max_key(queue_prefix(*key)) for key in block]
+            yield from zip(
+                block,
+                map(self._read_last, self._engine.multi_get(Family.OFFSET, keys)),
+                strict=True,
+            )
 
     def _ranges(self, prefix: str) -> Iterator[tuple[bytes, bytes]]:
         """Yield the ranges of topics that begin with ``prefix``: keys sort by length first."""

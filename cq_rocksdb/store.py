@@ -342,6 +342,12 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         last_units = self._offsets.last_units(topic, after)
         return queue_spans(engine, last_units, least, lambda *key: self.queue(*key).min_offset())
 
+    def spans_of(self, queues: Iterable[QueueKey]) -> Iterator[QueueSpan]:
+        """Read as ``spans`` does."""
+        engine, least = self._open_engine(), self.context.log.min_phy_offset()
+        last_units = self._offsets.last_units_of(queues)
+        return queue_spans(engine, last_units, least, lambda *key: self.queue(*key).min_offset())
+
     def queue(self, topic: str, queue_id: int) -> RocksDBConsumeQueue:
         """Return the queue, its key prefix made once.
 

@@ -37,7 +37,7 @@ from store.record.record_layout import (
 )
 from store.record.scan import ScannedRecord, ScanRules
 from store.service.dispatching.record_units import RecordUnits
-from store.service.recovering.log_end import whole_records
+from store.service.recovering.log_end import refuse_lost_end
 
 BLOCK_BYTES = 4 << 20
 _V6_BITS = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
@@ -211,7 +211,9 @@ class LogScan:
             phy_offset, size, message.topic, message.queue_id, message.queue_offset,
             message.sys_flag, message.store_timestamp, message.properties_bytes,
         )  # fmt: skip
-        return next(iter(whole_records(self._log, [record]))) if self._whole_only else record
+        if self._whole_only and (b"\0" in record.properties or "\0" in record.topic):
+            refuse_lost_end(self._log, record)
+        return record
 
 
 def _crc_matches(

@@ -62,15 +62,25 @@ cdef class _Columns:
         int64_t timestamp,
     ) except -1:
         """Add a unit where there is room, see ``UnitBatch.add``."""
+        return self.add_at(self.index(key), offset, phy_offset, size, tags_code, timestamp)
+
+    cdef int index(self, tuple key) except -1:
+        """Return the number of a queue in the batch, which may be a new one."""
         cdef PyObject *known = PyDict_GetItemWithError(self.index_of, key)
         cdef int index
-        cdef char *out
         if known != NULL:
-            index = <object> known
-        else:
-            index = len(self.queues)
-            self.queues.append(_new(self.queue_key, key))
-            self.index_of[key] = index
+            return <object> known
+        index = len(self.queues)
+        self.queues.append(_new(self.queue_key, key))
+        self.index_of[key] = index
+        return index
+
+    cdef int add_at(
+        self, int index, int64_t offset, int64_t phy_offset, int64_t size, int64_t tags_code,
+        int64_t timestamp,
+    ) except -1:
+        """Add a unit of the queue of that number."""
+        cdef char *out
         self.queue_index.data.as_ints[self.at] = index
         self.queue_offset.data.as_longlongs[self.at] = offset
         out = put64(PyByteArray_AS_STRING(self.packed) + self.at * UNIT, phy_offset)

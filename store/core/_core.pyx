@@ -4,9 +4,11 @@
 Nothing here trusts a size that it was given: every read is bounded by the object it reads.
 """
 
+cimport cython
+from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int32_t, uint32_t
+from libc.stdint cimport INT32_MIN, int32_t, int64_t, uint32_t
 from libc.string cimport memchr, memcmp, memcpy
 
 cdef extern from "Python.h":
@@ -16,6 +18,7 @@ cdef enum:
     NAME_END = 1
     VALUE_END = 2
     MOST_NAMES = 16
+    HASH_SIGN = 35  # `#`
 
 _new = tuple.__new__
 
@@ -27,9 +30,34 @@ def java_hash(text not None):
     return _hash(text)
 
 
+def key_hashes(list topics not None, list keys not None):
+    """See ``store.index.key_hash``; the numbers are 64 bits each, as the machine has them."""
+    cdef Py_ssize_t at, count = len(keys)
+    cdef bytearray hashes = bytearray(count * sizeof(int64_t))
+    cdef int64_t *out = <int64_t *> PyByteArray_AS_STRING(hashes)
+    cdef uint32_t prefix = 0
+    cdef int64_t value
+    last = None
+    if len(topics) != count:
+        raise ValueError("there is a topic for each key")
+    for at in range(count):
+        topic, key = topics[at], keys[at]
+        if type(topic) is not str or type(key) is not str:
+            raise TypeError("topics and keys are texts")
+        if topic is not last:
+            prefix, last = _hash_on(0, topic) * 31 + HASH_SIGN, topic
+        value = <int32_t> _hash_on(prefix, key)
+        out[at] = 0 if value == INT32_MIN else -value if value < 0 else value
+    return hashes
+
+
 cdef int32_t _hash(object part):
+    return <int32_t> _hash_on(0, part)
+
+
+cdef uint32_t _hash_on(uint32_t value, object part):
+    """Return the hash of a text that goes on with ``part`` behind what has the hash ``value``."""
     cdef str text = <str> part
-    cdef uint32_t value = 0
     cdef Py_UCS4 letter
     cdef uint32_t unit
     for letter in text:
@@ -39,7 +67,7 @@ cdef int32_t _hash(object part):
             value = value * 31 + 0xD800 + (unit >> 10)
             unit = 0xDC00 + (unit & 0x3FF)
         value = value * 31 + unit
-    return <int32_t> value
+    return value
 
 
 cdef class PropertyNames:
@@ -156,6 +184,9 @@ cdef Py_ssize_t _append(
     memcpy(out + done, text, length)
     out[done + length] = end
     return done + length + 1
+include "_bytes.pxi"
 include "_columns.pxi"
 include "_puts.pxi"
 include "_scan.pxi"
+include "_noting.pxi"
+include "_appends.pxi"

@@ -22,7 +22,7 @@ cdef extern from "_record.h":
     void in_this_order()
     bint is_ascii(const char *data, size_t size)
     int64_t get16(const char *at)
-    int64_t get32(const char *at)
+    int64_t get32(const char *at) noexcept nogil
 
 cdef extern from "Python.h":
     int PyGC_Disable()

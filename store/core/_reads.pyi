@@ -67,6 +67,18 @@ class FileUnits:
         self, table: _Table[F], topic: str, queue_id: int, timestamp: int, upper: bool
     ) -> int | None: ...
 
+class PlainFilter:
+    def __init__(self, codes: Iterable[int] | None) -> None: ...
+    def estimate(
+        self,
+        queue: _Queue,
+        start: int,
+        end: int,
+        per_file: int,
+        max_scan: int,
+        most_matches: int,
+    ) -> int | None: ...
+
 def walk_chain(
     before: list[int],
     fd: int,

@@ -22,6 +22,14 @@ static inline PyObject *in_slot(PyObject *object, Py_ssize_t offset) {
     return *(PyObject **)((char *)object + offset);
 }
 
+/* Put a number into a slot that has one. */
+static inline void set_slot(PyObject *object, Py_ssize_t offset, PyObject *number) {
+    PyObject **slot = (PyObject **)((char *)object + offset), *before = *slot;
+    Py_INCREF(number);
+    *slot = number;
+    Py_DECREF(before);
+}
+
 /* Read a whole number of [least, most]; 0: it is none, no exception is set. */
 static inline int whole_number(PyObject *object, int64_t least, int64_t most, int64_t *found) {
     int overflow = 0;

@@ -11,6 +11,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from store.core import CORE
 from store.record.bounded_cache import BoundedCache
 from store.record.java_hash import java_hash
 
@@ -26,6 +27,13 @@ def key_hash(topic: str, key: str) -> int:
 
 def key_hashes(topics: list[str], keys: list[str]) -> NDArray[np.int64]:
     """Return ``key_hash`` of each pair; no key may be empty."""
+    if CORE is not None:
+        return np.frombuffer(CORE.key_hashes(topics, keys), np.int64)
+    return _key_hashes(topics, keys)
+
+
+def _key_hashes(topics: list[str], keys: list[str]) -> NDArray[np.int64]:
+    """Do what the core does where it does not run."""
     if not all(map(str.isascii, keys)):
         pairs = zip(topics, keys, strict=True)
         return np.fromiter((key_hash(*pair) for pair in pairs), np.int64, len(keys))

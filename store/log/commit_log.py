@@ -232,7 +232,7 @@ class CommitLog(LogReads):
             RefusedStoreError: they do not continue the log; an empty one begins at a file's start.
             CorruptionError: no valid record where one should start.
         """
-        begins = self.files.min_offset() < 0 and phy_offset % self._file_size == 0
+        begins = self._is_empty() and phy_offset % self._file_size == 0
         if phy_offset != self.end and not begins:
             raise RefusedStoreError(
                 f"records from {phy_offset} on do not continue the log, which ends at {self.end}",
@@ -250,6 +250,8 @@ class CommitLog(LogReads):
         """
         self.append_began = now_ms()
         at = raw.phy_offset
+        if at != self.end:
+            self._leave_empty_file()
         try:
             for record in raw.before(raw.end):
                 try:
@@ -272,6 +274,14 @@ class CommitLog(LogReads):
         self.appended_records += len(appended)
         self.blank_bytes += at - raw.phy_offset - sum(appended)
         return len(appended)
+
+    def _is_empty(self) -> bool:
+        return self.end <= max(self.files.min_offset(), 0)
+
+    def _leave_empty_file(self) -> None:
+        """Let the file of a log without a record go: the log begins elsewhere."""
+        self.current = self.prepared = None
+        self.files.drop_all()
 
     def _writable(self, size: int) -> MappedFile:
         """Return the file that takes ``size`` bytes, its blocks reserved."""

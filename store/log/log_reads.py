@@ -18,7 +18,7 @@ from store.record.record_layout import (
     MIN_RECORD_SIZE,
     store_timestamp_position,
 )
-from store.record.scan import ScannedRecord, ScanRules, TopicCache, scan_block
+from store.record.scan import Scan, ScannedRecord, ScanRules, TopicCache, scan_block
 
 _SCAN_BYTES = 1 << 20
 _STAMP = Struct(">q")
@@ -128,6 +128,23 @@ class LogReads:
             CorruptionError: no valid record where one should start; the error names the place.
                 At the end of a log whose end is not known yet this is the normal way to stop.
         """
+        for block in self.scan_blocks(phy_offset, end, rules, blanks):
+            yield from block
+
+    def scan_blocks(
+        self,
+        phy_offset: int,
+        end: int | None = None,
+        rules: ScanRules | None = None,
+        blanks: list[tuple[int, int]] | None = None,
+    ) -> Iterator[Scan]:
+        """Yield the records as ``scan`` does, those of one read at a time.
+
+        Each block has to be walked to its end before the next one is asked for.
+
+        Raises:
+            CorruptionError: as ``scan``; also the walk of a block raises it.
+        """
         rules = rules or ScanRules()
         end = self.end if end is None else end
         at = phy_offset
@@ -142,7 +159,7 @@ class LogReads:
             there = min(left, end - at, file.readable_position - position)
             data = file.read(position, min(there, _SCAN_BYTES))
             scan = scan_block(data, at, left, rules, self._topics)
-            yield from scan
+            yield scan
             if scan.behind > at:
                 at = scan.behind
                 continue
@@ -151,7 +168,7 @@ class LogReads:
                 raise MagicCodeError("the file ends without a blank record", phy_offset=at)
             size = record_span(file.read(position, BLANK_SIZE), 0, left, at)
             if size:
-                yield from scan_block(file.read(position, size), at, left, rules, self._topics)
+                yield scan_block(file.read(position, size), at, left, rules, self._topics)
             elif blanks is not None:
                 blanks.append((at, left))
             at += size or left

@@ -215,6 +215,13 @@ class MappedFileQueue:
                 file.wrote_position = file.flushed_position = offset - start
         self.sync()
 
+    def drop_all(self) -> None:
+        """Delete every file, durably: they hold no record."""
+        for start, file in list(self._files.items()):
+            file.destroy()
+            self._drop(start)
+        self.sync()
+
     def _drop(self, start: int) -> None:
         self._files = {at: kept for at, kept in self._files.items() if at != start}
         with self._mapped_lock:

@@ -5,12 +5,15 @@ Source: RocketMQ ``ConsumeQueueInterface``.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from store.queue.context import QueueStoreContext
 from store.queue.estimate import MessageFilter, estimate
 from store.queue.time_search import BoundaryType, search_offset
 from store.queue.units import BlockStop, CqUnit, QueueKey, UnitBlock
+
+if TYPE_CHECKING:
+    from store.core import _reads
 
 _ITERATE_UNITS = 1024
 PlainUnits = tuple[int, int, bytes, int]
@@ -131,9 +134,15 @@ class ConsumeQueue(ABC):
         return search_offset(*self.ends(), timestamp, boundary, self.unit_timestamp)
 
     def estimate_message_count(
-        self, from_offset: int, to_offset: int, matches: MessageFilter
+        self,
+        from_offset: int,
+        to_offset: int,
+        matches: MessageFilter,
+        plain: "_reads.PlainFilter | None" = None,
     ) -> int:
         """Estimate how many units of [from_offset, to_offset) ``matches`` lets through.
+
+        ``plain`` is the same filter in the core, where there is one.
 
         The range is first cut to [min, max]. Exact as long as fewer than
         ``max_consume_queue_scan`` units are scanned and at most ``sample_count_threshold`` match.
@@ -143,13 +152,12 @@ class ConsumeQueue(ABC):
         if start >= end:
             return 0
         config = self.context.config
-        return estimate(
-            self.iterate(start),
-            end - start,
-            matches,
-            config.max_consume_queue_scan,
-            config.sample_count_threshold,
-        )
+        bounds = config.max_consume_queue_scan, config.sample_count_threshold
+        if plain is not None:
+            found = plain.estimate(self, start, end, config.units_per_file, *bounds)
+            if found is not None:
+                return found
+        return estimate(self.iterate(start), end - start, matches, *bounds)
 
 
 def no_units(queue_offset: int, stride: int) -> UnitBlock:

@@ -3,12 +3,26 @@
 Source: RocketMQ ``ConsumeQueue.estimateMessageCount``.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from typing import TYPE_CHECKING
 
+from store.core import READS
 from store.queue.units import CqUnit
+
+if TYPE_CHECKING:
+    from store.core import _reads
 
 MessageFilter = Callable[[int | None], bool]
 """Takes a tags code, says whether the message may match; ``None`` must match."""
+_MOST_PLAIN_CODES = 16
+
+
+def plain_filter(codes: Collection[int] | None) -> "_reads.PlainFilter | None":
+    """Return what counts in the core; ``None`` where the twin has to. No codes: all match."""
+    if READS is None or (codes is not None and len(codes) > _MOST_PLAIN_CODES):
+        return None
+    plain: _reads.PlainFilter = READS.PlainFilter(codes)
+    return plain
 
 
 def estimate(

@@ -6,14 +6,18 @@ differs; here the log fills what is lacking, and nothing is hidden.
 
 import logging
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from store.errors import RefusedStoreError, StoreError
+from store.queue.facts import QueueSpan
 from store.queue.part import Part
 from store.queue.units import QueueKey
 
 _LOG = logging.getLogger(__name__)
+_BLOCK = 4096
+"""Queues whose ends are asked for at once."""
 IsDeleted = Callable[[str, int], bool]
 """Whether the record of a topic at a phy offset belongs to a deleted life of it."""
 
@@ -33,21 +37,36 @@ def lacking(late: Part, ahead: Part, is_deleted: IsDeleted, prefix: str = "") ->
     Told from the ends of each queue: a part that RocketMQ filled late begins later, and one that it
     passed over ends earlier. What a replay from ``late.whole`` on brings is no lack.
     """
-    for key in ahead.store.queues(prefix=prefix):
-        if not (late.takes(key.topic) and ahead.takes(key.topic)):
-            continue
-        try:
-            lack = _lack(late, ahead, key, is_deleted)
-        except StoreError as exc:  # one queue's damage; reading it tells
-            _LOG.warning("queue %d of %r cannot be compared: %s", key.queue_id, key.topic, exc)
-            continue
-        if lack is not None:
-            yield lack
+    keys = (
+        key for key in ahead.store.queues(prefix=prefix)
+        if late.takes(key.topic) and ahead.takes(key.topic)
+    )  # fmt: skip
+    while block := list(islice(keys, _BLOCK)):
+        yield from _lacking(late, ahead, block, is_deleted)
 
 
-def _lack(late: Part, ahead: Part, key: QueueKey, is_deleted: IsDeleted) -> Lack | None:
-    low, high = ahead.store.queue(*key).ends()
-    begin, end = late.store.queue(*key).ends()
+def _lacking(
+    late: Part, ahead: Part, keys: list[QueueKey], is_deleted: IsDeleted
+) -> Iterator[Lack]:
+    try:
+        spans = [*zip(ahead.store.spans_of(keys), late.store.spans_of(keys), strict=True)]
+        lacks = [_lack(late, ahead, has, ought, is_deleted) for ought, has in spans]
+    except StoreError as exc:
+        if len(keys) > 1:
+            for key in keys:
+                yield from _lacking(late, ahead, [key], is_deleted)
+            return
+        ((topic, queue_id),) = keys  # one queue's damage; reading it tells
+        _LOG.warning("queue %d of %r cannot be compared: %s", queue_id, topic, exc)
+        return
+    yield from (lack for lack in lacks if lack is not None)
+
+
+def _lack(
+    late: Part, ahead: Part, has: QueueSpan, ought: QueueSpan, is_deleted: IsDeleted
+) -> Lack | None:
+    key, low, high = ought
+    _, begin, end = has
     if low >= high or (begin <= low and high <= end and begin < end):
         return None
     is_head = begin > low or begin >= end > 0

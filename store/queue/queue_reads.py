@@ -1,7 +1,7 @@
 """QueueReads: what can be asked of all queues of one store, by any thread at any time."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from store.queue.consume_queue import ConsumeQueue
 from store.queue.context import QueueStoreContext
@@ -27,7 +27,11 @@ class QueueReads(ABC):
 
     def spans(self, topic: str | None = None, after: QueueKey | None = None) -> Iterator[QueueSpan]:
         """Yield what ``queues`` does with ``min_offset`` and ``max_offset`` of each."""
-        for key in self.queues(topic, after):
+        yield from self.spans_of(self.queues(topic, after))
+
+    def spans_of(self, queues: Iterable[QueueKey]) -> Iterator[QueueSpan]:
+        """Yield the spans of these queues in their order, (0, 0) for one that is not there."""
+        for key in queues:
             yield QueueSpan(key, *self.queue(*key).ends())
 
     def topics(self, prefix: str = "") -> Iterator[str]:

@@ -175,7 +175,13 @@ class UnitBatch:
 
         Its ``end_phy_offset`` is the same.
         """
-        keep = np.array([wanted(queue.topic) for queue in self.queues], bool)
+        return self.of_queues(np.array([wanted(queue.topic) for queue in self.queues], bool))
+
+    def of_queues(self, keep: NDArray[np.bool_]) -> "UnitBatch":
+        """Return the batch with the units of the queues to ``keep``; itself if that is all.
+
+        Its ``end_phy_offset`` is the same.
+        """
         return self if keep.all() else self._rows(keep[np.frombuffer(self.queue_index, np.int32)])
 
     def since(self, phy_offset: int) -> "UnitBatch":

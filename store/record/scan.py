@@ -5,7 +5,7 @@ whatever else it meets goes to ``check_record``, which also names the fault of a
 """
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
 from store.core import CORE
@@ -64,6 +64,10 @@ class TopicCache(BoundedCache[bytes, str]):
         return self.learn(name, topic, 2 * len(name)) or None
 
 
+Look = Callable[[ScannedRecord], object]
+"""Raises what is wrong with a record."""
+
+
 class Scan(Protocol):
     """The records of a block, once."""
 
@@ -72,6 +76,12 @@ class Scan(Protocol):
 
     def __iter__(self) -> Iterator[ScannedRecord]:
         """Yield them."""
+
+    def refusing(self, look: "Look") -> "Scan":
+        """Let ``look`` see each record with a zero in topic or properties before it is yielded.
+
+        Returns the block itself.
+        """
 
 
 def scan_block(
@@ -102,9 +112,16 @@ class _Scan:
     ) -> None:
         self.behind = phy_offset
         self._records = _records(data, phy_offset, left, rules, topics)
+        self._look: Look | None = None
+
+    def refusing(self, look: Look) -> "_Scan":
+        self._look = look
+        return self
 
     def __iter__(self) -> Iterator[ScannedRecord]:
         for record in self._records:
+            if self._look and (b"\0" in record.properties or "\0" in record.topic):
+                self._look(record)
             self.behind = record.phy_offset + record.size
             yield record
 

@@ -14,7 +14,7 @@ from cq_rocksdb.offset_table import OffsetTable
 from migration.rebuild.tails import _Codes
 from store.config import StoreConfig
 from store.errors import IllegalMessageError
-from store.index.key_hash import _topic_hashes, key_hashes
+from store.index.key_hash import _key_hashes, _topic_hashes
 from store.record.bounded_cache import BoundedCache
 from store.record.encoder import MessageEncoder
 from store.record.message import Host, Message
@@ -73,7 +73,7 @@ def test_a_scan_forgets_topics(size: int) -> None:
 
 def test_the_index_forgets_the_hashes_of_topics() -> None:
     for number in range(300):
-        key_hashes([f"{number} {'x' * 30_000}"], ["k"])
+        _key_hashes([f"{number} {'x' * 30_000}"], ["k"])
     assert sum(map(getsizeof, _topic_hashes)) < MiB
 
 

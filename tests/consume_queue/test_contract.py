@@ -15,6 +15,7 @@ from store.errors import QueueGapError, StoreClosedError
 from store.queue.backends import backend_names
 from store.queue.combined import CombinedConsumeQueueStore
 from store.queue.consume_queue import ConsumeQueue
+from store.queue.facts import QueueSpan
 from store.queue.time_search import BoundaryType
 from store.queue.units import BlockStop, QueueKey, UnitBatch
 from store.service.dispatching.queue_offsets import QueueOffsets
@@ -71,6 +72,8 @@ def test_spans_are_minimum_and_maximum_of_every_queue(drive: QueueDrive) -> None
         assert [span.queue for span in drive.store.spans("half")] == [("half", 1)]
         rest = [span.queue for span in drive.store.spans(after=spans[1].queue)]
         assert rest == [span.queue for span in spans[2:]]
+        asked = [*spans[::-1], QueueSpan(QueueKey("nowhere", 9), 0, 0), spans[0]]
+        assert list(drive.store.spans_of([span.queue for span in asked])) == asked
         drive.store.clean_expired(records * 100)
 
 

@@ -190,7 +190,7 @@ def test_what_the_disk_refuses_of_a_new_queue_is_named(
     Faults(monkeypatch).fail(call, EACCES, "/consumequeue/T")
     with pytest.raises(StoreIOError, match=f"cannot {action}: Permission denied") as caught:
         put(store, 0, rows(1, 1))
-    wanted = disk.folder().parent if call == "mkdir" else disk.file(0)
+    wanted = disk.folder() if call == "mkdir" else disk.file(0)
     assert caught.value.path == wanted
     store.close()
 

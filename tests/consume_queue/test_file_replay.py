@@ -12,6 +12,7 @@ from store.errors import (
 from store.queue.units import UnitBatch
 from tests.kit.faults import EIO, Faults
 from tests.kit.file_queues import SIZE, Disk, Row, put, read_all, rows
+from tests.kit.long_way import append_the_long_way
 
 
 def several(*units: tuple[tuple[str, int], int, Row]) -> UnitBatch:
@@ -169,6 +170,7 @@ def test_a_write_that_the_kernel_cuts_short_is_finished(
         return whole(fd, data[: cut.pop()] if cut else data, position)
 
     with monkeypatch.context() as patched:
+        append_the_long_way(patched)
         patched.setattr(os, "pwrite", short)
         put(store, 2, rows(3, 3))
     assert not cut

@@ -13,11 +13,12 @@ from typing import TypeVar
 import numpy as np
 import pytest
 
-from cq_rocksdb import engines
+from cq_rocksdb import engines, native_engine, rocksdict_engine
 from cq_rocksdb.engine import EngineBatch, Family, RocksEngine
 from cq_rocksdb.errors import RocksDBError, RocksDBStatus
 from cq_rocksdb.folders import separate_folder
 from cq_rocksdb.keys import queue_prefix, unit_key
+from cq_rocksdb.private_folder import PrivateFolder
 from cq_rocksdb.store import RocksDBConsumeQueueStore
 from store.config import RocksDBEngine, StoreConfig
 from store.errors import (
@@ -190,6 +191,59 @@ def test_a_read_only_open_changes_no_byte_and_leaves_no_folder(
     second.close()
     assert tree_digest(queues.root) == before
     assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize("changes", [1, 3])
+def test_a_database_that_is_written_while_it_is_looked_at_can_be_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: int
+) -> None:
+    """What its manifest names by then was made after the folder was listed."""
+    queues, offsets = RocksDBQueues(tmp_path), iter(range(100))
+    writer = queues.open()
+
+    def write_more() -> None:
+        at = next(offsets)
+        put(writer, "T", 0, range(at, at + 1), at * 100)
+        writer.flush()
+
+    class Listed(PrivateFolder):
+        def __init__(self, folder: Path) -> None:
+            super().__init__(folder)
+            if left:
+                left.pop()
+                write_more()
+
+    write_more()
+    left = [None] * changes
+    for module in (native_engine, rocksdict_engine):
+        monkeypatch.setattr(module, "PrivateFolder", Listed)
+    reader = queues.open(read_only=True)
+    assert left == []
+    assert phys(reader, "T", 0) == [100 * at for at in range(changes + 1)]
+    reader.close()
+    writer.close()
+
+
+def test_a_damaged_database_is_looked_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queues, looks = RocksDBQueues(tmp_path), []
+    store = queues.open()
+    put(store, "T", 0, range(3), 0)
+    store.close()
+    for table in (queues.root / "consumequeue").glob("*.sst"):
+        table.unlink()
+
+    class Listed(PrivateFolder):
+        def __init__(self, folder: Path) -> None:
+            super().__init__(folder)
+            looks.append(folder)
+
+    for module in (native_engine, rocksdict_engine):
+        monkeypatch.setattr(module, "PrivateFolder", Listed)
+    with pytest.raises(RocksDBError, match="No such file"):
+        queues.open(read_only=True)
+    assert len(looks) == 1
 
 
 def test_a_read_only_open_without_a_database_has_no_queues_and_makes_none(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from store.core import CORE
 from store.errors import CorruptionError
 from store.index.index_batch import IndexBatch
 from store.journals.deleted_topics import DeletedTopics
-from store.queue.facts import QueueType
+from store.queue.facts import QueueRestart, QueueType
 from store.queue.units import UnitBatch
 from store.record.encoder import EncodedRecord, MessageEncoder, assemble
 from store.record.message import Host, Message
@@ -197,3 +198,99 @@ def test_records_are_noted_alike(
     ways = (lambda _: None, by_one)
     core, twin = (noted(way, *given_all, tags=tags, wanted=wanted, torn=torn) for way in ways)
     assert core == twin
+
+
+# ---- whole blocks
+
+messages_in_blocks = st.lists(
+    st.builds(
+        Message, st.sampled_from(["t", "u", "SCHEDULE_TOPIC_XXXX", "a\0b", "é" * 60]),
+        st.sampled_from([b"", b"x", b"y" * 300]), st.integers(0, 3),
+        st.dictionaries(
+            st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "INNER_BASE", "a"]),
+            st.sampled_from(["1", "k  l", "é", "\0", "x" * 300, "y" * 300]), max_size=4,
+        ) | st.just({"DELAY": "1", "TAGS": "a"}),
+        sys_flag=st.sampled_from([0, 0, 0, 4, 12]),
+    ),
+    max_size=6,
+)  # fmt: skip
+
+
+class LostEndError(Exception):
+    """What is raised of a record that has lost its end."""
+
+
+def lost(record: ScannedRecord) -> None:
+    if b"y" in record.properties:
+        raise LostEndError
+
+
+def noted_in_blocks(data: list[bytes], *, by_core: bool, refusing: bool) -> list[object]:
+    units = RecordUnits(
+        StoreConfig(), DeletedTopics(Path("nowhere")), lambda topic: QueueType.SIMPLE,
+        check_topic=lambda _: None, lmq_needs_multi_dispatch=False,
+    )  # fmt: skip
+    seen: list[object] = []
+
+    def put(batch: UnitBatch, keys: IndexBatch) -> list[QueueRestart]:
+        seen.append([
+            batch.queues, batch.queue_index, batch.queue_offset, bytes(batch.units),
+            batch.end_phy_offset, dict(batch.index_of), list(keys.rows(0, len(keys))),
+        ])  # fmt: skip
+        return []
+
+    replay = Replay(put, units, RecordKeys(wanted=True, tags=True))
+    scan_one = scan_block if by_core else _Scan
+    if not by_core:
+        replay._fill, replay._walked = replay._fill_by_one, chain.from_iterable
+
+    def scan() -> Iterator[Scan]:
+        at, topics = AT, TopicCache()
+        for block in data:
+            found = scan_one(block, at, 1 << 30, ScanRules(), topics)
+            yield found.refusing(lost) if refusing else found
+            seen.append(found.behind)
+            at += len(block)
+
+    try:
+        result = replay.run(scan(), 0, 0)
+    except LostEndError:
+        return [*seen, "lost"]
+    return [*seen, result.records, result.units, result.first_phy_offset, result.last,
+            type(result.fault), str(result.fault)]  # fmt: skip
+
+
+@settings(max_examples=300)
+@given(
+    blocks=st.lists(messages_in_blocks, max_size=3), full_at=st.integers(1, 5),
+    cut=st.integers(0, 40), refusing=st.booleans(),
+)  # fmt: skip
+def test_blocks_are_noted_alike(
+    blocks: list[list[Message]], full_at: int, cut: int, *, refusing: bool
+) -> None:
+    data, at = [], AT
+    for number, block in enumerate(blocks):
+        records = b""
+        for message in block:
+            records += record_bytes(message, number, at + len(records))
+        data.append(records)
+        at += len(records)
+    if cut and data and cut < len(data[-1]):
+        data[-1] = data[-1][:-cut] + bytes(cut)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("store.service.dispatching.replay.REPLAY_UNITS", full_at)
+        patched.setattr("store.service.dispatching.replay.SLICE_PER_QUEUE", 1)
+        core, twin = (
+            noted_in_blocks(data, by_core=by_core, refusing=refusing) for by_core in (True, False)
+        )
+    assert core == twin
+
+
+def test_tags_that_begin_alike_are_not_taken_for_each_other() -> None:
+    """What was read of tags last is found by their hash: of these it is the same in its end."""
+    data, tags = b"", ["ab", "a", "ab", "a" * 300, "a"]
+    for text in tags:
+        data += record_bytes(Message("t", b"", 0, {"TAGS": text}), 0, AT + len(data))
+    core, twin = (noted_in_blocks([data], by_core=way, refusing=False) for way in (True, False))
+    assert core == twin
+    assert [key for _, key, *_ in core[1][-1]] == [f"T#{text}" for text in tags]  # type: ignore[index]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from store.core import CORE, SWITCH, WHICH
 from store.errors import IllegalMessageError
+from store.index.key_hash import _key_hashes, key_hash, key_hashes
 from store.record.java_hash import hash_interpreted, java_hash
 from store.record.message import MessageProperty
 from store.record.properties import (
@@ -42,6 +43,28 @@ def test_the_compiled_twins_run_where_they_were_built() -> None:
 @given(st.text(st.characters(codec=None, categories=None)))
 def test_a_hash_is_the_same(text: str) -> None:
     assert java_hash(text) == hash_interpreted(text)
+
+
+@given(st.lists(st.tuples(WORDS, WORDS.filter(bool)), min_size=1, max_size=6))
+def test_hashes_of_keys_are_the_same(pairs: list[tuple[str, str]]) -> None:
+    topics, keys = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    assert key_hashes(topics, keys).tolist() == _key_hashes(topics, keys).tolist()
+    assert key_hashes(topics, keys).tolist() == [key_hash(*pair) for pair in pairs]
+
+
+@pytest.mark.parametrize(("topic", "key"), [("t", "BEHMU\\^"), ("a", "x"), ("", "b")])
+def test_hashes_of_keys_are_those_of_one_key(topic: str, key: str) -> None:
+    """The first one's is the number that has no positive twin: it counts as 0."""
+    assert key_hashes([topic, topic], [key, key]).tolist() == [key_hash(topic, key)] * 2
+    assert (java_hash(f"{topic}#{key}") == -(1 << 31)) is (topic == "t")
+
+
+@pytest.mark.skipif(CORE is None, reason="the core does not run")
+def test_a_key_without_a_topic_has_no_hash() -> None:
+    assert CORE is not None
+    for topics, keys in ([], ["a"]), ([1], ["a"]), (["a"], [None]):
+        with pytest.raises((TypeError, ValueError)):
+            CORE.key_hashes(topics, keys)
 
 
 def test_a_hash_is_javas() -> None:

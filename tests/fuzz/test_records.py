@@ -74,7 +74,7 @@ def replay(folder: Path) -> Run:
     def run(data: bytes) -> None:
         for rules in (ScanRules(), ScanRules(property_crc=True), ScanRules(check_crc=False)):
             found = scan_block(data, 0, len(data) + 8, rules, TopicCache())
-            again.run(found, 0, 0)
+            again.run([found], 0, 0)
 
     return run
 

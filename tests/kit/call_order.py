@@ -1,7 +1,7 @@
 """The system calls that change or sync files below a folder, in the order in which they are made.
 
 For what only a power cut would show: a sync before a rename, a removal or a promise. Writes through
-a memory map and RocksDB's own calls are not seen.
+a memory map and RocksDB's own calls are not seen. Units of queues in files go the twin's way.
 """
 
 import os
@@ -10,6 +10,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from unittest import mock
+
+from cq_file.store import FileConsumeQueueStore
+from tests.kit.long_way import all_is_left
 
 _CALLS = {
     "pwrite": "write", "write": "write", "ftruncate": "write",
@@ -37,6 +40,9 @@ class CallOrder:
     def watching(self) -> Iterator[None]:
         """Note what this process calls while the block runs."""
         with ExitStack() as patched:
+            patched.enter_context(
+                mock.patch.object(FileConsumeQueueStore, "_append_plain", all_is_left)
+            )
             for name, what in _CALLS.items():
                 patched.enter_context(mock.patch.object(os, name, self._noting(name, what)))
             yield

@@ -1,7 +1,8 @@
 """Refusals of the operating system, injected at the calls that the store's modules make.
 
 ``Faults`` stands in for the functions of ``os``, and for the files that ``Path.open`` gives. What
-RocksDB does inside, and what goes through a memory map, it does not see.
+RocksDB does inside, and what goes through a memory map, it does not see. Units of queues in files
+go the twin's way, for the core asks the system itself.
 """
 
 import errno
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.kit.long_way import append_the_long_way
 
 CALLS: dict[str, tuple[str, ...]] = {
     "open": ("open",),
@@ -40,6 +43,7 @@ class Faults:
         for call, names in CALLS.items():
             for name in names:
                 monkeypatch.setattr(os, name, self._standing_in(call, getattr(os, name)))
+        append_the_long_way(monkeypatch)
         self._open = io.open
         monkeypatch.setattr(io, "open", self._open_file)
 

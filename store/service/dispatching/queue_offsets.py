@@ -8,7 +8,7 @@ Source: RocketMQ ``QueueOffsetOperator``, ``RocksDBConsumeQueueOffsetTable``.
 
 from collections.abc import Collection, Iterable
 
-from store.errors import QueueGapError
+from store.errors import CorruptionError, IllegalMessageError, QueueGapError
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.service.dispatching.record_units import Unit
 from store.service.dispatching.topic_hold import TopicHeldError, TopicHold
@@ -52,12 +52,14 @@ class QueueOffsets:
         Raises:
             TopicHeldError: nobody may put to the topic for now, see ``hold``.
             QueueGapError: units are missing before one of them.
+            CorruptionError: no queue could have the name of one.
         """
         expected: dict[Queue, int] = {}
         for unit in units:
             queue = unit.key
             there = expected.get(queue, self.next.get(queue))
             if there is None:
+                self._refuse_unfit(unit)
                 self._refuse_held(queue)
                 there = self._queues.next_offset(*queue)
             if 0 < there < unit.queue_offset:
@@ -100,6 +102,14 @@ class QueueOffsets:
     def forget_all(self) -> None:
         """Let all be read from the queues again, which must have every unit."""
         self.next.clear()
+
+    def _refuse_unfit(self, unit: Unit) -> None:
+        try:
+            self._queues.check_topic(unit.key[0])
+        except IllegalMessageError as exc:  # a damaged name: the CRC is the body's alone
+            raise CorruptionError(
+                f"a record has no queue: {exc.reason}", phy_offset=unit.phy_offset
+            ) from exc
 
     def _refuse_held(self, queue: Queue) -> None:
         if self._hold is not None and queue[0] in self._hold.topics:

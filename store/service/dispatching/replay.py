@@ -4,6 +4,8 @@ Source: RocketMQ ``CommitLog.recoverNormally``, ``recoverAbnormally``, ``MultiDi
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import Any
 
 from store.core import CORE
 from store.errors import CorruptionError
@@ -13,7 +15,7 @@ from store.queue.facts import QueueRestart
 from store.queue.units import QueueKey, UnitBatch
 from store.record.message import SCHEDULE_TOPIC
 from store.record.properties import dispatch_properties
-from store.record.scan import ScannedRecord
+from store.record.scan import Scan, ScannedRecord
 from store.service.dispatching.dispatch import SLICE_PER_QUEUE
 from store.service.dispatching.record_keys import RecordKeys
 from store.service.dispatching.record_units import RecordUnits
@@ -25,9 +27,9 @@ MOST_REPLAY_UNITS = 1 << 20
 
 PutUnits = Callable[[UnitBatch, IndexBatch], list[QueueRestart]]
 """``Dispatcher.store``."""
-Fill = Callable[
-    [Iterator[ScannedRecord], "ReplayResult", UnitBatch, IndexBatch, int, int | None, int], bool
-]
+Walked = Iterator[Any]
+"""Scanned records, or, where the core takes them, whole blocks of them."""
+Fill = Callable[[Walked, "ReplayResult", UnitBatch, IndexBatch, int, int | None, int], bool]
 """``Replay._fill_by_one``."""
 
 
@@ -39,16 +41,18 @@ class Replay:
         self._units = units
         self._keys = keys
         self._fill: Fill = self._fill_by_one
+        self._walked: Callable[[Iterable[Scan]], Walked] = chain.from_iterable
         if CORE is not None:
             self._fill = CORE.Noting(
                 note=self._note, deleted=units.deleted, scheduled=SCHEDULE_TOPIC,
                 queue_key=QueueKey, tags_prefix=TAGS_PREFIX, keys_wanted=keys.wanted,
                 tags_wanted=keys.tags,
             ).fill  # fmt: skip
+            self._walked = iter
 
     def run(
         self,
-        records: Iterable[ScannedRecord],
+        blocks: Iterable[Scan],
         queues_from: int,
         index_from: int | None,
         progress: Progress = untold,
@@ -57,10 +61,10 @@ class Replay:
 
         At or behind, not behind: RocketMQ's ``>`` loses a record. To the index
         go those from ``index_from`` on, none if it is ``None``. Whatever was read before a
-        ``CorruptionError`` of ``records`` is stored; the error is returned, not raised, for it is
+        ``CorruptionError`` of ``blocks`` is stored; the error is returned, not raised, for it is
         how the scan of a torn log ends. ``progress`` is told phy offsets, one a batch.
         """
-        result, waiting = ReplayResult(), iter(records)
+        result, waiting = ReplayResult(), self._walked(blocks)
         batch, keys, full_at = UnitBatch(), IndexBatch(), REPLAY_UNITS
         storing = False
         try:

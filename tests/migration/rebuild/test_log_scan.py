@@ -1,6 +1,7 @@
 """The scan in columns against the exact decoder, record by record."""
 
 import struct
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -78,9 +79,9 @@ def one_by_one(
     def add(key: tuple[str, int], *unit: int) -> None:
         rows.append((*key, *unit))  # type: ignore[arg-type]
 
-    records = log.scan(max(log.min_phy_offset(), 0), rules=rules)
+    blocks = log.scan_blocks(max(log.min_phy_offset(), 0), rules=rules)
     try:
-        for record in whole_records(log, records) if whole_only else records:
+        for record in chain.from_iterable(whole_records(log, blocks) if whole_only else blocks):
             units.add(
                 add, record.topic, record.queue_id, record.queue_offset, record.phy_offset,
                 record.size, record.store_timestamp, record.sys_flag,
