@@ -5,11 +5,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from store.config import BrokerRole, FlushDiskType, StoreConfig, read_broker_conf
+    from store.config import FlushDiskType, StoreConfig, read_broker_conf
     from store.errors import StoreError
     from store.queue.time_search import BoundaryType
     from store.record.decoder import StoredMessage
     from store.record.message import Host, Message
+    from store.replica_config import BrokerRole
     from store.service.message_store import MessageStore
     from store.service.reading.puller import TagFilter
     from store.service.results import (
@@ -39,7 +40,7 @@ __all__ = [
 
 _PLACES = {
     "BoundaryType": "queue.time_search",
-    "BrokerRole": "config",
+    "BrokerRole": "replica_config",
     "FlushDiskType": "config",
     "GetMessageResult": "service.results",
     "GetMessageStatus": "service.results",

@@ -7,20 +7,18 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     ValidationError,
     ValidationInfo,
     field_validator,
     model_validator,
 )
-from pydantic.alias_generators import to_camel
 
 from store.errors import StoreConfigError, os_errors
 from store.files import read_file
 from store.installed import backends_of, installed, known_types, taking_a_share
+from store.replica_config import ReplicaConfig
 from store.topic_classes import classes_of, is_share
 
 MOST_CONFIG_BYTES = 1 << 20
@@ -40,14 +38,6 @@ class FlushDiskType(StrEnum):
     ASYNC_FLUSH = "ASYNC_FLUSH"
 
 
-class BrokerRole(StrEnum):
-    """What the broker is to its replicas; a slave takes no puts."""
-
-    ASYNC_MASTER = "ASYNC_MASTER"
-    SYNC_MASTER = "SYNC_MASTER"
-    SLAVE = "SLAVE"
-
-
 class RocksDBEngine(StrEnum):
     """What talks to RocksDB."""
 
@@ -64,20 +54,12 @@ def _blank_is_none(value: object) -> object:
 OptionalText = Annotated[str | None, BeforeValidator(_blank_is_none)]
 
 
-class StoreConfig(BaseModel):
+class StoreConfig(ReplicaConfig):
     """Settings of one store, frozen.
 
     Fields are given by their Python name or by RocketMQ's camelCase key. A size that was not given
     (``model_fields_set``) is taken from the files of an existing store where they show it.
     """
-
-    model_config = ConfigDict(
-        frozen=True,
-        alias_generator=to_camel,
-        populate_by_name=True,
-        extra="forbid",
-        defer_build=True,  # until there are settings: who only imports us need not wait for it
-    )
 
     store_type: str = "default"
     """``default`` (file queues) or ``defaultRocksDB``, compared ignoring case."""
@@ -123,15 +105,6 @@ class StoreConfig(BaseModel):
     """The log is DLedger's: refused (the misspelt key is RocketMQ's)."""
     enable_controller_mode: bool = False
     """Auto-switch HA: such a store is opened read-only."""
-    broker_role: BrokerRole = BrokerRole.ASYNC_MASTER
-    """What the broker is; a slave's store is opened read-only, a synchronous master's too."""
-    in_sync_replicas: int = Field(1, ge=1)
-    """Replicas, the master one of them, that must have a message before its put returns."""
-    min_in_sync_replicas: int = Field(1, ge=1)
-    """Replicas without which no put is taken."""
-    all_ack_in_sync_state_set: bool = False
-    """Every replica in sync must have a message before its put returns."""
-
     mapped_file_size_commit_log: int = Field(1 << 30, ge=256)
     """Bytes of one commit log file."""
     mapped_file_size_consume_queue: int = Field(300_000 * CQ_UNIT_SIZE, ge=CQ_UNIT_SIZE)
@@ -390,28 +363,6 @@ class StoreConfig(BaseModel):
     def read_topic_classes(self) -> list[tuple[str, str]]:
         """Return the classes of ``read_topics`` with their backends, in order."""
         return list(classes_of(self.read_topics))
-
-    @property
-    def replica_promises(self) -> list[str]:
-        """Return the settings that promise replicas of what is acknowledged, as ``key=value``.
-
-        There is no replication yet, so nothing may be put under them.
-        """
-        promises = {
-            f"brokerRole={self.broker_role}": self.broker_role is BrokerRole.SYNC_MASTER,
-            f"inSyncReplicas={self.in_sync_replicas}": self.in_sync_replicas > 1,
-            f"minInSyncReplicas={self.min_in_sync_replicas}": self.min_in_sync_replicas > 1,
-            "allAckInSyncStateSet=true": self.all_ack_in_sync_state_set,
-        }
-        return [promise for promise, given in promises.items() if given]
-
-    def without_replicas(self) -> Self:
-        """Return the settings without ``replica_promises``, for work that acknowledges nothing."""
-        role = {"broker_role": BrokerRole.ASYNC_MASTER} if self.broker_role == "SYNC_MASTER" else {}
-        return self.model_copy(update={
-            "in_sync_replicas": 1, "min_in_sync_replicas": 1, "all_ack_in_sync_state_set": False,
-            **role,
-        })  # fmt: skip
 
     @property
     def is_transient(self) -> bool:

@@ -81,6 +81,16 @@ class StorePaths:
         return self.own / "expired-queues"
 
     @property
+    def unopened(self) -> Path:
+        """Return the mark of a log that was copied here and never opened."""
+        return self.own / "unopened"
+
+    @property
+    def following(self) -> Path:
+        """Return how far a follower is, as it wrote it last."""
+        return self.own / "following"
+
+    @property
     def synced(self) -> Path:
         """Return our note of how far the log was surely on disk."""
         return self.own / "synced"
@@ -104,6 +114,11 @@ class StorePaths:
     def cut(self) -> Path:
         """Return the folder of bytes that were cut off the log, or given up."""
         return self.own / "cut"
+
+    @property
+    def cutting(self) -> Path:
+        """Return our note of a cut of the log that was asked for and is not carried out yet."""
+        return self.own / "cutting"
 
     @property
     def mode(self) -> Path:

@@ -5,6 +5,9 @@ from collections.abc import Callable
 Progress = Callable[[int], object]
 """Told phy offsets, in order, now and then."""
 
+Tell = Callable[[str], object]
+"""Told a sentence when something comes, goes, or begins."""
+
 
 def untold(*_told: object) -> None:
     """Tell nobody, whatever it is; do nothing more where nothing more is to be done."""

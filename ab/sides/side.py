@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
-from store.config import BrokerRole, StoreConfig
+from store.config import StoreConfig
 from store.errors import StoreConfigError
 from store.queue.backends import backend, backend_names
+from store.replica_config import BrokerRole
 
 _DECIDED = frozenset({
     "store_type", "rocksdb_cq_double_write_enable", "combine_cq_loading_cq_types",

@@ -1,9 +1,6 @@
 """The broker's tables in JSON, an entry at a time: a million topics make files of 300 MB.
 
-RocketMQ's writer leaves keys that are integers without quotes (``{0:12,1:5}``), which is no JSON;
-both forms are read.
-
-Source: RocketMQ ``RemotingSerializable.toJson``, ``TopicConfigManager``, ``ConsumerOffsetManager``.
+Source: RocketMQ ``TopicConfigManager``, ``ConsumerOffsetManager``.
 """
 
 import json
@@ -11,10 +8,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from store.broker_json import quoted_keys
 from store.errors import CorruptionError, os_errors
 from store.files import read_file
 
-_BARE_KEY = re.compile(r'"(?:[^"\\]|\\.)*"|([{,]\s*)(-?\d+)(?=\s*:)')
 _SPACE = re.compile(r"\s*")
 _DECODER = json.JSONDecoder()
 _MOST_TABLE = 1 << 30
@@ -32,7 +29,7 @@ def table_entries(path: Path, table: str) -> Iterator[tuple[str, object]]:
     """
     with os_errors("read a table of the broker's", path):
         data = read_file(path, _MOST_TABLE)
-    text = _BARE_KEY.sub(_quoted, data.decode("utf-8", "surrogateescape"))
+    text = quoted_keys(data.decode("utf-8", "surrogateescape"))
     try:
         for name, at in _members(text, 0):
             if name == table:
@@ -41,10 +38,6 @@ def table_entries(path: Path, table: str) -> Iterator[tuple[str, object]]:
                 return  # to go on would decode the whole table at once
     except (ValueError, RecursionError) as exc:
         raise CorruptionError(f"not a table of the broker's: {exc}", path=path) from exc
-
-
-def _quoted(match: re.Match[str]) -> str:
-    return match[0] if match[2] is None else f'{match[1]}"{match[2]}"'
 
 
 def _members(text: str, at: int) -> Iterator[tuple[str, int]]:

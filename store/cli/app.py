@@ -3,6 +3,7 @@
 Exit codes: 0 fine, 1 damage or difference found, 2 wrong use or refused.
 """
 
+import gc
 import sys
 from importlib.metadata import entry_points, version
 from typing import Annotated
@@ -16,6 +17,9 @@ from store.errors import CorruptionError, StoreError
 COMMANDS_GROUP = "cqstore.commands"
 EXIT_DAMAGE = 1
 EXIT_REFUSED = 2
+_OBJECTS_A_COLLECTION = 100_000
+"""New ones between two looks of the garbage collector. A command that lists a million queues makes
+millions that live as long as it does; at Python's 700 they are looked at again and again."""
 
 app = typer.Typer(
     name="cqstore",
@@ -62,7 +66,7 @@ for _name, _sentence in {
     "recover": "Open the store read-write, recover it, close it cleanly, and report what was done.",
     "mode": "Show which backends the store keeps and which steps can be done; take one with --to.",
     "rebuild": "Build all queues anew from the commit log, in another backend too, or single ones.",
-    "top": "Watch a store that another process has open: ends, rates, checkpoint, sizes, disks.",
+    "top": "Watch a store that another process has open: ends, rates, lag, checkpoint, sizes.",
 }.items():
     add_verb(app, _name, f"store.cli.{_name}:{_name}", _sentence)
 
@@ -86,6 +90,7 @@ def _only_command(upper: typer.Typer) -> CommandInfo | None:
 
 def main() -> None:
     """Run the command line; a fault is one sentence on standard error and an exit code."""
+    gc.set_threshold(_OBJECTS_A_COLLECTION, *gc.get_threshold()[1:])
     _add_commands_of_upper_layers()
     try:
         app()

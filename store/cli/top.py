@@ -15,6 +15,7 @@ from rich.live import Live
 from store.cli.options import CommitLogFolder, ConfigFile, Dir, Format, read_config
 from store.cli.output import OutputFormat, Row, output, table
 from store.errors import RefusedStoreError
+from store.journals.following import Following
 from store.service.figures.watch import Look, StoreWatch
 from store.service.finding.store_layout import detect
 
@@ -30,7 +31,7 @@ def top(
     commit_log: CommitLogFolder = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
-    """Watch a store that another process has open: ends, rates, checkpoint, sizes, disks.
+    """Watch a store that another process has open: ends, rates, lag, checkpoint, sizes.
 
     Takes no lock and changes no byte. Ctrl-C ends it; without a terminal, and with another output
     than a table, it looks once.
@@ -62,6 +63,7 @@ def facts(look: Look, before: Look | None = None) -> Iterator[Row]:
     yield _row("store", "state", _state(look))
     yield _row("store", "looked at", now)
     yield from _log_facts(look, before)
+    yield from _follower_facts(look, before)
     fields = look.checkpoint
     for label, stamp in (
         ("log on disk, s ago", fields.physic_msg_timestamp),
@@ -97,6 +99,49 @@ def _log_facts(look: Look, before: Look | None) -> Iterator[Row]:
     yield _row("log", "records since the first look", log.records, pace)
     behind = max(log.max_phy_offset - look.checkpoint.confirm_phy_offset, 0)
     yield _row("log", "behind the checkpoint's last record, bytes", behind)
+
+
+def _follower_facts(look: Look, before: Look | None) -> Iterator[Row]:
+    now = look.following
+    if now is None:
+        return
+    old = before.following if before is not None else None
+    yield _row("follower", "master", now.master)
+    yield _row("follower", "state", _follower_state(now))
+    yield _row("follower", "told, s ago", _ago(look, now.time))
+    pace = _pace(look, before, now.end, old.end if old else None)
+    yield _row("follower", "phy offset", now.end, pace)
+    yield _row("follower", "reported to the master", _known(now.reported))
+    yield _row("follower", "master's max phy offset", _known(now.master_end))
+    yield _row("follower", "behind the master, bytes", now.lag_bytes)
+    stored = now.last_stored_ms / 1000
+    behind = 0.0 if now.caught_up else _ago(look, stored)
+    yield _row("follower", "behind the master, s", behind if stored else None)
+    yield _row("follower", "connections", now.connections)
+    pace = _pace(look, before, now.body_bytes, old.body_bytes if old else None)
+    yield _row("follower", "received, bytes", now.body_bytes, pace)
+    if now.metadata_time or now.metadata_fault:
+        whole = _ago(look, now.metadata_time) if now.metadata_time else None
+        yield _row("follower", "metadata whole, s ago", whole)
+        yield _row("follower", "metadata", now.metadata_fault or "whole")
+
+
+def _follower_state(of: Following) -> str:
+    if not Path(f"/proc/{of.pid}").exists():
+        return f"not running, or elsewhere: there is no process {of.pid} here"
+    if not of.connected:
+        return "not connected"
+    if of.caught_up:
+        return "caught up"
+    return "verified" if of.verified else "asked"
+
+
+def _known(phy_offset: int) -> int | None:
+    return phy_offset if phy_offset >= 0 else None
+
+
+def _ago(look: Look, seconds: float) -> float:
+    return round(max(look.time - seconds, 0), 1)
 
 
 def _state(look: Look) -> str:

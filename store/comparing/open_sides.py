@@ -1,6 +1,6 @@
 """Comparing the backends of an open store, which may be written meanwhile; in this process."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import numpy as np
@@ -44,6 +44,44 @@ def compare_open(
     """
     reference, copy = two_parts(queues)
     given = queues.selections if isinstance(queues, CombinedConsumeQueueStore) else []
+
+    def wants(key: QueueKey) -> bool:
+        return queue_id in {None, key.queue_id} and all(selects(each, key.topic) for each in given)
+
+    @contextmanager
+    def moment() -> Iterator[None]:
+        with locks[0], locks[1]:
+            yield
+
+    bounds = Bounds(max(reference.context.log.min_phy_offset(), 0), NO_END)
+    return _compare(reference, copy, bounds, topic, wants, moment=moment, progress=progress)
+
+
+def compare_stores(
+    reference: ConsumeQueueStore,
+    copy: ConsumeQueueStore,
+    bounds: Bounds,
+    *,
+    progress: Progress = untold,
+) -> Compared:
+    """Compare all queues of two stores that have one log; ``copy``'s log says when a record came.
+
+    Raises:
+        StoreIOError: the disk refused.
+    """
+    return _compare(reference, copy, bounds, progress=progress)
+
+
+def _compare(
+    reference: ConsumeQueueStore,
+    copy: ConsumeQueueStore,
+    bounds: Bounds,
+    topic: str | None = None,
+    wants: Callable[[QueueKey], bool] = lambda _: True,
+    *,
+    moment: Callable[[], AbstractContextManager[None]] = nullcontext,
+    progress: Progress,
+) -> Compared:
     skipped: list[QueueKey] = []
 
     def wanted() -> Iterator[Sided]:
@@ -51,26 +89,16 @@ def compare_open(
             for key in store.queues(topic):
                 end = (other or store).queue(*key).max_offset()
                 known = end if other else not end
-                if known or queue_id not in {None, key.queue_id}:
-                    continue
-                if not all(selects(each, key.topic) for each in given):
+                if known or not wants(key):
                     continue
                 if QueueType.BATCH in {reference.queue_type(key.topic), copy.queue_type(key.topic)}:
                     skipped.append(key)
                 else:
                     yield key, 0
 
-    @contextmanager
-    def moment() -> Iterator[None]:
-        with locks[0], locks[1]:
-            yield
-
-    log = reference.context.log
     sides = _OpenSide(reference, progress), _OpenSide(copy, untold)
-    comparison = Comparison(
-        *sides, _OpenLog(log), Bounds(max(log.min_phy_offset(), 0), NO_END),
-        agreed=False, moment=moment,
-    )  # fmt: skip
+    log = _OpenLog(copy.context.log)
+    comparison = Comparison(*sides, log, bounds, agreed=False, moment=moment)
     found = comparison.run(wanted())
     timeless = frozenset(side.store.name for side in sides if not side.has_timestamps)
     return Compared(reference.name, copy.name, found, timeless, skipped)

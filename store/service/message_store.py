@@ -23,6 +23,7 @@ from store.service.recovering.replacement import Rebuild
 from store.service.results import PutMessageResult
 from store.service.running.surroundings import Surroundings
 from store.service.store_care import StoreCare
+from store.service.writing.replicas import Replicas
 
 _LOG = logging.getLogger(__name__)
 
@@ -78,6 +79,7 @@ class MessageStore(StoreCare):
         pass_over: Collection[int] = (),
         rebuild: Rebuild = Rebuild.NOTHING,
         housekeeping: bool = True,
+        replicas: Replicas | None = None,
         surroundings: Surroundings | None = None,
         progress: Progress = untold,
     ) -> Self:
@@ -91,12 +93,15 @@ class MessageStore(StoreCare):
         ``rebuild`` builds all queues, or the index, anew from the log, the queues in ``backend`` if
         it is given; what was there is moved to ``cqstore/replaced``. With ``housekeeping`` old log
         files go by RocketMQ's rules (``FileExpiry``), from a minute after the opening on, and a
-        disk that is nearly full takes no more puts. ``surroundings`` is the machine, ``progress``
-        is told phy offsets that the recovery has come to.
+        disk that is nearly full takes no more puts. ``replicas`` are those who follow (the
+        ``Followers`` of ``replication``): with them ``brokerRole=SYNC_MASTER`` is honoured, without
+        it is refused. ``surroundings`` is the machine, ``progress`` is told phy offsets that the
+        recovery has come to.
 
         Raises:
             StoreLockedError: somebody has it open.
             RefusedStoreError: it must not be opened this way; the sentence says why.
+            StoreConfigError: the settings promise replicas that nobody feeds, or are wrong.
             CorruptionError: it cannot be read as a store.
             StoreIOError: the operating system refused something.
         """
@@ -108,6 +113,7 @@ class MessageStore(StoreCare):
             pass_over=pass_over,
             rebuild=rebuild,
             housekeeping=housekeeping,
+            replicas=replicas,
             surroundings=surroundings or Surroundings(),
             progress=progress,
         )
@@ -122,7 +128,8 @@ class MessageStore(StoreCare):
         """Put one message and return its status and place.
 
         A message that cannot be stored is refused with a status and a reason before a byte is
-        written.
+        written. Under ``SYNC_MASTER`` it returns when the followers that were asked for have it, or
+        with ``FLUSH_SLAVE_TIMEOUT`` after ``slaveTimeout``.
 
         Raises:
             StoreFailedError: an earlier write failed.
@@ -140,7 +147,7 @@ class MessageStore(StoreCare):
 
         The message has its place when this returns: calls of one thread keep their order. For
         asyncio: ``await asyncio.wrap_future(store.put_message_async(message))``. The future cannot
-        be cancelled; its callbacks run in the flush thread and must be short.
+        be cancelled; its callbacks run in a thread of the store's and must be short.
 
         Raises:
             StoreError: as for ``put_message``; what goes wrong later is the future's.

@@ -4,6 +4,8 @@ Needs ``prometheus_client`` (``pip install cqstore[metrics]``); nothing else imp
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
 
 from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.core import (
@@ -15,6 +17,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from store.errors import StoreConfigError, StoreError
+from store.journals.following import Following
 from store.service.figures.metrics import MetricsSnapshot
 from store.service.message_store import MessageStore
 from store.service.mirroring.mirror import MirrorSnapshot
@@ -42,6 +45,20 @@ _COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "cqstore_ab_reads": ("Mirrored reads by what became of them", ("op", "outcome")),
     "cqstore_ab_dropped": ("Reads that came faster than they could be mirrored", ()),
 }
+_FOLLOWER_COUNTERS = {
+    "cqstore_follow_connections": "Connections made to the master",
+    "cqstore_follow_body_bytes": "Bytes of log that came, those among them that were here already",
+}
+_FOLLOWER_GAUGES = {
+    "cqstore_follow_connected": "1: there is a connection to the master",
+    "cqstore_follow_verified": "1: the master has sent what the log here ended with",
+    "cqstore_follow_caught_up": "1: the master has no byte that is not here",
+    "cqstore_follow_phy_offset_bytes": "End of the log here",
+    "cqstore_follow_reported_phy_offset_bytes": "What the master was last told",
+    "cqstore_follow_lag_bytes": "Bytes of the master's log that are not here, where that is known",
+    "cqstore_follow_last_stored_seconds": "Store time of the last record, since the epoch",
+    "cqstore_follow_metadata_seconds": "When all tables had come last, since the epoch",
+}
 _GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "cqstore_up": ("1: the store is open and answers", ()),
     "cqstore_failed": ("1: a write or flush failed, the store takes no more writes", ()),
@@ -58,22 +75,35 @@ _GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
+class Followed(Protocol):
+    """A follower that tells how far it is: ``replication.following.follower.Follower``."""
+
+    @property
+    def root(self) -> Path:
+        """Return the root of its store."""
+
+    def figures(self) -> Following:
+        """Return how far it is; any thread may ask."""
+
+
 class StoreCollector(Collector):
-    """Collects from some stores, each by the label ``store``, its root.
+    """Collects from some stores and followers, each by the label ``store``, its root.
 
     A store that is closed, or cannot be asked, has ``cqstore_up`` 0 and nothing else.
     """
 
-    def __init__(self, stores: Sequence[MessageStore]) -> None:
-        self._stores = list(stores)
+    def __init__(self, stores: Sequence[MessageStore], followers: Sequence[Followed] = ()) -> None:
+        self._stores, self._followers = list(stores), list(followers)
 
     def describe(self) -> Iterable[Metric]:
         """Return the metrics that every store has, without samples; asks no store."""
-        return _Families().metrics()
+        return _Families(follow=bool(self._followers)).metrics()
 
     def collect(self) -> Iterable[Metric]:
         """Return all metrics of now; the registry calls this, from any thread."""
-        families = _Families()
+        families = _Families(follow=bool(self._followers))
+        for follower in self._followers:
+            families.add_follower(str(follower.root), follower.figures())
         for store in self._stores:
             root = str(store.paths.root)
             try:
@@ -85,15 +115,21 @@ class StoreCollector(Collector):
         return families.metrics()
 
 
-def register(*stores: MessageStore, registry: CollectorRegistry = REGISTRY) -> StoreCollector:
+def register(
+    *stores: MessageStore,
+    followers: Sequence[Followed] = (),
+    registry: CollectorRegistry = REGISTRY,
+) -> StoreCollector:
     """Register one collector for ``stores`` in the registry that the embedder serves.
+
+    ``followers`` are those that run in this process, with figures of their own.
 
     ``registry.unregister`` of what is returned ends it.
 
     Raises:
         StoreConfigError: the registry has one already: name all stores of a process at once.
     """
-    collector = StoreCollector(stores)
+    collector = StoreCollector(stores, followers)
     try:
         registry.register(collector)
     except ValueError as exc:
@@ -106,7 +142,7 @@ def register(*stores: MessageStore, registry: CollectorRegistry = REGISTRY) -> S
 class _Families:
     """One set of metric families, being filled."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, follow: bool) -> None:
         self._gauges = {
             name: GaugeMetricFamily(name, text, labels=("store", *labels))
             for name, (text, labels) in _GAUGES.items()
@@ -119,6 +155,11 @@ class _Families:
             name: HistogramMetricFamily(name, text, labels=("store", *labels))
             for name, (text, labels) in _HISTOGRAMS.items()
         }
+        if follow:
+            for name, text in _FOLLOWER_GAUGES.items():
+                self._gauges[name] = GaugeMetricFamily(name, text, labels=("store",))
+            for name, text in _FOLLOWER_COUNTERS.items():
+                self._counters[name] = CounterMetricFamily(name, text, labels=("store",))
 
     def metrics(self) -> list[Metric]:
         """Return all of them."""
@@ -128,6 +169,23 @@ class _Families:
     def gauge(self, name: str, root: str, value: float, *labels: str) -> None:
         """Add one sample."""
         self._gauges[name].add_metric((root, *labels), value)
+
+    def add_follower(self, root: str, of: Following) -> None:
+        """Add all samples of one follower."""
+        self.gauge("cqstore_follow_connected", root, of.connected)
+        self.gauge("cqstore_follow_verified", root, of.verified)
+        self.gauge("cqstore_follow_caught_up", root, of.caught_up)
+        self.gauge("cqstore_follow_phy_offset_bytes", root, of.end)
+        for name, value in (
+            ("cqstore_follow_reported_phy_offset_bytes", of.reported),
+            ("cqstore_follow_lag_bytes", -1 if of.lag_bytes is None else of.lag_bytes),
+            ("cqstore_follow_last_stored_seconds", of.last_stored_ms / 1000 or -1),
+            ("cqstore_follow_metadata_seconds", of.metadata_time or -1),
+        ):
+            if value >= 0:  # else it is not known
+                self.gauge(name, root, value)
+        self._counters["cqstore_follow_connections"].add_metric((root,), of.connections)
+        self._counters["cqstore_follow_body_bytes"].add_metric((root,), of.body_bytes)
 
     def add(self, root: str, of: MetricsSnapshot) -> None:
         """Add all samples of one store."""

@@ -17,6 +17,9 @@ class PutMessageStatus(Enum):
 
     PUT_OK = auto()
     FLUSH_DISK_TIMEOUT = auto()
+    FLUSH_SLAVE_TIMEOUT = auto()
+    """Followers had not said in time that they have it; they may have, or get it yet."""
+    IN_SYNC_REPLICAS_NOT_ENOUGH = auto()
     SERVICE_NOT_AVAILABLE = auto()
     CREATE_MAPPED_FILE_FAILED = auto()
     MESSAGE_ILLEGAL = auto()
@@ -37,7 +40,7 @@ class PutMessageResult(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Return whether the message is stored (a late flush does not undo that)."""
+        """Return whether the message is stored (a late flush or follower does not undo that)."""
         return self.appended is not None
 
     @property

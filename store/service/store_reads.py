@@ -209,7 +209,7 @@ class StoreReads(ABC):
         if (tap := self._tap) is not None and tap.is_due():
             return tap.estimate(topic, queue_id, from_offset, to_offset, tags)
         queue = self.queues.queue(topic, queue_id)
-        return queue.estimate_message_count(from_offset, to_offset, tags.may_match)
+        return queue.estimate_message_count(from_offset, to_offset, tags.may_match, tags.plain)
 
     def queue_keys(
         self, topic: str | None = None, after: QueueKey | None = None

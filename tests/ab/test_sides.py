@@ -3,8 +3,9 @@
 import pytest
 
 from ab.sides.side import default_sides, parse_sides
-from store.config import BrokerRole, RocksDBEngine, StoreConfig
+from store.config import RocksDBEngine, StoreConfig
 from store.errors import StoreConfigError
+from store.replica_config import BrokerRole
 
 BASE = StoreConfig(max_msgs_num_batch=7)
 

@@ -3,6 +3,7 @@
 import random
 import struct
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
 from store.log.synced_mark import SyncedMark
 from store.paths import StorePaths
-from store.record.scan import ScanRules
+from store.record.scan import ScannedRecord, ScanRules
 from store.service.recovering import log_end
 from store.service.recovering.log_end import (
     data_behind,
@@ -212,6 +213,11 @@ def test_a_lost_sector_is_zeros_from_the_end_on_or_to_its_end(made: Log) -> None
         made.write(end, long)
 
 
+def whole(log: CommitLog, start: int, size: int) -> list[ScannedRecord]:
+    blocks = log.scan_blocks(start, start + size, RULES)
+    return [*chain.from_iterable(whole_records(log, blocks))]
+
+
 def test_a_record_that_lost_its_end_is_none(made: Log) -> None:
     topic_at = made.end + 88 + 20
     sector = topic_at - topic_at % -512
@@ -219,21 +225,21 @@ def test_a_record_that_lost_its_end_is_none(made: Log) -> None:
     data = bytearray(made.data[2])
     made.write(made.end, lost)
     log = made.open()
-    assert len([*whole_records(log, log.scan(made.end, made.end + len(lost), RULES))]) == 1
+    assert len(whole(log, made.end, len(lost))) == 1
     for at in (sector, sector + 512):
         made.data[2][:] = data
         made.write(made.end, lost)
         made.write(at, bytes(512))
         log = made.open()
         with pytest.raises(TruncatedRecordError, match="never written") as raised:
-            [*whole_records(log, log.scan(made.end, made.end + len(lost), RULES))]
+            whole(log, made.end, len(lost))
         assert raised.value.phy_offset == made.end
         assert raised.value.position == at % FILE
     made.data[2][:] = data
     made.write(made.end, lost)
     made.write(sector + 1, bytes(511))  # zeros, but not all of a sector
     log = made.open()
-    assert len([*whole_records(log, log.scan(made.end, made.end + len(lost), RULES))]) == 1
+    assert len(whole(log, made.end, len(lost))) == 1
 
 
 def test_what_is_cut_is_saved_file_by_file(made: Log, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from store.log.mapped_file import MappedFile
 from store.queue.backends import backend_names
 from store.record.message import Message
 from store.service.message_store import MessageStore
+from tests.kit.crash_images import crash_image
 from tests.kit.long_way import go_the_long_way
 
 CONFIG = StoreConfig(
@@ -41,7 +42,7 @@ def test_a_kill_in_the_middle_of_a_list_leaves_its_first_records(
         for body in KEPT:
             assert store.put_message(Message("t", body)).ok
         store.flush()
-        shutil.copytree(root, tmp_path / "killed")
+        crash_image(root, tmp_path / "killed")
         (log,) = store.commit_log.files
         steps = Steps(log)
         go_the_long_way(store)  # in the core no step can be told from the next one

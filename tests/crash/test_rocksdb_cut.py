@@ -16,6 +16,7 @@ from store.errors import RefusedStoreError
 from store.queue.units import QueueKey
 from store.record.message import Message
 from store.service.message_store import MessageStore
+from tests.kit.crash_images import crash_image
 from tests.kit.engines import ENGINES, hold_compactions
 from tests.kit.rocksdb_queues import engine_of
 
@@ -36,7 +37,7 @@ class Saved:
             hold_compactions(engine_of(store.queues))  # type: ignore[arg-type]
             for number in range(4):
                 if number == 3:
-                    shutil.copytree(self.root / "consumequeue", self.older)
+                    crash_image(self.root / "consumequeue", self.older)
                 for at in range(60):
                     assert store.put_message(Message(f"t{number}", b"x" * 100, at % 3)).ok
                 if number == 1:
@@ -45,7 +46,7 @@ class Saved:
                 store.flush()
             store.put_message(Message("t3", b"not flushed"))
             store.get_message("g", "t3", 0, 0)
-            self.killed = Path(shutil.copytree(self.root, folder / "killed"))
+            self.killed = crash_image(self.root, folder / "killed")
         with MessageStore.open(self.root, self.config) as store:
             self.expected = answers(store)
 

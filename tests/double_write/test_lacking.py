@@ -10,6 +10,7 @@ import pytest
 
 from store.errors import StoreError
 from store.queue.evening import even, lacking, let_fill
+from store.queue.queue_reads import QueueReads
 from store.queue.units import QueueKey
 from tests.kit.queue_of import QueueOf
 
@@ -28,6 +29,8 @@ class Ends:
 
     def queue(self, topic: str, queue_id: int) -> QueueOf:
         return QueueOf(self, topic, queue_id)
+
+    spans_of = QueueReads.spans_of
 
     def min_offset(self, *_: object) -> int:
         return self.units.start
@@ -84,6 +87,7 @@ class Queues:
     """A backend with a queue for each letter; the record of unit n lies at phy offset 100 * n."""
 
     fills_holes = False
+    spans_of = QueueReads.spans_of
 
     def __init__(self, done: list[object], **ends: tuple[int, int]) -> None:
         self.ends = {QueueKey(name, 0): range(*span) for name, span in ends.items()}

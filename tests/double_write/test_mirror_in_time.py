@@ -11,10 +11,12 @@ from store.queue.backends import backend
 from store.queue.consume_queue import ConsumeQueue
 from store.queue.units import PACKED_PREFIX, QueueKey, UnitBatch, UnitBlock
 from store.record.message import Message
+from store.service.mirroring import mirror as mirror_module
 from store.service.mirroring import verdict as verdict_module
 from store.service.mirroring.differences import read_differences
-from store.service.mirroring.reads import Answer, Failed, QueueEnds
-from store.service.mirroring.verdict import ReadOutcome
+from store.service.mirroring.moments import Moment, Moments
+from store.service.mirroring.reads import Answer, Failed, MirroredRead, QueueEnds
+from store.service.mirroring.verdict import ReadOutcome, Verdict, judge
 from store.service.tracing.operation_lines import StoreOp
 from tests.kit.double_write import OTHER, Told
 from tests.kit.mirrored import (
@@ -79,13 +81,27 @@ def test_a_backend_that_is_still_getting_its_units_is_not_accused(
 ) -> None:
     monkeypatch.setattr(verdict_module, "_TRIES", 1 << 30)
     kind, arrived, go_on = backend(OTHER[read]), threading.Event(), threading.Event()
-    real = kind.put_batch
+    real, differed = kind.put_batch, threading.Event()
 
     def put_batch(self: object, batch: UnitBatch) -> object:
         arrived.set()
         assert go_on.wait(60)
         return real(self, batch)  # type: ignore[arg-type]
 
+    def judging(
+        asked: MirroredRead,
+        later: Answer,
+        after: Moment,
+        moments: Moments,
+        pause: Callable[[float], object],
+    ) -> Verdict:
+        def noted(seconds: float) -> object:
+            differed.set()
+            return pause(seconds)
+
+        return judge(asked, later, after, moments, noted)
+
+    monkeypatch.setattr(mirror_module, "judge", judging)
     with open_mirrored(tmp_path, read) as store:
         monkeypatch.setattr(kind, "put_batch", put_batch)
         store.put_message(Message("t", b"x"))
@@ -96,7 +112,7 @@ def test_a_backend_that_is_still_getting_its_units_is_not_accused(
         mirror = mirror_of(store)
         assert mirror.max_offset("t", 0) == 1
         assert mirror.pull("t", 0, 0, 32, None, 1 << 20).queue_offsets == [0]
-        until(lambda: len(mirror._waiting) < 2)
+        assert differed.wait(60)
         assert outcomes(store) == {}
         go_on.set()
         putting.join()

@@ -27,7 +27,8 @@ from store.service.upkeep.mode import (
 )
 from tests.double_write.test_verify import Database
 from tests.kit.call_order import CallOrder
-from tests.kit.double_write import OTHER, Told, config, crash_image, open_store, refuse, standing
+from tests.kit.crash_images import crash_image
+from tests.kit.double_write import OTHER, Told, config, open_store, refuse, standing
 from tests.kit.golden import load_dump
 from tests.kit.tree import tree_digest
 
@@ -231,7 +232,7 @@ def test_a_step_waits_until_nobody_has_the_store_open(tmp_path: Path) -> None:
 def test_a_crashed_store_is_recovered_first(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "store", PLAIN) as store:
         Told().put(store, 5)
-        root = crash_image(store, tmp_path / "crashed")
+        root = crash_image(store.paths.root, tmp_path / "crashed")
     assert "needs recovery" in reasons(root, StoreMode("double-write-file"))
 
 

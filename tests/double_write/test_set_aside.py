@@ -16,7 +16,8 @@ from store.queue.combined import CombinedConsumeQueueStore
 from store.queue.units import QueueKey, UnitBatch
 from store.record.message import Message
 from store.service.message_store import MessageStore
-from tests.kit.double_write import OTHER, Told, crash_image, open_store, refuse, standing
+from tests.kit.crash_images import crash_image
+from tests.kit.double_write import OTHER, Told, open_store, refuse, standing
 from tests.kit.faults import EIO, ENOSPC, Faults
 
 Act = Callable[[MessageStore, Told], None]
@@ -57,7 +58,7 @@ def test_files_that_fail_in_mid_batch_are_caught_up(
     store.flush()
     assert store.checkpoint.fields.logics_phy_offset == claimed, "vouched for files with gaps"
     if crashed:
-        root = crash_image(store, tmp_path / "crashed")
+        root = crash_image(store.paths.root, tmp_path / "crashed")
     store.close()
     assert standing(root).behind == {"file": durable}
     assert_whole(root, told, "rocksdb")
@@ -95,7 +96,7 @@ def test_a_part_that_fails_is_set_aside_and_caught_up(
         told.put(store, 20)
         assert standing(root).behind[name] <= told.phys[QueueKey("t", 0)][30]
         if crashed:
-            root = crash_image(store, tmp_path / "crashed")
+            root = crash_image(store.paths.root, tmp_path / "crashed")
         store.close()
     assert_whole(root, told, read)
 

@@ -1,7 +1,5 @@
 """Stores with double write: what was put, what each backend has of it, and parts that fail."""
 
-import shutil
-import time
 from collections import defaultdict
 from pathlib import Path
 
@@ -79,25 +77,6 @@ class Told:
                     assert low == sum(phy < least for phy in phys), (name, key)
                     rows = store.queues.queue(*key).read_units(low, high).rows()
                     assert [row[0] for row in rows] == phys[low:], (name, key)
-
-
-def crash_image(store: MessageStore, target: Path) -> Path:
-    """Return a copy of the files as they lie: what a killed process leaves.
-
-    Taken again if RocksDB made or removed a file meanwhile.
-    """
-    root, leave_out = store.paths.root, shutil.ignore_patterns("lock")
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        before = sorted(root.rglob("*"))
-        try:
-            shutil.copytree(root, target, ignore=leave_out)
-        except shutil.Error:
-            before = []
-        if before == sorted(root.rglob("*")):
-            return target
-        shutil.rmtree(target)
-    raise AssertionError("the files never stood still")
 
 
 def standing(root: Path) -> Standing:

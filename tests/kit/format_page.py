@@ -13,6 +13,8 @@ from cq_rocksdb.keys import (
     QUEUE_TAIL,
     UNIT_PLACE,
 )
+from replication.tables.config_files import TIMER_CHECK_POINT
+from replication.tables.remoting import COMMAND_HEAD
 from replication.wire import FRAME_HEAD, REPORT
 from store.index.layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
 from store.log.checkpoint import CHECKPOINT
@@ -46,6 +48,8 @@ LAYOUTS: dict[str, Layout[Any]] = {
     "MARK_SLOT": MARK_SLOT,
     "REPORT": REPORT,
     "FRAME_HEAD": FRAME_HEAD,
+    "COMMAND_HEAD": COMMAND_HEAD,
+    "TIMER_CHECK_POINT": TIMER_CHECK_POINT,
 }
 _BLOCK = re.compile(r"(<!-- layout: (\w+) -->\n)(?:\|[^\n]*\n)*(<!-- end -->)")
 

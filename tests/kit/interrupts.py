@@ -16,7 +16,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 _ROOT = Path(__file__).parents[2]
-_OURS = tuple(f"{_ROOT / name}/" for name in ("store", "cq_file", "cq_rocksdb"))
+_OURS = tuple(f"{_ROOT / name}/" for name in ("store", "cq_file", "cq_rocksdb", "replication"))
 _CONTEXTS = "contextlib.py"
 _LOOKS = {"CALL", "CALL_FUNCTION_EX", "JUMP_BACKWARD"}
 """Instructions behind which handlers run."""

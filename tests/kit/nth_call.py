@@ -1,7 +1,8 @@
 """A fault in the n-th system call of one kind that is made below a folder.
 
 Calls are met where Python makes them: the functions of ``os``, ``mmap.mmap`` and the files that
-``Path.open`` gives. What RocksDB does inside is not seen.
+``Path.open`` gives. What RocksDB does inside is not seen. Units of queues in files go the twin's
+way, for the core asks the system itself.
 """
 
 import errno
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.kit.faults import path_of
+from tests.kit.long_way import append_the_long_way
 
 SHORT = 0
 """In the place of an error's number: the system takes a part of what is to be written."""
@@ -64,6 +66,7 @@ class NthCall:
         for call in FAULTS.keys() - {"pwrite", "write", "mmap"}:
             monkeypatch.setattr(os, call, self._standing_in(call, getattr(os, call)))
         monkeypatch.setattr(mmap, "mmap", self._standing_in("mmap", mmap.mmap))
+        append_the_long_way(monkeypatch)
         self._pwrite, self._open = os.pwrite, io.open
         monkeypatch.setattr(os, "pwrite", self._short_pwrite)
         monkeypatch.setattr(io, "open", self._open_file)

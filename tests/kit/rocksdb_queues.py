@@ -1,6 +1,5 @@
 """RocksDB queues on their own: opened over nothing but a root, and verbs that make batches."""
 
-import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from store.paths import StorePaths
 from store.queue.context import QueueStoreContext
 from store.queue.facts import QueueRestart
 from store.queue.units import QueueKey, UnitBatch
+from tests.kit.crash_images import crash_image
 from tests.kit.engines import engine_in_use
 from tests.kit.file_queues import NoCheckpoint, NoLog
 
@@ -97,6 +97,6 @@ def expire(
 
 def crash(store: RocksDBConsumeQueueStore, root: Path) -> RocksDBQueues:
     """Return queues below ``root`` that are on disk what ``store`` is now, and close ``store``."""
-    shutil.copytree(store.folder, root / "consumequeue")
+    crash_image(store.folder, root / "consumequeue")
     store.close()
     return RocksDBQueues(root)

@@ -21,6 +21,7 @@ from store.record.message import Message
 from store.record.record_layout import HEAD, body_position
 from store.service.message_store import MessageStore
 from store.service.results import PutMessageStatus
+from tests.kit.crash_images import crash_image
 from tests.kit.faults import Faults
 from tests.kit.log_bytes import log_of, pieces
 from tests.kit.served import served
@@ -176,6 +177,27 @@ def test_a_record_that_would_leave_a_gap_in_its_queue_does_not_go_in(
     assert served(tmp_path / "own") == served(leader)
 
 
+@pytest.mark.parametrize(("backend", "topic"), [("file", b".."), ("file", b"a/b"), ("file", b"\0")])
+def test_a_record_whose_name_no_queue_can_have_does_not_go_in(
+    tmp_path: Path, backend: str, topic: bytes
+) -> None:
+    """As a wrong bit makes it on the wire: the CRC is the body's alone."""
+    plain = b"p" * len(topic)
+    with MessageStore.open(tmp_path / "leader", CONFIG) as store:
+        assert store.put_message(Message("t", b"first")).ok
+        first = store.commit_log.max_phy_offset()
+        assert store.put_message(Message(plain.decode(), b"second")).ok
+        log = log_of(store)
+    spoilt = log[:first] + log[first:].replace(plain, topic, 1)
+    with MessageStore.open(tmp_path / "own", CONFIG, backend=backend) as store:
+        with pytest.raises(CorruptionError, match="a record has no queue") as caught:
+            store.append_to_commit_log(0, spoilt)
+        assert caught.value.phy_offset == first
+        assert store.commit_log.max_phy_offset() == 0
+        assert store.append_to_commit_log(0, log) == len(log)
+    assert set(served(tmp_path / "own")) == {QueueKey("t", 0), QueueKey(plain.decode(), 0)}
+
+
 def test_a_part_of_a_record_or_of_a_blank_one_waits(leader: Path, tmp_path: Path) -> None:
     with MessageStore.open(leader, CONFIG) as store:
         whole = log_of(store)
@@ -200,7 +222,7 @@ def test_a_killed_follower_has_all_that_it_was_told_is_there(
         store.append_to_commit_log(0, data[:9000])
         end = store.commit_log.max_phy_offset()
         assert end > 4096
-        shutil.copytree(tmp_path / "own", tmp_path / "killed")
+        crash_image(tmp_path / "own", tmp_path / "killed")
     with MessageStore.open(tmp_path / "killed", CONFIG) as store:
         assert store.commit_log.max_phy_offset() == end
         assert store.append_to_commit_log(end, data[end:]) == len(data)

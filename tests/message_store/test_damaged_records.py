@@ -1,6 +1,5 @@
 """Damaged records: an opening notices those at the end of the log, a pull passes over any."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from store.service.reading.puller import TagFilter
 from store.service.recovering import log_end
 from store.service.recovering.replacement import Rebuild
 from store.service.results import GetMessageStatus
+from tests.kit.crash_images import crash_image
 from tests.kit.tree import tree_digest
 
 CONFIG = StoreConfig(mapped_file_size_commit_log=65536)
@@ -90,7 +90,7 @@ def test_what_is_put_after_a_cut_survives_a_kill_before_any_flush(root: Path) ->
     with MessageStore.open(root, cut_at=cut, housekeeping=False) as store:
         acknowledged = [store.put_message(Message("t", b"new" * 9, 0)) for _ in range(3)]
         assert all(put.phy_offset < last for put in acknowledged)  # where the old ones were
-        killed = Path(shutil.copytree(root, root.with_name("killed")))
+        killed = crash_image(root, root.with_name("killed"))
     with MessageStore.open(killed, housekeeping=False) as store:
         assert not store.report.last_exit_ok
         ends = (store.max_offset("t", 0), store.queues.queue("t", 0).max_offset())

@@ -19,6 +19,7 @@ from store.queue.units import BlockStop, QueueKey, UnitBatch
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from store.service.results import GetMessageStatus
+from tests.kit.crash_images import crash_image
 from tests.kit.rebuilt import Facts, facts
 from tests.kit.tree import tree_digest
 
@@ -231,7 +232,7 @@ def test_a_replay_that_meets_a_later_record_shows_that_a_whole_queue_is_lost(
             put(store, "b", number % 2)
         assert facts(store) != before
         after = facts(store)
-        shutil.copytree(root, crashed)
+        crash_image(root, crashed)
     without_queue(crashed)
     with opened(crashed) as store:
         assert not store.last_exit_ok

@@ -16,7 +16,7 @@ from store.queue.units import QueueKey
 from store.service.message_store import MessageStore
 from store.service.mirroring.differences import Differences, Mismatch
 from store.service.recovering.replacement import Rebuild
-from tests.kit.double_write import crash_image
+from tests.kit.crash_images import crash_image
 from tests.kit.faults import EIO, Faults
 from tests.kit.migrations import NO_SPARK, move
 from tests.kit.told import CONFIG, Told
@@ -71,7 +71,7 @@ def crashed(root: Path, kind: str, _: pytest.MonkeyPatch) -> Told:
     with open_store(living) as store:
         told.work(store)
         store.flush()
-        crash_image(store, root)
+        crash_image(store.paths.root, root)
     return told
 
 

@@ -22,6 +22,7 @@ from store.record.encoder import is_queued
 from store.record.message import LMQ_PREFIX, Message
 from store.service.message_store import MessageStore
 from store.service.results import PutMessageStatus
+from tests.kit.crash_images import crash_image
 from tests.kit.messages import LIGHT, LIGHT_OFFSETS, MOST_BODY, V6_BITS, WAYS, messages, put
 
 OTHER = {"file": "rocksdb", "rocksdb": "file"}
@@ -91,7 +92,7 @@ def test_what_is_acknowledged_comes_back_after_a_crash(
                     else:
                         assert result.status is not PutMessageStatus.PUT_OK
                         assert result.reason
-            shutil.copytree(folder / "store", folder / "crashed")
+            crash_image(folder / "store", folder / "crashed")
         for name in ("crashed", "store"):
             with MessageStore.open(folder / name, config) as store:
                 check(store, stored)

@@ -1,8 +1,8 @@
 """StoreWatch: what the files of a store tell while another process has it open.
 
-It reads names, sizes, the checkpoint, ``abort`` and the heads of log records. It takes no lock and
-never opens the file ``lock``: closing that would drop the lock of a store that this very process
-has open. Nothing is written.
+It reads names, sizes, the checkpoint, ``abort``, a follower's note and the heads of log records. It
+takes no lock and never opens the file ``lock``: closing that would drop the lock of a store that
+this very process has open. Nothing is written.
 """
 
 import os
@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from store.errors import os_errors
 from store.files import reading
+from store.journals.following import Following, read_following
 from store.log.checkpoint import CheckpointFields, StoreCheckpoint
 from store.log.log_tail import LogEnds, LogTail
 from store.queue.backends import backends, queue_folders
@@ -57,6 +58,8 @@ class Look:
     queue_disk_used_ratio: float
     queue_stats: tuple[QueueStat, ...]
     """What the backends' own files tell, see ``ConsumeQueueStore.watch``."""
+    following: Following | None
+    """What a follower has noted last; ``None``: nobody has followed into this store."""
 
 
 class StoreWatch:
@@ -71,7 +74,7 @@ class StoreWatch:
 
         Raises:
             StoreIOError: something cannot be read.
-            CorruptionError: the checkpoint is too short.
+            CorruptionError: the checkpoint is too short, or a follower's note is damaged.
         """
         layout, paths = self._layout, self._layout.paths
         checkpoint = StoreCheckpoint(paths.checkpoint).fields
@@ -86,6 +89,7 @@ class StoreWatch:
             log_disk_used_ratio=disk_used_ratio(layout.log_folders[0]),
             queue_disk_used_ratio=disk_used_ratio(paths.consume_queue),
             queue_stats=tuple(stat for kind in backends() for stat in kind.watch(paths)),
+            following=read_following(paths),
         )
 
 

@@ -8,13 +8,21 @@ from store.service.finding.store_layout import StoreLayout, detect, found_sizes
 
 
 def lay_out(
-    root: Path, config: StoreConfig, commit_log: Path | None, *, read_only: bool
+    root: Path,
+    config: StoreConfig,
+    commit_log: Path | None,
+    *,
+    read_only: bool,
+    fed: bool = False,
 ) -> tuple[StoreLayout, StoreConfig]:
     """Look at what is there; return it, and the settings with the sizes that the files show.
 
+    ``fed``: somebody feeds followers.
+
     Raises:
         RefusedStoreError: it must not be opened this way.
-        StoreConfigError: to write, under settings that promise replicas.
+        StoreConfigError: to write, under settings that promise replicas that nobody feeds, or
+            promise what is not kept here.
     """
     layout = detect(root, config, commit_log)
     if read_only and not (layout.has_log or layout.backends):
@@ -24,10 +32,18 @@ def lay_out(
             f"this store can only be read (open it read-only): {'; '.join(layout.refusals)}",
             path=root,
         )
-    if config.replica_promises and not read_only:
+    if not read_only:
+        _refuse_promises(root, config, fed=fed)
+    return layout, config.model_copy(update=found_sizes(layout, config))
+
+
+def _refuse_promises(root: Path, config: StoreConfig, *, fed: bool) -> None:
+    if fed and config.unkept_promises:
+        raise StoreConfigError("; ".join(config.unkept_promises), path=root)
+    if not fed and config.replica_promises:
         raise StoreConfigError(
-            f"{', '.join(config.replica_promises)} promises replicas of each message, and there is"
-            " no replication: nothing may be put under it (open the store read-only, or without)",
+            f"{', '.join(config.replica_promises)} promises replicas of each message, and nobody"
+            " feeds followers here: nothing may be put under it (open the store read-only, or"
+            " without, or with replicas)",
             path=root,
         )
-    return layout, config.model_copy(update=found_sizes(layout, config))

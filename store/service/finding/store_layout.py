@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
-from store.config import BrokerRole, StoreConfig
+from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreConfigError, os_errors
 from store.installed import backend_of_type, known_types, taking_a_share
 from store.journals.kept import check_kept
@@ -17,6 +17,7 @@ from store.journals.standing import Standing, read_standing
 from store.paths import StorePaths
 from store.queue.backends import backend, backends, unlike_others
 from store.queue.part import NO_LIGHT, Roles
+from store.replica_config import BrokerRole
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,7 +165,9 @@ class Mirror:
         return self._number(
             StoreOp.ESTIMATE, topic, queue_id,
             {"from": from_offset, "to": to_offset, "tags": " || ".join(sorted(tags.tags))},
-            lambda queue: queue.estimate_message_count(from_offset, to_offset, tags.may_match),
+            lambda queue: queue.estimate_message_count(
+                from_offset, to_offset, tags.may_match, tags.plain
+            ),
         )  # fmt: skip
 
     def _number(

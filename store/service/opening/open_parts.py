@@ -49,17 +49,20 @@ from store.service.opening.left_out import open_index, refuse_queues_without_log
 from store.service.opening.marking import Marking
 from store.service.opening.options import OpenOptions
 from store.service.opening.parts import Loaded, Parts, Recovered
+from store.service.opening.unopened import begin_again, opened
 from store.service.reading.puller import Puller
 from store.service.recovering import replacement
 from store.service.recovering.queue_mend import QueueMend
 from store.service.recovering.queue_rebuild import QueueRebuild
 from store.service.recovering.recovery import Recovery, RecoveryReport
 from store.service.running.running_state import RunningState
+from store.service.writing.answers import Answers
 from store.service.writing.append import Appender
 from store.service.writing.flush import FlushService, WholeFlush
 from store.service.writing.group_commit import GroupCommit
 from store.service.writing.light_quota import LightQuota
 from store.service.writing.putter import Putter
+from store.service.writing.replicas import ReplicaWait
 
 _LOG = logging.getLogger(__name__)
 
@@ -68,7 +71,9 @@ def open_parts(
     root: Path, config: StoreConfig, commit_log: Path | None, options: OpenOptions
 ) -> Parts:
     """Open the store in ``root``, see ``MessageStore.open``."""
-    layout, config = lay_out(root, config, commit_log, read_only=options.read_only)
+    layout, config = lay_out(
+        root, config, commit_log, read_only=options.read_only, fed=options.replicas is not None
+    )
     with ExitStack() as undo:
         lock = None
         if options.read_only:
@@ -82,6 +87,7 @@ def open_parts(
         parts = _serve(loaded, recovered, options)
         if not options.read_only:
             replacement.finish(layout.paths)
+            opened(layout.paths)
         _start(undo, parts, options)
         undo.pop_all()
     return parts
@@ -96,6 +102,7 @@ def _take_over(
         choose_backends(layout, config, options.backend)  # refuses before the lock file is made
     lock = StoreLock(paths)
     undo.callback(lock.release)
+    begin_again(paths)
     names = replacement.prepare(
         layout, config, options.backend, options.rebuild, options.cut_at,
         partial(_finished_queues, paths.root, config),
@@ -227,7 +234,9 @@ def _serve(loaded: Loaded, recovered: Recovered, options: OpenOptions) -> Parts:
     mirror = Mirror.of(config, paths, log, queues, puller)
     quota = LightQuota(queues, pending.offsets, config.max_lmq_consume_queue_num)
     append = Appender(log, pending, state, quota)
-    putter = Putter(config, log, queues, dispatcher, commit, flush, append, state.fail)
+    replicas = ReplicaWait.of(config, log, options.replicas)
+    answers = Answers(config, commit, flush, replicas, state.fail)
+    putter = Putter(config, log, queues, dispatcher, append, answers)
     clean = CleanService(
         log, queues, index, pending, dispatcher, commit, loaded.deleted,
         ExpiredQueues(paths.expired_queues), quota, state,
@@ -240,7 +249,8 @@ def _serve(loaded: Loaded, recovered: Recovered, options: OpenOptions) -> Parts:
         state.set_disk_full, state.fail,
     )  # fmt: skip
     metrics = StoreMetrics(paths, log, queues, dispatcher, commit, putter, puller, state, mirror)
-    stops = [flush.stop]
+    stops = [] if replicas is None else [replicas.stop]
+    stops += [flush.stop]
     stops += [expiry.stop] if options.housekeeping else []
     stops += [] if mirror is None else [mirror.stop]
     return Parts(

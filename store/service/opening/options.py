@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from store.progress import Progress, untold
 from store.service.recovering.replacement import Rebuild
 from store.service.running.surroundings import Surroundings
+from store.service.writing.replicas import Replicas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,5 +19,6 @@ class OpenOptions:
     pass_over: Collection[int] = ()
     rebuild: Rebuild = Rebuild.NOTHING
     housekeeping: bool = True
+    replicas: Replicas | None = None
     surroundings: Surroundings = field(default_factory=Surroundings)
     progress: Progress = untold

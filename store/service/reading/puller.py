@@ -17,6 +17,7 @@ from store.errors import CorruptionError
 from store.log.commit_log import CommitLog
 from store.queue.consume_queue import PulledUnits
 from store.queue.consume_queue_store import ConsumeQueueStore
+from store.queue.estimate import plain_filter
 from store.queue.units import BlockStop, CqUnit, UnitBlock
 from store.record.decoder import StoredMessage, check_record, refuse_filler
 from store.record.java_hash import java_hash
@@ -55,6 +56,7 @@ class TagFilter:
         self.tags = {tag.strip() for tag in expression.split("||")} - {""}
         self._everything = not self.tags or self.tags == {_ALL}
         self._codes = {java_hash(tag) for tag in self.tags}
+        self.plain = plain_filter(None if self._everything else self._codes)
 
     def may_match(self, tags_code: int | None) -> bool:
         """Return whether a unit's tags code lets it through; unknown codes do."""

@@ -76,4 +76,4 @@ class NoTap:
     ) -> int:
         """Ask the queue."""
         queue = self._queues.queue(topic, queue_id)
-        return queue.estimate_message_count(from_offset, to_offset, tags.may_match)
+        return queue.estimate_message_count(from_offset, to_offset, tags.may_match, tags.plain)

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from store.log.mapped_file import MappedFile
 from store.log.synced_mark import SyncedMark
 from store.record.decoder import check_record, record_span
 from store.record.record_layout import BLANK_SIZE, HEAD, MAGIC_V1, MAGIC_V2
-from store.record.scan import ScannedRecord, ScanRules
+from store.record.scan import Scan, ScannedRecord, ScanRules
 
 PROVEN_BYTES = 1 << 20
 """Bytes of records at the end of the log that every opening checks, at least."""
@@ -212,8 +213,8 @@ def lacks_a_sector(log: CommitLog, phy_offset: int) -> bool:
     return not all(any(file.read_raw(at, min(_SECTOR - at % _SECTOR, most - at))) for at in bounds)
 
 
-def whole_records(log: CommitLog, records: Iterable[ScannedRecord]) -> Iterator[ScannedRecord]:
-    """Yield ``records`` of a log that a crash ended, up to the first one that lost its end.
+def whole_records(log: CommitLog, blocks: Iterable[Scan]) -> Iterator[Scan]:
+    """Yield the records of a log that a crash ended, up to the first one that lost its end.
 
     The CRC covers the body alone: a sector that is missing behind it leaves zeros in topic or
     properties, and a record that looks valid.
@@ -221,13 +222,17 @@ def whole_records(log: CommitLog, records: Iterable[ScannedRecord]) -> Iterator[
     Raises:
         TruncatedRecordError: a record ends in, or holds behind its body, a sector of nothing.
     """
-    for record in records:
-        if b"\0" in record.properties or "\0" in record.topic:
-            _refuse_lost_end(log, record)
-        yield record
+    refuse = partial(refuse_lost_end, log)
+    for block in blocks:
+        yield block.refusing(refuse)
 
 
-def _refuse_lost_end(log: CommitLog, record: ScannedRecord) -> None:
+def refuse_lost_end(log: CommitLog, record: ScannedRecord) -> None:
+    """Refuse a record with a zero in topic or properties that has lost its end.
+
+    Raises:
+        TruncatedRecordError: see ``whole_records``.
+    """
     file = log.files.find(record.phy_offset)
     if file is None:
         return

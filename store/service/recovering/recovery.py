@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from store.config import StoreConfig
 from store.errors import (
@@ -23,6 +24,7 @@ from store.errors import (
 )
 from store.files import sync_below
 from store.index.index_service import IndexService
+from store.journals.begun_cut import begun_cut, end_cut
 from store.journals.deleted_topics import DeletedTopics
 from store.journals.expired_queues import ExpiredQueues
 from store.log.checkpoint import StoreCheckpoint
@@ -35,9 +37,10 @@ from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueDamage, QueueRestart
 from store.queue.units import QueueKey
 from store.record.decoder import StoredMessage
-from store.record.scan import ScannedRecord, ScanRules
+from store.record.scan import Scan, ScannedRecord, ScanRules
 from store.service.dispatching.replay import Replay, ReplayResult
 from store.service.recovering import claims
+from store.service.recovering.cut_off import cut_off
 from store.service.recovering.log_end import (
     SavedTail,
     data_behind,
@@ -90,6 +93,8 @@ class RecoveryReport:
     """Damaged queues that were built anew from the log."""
     queues_damaged: Sequence[QueueDamage] = ()
     """Damaged queues that were not; what they lack shows as a hole."""
+    cut_at: int | None = None
+    """Where the log was to end by a cut that had been asked for."""
     restarts: list[QueueRestart] = field(default_factory=list)
     """Queues of which the log holds an older life; the last one won."""
 
@@ -99,6 +104,7 @@ class RecoveryReport:
         return bool(
             not self.last_exit_ok
             or self.damage
+            or self.cut_at is not None
             or self.passed_over
             or self.dispatched_units
             or self.dropped_bytes
@@ -146,6 +152,7 @@ class Recovery:
         Damage before it is reported, and what lies behind that can be read.
         """
         report, log = self._report, self._log
+        report.cut_at = begun_cut(self._paths)
         if report.last_exit_ok:
             wanted = self._queues.dispatch_from_phy_offset()
         else:
@@ -153,7 +160,7 @@ class Recovery:
         start = self._start(wanted)
         result = ReplayResult()
         try:
-            for record in self._scan(start):
+            for record in chain.from_iterable(self._scan(start)):
                 result.note_several(record, record, 1)
         except CorruptionError as exc:
             result.fault = exc
@@ -197,6 +204,8 @@ class Recovery:
             self._sync_found()
             self._deleted.cut_torn_end()
             expired.cut_torn_end()
+        self._finish_cut()
+        cut_at = report.cut_at if cut_at is None else cut_at
         self._finish_deletions(expired)
         queues_from = self._queues.dispatch_from_phy_offset()
         marks = report.watermarks = self._queues.watermarks()
@@ -230,7 +239,13 @@ class Recovery:
         if self._queues.catch_up() or (anew and self._queues.counts_in_checkpoint):
             claims.vouch_for_queues(self._checkpoint, log, end, self._rules)
         self._queues.allow_expiry(log.min_phy_offset())
+        end_cut(self._paths)
         return report
+
+    def _finish_cut(self) -> None:
+        self._report.cut_at = begun_cut(self._paths)
+        if self._report.cut_at is not None:
+            cut_off(self._log, self._report.cut_at)
 
     def _finish_deletions(self, expired: ExpiredQueues) -> None:
         if begun := self._deleted.unfinished():
@@ -312,9 +327,9 @@ class Recovery:
         self._report.start_phy_offset = start
         return start
 
-    def _scan(self, start: int) -> Iterator[ScannedRecord]:
-        records = self._log.scan(start, rules=self._rules)
-        return records if self._report.last_exit_ok else whole_records(self._log, records)
+    def _scan(self, start: int) -> Iterator[Scan]:
+        blocks = self._log.scan_blocks(start, rules=self._rules)
+        return blocks if self._report.last_exit_ok else whole_records(self._log, blocks)
 
     def _end_of(self, start: int, result: ReplayResult) -> int:
         """Return where the log ends by a scan from ``start``, and note the scan."""
@@ -417,6 +432,6 @@ class Recovery:
         if self._report.index_files_cut:
             again = self._index.resume_phy_offset() or 0
             start = scan_start(self._log, again, again, self._rules, trust_wanted=False)
-            result = replay.run(self._log.scan(start, end, self._rules), end, again)
+            result = replay.run(self._log.scan_blocks(start, end, self._rules), end, again)
             if result.fault is not None:
                 raise result.fault

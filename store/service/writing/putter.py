@@ -1,6 +1,6 @@
 """Putter: the checks before a put, and the put.
 
-check → encode outside the lock → append (``Appender``) → flush as configured.
+check → encode outside the lock → append (``Appender``) → wait as configured (``Answers``).
 
 Source: RocketMQ ``HookUtils.checkBeforePutMessage``, ``CommitLog.asyncPutMessage``,
 ``DefaultMessageStore.putMessages``, ``MultiDispatch``.
@@ -8,11 +8,11 @@ Source: RocketMQ ``HookUtils.checkBeforePutMessage``, ``CommitLog.asyncPutMessag
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
-from store.config import FlushDiskType, StoreConfig
+from store.config import StoreConfig
 from store.errors import (
     DiskFullError,
     IllegalMessageError,
@@ -39,9 +39,8 @@ from store.service.dispatching.dispatch import Dispatcher
 from store.service.dispatching.record_units import allows_light_queues
 from store.service.results import PutMessageResult, PutMessageStatus
 from store.service.running.meters import PutMeter
+from store.service.writing.answers import Answers
 from store.service.writing.append import Appender
-from store.service.writing.flush import FlushService
-from store.service.writing.group_commit import GroupCommit
 from store.service.writing.light_quota import LightQuotaError
 
 _LOG = logging.getLogger(__name__)
@@ -78,10 +77,7 @@ class Puts(Protocol):
 
 
 class Putter:
-    """Puts messages into one store. Any number of threads may call.
-
-    ``failed`` is told when a flush failed: only reopening mends that.
-    """
+    """Puts messages into one store. Any number of threads may call."""
 
     def __init__(
         self,
@@ -89,43 +85,42 @@ class Putter:
         log: CommitLog,
         queues: ConsumeQueueStore,
         dispatcher: Dispatcher,
-        commit: GroupCommit,
-        flush: FlushService,
         append: Appender,
-        failed: Callable[[BaseException], object],
+        answers: Answers,
     ) -> None:
         self._config = config
         self._log = log
         self._queues = queues
         self._dispatcher = dispatcher
-        self._commit = commit
-        self._flush = flush
         self._append = append
-        self._failed = failed
+        self._answers = answers
+        self._replicas = answers.replicas
+        self._has_to_wait = answers.waits
         self._encoder = MessageEncoder(config, self._check_topic)
         self._plain = append.plain_puts(config, self._encoder)
-        self._sync = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self.meter = PutMeter()
         self._timed_from = 0  # appended records at which the next put is timed
 
     # ---- one message
 
     def put(self, message: Message, *, wait: bool = True) -> PutMessageResult:
-        """Put one message, see ``MessageStore.put_message``; ``wait`` for the disk if it is due."""
+        """Put one message, see ``MessageStore.put_message``; ``wait``: as far as it is due."""
         started = 0.0
         if self._log.appended_records >= self._timed_from:
             started = self._start_timing()
+        if self._replicas is not None and (refused := self._lacks_replicas(message)):
+            return refused
         result = self._plain.one(message) or self._put_any(message)
         if result.appended is None:
             return result
-        if self._sync or self._dispatcher.is_full:
+        if self._has_to_wait or self._dispatcher.is_full:
             result = self._settle([result], wait=wait and _waits(message.properties))[0]
         if started:
             self.meter.seconds.observe(time.perf_counter() - started)
         return result
 
     def _start_timing(self) -> float:
-        self._timed_from = 0 if self._sync else self._log.appended_records + SAMPLED_PUTS
+        self._timed_from = 0 if self._has_to_wait else self._log.appended_records + SAMPLED_PUTS
         return time.perf_counter()
 
     def _put_any(self, message: Message) -> PutMessageResult:
@@ -153,34 +148,32 @@ class Putter:
         done: Future[PutMessageResult] = Future()
         done.set_running_or_notify_cancel()
         result = self.put(message, wait=False)
-        if result.appended is None or not (self._sync and _waits(message.properties)):
+        if result.appended is None or not (self._has_to_wait and _waits(message.properties)):
             done.set_result(result)
             return done
 
-        def complete(durable: Future[bool]) -> None:
-            fault = durable.exception()
+        def complete(answer: Future[PutMessageStatus]) -> None:
+            fault = answer.exception()
             if fault is not None:
                 done.set_exception(fault)
                 return
-            if durable.result():
-                done.set_result(result)
-                return
-            late = PutMessageStatus.FLUSH_DISK_TIMEOUT
-            self.meter.not_ok(late)
-            done.set_result(result._replace(status=late))
+            status = answer.result()
+            if status is not _OK:
+                self.meter.not_ok(status)
+            done.set_result(result._replace(status=status))
 
-        durable: Future[bool] = Future()
-        durable.add_done_callback(complete)
-        self._flush.when_durable(result.phy_offset + result.appended.size, durable)
+        self._answers.later(result.phy_offset + result.appended.size).add_done_callback(complete)
         return done
 
     # ---- several messages
 
     def put_list(self, messages: Sequence[Message]) -> list[PutMessageResult]:
         """Put a list under one lock, see ``MessageStore.put_messages``."""
+        if self._replicas is not None and self._replicas.lacking():
+            return [self.put(message) for message in messages]  # some may not want replicas
         started = time.perf_counter()
         done = self._plain.several(messages) or self._put_each(messages)
-        wait = self._sync and any(_waits(message.properties) for message in messages)
+        wait = self._has_to_wait and any(_waits(message.properties) for message in messages)
         done = self._settle(done, wait=wait)
         self.meter.list_seconds.observe(time.perf_counter() - started)
         return done
@@ -214,6 +207,8 @@ class Putter:
 
     def put_client_batch(self, batch: Message) -> list[PutMessageResult]:
         """Put a client batch, all of it or nothing, see ``MessageStore.put_client_batch``."""
+        if self._replicas is not None and (refused := self._lacks_replicas(batch)):
+            return [refused]
         started = time.perf_counter()
         try:
             _check_client_batch(batch, self._config.max_message_size)
@@ -262,8 +257,8 @@ class Putter:
         """Append bytes of another store's log, see ``MessageStore.append_to_commit_log``."""
         rules = ScanRules(self._config.check_crc_on_recover, self._config.force_verify_prop_crc)
         end = self._append.raw(phy_offset, data, rules)
-        if self._sync:
-            self._is_durable(end)
+        if self._answers.sync:
+            self._answers.is_durable(end)
         if self._dispatcher.is_full:
             self._dispatcher.drain_unless_busy()
         return end
@@ -323,25 +318,28 @@ class Putter:
         self._queues.check_topic(topic)
 
     def _settle(self, results: list[PutMessageResult], *, wait: bool) -> list[PutMessageResult]:
-        """Flush and dispatch as configured, after the lock is free."""
+        """Wait and dispatch as configured, after the lock is free."""
         end = 0
-        if self._sync and wait:
+        if self._has_to_wait and wait:
             end = max((r.phy_offset + r.appended.size for r in results if r.appended), default=0)
-        if end and not self._is_durable(end):
-            late = PutMessageStatus.FLUSH_DISK_TIMEOUT
+        if end and (late := self._answers.wait(end)) is not _OK:
             results = [r._replace(status=late) if r.appended else r for r in results]
             self.meter.not_ok(late, sum(result.ok for result in results))
         if self._dispatcher.is_full:
             self._dispatcher.drain_unless_busy()
         return results
 
-    def _is_durable(self, phy_offset: int) -> bool:
-        """Wait for the disk; return whether it was in time."""
+    def _lacks_replicas(self, message: Message) -> PutMessageResult | None:
+        """Refuse a message whose producer waits for replicas while too few are in sync."""
+        lacking = "" if self._replicas is None else self._replicas.lacking()
         try:
-            return self._commit.wait_for(phy_offset)
-        except StoreError as exc:
-            self._failed(exc)
-            raise
+            if not (lacking and _waits(message.properties)):
+                return None
+        except (TypeError, AttributeError):
+            return None  # no message at all: that is said further on
+        status = PutMessageStatus.IN_SYNC_REPLICAS_NOT_ENOUGH
+        self.meter.not_ok(status)
+        return PutMessageResult(status, reason=lacking)
 
     def _refused(self, exc: StoreError) -> PutMessageResult:
         status = _status_of(exc)
@@ -362,7 +360,7 @@ def _status_of(exc: StoreError) -> PutMessageStatus:
 
 
 def _waits(properties: dict[str, str]) -> bool:
-    """Return whether the producer wants to wait for the disk: yes, unless it says otherwise."""
+    """Return whether the producer waits for disk and followers: yes, unless it says otherwise."""
     value = properties.get(MessageProperty.WAIT)
     return value is None or value.lower() == "true"
 

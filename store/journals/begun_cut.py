@@ -1,0 +1,74 @@
+"""``cqstore/cutting``: a cut of the log that was asked for, until an opening has carried it out.
+
+One line as in every journal, replaced as a whole. It is tied to the file ``lock``, which RocketMQ
+writes at each start: it may have cut and rewritten the log since, and then the note is void. So it
+is in a copy of the store.
+"""
+
+from pathlib import Path
+
+from store.errors import CorruptionError, RefusedStoreError, os_errors
+from store.files import make_folder, remove_file
+from store.journals.journal import Entry, is_offset, read_lines, rewrite
+from store.paths import StorePaths
+
+
+def begin_cut(paths: StorePaths, phy_offset: int) -> None:
+    """Note durably that the log is to end at ``phy_offset``; the next opening sees to that.
+
+    The caller has the store's lock, and has kept what is to be cut.
+
+    Raises:
+        StoreIOError: it cannot be written; nothing was asked for then.
+    """
+    tie = _tie(paths.lock)
+    if tie is None:
+        raise RefusedStoreError("the file lock is not there", path=paths.lock)
+    with os_errors("make the folder of the note", paths.own):
+        make_folder(paths.own)
+    rewrite(paths.cutting, [{"cut": phy_offset, "lock": list(tie)}])
+
+
+def begun_cut(paths: StorePaths) -> int | None:
+    """Return where the log is to end by a cut that was begun; ``None``: none was, or it is void.
+
+    Raises:
+        CorruptionError: the note is damaged.
+        StoreIOError: it cannot be read.
+    """
+    if not paths.cutting.exists():
+        return None
+    entries = list(read_lines(paths.cutting, _is_entry))
+    if len(entries) != 1 or entries[0] is None:
+        raise CorruptionError("the note of a cut of the log is damaged", path=paths.cutting)
+    cut: int = entries[0]["cut"]
+    return cut if entries[0]["lock"] == list(_tie(paths.lock) or ()) else None
+
+
+def end_cut(paths: StorePaths) -> None:
+    """Remove the note, durably, if there is one.
+
+    Raises:
+        StoreIOError: it cannot be removed.
+    """
+    if paths.cutting.exists():
+        with os_errors("remove the note of a cut", paths.cutting):
+            remove_file(paths.cutting)
+
+
+def _tie(lock: Path) -> tuple[int, int] | None:
+    try:
+        status = lock.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
+
+
+def _is_entry(entry: Entry) -> bool:
+    lock = entry.get("lock")
+    return (
+        set(entry) == {"cut", "lock"}
+        and is_offset(entry["cut"])
+        and isinstance(lock, list)
+        and all(isinstance(each, int) for each in lock)
+    )

@@ -1,0 +1,81 @@
+"""How far a follower is, for those who look from another process: ``cqstore/following``.
+
+One line as in every journal (CRC-32C, JSON), replaced as a whole by rename, every few seconds. It
+is a look at one moment: nothing rests on it.
+"""
+
+from dataclasses import asdict, dataclass, fields
+
+from store.errors import CorruptionError, os_errors
+from store.files import make_folder
+from store.journals.journal import Entry, read_lines, rewrite
+from store.paths import StorePaths
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """A follower at one moment."""
+
+    pid: int
+    time: float
+    """Seconds since the epoch."""
+    master: str
+    """``HOST:PORT``."""
+    connected: bool
+    verified: bool
+    """The master has sent what the log here ended with, on this connection or the last one."""
+    caught_up: bool
+    """The master has no byte that is not here."""
+    end: int
+    """Phy offset behind the last record here."""
+    reported: int
+    """What the master was last told, -1: nothing."""
+    master_end: int
+    """Where the master's log ended when it was last asked, -1: it was not, or did not say."""
+    lag_bytes: int | None
+    """Bytes of the master's log that are not here, at least; ``None``: that is not known."""
+    last_stored_ms: int
+    """Store time of the last record that came, 0: none has."""
+    connections: int
+    body_bytes: int
+    """Of log that came, those among them that were here already."""
+    metadata_time: float
+    """When all tables had come last, seconds since the epoch; 0: never, or nobody asks."""
+    metadata_fault: str
+    """What was wrong with them the last time."""
+
+
+_KINDS: dict[str, set[object]] = {each.name: {each.type} for each in fields(Following)}
+_KINDS["lag_bytes"] = {int, type(None)}
+
+
+def read_following(paths: StorePaths) -> Following | None:
+    """Return what a follower has noted last; ``None``: nobody has followed into this store.
+
+    Raises:
+        CorruptionError: it is damaged.
+        StoreIOError: it cannot be read.
+    """
+    entries = list(read_lines(paths.following, _is_entry))
+    if not entries and not paths.following.exists():
+        return None
+    if len(entries) != 1 or entries[0] is None:
+        raise CorruptionError("the note of a follower is damaged", path=paths.following)
+    return Following(**entries[0])
+
+
+def write_following(paths: StorePaths, following: Following) -> None:
+    """Replace the note.
+
+    Raises:
+        StoreIOError: it cannot be written; it is as it was.
+    """
+    with os_errors("note how far a follower is", paths.following):
+        make_folder(paths.own)
+    rewrite(paths.following, [asdict(following)])
+
+
+def _is_entry(entry: Entry) -> bool:
+    if entry.keys() != _KINDS.keys():
+        return False
+    return all(type(value) in _KINDS[name] for name, value in entry.items())

@@ -1,0 +1,105 @@
+"""ReplicaConfig: the settings that say which replicas a put waits for.
+
+Source: RocketMQ ``MessageStoreConfig``, ``CommitLog.needHandleHA``.
+"""
+
+from enum import StrEnum
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+
+class BrokerRole(StrEnum):
+    """What the broker is to its replicas; a slave takes no puts."""
+
+    ASYNC_MASTER = "ASYNC_MASTER"
+    SYNC_MASTER = "SYNC_MASTER"
+    SLAVE = "SLAVE"
+
+
+class ReplicaConfig(BaseModel):
+    """The part of ``StoreConfig`` that replicas are asked for with."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="forbid",
+        defer_build=True,  # until there are settings: who only imports us need not wait for it
+    )
+
+    broker_role: BrokerRole = BrokerRole.ASYNC_MASTER
+    """What the broker is; a slave's store is opened read-only, a synchronous master's too unless
+    somebody feeds its followers."""
+    in_sync_replicas: int = Field(1, ge=1)
+    """Under ``SYNC_MASTER``: replicas, the master one of them, that must have a message before its
+    put returns. Not given it counts as 2 there: RocketMQ's 1 would wait for nobody."""
+    min_in_sync_replicas: int = Field(1, ge=1)
+    """Under ``SYNC_MASTER``: replicas in sync, the master one of them, without which no put is
+    taken."""
+    slave_timeout: int = Field(3_000, ge=1)
+    """Milliseconds that a put waits for replicas."""
+    ha_max_gap_not_in_sync: int = Field(256 << 20, ge=1)
+    """Bytes; a follower that lacks as many is not in sync."""
+    all_ack_in_sync_state_set: bool = False
+    """Every replica of a controller's set must have a message: refused, there is no controller."""
+    enable_auto_in_sync_replicas: bool = False
+    """Wait for fewer replicas where fewer are there: refused under ``SYNC_MASTER``."""
+
+    @property
+    def awaited_followers(self) -> int:
+        """Return how many followers must have a message before its put returns."""
+        if self.broker_role is not BrokerRole.SYNC_MASTER:
+            return 0
+        return self.in_sync_replicas - 1 if "in_sync_replicas" in self.model_fields_set else 1
+
+    @property
+    def replica_promises(self) -> list[str]:
+        """Return the settings that promise replicas of what is acknowledged, as ``key=value``.
+
+        Nothing may be put under them where nobody feeds followers.
+        """
+        promises = {
+            f"brokerRole={self.broker_role}": self.broker_role is BrokerRole.SYNC_MASTER,
+            f"inSyncReplicas={self.in_sync_replicas}": self.in_sync_replicas > 1,
+            f"minInSyncReplicas={self.min_in_sync_replicas}": self.min_in_sync_replicas > 1,
+            "allAckInSyncStateSet=true": self.all_ack_in_sync_state_set,
+        }
+        return [promise for promise, given in promises.items() if given]
+
+    @property
+    def unkept_promises(self) -> list[str]:
+        """Return what is promised of replicas and not kept here, a sentence each."""
+        is_sync = self.broker_role is BrokerRole.SYNC_MASTER
+        sentences = []
+        if self.all_ack_in_sync_state_set:
+            sentences.append(
+                "allAckInSyncStateSet=true: there is no controller here, and so no set of replicas"
+                " that must all have a message; inSyncReplicas says how many must"
+            )
+        if self.enable_auto_in_sync_replicas and is_sync:
+            sentences.append(
+                "enableAutoInSyncReplicas=true: a put would wait for fewer replicas than"
+                " inSyncReplicas says whenever fewer are there, and that is not done here"
+            )
+        counts = [word for word in self.replica_promises if "nSyncReplicas" in word]
+        if counts and not is_sync:
+            sentences.append(
+                f"{', '.join(counts)}: no put waits for replicas but under brokerRole=SYNC_MASTER"
+            )
+        return sentences
+
+    def as_master(self) -> Self:
+        """Return the settings, a slave's as a master's: for whoever reads or follows."""
+        if self.broker_role is not BrokerRole.SLAVE:
+            return self
+        return self.model_copy(update={"broker_role": BrokerRole.ASYNC_MASTER})
+
+    def without_replicas(self) -> Self:
+        """Return the settings without ``replica_promises``, for work that acknowledges nothing."""
+        role = {"broker_role": BrokerRole.ASYNC_MASTER} if self.broker_role == "SYNC_MASTER" else {}
+        return self.model_copy(update={
+            "in_sync_replicas": 1, "min_in_sync_replicas": 1, "all_ack_in_sync_state_set": False,
+            **role,
+        })  # fmt: skip

@@ -1,0 +1,152 @@
+"""ReplicaWait: when a put may say that followers have it. The sibling of ``GroupCommit``.
+
+Who follows, and what each has, only a feeder knows; it stands above the store. So the store asks
+it through ``Replicas``, and decides here what the answers mean.
+
+Source: RocketMQ ``CommitLog.handleHA``, ``GroupTransferService``.
+"""
+
+import threading
+import time
+from collections import deque
+from concurrent.futures import Future
+from typing import NamedTuple, Protocol
+
+from store.config import StoreConfig
+from store.log.commit_log import CommitLog
+from store.service.running.worker import Worker
+
+
+class Replicas(Protocol):
+    """The followers of one store, the store itself not among them. Any thread may ask."""
+
+    def in_sync(self, phy_offset: int, gap: int) -> int:
+        """Return how many distinct followers lack less than ``gap`` bytes before ``phy_offset``."""
+
+    def wait(self, phy_offset: int, followers: int, deadline: float) -> bool:
+        """Return once so many distinct followers have the log up to ``phy_offset``.
+
+        False when it is ``deadline``, by ``time.monotonic``.
+        """
+
+
+class ReplicaWait:
+    """Waits for the replicas that the settings of one store promise. Any thread."""
+
+    def __init__(self, config: StoreConfig, log: CommitLog, replicas: Replicas) -> None:
+        self._log = log
+        self._replicas = replicas
+        self._followers = config.awaited_followers
+        self._least = config.min_in_sync_replicas - 1
+        self._gap = config.ha_max_gap_not_in_sync
+        self._timeout = config.slave_timeout / 1000
+        self._lock = threading.Condition()  # guards what is below
+        self._queue: deque[_Later] = deque()
+        self._stopped = False
+        self._thread: Worker | None = None
+
+    @classmethod
+    def of(
+        cls, config: StoreConfig, log: CommitLog, replicas: Replicas | None
+    ) -> "ReplicaWait | None":
+        """Return it where puts wait for replicas."""
+        is_asked = config.awaited_followers > 0 or config.min_in_sync_replicas > 1
+        return None if replicas is None or not is_asked else cls(config, log, replicas)
+
+    def lacking(self) -> str:
+        """Return why no put may be taken now, one sentence; empty: it may."""
+        if not self._least:
+            return ""
+        there = self._replicas.in_sync(self._log.max_phy_offset(), self._gap)
+        if there >= self._least:
+            return ""
+        return (
+            f"{there + 1} replicas are in sync, this one included, and minInSyncReplicas is"
+            f" {self._least + 1}"
+        )
+
+    def wait_for(self, phy_offset: int) -> bool:
+        """Return once the promised followers have the log up to ``phy_offset``; False: too late.
+
+        The record is in the log then all the same, and they may get it later.
+        """
+        return self._is_there(phy_offset, time.monotonic() + self._timeout)
+
+    def when_replicated(self, phy_offset: int, future: Future[bool]) -> None:
+        """Complete ``future`` with what ``wait_for`` would return. Calls come in the log's order.
+
+        After ``stop`` with what is so by then.
+        """
+        later = _Later(phy_offset, time.monotonic() + self._timeout, future)
+        with self._lock:
+            if not self._stopped:
+                if self._thread is None:
+                    thread = Worker(
+                        "cqstore-replicas", self._run, self._give_up, "its puts end as unknown"
+                    )
+                    thread.start()  # it waits for the lock
+                    self._thread = thread
+                self._queue.append(later)
+                self._lock.notify()
+                return
+        future.set_result(self._is_there(phy_offset, 0))
+
+    def stop(self) -> None:
+        """End the thread: nobody waits any longer than now."""
+        with self._lock:
+            self._stopped = True
+            self._lock.notify()
+            thread = self._thread
+        if thread is not None:
+            thread.end()
+
+    # ---- inside
+
+    def _is_there(self, phy_offset: int, deadline: float) -> bool:
+        if not self._followers:
+            return True
+        self._log.commit()  # what waits in memory is served to nobody
+        return self._replicas.wait(phy_offset, self._followers, deadline)
+
+    def _run(self) -> None:
+        """Serve one after the other: who has a later record has every earlier one."""
+        while True:
+            with self._lock:
+                while not (self._queue or self._stopped):
+                    self._lock.wait()
+                if not self._queue:
+                    return
+                later = self._queue[0]  # stays there: ``_give_up`` must find it
+            done = self._wait_out(later)
+            with self._lock:
+                self._queue.popleft()
+            later.future.set_result(done)
+
+    def _wait_out(self, later: "_Later") -> bool:
+        """Wait for one, in steps: a close does not wait for followers that may never come."""
+        while not self._stopped:
+            until = min(later.deadline, time.monotonic() + _LOOK_AGAIN)
+            if self._is_there(later.phy_offset, until):
+                return True
+            if until == later.deadline:
+                return False
+        return self._is_there(later.phy_offset, 0)
+
+    def _give_up(self, exc: BaseException) -> None:
+        with self._lock:
+            self._stopped = True
+            waiting, self._queue = self._queue, deque()
+        for later in waiting:
+            later.future.set_exception(exc)
+
+
+class _Later(NamedTuple):
+    """Somebody who took a future."""
+
+    phy_offset: int
+    deadline: float
+    future: Future[bool]
+
+
+_LOOK_AGAIN = 0.1
+"""Seconds after which the thread looks whether the store is being closed."""
