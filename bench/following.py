@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.workloads import CONFIG, Reached, fill, folder
-from replication.follower import Follower
+from replication.following.follower import Follower
 from replication.wire import FRAME_HEAD, REPORT, FrameHead
 from store.service.message_store import MessageStore
 

@@ -9,20 +9,25 @@ from typing import Annotated
 
 import typer
 
-from replication.base import take_base
-from replication.follower import Follower, Standing, Timing, Until
-from replication.intake import VERIFY_TAIL_BYTES
+from replication.address import address
+from replication.following.base import take_base
+from replication.following.follower import Follower, Standing, Timing, Until, to_the_end
+from replication.following.intake import VERIFY_TAIL_BYTES
 from replication.settings import HaSettings
+from replication.signals import ENDED_BY_SIGNAL, ended_by
+from replication.tables.slave_synchronize import Intervals, SlaveSynchronize
+from replication.tls import follower_context
 from store.cli.options import Backend, ConfigFile, Dir, Format, note, read_config
 from store.cli.output import OutputFormat, output, progress
-from store.config import BrokerRole, StoreConfig
+from store.config import StoreConfig
+from store.errors import StoreError
+from store.journals.following import write_following
 from store.paths import StorePaths
 from store.service.finding.lay_out import lay_out
 from store.service.finding.store_layout import choose_backends
 from store.service.message_store import MessageStore
 
-_ENDED_BY_SIGNAL = 128
-_MOST_PORT = 65535
+_NOTE_SECONDS = 2.0
 
 
 def follow(
@@ -35,6 +40,23 @@ def follow(
         Path | None,
         typer.Option("--base", metavar="PATH", help="Copy of the master's log to begin with."),
     ] = None,
+    broker: Annotated[
+        str | None,
+        typer.Option(
+            "--broker",
+            metavar="HOST:PORT",
+            help="listenPort of the same master: topics, groups and offsets follow too.",
+        ),
+    ] = None,
+    metadata_interval: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.1, help="With --broker: between two rounds.")
+    ] = Intervals().tables,
+    accept_lower_offsets: Annotated[
+        bool,
+        typer.Option(
+            "--accept-lower-offsets", help="With --broker: take offsets that are lower there."
+        ),
+    ] = False,
     until_quiet: Annotated[
         bool, typer.Option("--until-quiet", help="End when the master has nothing more to send.")
     ] = False,
@@ -48,6 +70,15 @@ def follow(
         int,
         typer.Option(metavar="BYTES", min=1, help="Of this log's end to compare when connecting."),
     ] = VERIFY_TAIL_BYTES,
+    tls_ca: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PEM", help="Who must have signed the master's certificate (cqstore feed's)."
+        ),
+    ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(metavar="PEM", help="Certificate and key to show to it.")
+    ] = None,
     interval: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.1, help="Between two lines of how far it is.")
     ] = 10.0,
@@ -60,12 +91,18 @@ def follow(
     PORT is the master's haListenPort (10912 by RocketMQ's default). The master is not touched: it
     serves any slave. An empty DIR gets the master's last log file and what follows, as a slave of
     RocketMQ's does; older files never come. With --base it gets the closed log files of a copy
-    first. Ctrl-C ends it, and it goes on where it was. Exit code 1 if the master's log does not
-    continue this one: then nothing of it was appended.
+    first. With --broker (10911 by default) the master's topics, groups and offsets are written to
+    DIR/config as a broker has them, and topics that are gone there are deleted here. Ctrl-C ends
+    it, and it goes on where it was. Exit code 1 if the master's log does not continue this one:
+    then nothing of it was appended.
     """
-    host, port = _address(master)
+    host, port = address(master)
+    asked = address(broker) if broker is not None else None
     timing = _timing(HaSettings.read(config))
-    settings = _settings(config)
+    settings = read_config(config).as_master()  # only its master's bytes are added here
+    if tls_cert is not None and tls_ca is None:
+        raise typer.BadParameter("--tls-cert needs --tls-ca")
+    tls = None if tls_ca is None else follower_context(tls_ca, tls_cert)
     if base is not None:
         _begin_with(base, root, settings, backend)
     with _open(root, settings, backend) as store:
@@ -73,9 +110,17 @@ def follow(
         begin, is_new = log.max_phy_offset(), log.min_phy_offset() < 0
         _tell_begin(store, root, master)
         follower = Follower(
-            store, host, port, timing=timing, verify_tail_bytes=verify_tail, tell=note
+            store, host, port, timing=timing, verify_tail_bytes=verify_tail, tls=tls, tell=note
         )
-        ended_by = asyncio.run(_run(follower, _until(until, quiet=until_quiet), store, interval))
+        beside = None
+        if asked is not None:
+            beside = SlaveSynchronize(
+                store, follower, *asked, intervals=Intervals(tables=metadata_interval),
+                accept_lower_offsets=accept_lower_offsets, tell=note,
+            )  # fmt: skip
+        ended = asyncio.run(
+            _run(follower, beside, _until(until, quiet=until_quiet), store, interval)
+        )
         standing = follower.standing
         if is_new:
             begin = max(log.min_phy_offset(), 0)
@@ -85,8 +130,8 @@ def follow(
             "connections": standing.connections, "caughtUp": standing.caught_up,
         }  # fmt: skip
     output(kind).record(facts)
-    if ended_by and (until_quiet or until is not None):  # the end that was waited for has not come
-        raise typer.Exit(_ENDED_BY_SIGNAL + ended_by)
+    if ended and (until_quiet or until is not None):  # the end that was waited for has not come
+        raise typer.Exit(ENDED_BY_SIGNAL + ended)
 
 
 def _tell_begin(store: MessageStore, root: Path, master: str) -> None:
@@ -107,30 +152,31 @@ def _open(root: Path, settings: StoreConfig, backend: str | None) -> MessageStor
 
 
 async def _run(
-    follower: Follower, until: Until, store: MessageStore, interval: float
+    follower: Follower,
+    beside: SlaveSynchronize | None,
+    until: Until,
+    store: MessageStore,
+    interval: float,
 ) -> signal.Signals | None:
     """Follow until the end or a signal; return that."""
-    loop = asyncio.get_running_loop()
-    came: list[signal.Signals] = []
-    task = asyncio.create_task(follower.run(until))
-
-    def stop(number: signal.Signals) -> None:
-        came.append(number)
-        task.cancel()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop, number)
-    telling = asyncio.create_task(_tell(follower, store, interval))
+    others = [
+        asyncio.create_task(_tell(follower, store, interval)),
+        asyncio.create_task(_note(follower, store)),
+    ]
+    if beside is not None:
+        others.append(asyncio.create_task(beside.run()))
     try:
-        await task
-    except asyncio.CancelledError:
-        if not came:
-            raise
+        came = await ended_by(follower.run(until))
     finally:
-        telling.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await telling
-    return came[0] if came else None
+        for other in others:
+            other.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await other
+    if beside is not None and not came:
+        await beside.once()  # as new as the end of the log
+    with contextlib.suppress(StoreError):
+        write_following(store.paths, follower.figures())
+    return came
 
 
 async def _tell(follower: Follower, store: MessageStore, interval: float) -> None:
@@ -145,16 +191,33 @@ async def _tell(follower: Follower, store: MessageStore, interval: float) -> Non
         before, said = standing.end, line
 
 
+async def _note(follower: Follower, store: MessageStore) -> None:
+    """Write down how far it is, again and again, for ``cqstore top`` in another process."""
+    told = ""
+    while True:
+        try:
+            await to_the_end(write_following, store.paths, follower.figures())
+        except StoreError as exc:
+            if str(exc) != told:
+                told = str(exc)
+                note(f"cqstore top will not show how far it is: {exc}")
+        await asyncio.sleep(_NOTE_SECONDS)
+
+
 def line_of(standing: Standing, bytes_per_second: float, age_seconds: float | None) -> str:
     """Return one line of how far a follower is.
 
-    The wire does not say where the master's log ends, but that it has nothing more.
+    The wire does not say where the master's log ends, but that it has nothing more. A broker that
+    is asked does.
     """
     line = f"followed to {standing.end}"
     if standing.caught_up:
         return f"{line}: 0 bytes behind"
     if age_seconds is not None:
-        line += f", {bytes_per_second:,.0f} bytes/s, last record stored {age_seconds:.1f} s ago"
+        line += f", {bytes_per_second:,.0f} bytes/s"
+        if standing.lag_bytes is not None:
+            line += f", {standing.lag_bytes:,} bytes behind"
+        line += f", last record stored {age_seconds:.1f} s ago"
     return line if standing.connected else f"{line}; not connected"
 
 
@@ -182,26 +245,6 @@ def _until(phy_offset: int | None, *, quiet: bool) -> Until:
         )
 
     return is_enough
-
-
-def _address(text: str) -> tuple[str, int]:
-    """Return host and port of ``HOST:PORT``; an IPv6 address stands in brackets."""
-    host, _, port = text.rpartition(":")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:  # where an address without brackets ends cannot be told
-        host = ""
-    if not host or not port.isascii() or not port.isdecimal() or not 0 < int(port) <= _MOST_PORT:
-        raise typer.BadParameter(f"a master is HOST:PORT or [IPV6]:PORT, not {text!r}")
-    return host, int(port)
-
-
-def _settings(config: Path | None) -> StoreConfig:
-    """Return the settings; those of a slave, too, for only its master's bytes are added here."""
-    settings = read_config(config)
-    if settings.broker_role is BrokerRole.SLAVE:
-        settings = settings.model_copy(update={"broker_role": BrokerRole.ASYNC_MASTER})
-    return settings
 
 
 def _timing(settings: HaSettings) -> Timing:

@@ -1,4 +1,4 @@
-"""``cqstore follow``: receive the log of a running master."""
+"""``cqstore follow``, ``feed`` and ``ha``: receive a log, serve one, and compare two."""
 
 import typer
 
@@ -9,4 +9,24 @@ app = typer.Typer()
 add_verb(
     app, "follow", "replication.command:follow",
     "Receive the log of the running master at HOST:PORT into DIR, and build its queues.",
+)  # fmt: skip
+feeding = typer.Typer()
+
+add_verb(
+    feeding, "feed", "replication.feeding.command:feed",
+    "Serve the log of the store in DIR to those who follow it, RocketMQ's slaves or ours.",
+)  # fmt: skip
+
+ha = typer.Typer(
+    help="Compare the logs of master and slave, and bring a former master back.",
+    no_args_is_help=True,
+)
+
+add_verb(
+    ha, "check", "replication.checking.command:check",
+    "Compare two logs record by record, or one with a running master's. Changes nothing.",
+)  # fmt: skip
+add_verb(
+    ha, "rejoin", "replication.checking.rejoin_command:rejoin",
+    "Cut off FORMER what NEW does not have, so that it can follow NEW; shown first.",
 )  # fmt: skip

@@ -52,6 +52,8 @@ class FrameParser:
         self._most = most_body_bytes
         self._head = b""
         self._at = 0
+        self.frames = 0
+        """That have ended."""
         self._left = 0  # bytes of the body that are still to come
 
     def feed(self, data: bytes) -> Iterator[Piece]:
@@ -67,6 +69,7 @@ class FrameParser:
                 yield Piece(self._at, part)
                 self._at += len(part)
                 self._left -= len(part)
+                self.frames += not self._left
                 at += len(part)
                 continue
             wanted = FRAME_HEAD.size - len(self._head)
@@ -76,13 +79,15 @@ class FrameParser:
                 self._begin(FRAME_HEAD.unpack_from(self._head))
                 self._head = b""
                 if not self._left:
+                    self.frames += 1
                     yield Piece(self._at, b"")
 
     def _begin(self, head: FrameHead) -> None:
         if not 0 <= head.size <= self._most:
             raise WireError(
-                "the head of a frame has an impossible size", phy_offset=head.phy_offset,
-                expected=f"0 to {self._most} bytes", got=f"{head.size} bytes",
+                f"the head of a frame has an impossible size{_hint(head)}",
+                phy_offset=head.phy_offset, expected=f"0 to {self._most} bytes",
+                got=f"{head.size} bytes",
             )  # fmt: skip
         most = MOST_PHY_OFFSET - head.size
         if not 0 <= head.phy_offset <= most:
@@ -91,3 +96,10 @@ class FrameParser:
                 expected=f"0 to {most}", got=head.phy_offset,
             )  # fmt: skip
         self._at, self._left = head
+
+
+def _hint(head: FrameHead) -> str:
+    """Return what to say of a size that is text, as that of a command or of HTTP would be."""
+    signs = FRAME_HEAD.pack(head)[FRAME_HEAD.offset("size") :]
+    is_text = signs.isascii() and signs.decode().isprintable()
+    return ": these bytes are text. Is this the master's replication port (haListenPort)?" * is_text

@@ -15,6 +15,12 @@ CONFIG = StoreConfig(
     max_index_num=100,
 )  # fmt: skip
 
+SIZES = (
+    "mappedFileSizeCommitLog=4096\nmappedFileSizeConsumeQueue=400\nmaxHashSlotNum=50\n"
+    "maxIndexNum=100\n"
+)
+"""The same as a broker's file."""
+
 
 @dataclass(frozen=True)
 class Led:
@@ -34,3 +40,10 @@ def led(tmp_path_factory: pytest.TempPathFactory) -> Led:
             properties = {"KEYS": f"k{number}", "TAGS": "a"} if number % 3 else {}
             assert store.put_message(Message("t", b"x" * number * 5, number % 2, properties)).ok
         return Led(root, log_of(store), [record.phy_offset for record in store.commit_log.scan(0)])
+
+
+@pytest.fixture
+def conf(tmp_path: Path) -> Path:
+    path = tmp_path / "broker.conf"
+    path.write_text(SIZES)
+    return path

@@ -2,13 +2,16 @@
 
 import errno
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from replication import base
-from replication.base import closed_files, take_base
 from replication.errors import DivergedError
+from replication.following import base
+from replication.following.base import closed_files, take_base
 from store.errors import CorruptionError, DiskFullError, RefusedStoreError, StoreLockedError
 from store.files import sync_below
 from store.queue.backends import backend_names
@@ -67,6 +70,66 @@ def test_a_file_that_was_not_full_when_it_was_copied_is_no_gap(led: Led, tmp_pat
     MessageStore.open(own, CONFIG, cut_at=start).close()  # the rest is the master's to send
     follow(own, WireMaster(led.log))
     assert log_in(own) == led.log
+
+
+def kill_in_opening(root: Path, backend: str, step: str) -> None:
+    """Open the store and be killed where the recovery comes to ``step``: queues are built then."""
+    code = (
+        "import os, sys; from store import MessageStore;"
+        "from tests.following.conftest import CONFIG;"
+        "from store.service.recovering.recovery import Recovery;"
+        "setattr(Recovery, sys.argv[3], lambda *_: os.kill(os.getpid(), 9));"
+        "MessageStore.open(sys.argv[1], CONFIG, backend=sys.argv[2])"
+    )
+    words = [sys.executable, "-c", code, str(root), backend, step]
+    assert subprocess.run(words, check=False, timeout=60).returncode == -signal.SIGKILL
+    assert (root / "abort").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.crash
+@pytest.mark.parametrize("backend", backend_names())
+def test_an_opening_that_is_killed_is_begun_again_and_cuts_nothing_off(
+    led: Led, tmp_path: Path, backend: str
+) -> None:
+    """What it leaves looks like a killed writer's; behind the hole would then be a torn end."""
+    copied, own = tmp_path / "copied", tmp_path / "own"
+    shutil.copytree(led.root / "commitlog", copied)
+    torn = copied / f"{4096:020d}"
+    start = next(at for at in led.starts if at > 4096 + 1000)
+    torn.write_bytes(torn.read_bytes()[: start - 4096].ljust(4096, b"\0"))
+    take_base(copied, own)
+    before = tree_digest(own / "commitlog")
+    for _ in range(2):
+        kill_in_opening(own, backend, "_refuse_damage")
+        with pytest.raises(RefusedStoreError, match=f"cut at {start}"):
+            MessageStore.open(own, CONFIG, backend=backend)
+        assert tree_digest(own / "commitlog") == before
+    assert not (own / "cqstore" / "cut").exists()
+    MessageStore.open(own, CONFIG, backend=backend, cut_at=start).close()
+    assert not (own / "cqstore" / "unopened").exists()
+    cut = tree_digest(own / "cqstore" / "cut")
+    follow(own, WireMaster(led.log))
+    assert log_in(own) == led.log
+    assert served(own) == served(led.root)
+    assert tree_digest(own / "cqstore" / "cut") == cut
+
+
+@pytest.mark.slow
+@pytest.mark.crash
+@pytest.mark.parametrize("backend", backend_names())
+def test_a_whole_base_is_served_after_an_opening_that_was_killed(
+    led: Led, tmp_path: Path, backend: str
+) -> None:
+    own = tmp_path / "own"
+    take_base(led.root, own)
+    kill_in_opening(own, backend, "_save_tail")
+    follow(own, WireMaster(led.log), backend=backend)
+    assert log_in(own) == led.log
+    assert served(own) == served(led.root)
+    (own / "abort").touch()  # from here on a crash is a crash
+    with MessageStore.open(own, CONFIG) as store:
+        assert not store.last_exit_ok
 
 
 @pytest.mark.parametrize("backend", backend_names())

@@ -11,34 +11,25 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from replication.command import _address, line_of
+from replication.address import address
+from replication.command import line_of
 from replication.commands import app
-from replication.follower import Standing
+from replication.following.follower import Standing
 from replication.settings import HaSettings
 from store.errors import StoreConfigError
 from store.queue.backends import backend_names
 from store.service.message_store import MessageStore
-from tests.following.conftest import CONFIG, Led
+from tests.following.conftest import CONFIG, SIZES, Led
 from tests.kit.log_bytes import log_of
 from tests.kit.running import COMMAND
 from tests.kit.served import served
 from tests.kit.waiting import until
+from tests.kit.wire_broker import WireBroker, topic
 from tests.kit.wire_master import WireMaster, serving
 
 FOLLOW = [*COMMAND[:1], "follow"]
-SIZES = (
-    "mappedFileSizeCommitLog=4096\nmappedFileSizeConsumeQueue=400\nmaxHashSlotNum=50\n"
-    "maxIndexNum=100\n"
-)
 FAINT = 0.5
 """Seconds between heartbeats: two of them that are two seconds apart say that nothing is left."""
-
-
-@pytest.fixture
-def conf(tmp_path: Path) -> Path:
-    path = tmp_path / "broker.conf"
-    path.write_text(SIZES)
-    return path
 
 
 def words(master: WireMaster | str, root: Path, conf: Path, *more: object) -> list[str]:
@@ -92,6 +83,28 @@ def test_a_new_folder_gets_the_last_file_and_is_told_so(
         assert (store.report.needed, store.last_exit_ok) == (False, True)
         assert log_of(store) == led.log[begin:]
         assert store.layout.backends == [backend]
+
+
+@pytest.mark.slow
+def test_with_a_broker_the_metadata_is_as_new_as_the_log_when_it_ends(
+    led: Led, tmp_path: Path, conf: Path
+) -> None:
+    broker = WireBroker(topics=2001)
+    broker.topics["t"] = topic("t")
+    broker.offsets = '{"t@g":{0:3}}'
+    with serving(WireMaster(led.log)) as master, serving(broker):
+        more = ("--broker", f"127.0.0.1:{broker.port}", "--until", len(led.log))
+        run(master, tmp_path / "own", conf, *more)
+        config = tmp_path / "own" / "config"
+        found = json.loads((config / "topics.json").read_text())["topicConfigTable"]
+        assert found == broker.topics
+        broker.offsets = '{"t@g":{0:2}}'
+        kept = run(master, tmp_path / "own", conf, *more).stderr
+        assert "t@g 0: 3 here, 2 there" in kept
+        taken = run(master, tmp_path / "own", conf, *more, "--accept-lower-offsets").stderr
+        assert "taken over" in taken
+    offsets = json.loads((config / "consumerOffset.json").read_text())["offsetTable"]
+    assert offsets == {"t@g": {"0": 2}}
 
 
 @pytest.mark.slow
@@ -234,8 +247,8 @@ def test_no_base_is_copied_for_what_could_not_be_opened(
 
 
 def test_an_address_of_ipv6_stands_in_brackets() -> None:
-    assert _address("[::1]:10912") == ("::1", 10912)
-    assert _address("broker-a:1") == ("broker-a", 1)
+    assert address("[::1]:10912") == ("::1", 10912)
+    assert address("broker-a:1") == ("broker-a", 1)
 
 
 @pytest.mark.slow

@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 import pytest
 
 from replication.errors import DivergedError, WireError
-from replication.follower import Follower, Standing, Timing, Until
-from replication.last_file import last_file
+from replication.following.follower import Follower, Standing, Timing, Until
+from replication.following.last_file import last_file
+from replication.tables.remoting import question
 from store.config import FlushDiskType, StoreConfig
 from store.errors import CorruptionError, DiskFullError, StoreIOError
 from store.queue.backends import backend_names
@@ -24,6 +25,7 @@ from tests.following.conftest import CONFIG, Led
 from tests.kit.faults import Faults
 from tests.kit.log_bytes import log_of
 from tests.kit.served import served
+from tests.kit.waiting import becomes
 from tests.kit.wire_master import WireMaster, frame
 
 T = TypeVar("T")
@@ -116,14 +118,32 @@ def test_a_new_follower_gets_the_last_file(led: Led, tmp_path: Path) -> None:
     assert log_in(tmp_path / "own") == led.log[begin:]
 
 
+@pytest.mark.parametrize("backend", backend_names())
+@pytest.mark.parametrize("begin", [0, 4096])
+def test_a_log_whose_file_has_no_record_is_an_empty_one(
+    led: Led, tmp_path: Path, backend: str, begin: int
+) -> None:
+    """As an opening leaves it that was killed before its first record was whole."""
+    (tmp_path / "own" / "commitlog").mkdir(parents=True)
+    (tmp_path / "own" / "commitlog" / f"{begin:020d}").write_bytes(bytes(4096))
+    follow(tmp_path / "own", master := WireMaster(led.log), backend=backend)
+    last = len(led.log) - len(led.log) % 4096
+    assert master.requests[0] == 0
+    assert log_in(tmp_path / "own") == led.log[last:]
+    names = {path.name for path in (tmp_path / "own" / "commitlog").iterdir()}
+    assert f"{begin:020d}" not in names
+    with MessageStore.open(tmp_path / "own", CONFIG) as store:
+        assert (store.report.needed, store.commit_log.min_phy_offset()) == (False, last)
+        assert list(store.check()) == []
+
+
 def test_a_master_that_grows_is_followed_from_nothing_on(led: Led, tmp_path: Path) -> None:
     async def story() -> None:
         with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
             async with WireMaster(b"") as master:
                 follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
                 task = asyncio.create_task(follower.run())
-                while not follower.standing.verified:  # by a heartbeat
-                    await asyncio.sleep(0)
+                await becomes(lambda: follower.standing.verified)  # by a heartbeat
                 at = 0
                 for end in (50, 4096, 5000, len(led.log)):
                     master.append(led.log[at:end])
@@ -227,8 +247,7 @@ def test_a_file_that_leaves_the_log_while_it_is_followed_is_no_end(
             async with WireMaster(led.log[: led.starts[4]]) as master:
                 follower = Follower(store, "127.0.0.1", master.port, timing=timing)
                 task = asyncio.create_task(follower.run())
-                while not follower.standing.caught_up:
-                    await asyncio.sleep(0)
+                await becomes(lambda: follower.standing.caught_up)
                 master.append(led.log[led.starts[4] : end])
                 await master.reported(end)
                 master.expire(led.log[8192:10_000], 8192)
@@ -240,6 +259,24 @@ def test_a_file_that_leaves_the_log_while_it_is_followed_is_no_end(
     assert "its last file begins at 8192, its log ends at 10000" in str(caught.value)
 
 
+def test_a_master_that_begins_a_file_while_it_is_asked_for_its_last_one_lacks_nothing(
+    led: Led, tmp_path: Path
+) -> None:
+    class Rolling(WireMaster):
+        async def _send(self, out: Any, asked: int) -> None:
+            if len(self.requests) == 2:  # the question for its last file
+                self.append(led.log[len(self.log) :])
+            await super()._send(out, asked)
+
+    async def story() -> None:
+        with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
+            async with Rolling(led.log[: led.starts[4]]) as master:
+                follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
+                await follower.run(lambda standing: standing.end == len(led.log))
+
+    run(story())
+
+
 def test_one_look_at_the_last_file_holds_for_a_while(led: Led, tmp_path: Path) -> None:
     async def story() -> None:
         with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
@@ -249,8 +286,7 @@ def test_one_look_at_the_last_file_holds_for_a_while(led: Led, tmp_path: Path) -
                 for number in (3, 4, 40):
                     master.append(led.log[len(master.log) : led.starts[number]])
                     await master.reported(led.starts[number])
-                    while not follower.standing.caught_up:
-                        await asyncio.sleep(0)
+                    await becomes(lambda: follower.standing.caught_up)
                 assert master.requests == [0, 0, 0]  # one more for another file
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
@@ -276,7 +312,8 @@ def test_a_last_file_that_is_not_told_is_not_known(led: Led, instead: bytes) -> 
         (frame(0), DivergedError, ["bytes from 1 on", "bytes from 0 on"]),
         (frame(1, b"\xff" * 9), DivergedError, ["log is another one", "found byte 0xff"]),
         (b"\0" * 8 + b"\x7f\xff\xff\xff", WireError, ["0 to 4194304", "2147483647"]),
-        (b"HTTP/1.1 400 Bad Request\r\n", WireError, ["impossible size"]),
+        (b"HTTP/1.1 400 Bad Request\r\n", WireError, ["impossible size", "text", "haListenPort"]),
+        (question(1, 1, {}), WireError, ["impossible size", "text", "haListenPort"]),
     ],
 )  # fmt: skip
 def test_what_no_master_sends_is_refused_and_no_connection_is_tried_again(
@@ -321,6 +358,27 @@ def test_a_master_that_says_nothing_is_left_and_found_again(led: Led, tmp_path: 
 
     run(story())
     assert any("silent for 0.1 s (no frame came" in sentence for sentence in told)
+
+
+def test_a_master_that_sends_a_byte_now_and_then_is_given_up(led: Led, tmp_path: Path) -> None:
+    """Each byte comes long before the time is over, a whole frame or 64 KiB never do."""
+    told = list[str]()
+    timing = dataclasses.replace(FAST, housekeeping=0.3)
+    master = WireMaster(led.log, batch=3000, pace=(1, 0.02))
+    follow(
+        tmp_path / "own", master, lambda standing: standing.connections == 3, timing=timing,
+        told=told,
+    )  # fmt: skip
+    assert any("bytes of a frame for 0.3 s" in sentence for sentence in told)
+
+
+def test_a_slow_master_whose_frames_end_in_time_is_kept(led: Led, tmp_path: Path) -> None:
+    timing = dataclasses.replace(FAST, housekeeping=0.3)
+    with MessageStore.open(tmp_path / "own", CONFIG) as store:
+        store.append_to_commit_log(0, led.log[: led.starts[20]])
+    master = WireMaster(led.log, batch=200, pace=(212, 0.02))  # it takes several times that
+    standing = follow(tmp_path / "own", master, at_end(len(led.log)), timing=timing)
+    assert standing.connections == 1
 
 
 def test_a_quiet_connection_is_kept_by_reports(led: Led, tmp_path: Path) -> None:
@@ -402,7 +460,9 @@ def test_both_backends_are_built_where_the_settings_say_so(
         assert (compared.clean, compared.queues) == (True, 2)
 
 
-def test_nobody_there_is_told_once_and_an_unknown_name_ends_it(tmp_path: Path) -> None:
+def test_nobody_there_is_told_once_and_an_unknown_name_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told = list[str]()
 
     async def story() -> None:
@@ -413,10 +473,15 @@ def test_nobody_there_is_told_once_and_an_unknown_name_ends_it(tmp_path: Path) -
             await server.wait_closed()
             follower = Follower(store, "127.0.0.1", port, timing=FAST, tell=told.append)
             task = asyncio.create_task(follower.run())
-            while not told:
-                await asyncio.sleep(0)
-            for _ in range(1000):
-                await asyncio.sleep(0)
+            tries = list[float]()
+            plain = follower._next_wait
+
+            def counted(wait: float, exc: Any, *, of_use: bool) -> float:
+                tries.append(wait)
+                return plain(wait, exc, of_use=of_use)
+
+            monkeypatch.setattr(follower, "_next_wait", counted)
+            await becomes(lambda: len(tries) > 5)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             with pytest.raises(StoreIOError, match=r"cannot find the master no\.such\.invalid"):
@@ -438,19 +503,21 @@ def test_each_wait_is_twice_the_last_one_until_a_connection_was_of_use(
 
             async def sleep(seconds: float) -> None:
                 waits.append(seconds)
-                follower.standing.verified = len(waits) == 5
 
             async def lost(_: Until) -> None:
+                follower.standing.verified = len(waits) < 5  # that alone is of no use
+                follower.standing.end += len(waits) == 5
+                follower.standing.caught_up = len(waits) == 8
                 if len(waits) == 6:
                     raise DiskFullError("no room")
                 raise ConnectionError
 
             monkeypatch.setattr(asyncio, "sleep", sleep)
             monkeypatch.setattr(follower, "_connection", lost)
-            await follower.run(lambda _: len(waits) == 7)
+            await follower.run(lambda _: len(waits) == 10)
 
     run(story())
-    assert waits == [1, 2, 4, 5, 5, 1, 5]
+    assert waits == [1, 2, 4, 5, 5, 1, 5, 5, 1, 2]
 
 
 # ---- what is acknowledged
@@ -472,8 +539,7 @@ def test_under_sync_flush_the_master_is_told_what_is_on_disk(led: Led, tmp_path:
                 commit._led = True  # somebody syncs, and the disk takes its time
                 with commit._syncing:
                     master.append(led.log[3000:])
-                    while store.commit_log.max_phy_offset() < len(led.log):
-                        await asyncio.sleep(0)
+                    await becomes(lambda: store.commit_log.max_phy_offset() == len(led.log))
                     master.reports.clear()
                     await master.reported(end)
                     assert set(master.reports) == {end}
@@ -534,16 +600,13 @@ def test_a_full_disk_is_waited_for(
             async with WireMaster(b"") as master:
                 follower = Follower(store, "127.0.0.1", master.port, timing=FAST, tell=told.append)
                 task = asyncio.create_task(follower.run(at_end(len(led.log))))
-                while not follower.standing.verified:
-                    await asyncio.sleep(0)
+                await becomes(lambda: follower.standing.verified)
                 master.append(led.log[:500])
-                while not follower.standing.end:
-                    await asyncio.sleep(0)
+                await becomes(lambda: follower.standing.end)
                 await asyncio.to_thread(store.flush)  # by now the next file was made ahead
                 faults.fail("fallocate", errno.ENOSPC, "/commitlog/")
                 master.append(led.log[500:])
-                while follower.standing.connections < 3:
-                    await asyncio.sleep(0)
+                await becomes(lambda: follower.standing.connections >= 3)
                 assert 0 < follower.standing.end < len(led.log)
                 assert follower.standing.end % 4096 == 0
                 faults.heal()

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from replication.errors import DivergedError, WireError
-from replication.intake import Intake
+from replication.following.intake import Intake
 from replication.wire import FrameParser
 from store.config import StoreConfig
 from store.record.message import Message

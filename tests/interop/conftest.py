@@ -3,6 +3,7 @@
 import pytest
 
 from bench.peer.maven import UnavailableError
+from tests.interop.brokers import VERSION, Brokers
 from tests.interop.rocketmq import RocketMQ
 
 _missing: list[str] = []
@@ -16,6 +17,15 @@ def rocketmq() -> RocketMQ:
 @pytest.fixture(scope="session")
 def rocketmq_533() -> RocketMQ:
     return _built("5.3.3")
+
+
+@pytest.fixture(scope="session")
+def brokers() -> Brokers:
+    try:
+        return Brokers.build()
+    except UnavailableError as exc:
+        _missing.append(f"a broker of RocketMQ {VERSION}: {exc}")
+        pytest.skip("a broker of RocketMQ cannot be had")
 
 
 def _built(version: str) -> RocketMQ:

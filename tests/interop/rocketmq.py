@@ -64,8 +64,34 @@ class RocketMQ:
         self, root: Path, kind: str, queues: Iterable[tuple[str, int]], **settings: object
     ) -> Iterator["Master"]:
         """Open the store as a master whose replication port is open; close it at the end."""
+        with self._running("serve", root, kind, queues, settings) as process:
+            master = Master(process)
+            yield master
+            master.close()
+
+    @contextmanager
+    def following(
+        self, port: int, root: Path, kind: str, queues: Iterable[tuple[str, int]],
+        **settings: object,
+    ) -> Iterator["Slave"]:  # fmt: skip
+        """Open the store as a slave of the master at ``port`` here; close it at the end."""
+        role = {"brokerRole": "SLAVE", "haMasterAddress": f"127.0.0.1:{port}"}
+        with self._running("slave", root, kind, queues, settings | role) as process:
+            slave = Slave(process)
+            yield slave
+            slave.close()
+
+    @contextmanager
+    def _running(
+        self,
+        verb: str,
+        root: Path,
+        kind: str,
+        queues: Iterable[tuple[str, int]],
+        settings: dict[str, object],
+    ) -> Iterator["subprocess.Popen[bytes]"]:
         with tempfile.TemporaryDirectory() as home:
-            command = self._command(home, "serve", root, kind, _words(queues), [], settings)
+            command = self._command(home, verb, root, kind, _words(queues), [], settings)
             with (
                 (Path(home) / "err").open("w+b") as err,
                 subprocess.Popen(
@@ -77,9 +103,7 @@ class RocketMQ:
                 ) as process,
             ):
                 try:
-                    master = Master(process)
-                    yield master
-                    master.close()
+                    yield process
                 except BaseException as exc:
                     err.seek(0)
                     exc.add_note(err.read().decode(errors="replace")[-4000:])
@@ -121,19 +145,17 @@ class RocketMQ:
         ]  # fmt: skip
 
 
-class Master:
-    """A running store of RocketMQ's that puts what it is told to."""
+class _Running:
+    """A running store of RocketMQ's that answers a line with a line. Any thread, one at a time."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self._process = process
-        self.port: int = self._answer()["port"]
-        """Where it serves slaves."""
+        self.first = self._answer()
 
-    def put(self, count: int) -> Row:
-        """Put ``count`` messages to each queue; return how many came to which status, and the end
-        of the log then. Any thread, one at a time."""
+    def ask(self, number: int) -> Row:
+        """Say ``number``; return the answer."""
         assert self._process.stdin is not None
-        self._process.stdin.write(f"{count}\n".encode())
+        self._process.stdin.write(f"{number}\n".encode())
         self._process.stdin.flush()
         return self._answer()
 
@@ -154,6 +176,30 @@ class Master:
         assert line, "RocketMQ has ended"
         answer: Row = json.loads(line)
         return answer
+
+
+class Master(_Running):
+    """Puts what it is told to."""
+
+    @property
+    def port(self) -> int:
+        """Return where it serves slaves."""
+        port: int = self.first["port"]
+        return port
+
+    def put(self, count: int) -> Row:
+        """Put ``count`` messages to each queue; return how many came to which status, and the end
+        of the log then."""
+        return self.ask(count)
+
+
+class Slave(_Running):
+    """Follows a master."""
+
+    def followed(self, phy_offset: int) -> int:
+        """Wait until its log and its queues have come to ``phy_offset``; return its log's end."""
+        end: int = self.ask(phy_offset)["end"]
+        return end
 
 
 def _words(queues: Iterable[tuple[str, int]]) -> str:

@@ -7,16 +7,18 @@ from pathlib import Path
 import pytest
 
 from replication.errors import DivergedError
-from replication.follower import Follower, Standing, Timing
+from replication.following.follower import Follower, Standing, Timing
 from store.service.message_store import MessageStore
 from tests.interop.rocketmq import Master, RocketMQ
 from tests.interop.test_interop import CONFIG, KINDS, QUEUES, SIZES, compare
 from tests.kit.cutting_proxy import CuttingProxy
 from tests.kit.log_bytes import log_of
+from tests.kit.moving import LEVEL, Moving
 from tests.kit.served import served
 
 pytestmark = pytest.mark.interop
 FAST = Timing(first_retry=0.01, last_retry=0.05)
+PATIENT = Timing(first_retry=0.01, last_retry=0.05, quiet=1.5)
 MASTER = {**SIZES, "haSendHeartbeatInterval": 700}
 LIMIT_SECONDS = 200
 
@@ -175,3 +177,24 @@ def test_a_former_master_with_a_longer_log_is_told_by_a_real_one(
         assert f"another one than this, which ends at {ends}" in asyncio.run(refused(master))
         assert master.put(50)["end"] > ends
         assert f"another one than this, which ends at {ends}" in asyncio.run(refused(master))
+
+
+def test_a_running_rocketmq_is_moved_to_rocksdb_and_goes_on_there(
+    tmp_path: Path, rocketmq: RocketMQ
+) -> None:
+    root, own = tmp_path / "theirs", tmp_path / "own"
+    with rocketmq.serving(root, "default", QUEUES, **MASTER) as master:
+        master.put(300)
+        moving = Moving(root, master.port, own, CONFIG, timing=PATIENT).start()
+        moving.wait_for(LEVEL)
+        end = master.put(200)["end"]
+    report = moving.end()
+    assert (report.stopped, report.queues, report.end) == (True, len(QUEUES), end)
+    assert 0 < report.verified_to < end
+    assert report.units == 300 * len(QUEUES)
+    rows = rocketmq.dump(root, "default", QUEUES, **SIZES)
+    assert rocketmq.dump(own, "defaultRocksDB", QUEUES, **SIZES) == rows
+    compare(own, rows)
+    rocketmq.append(own, "defaultRocksDB", QUEUES, 5, crash=False, **SIZES)
+    with MessageStore.open(own, CONFIG) as store:
+        assert [store.max_offset(*queue) for queue in QUEUES] == [505] * len(QUEUES)

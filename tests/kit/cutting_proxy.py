@@ -15,6 +15,8 @@ class CuttingProxy:
     cuts: int
     most: int
     seed: int = 1
+    address: str = "127.0.0.1"
+    """From where it connects to the target."""
     port: int = 0
     connections: int = 0
 
@@ -42,7 +44,9 @@ class CuttingProxy:
         left = self._draw.randint(1, self.most) if is_cut else None
         theirs: asyncio.StreamWriter | None = None
         with suppress(OSError, asyncio.CancelledError):
-            back, theirs = await asyncio.open_connection("127.0.0.1", self.target_port)
+            back, theirs = await asyncio.open_connection(
+                "127.0.0.1", self.target_port, local_addr=(self.address, 0)
+            )
             to_master = asyncio.create_task(_copy(reader, theirs, None))
             try:
                 await _copy(back, writer, left)

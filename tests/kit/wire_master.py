@@ -9,7 +9,7 @@ import struct
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Self
+from typing import Protocol, Self, TypeVar
 
 HEAD = struct.Struct(">qi")
 
@@ -33,12 +33,14 @@ class WireMaster:
         cuts: Iterable[int] = (),
         instead: bytes | None = None,
         hasty: int = 0,
+        pace: tuple[int, float] | None = None,
     ) -> None:
         """``cuts``: bytes after which the first connections are dropped; ``instead``: sent once on
-        each connection in place of all frames; ``hasty``: heartbeats before the first bytes."""
+        each connection in place of all frames; ``hasty``: heartbeats before the first bytes;
+        ``pace``: so many bytes at once, and seconds after each."""
         self.log, self.begin, self.file_size = log, begin, file_size
         self.batch, self.heartbeat, self.hasty = batch, heartbeat, hasty
-        self.instead = instead
+        self.instead, self.pace = instead, pace
         self.requests: list[int] = []
         """The first report of each connection."""
         self.reports: list[int] = []
@@ -97,7 +99,7 @@ class WireMaster:
         self._tasks.add(listening)
         try:
             with suppress(ConnectionError, asyncio.CancelledError):
-                await self._send(_Cut(writer, next(self._cuts, None)), await asked)
+                await self._send(_Cut(writer, next(self._cuts, None), self.pace), await asked)
                 await listening  # a slave that goes away
         finally:
             listening.cancel()
@@ -144,8 +146,21 @@ class WireMaster:
             await out.send(frame(at))
 
 
+class Served(Protocol):
+    """What serves within a loop."""
+
+    loop: asyncio.AbstractEventLoop
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+
+S = TypeVar("S", bound=Served)
+
+
 @contextmanager
-def serving(master: WireMaster) -> Iterator[WireMaster]:
+def serving(master: S) -> Iterator[S]:
     """Serve from a thread, for followers in other processes."""
     ready, ended = threading.Event(), asyncio.Event()
 
@@ -168,16 +183,22 @@ def serving(master: WireMaster) -> Iterator[WireMaster]:
 class _Cut:
     """A connection that is dropped after so many bytes."""
 
-    def __init__(self, writer: asyncio.StreamWriter, left: int | None) -> None:
+    def __init__(
+        self, writer: asyncio.StreamWriter, left: int | None, pace: tuple[int, float] | None
+    ) -> None:
         self._writer = writer
         self._left = left
+        self._pace = pace
 
     async def send(self, data: bytes) -> None:
         if self._left is not None:
             data = data[: self._left]
             self._left -= len(data)
-        self._writer.write(data)
-        await self._writer.drain()
+        most, seconds = self._pace or (max(len(data), 1), 0)
+        for at in range(0, len(data), most):
+            self._writer.write(data[at : at + most])
+            await self._writer.drain()
+            await asyncio.sleep(seconds)
         if self._left == 0:
             self._writer.close()  # what was written still arrives
             await self._writer.wait_closed()

@@ -30,6 +30,7 @@ import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.PutMessageResult;
 import org.apache.rocketmq.store.RocksDBMessageStore;
 import org.apache.rocketmq.store.SelectMappedBufferResult;
+import org.apache.rocketmq.store.config.BrokerRole;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 import org.apache.rocketmq.store.queue.CqUnit;
 import org.apache.rocketmq.store.stats.BrokerStatsManager;
@@ -43,6 +44,9 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
  * append ROOT TYPE QUEUES COUNT crash|close [...]  puts COUNT messages a queue, prints a line for each
  * serve  ROOT TYPE QUEUES [key=value ...]          prints its replication port, then puts as many messages a
  *                                                  queue as each line of its input says; at its end it closes
+ * slave  ROOT TYPE QUEUES [key=value ...]          follows haMasterAddress; for each line of its input, a phy
+ *                                                  offset, prints where its log ends once it and its queues
+ *                                                  have come there; at its end it closes
  * </pre>
  *
  * A message for a light queue, %LMQ%..., is put to topic parent and dispatched to it.
@@ -67,6 +71,8 @@ public final class Interop {
                 append(store, queues, Integer.parseInt(words[4]));
             } else if (words[0].equals("serve")) {
                 serve(store, queues);
+            } else if (words[0].equals("slave")) {
+                follow(store);
             } else if (words[0].equals("read")) {
                 for (String queue : queues) {
                     read(store, queue);
@@ -108,6 +114,7 @@ public final class Interop {
             topics.put(topic, new TopicConfig(topic, 8, 8));
         }
         BrokerConfig broker = new BrokerConfig();
+        broker.setBrokerId(config.getBrokerRole() == BrokerRole.SLAVE ? 1 : MixAll.MASTER_ID);
         broker.setBrokerIP1("10.0.0.2");
         BrokerStatsManager stats = new BrokerStatsManager("interop", true);
         DefaultMessageStore store = config.isEnableRocksDBStore()
@@ -117,6 +124,9 @@ public final class Interop {
             throw new IllegalStateException("load failed");
         }
         store.start();
+        if (config.getHaMasterAddress() != null) {
+            store.updateHaMasterAddress(config.getHaMasterAddress());  // as the broker does
+        }
         return store;
     }
 
@@ -149,6 +159,20 @@ public final class Interop {
                 }
             }
             line("statuses", statuses, "end", store.getMaxPhyOffset());
+            OUT.flush();
+        }
+    }
+
+    /** A line a line of input: where the log ends, once it and the queues have come to what the line says. */
+    private static void follow(DefaultMessageStore store) throws Exception {
+        line("end", store.getMaxPhyOffset());
+        OUT.flush();
+        BufferedReader input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String end = input.readLine(); end != null; end = input.readLine()) {
+            while (store.getMaxPhyOffset() < Long.parseLong(end) || store.dispatchBehindBytes() > 0) {
+                Thread.sleep(5);
+            }
+            line("end", store.getMaxPhyOffset());
             OUT.flush();
         }
     }

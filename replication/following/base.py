@@ -1,6 +1,7 @@
 """A base: the closed log files of a copy of the master's log, on which a follower goes on.
 
-Only the files before the last one are taken: nothing writes to them any more. They become a log
+Only the files before the last written one are taken: nothing writes to them any more; a broker
+makes its next file before it needs it, and that one is empty. They become a log
 under its name when all are there and durable; the opening then checks every record and builds the
 queues, and the first connection proves that their end is the master's (``Intake``).
 """
@@ -10,11 +11,15 @@ from itertools import pairwise
 from pathlib import Path
 
 from store.errors import CorruptionError, DiskFullError, RefusedStoreError, os_errors
-from store.files import NAME_DIGITS, make_folder, sync_below, sync_folder
+from store.files import NAME_DIGITS, make_folder, reading, sync_below, sync_folder
 from store.journals.store_lock import StoreLock
 from store.paths import StorePaths
 from store.progress import Progress, untold
+from store.service.opening.unopened import mark_unopened
 from store.service.upkeep.store_copy import copy_file
+
+_HEAD_BYTES = 8
+"""Size and magic of a record, neither of them 0."""
 
 
 def take_base(source: Path, root: Path, progress: Progress = untold) -> int:
@@ -56,6 +61,7 @@ def _take(files: list[Path], paths: StorePaths, progress: Progress) -> int:
             progress(int(path.name))
             copy_file(str(path), str(partial / path.name))
         sync_below([partial])
+        mark_unopened(paths)
         partial.rename(paths.commit_log)
         sync_folder(paths.root)
     return size
@@ -70,12 +76,12 @@ def _refuse_unless_empty(paths: StorePaths) -> None:
     with os_errors("look at the folder", root):
         there = {path.name for path in root.iterdir()} if root.exists() else set()
         inside = {path.name for path in own.iterdir()} if own.exists() else set()
-    if there - {own.name, paths.lock.name} or inside - {_partial(paths).name}:
+    if there - {own.name, paths.lock.name} or inside - {_partial(paths).name, paths.unopened.name}:
         raise RefusedStoreError("a base goes into an empty folder", path=root)
 
 
 def closed_files(source: Path) -> list[Path]:
-    """Return the log files in ``source`` that another one follows, in order.
+    """Return the log files in ``source`` that another one with a record follows, in order.
 
     Raises:
         RefusedStoreError: there is none.
@@ -85,10 +91,12 @@ def closed_files(source: Path) -> list[Path]:
     with os_errors("list the base", folder):
         names = [path.name for path in folder.iterdir()]
         row = [folder / name for name in sorted(names) if _is_log_file(name)]
+        while row and _is_empty(row[-1]):
+            row.pop()
         sizes = [path.stat().st_size for path in row]
     if len(row) < 2:  # noqa: PLR2004 - a closed one, and the one behind it
         raise RefusedStoreError(
-            "no log file that is closed: none that another follows", path=folder
+            "no log file that is closed: none that a written one follows", path=folder
         )
     for (path, behind), size in zip(pairwise(row), sizes, strict=False):
         if size != sizes[0]:
@@ -102,6 +110,12 @@ def closed_files(source: Path) -> list[Path]:
                 expected=f"start {int(path.name) + size}", got=f"start {int(behind.name)}",
             )  # fmt: skip
     return row[:-1]
+
+
+def _is_empty(path: Path) -> bool:
+    """Return whether nothing was written to a log file yet."""
+    with reading(path) as file:
+        return not any(file.read(_HEAD_BYTES))
 
 
 def _is_log_file(name: str) -> bool:

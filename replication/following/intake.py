@@ -8,7 +8,7 @@ log is shorter than its own, or another one.
 from collections.abc import Iterable
 
 from replication.errors import DivergedError
-from replication.tail import tail_begin
+from replication.following.tail import tail_begin
 from replication.wire import Piece
 from store.errors import CorruptionError
 from store.record.decoder import record_span
@@ -34,8 +34,8 @@ class Intake:
         """Begin at the end of ``store``, which nobody else appends to."""
         log = store.commit_log
         log.commit()  # what waits in memory can be compared then
-        low, end = log.min_phy_offset(), log.max_phy_offset()
-        is_new = low < 0
+        end = log.max_phy_offset()
+        is_new = end <= max(log.min_phy_offset(), 0)  # it may have a file without a record
         self._store = store
         self._end = end  # of this log: where ``_rest`` begins
         self._rest = b""

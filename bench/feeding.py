@@ -1,0 +1,197 @@
+"""What followers cost a master, and how many puts wait for one.
+
+*fed log*: a log that is there, to a slave that throws it away, beside as many bytes from a bare
+socket. *put with a follower*: beside the same puts without one. *replicated put*: ``SYNC_MASTER``
+with one follower, beside bare round trips of as many bytes. Slaves are processes of their own:
+*bare* acknowledges what it has read and keeps nothing, *ours* is ``cqstore follow``.
+"""
+
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from bench.workloads import CONFIG, Reached, fill, folder
+from replication.feeding.feeder import Feeder
+from replication.feeding.followers import Followers
+from replication.feeding.in_thread import feeding
+from store.record.message import Message
+from store.replica_config import BrokerRole
+from store.service.message_store import MessageStore
+from store.service.results import PutMessageStatus
+
+_HEAD = struct.Struct(">qi")
+_REPORT = struct.Struct(">q")
+_BODY = bytes(128)
+_SYNC = CONFIG.model_copy(update={"broker_role": BrokerRole.SYNC_MASTER, "slave_timeout": 30_000})
+COMMAND = str(Path(sys.executable).parent / "cqstore")
+
+
+def fed(body: int, count: int) -> Reached:
+    """A log of ``count`` messages, to one that throws it away."""
+    with folder() as root:
+        fill(root / "log", "file", 100, count, body)
+        with MessageStore.open(root / "log", CONFIG) as store, feeding(Feeder(store)) as feeder:
+            end = store.commit_log.max_phy_offset()
+            here = _seconds_to_read(feeder.port, 1, end)
+        with (root / "log" / "commitlog" / f"{0:020d}").open("rb") as file:
+            data = file.read(end)
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            thread = threading.Thread(target=lambda: server.accept()[0].sendall(data))
+            thread.start()
+            raw = _seconds_to_read(server.getsockname()[1], None, end)
+            thread.join()
+    return Reached(end / here / 1e6, end / raw / 1e6, "MB/s")
+
+
+def _seconds_to_read(port: int, begin: int | None, end: int) -> float:
+    """Return how long another process needs to take all bytes."""
+    words = [sys.executable, "-m", "bench.feeding", "read", str(port), str(begin), str(end)]
+    done = subprocess.run(words, check=True, capture_output=True, text=True)
+    return float(done.stdout)
+
+
+def put_with(slave: str, count: int) -> Reached:
+    """Puts that wait for nobody, with one follower and without."""
+    seconds = []
+    for kind in ("none", slave):
+        with _master(kind, sync=False) as store:
+            message = Message("topic_of_17_chars", _BODY, 0, {"TAGS": "TagA"})
+            for _ in range(1000):
+                store.put_message(message)
+            began = time.perf_counter()
+            for _ in range(count):
+                store.put_message(message)
+            store.max_offset("topic_of_17_chars", 0)
+            seconds.append(time.perf_counter() - began)
+    return Reached(count / seconds[1], count / seconds[0], "messages/s")
+
+
+def replicated(slave: str, writers: int, seconds: float) -> Reached:
+    """Puts that return when one follower has them."""
+    with _master(slave, sync=True) as store:
+        counts = [0] * writers
+        ended = threading.Event()
+
+        def put(place: int) -> None:
+            message = Message("topic_of_17_chars", _BODY, place, {"TAGS": "TagA"})
+            while not ended.is_set():
+                assert store.put_message(message).status is PutMessageStatus.PUT_OK
+                counts[place] += 1
+
+        threads = [threading.Thread(target=put, args=(place,)) for place in range(writers)]
+        for thread in threads:
+            thread.start()
+        ended.wait(1)
+        before, began = sum(counts), time.perf_counter()
+        ended.wait(seconds)
+        reached = (sum(counts) - before) / (time.perf_counter() - began)
+        ended.set()
+        for thread in threads:
+            thread.join()
+    return Reached(reached, _round_trips(seconds), "messages/s")
+
+
+@contextmanager
+def _master(slave: str, *, sync: bool) -> Iterator[MessageStore]:
+    """A master, and one follower of it once it has begun to follow."""
+    followers = Followers()
+    with (
+        folder() as root,
+        MessageStore.open(
+            root / "master", _SYNC if sync else CONFIG, replicas=followers, housekeeping=False
+        ) as store,
+        feeding(Feeder(store, followers)) as feeder,
+    ):
+        words = {
+            "bare": [sys.executable, "-m", "bench.feeding", "follow", str(feeder.port)],
+            "ours": [COMMAND, "follow", f"127.0.0.1:{feeder.port}", str(root / "own")],
+        }.get(slave)
+        if words is None:
+            yield store
+            return
+        with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
+            try:
+                while not any(link.position >= 0 for link in followers.links()):
+                    time.sleep(0.01)
+                yield store
+            finally:
+                child.kill()
+
+
+def _round_trips(seconds: float) -> float:
+    """Return how many bare round trips another process answers in a second."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        words = [sys.executable, "-m", "bench.feeding", "follow", str(port)]
+        with subprocess.Popen(words) as child:
+            peer, _ = server.accept()
+            with peer:
+                peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                peer.recv(_REPORT.size)
+                frame = _HEAD.pack(0, 250) + bytes(250)
+                count, began = 0, time.perf_counter()
+                while time.perf_counter() < began + seconds:
+                    peer.sendall(frame)
+                    peer.recv(_REPORT.size)
+                    count += 1
+                took = time.perf_counter() - began
+            child.wait()
+    return count / took
+
+
+def _read(port: int, begin: int | None, end: int) -> None:
+    with socket.create_connection(("127.0.0.1", port)) as peer:
+        began = time.perf_counter()
+        if begin is not None:
+            peer.sendall(_REPORT.pack(begin))
+        left = end - (begin or 0)
+        buffer = bytearray(1 << 18)
+        while left > 0:
+            left -= peer.recv_into(buffer)  # the heads too: they are few
+        print(time.perf_counter() - began)
+
+
+def _follow(port: int) -> None:
+    """Acknowledge every frame, and keep nothing."""
+    with socket.create_connection(("127.0.0.1", port)) as peer:
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        peer.sendall(_REPORT.pack(0))
+        buffer = b""
+        while data := peer.recv(1 << 18):
+            buffer += data
+            at, end = 0, -1
+            while at + _HEAD.size <= len(buffer):
+                phy_offset, size = _HEAD.unpack_from(buffer, at)
+                if at + _HEAD.size + size > len(buffer):
+                    break
+                at += _HEAD.size + size
+                end = phy_offset + size if size else end
+            buffer = buffer[at:]
+            if end >= 0:
+                peer.sendall(_REPORT.pack(end))
+
+
+FEEDING: dict[str, Callable[[], Reached]] = {
+    "fed log 128 B": partial(fed, 128, 1_000_000),
+    "put with a follower, bare": partial(put_with, "bare", 500_000),
+    "put with a follower, ours": partial(put_with, "ours", 500_000),
+    **{
+        f"replicated put {writers} writers, {slave}": partial(replicated, slave, writers, 4.0)
+        for slave in ("bare", "ours")
+        for writers in (1, 16, 64)
+    },
+}
+
+if __name__ == "__main__":
+    if sys.argv[1] == "follow":
+        _follow(int(sys.argv[2]))
+    else:
+        start = None if sys.argv[3] == "None" else int(sys.argv[3])
+        _read(int(sys.argv[2]), start, int(sys.argv[4]))

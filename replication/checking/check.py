@@ -1,0 +1,150 @@
+"""Two sides held against each other: logs, queues behind their log, and the brokers' tables."""
+
+import asyncio
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from replication.checking.fetched import (
+    FetchedSide,
+    Master,
+    Wanted,
+    fetch,
+    last_file_begin,
+    refuse_other_files,
+)
+from replication.checking.logs import compare_logs, span
+from replication.checking.metadata import Unlike, compare_metadata
+from replication.checking.report import Checked
+from replication.checking.sides import Side, StoreSide, open_side, readable, same_folder
+from replication.checking.tails import tail_of
+from store.config import StoreConfig
+from store.errors import CorruptionError, RefusedStoreError, StoreIOError
+from store.progress import Progress, untold
+
+Place = Path | Master
+"""Where a side is: a folder, or a running master."""
+
+
+@dataclass(frozen=True, slots=True)
+class HowMuch:
+    """What is compared."""
+
+    last_bytes: int | None = None
+    """With a running master's log these last bytes of the other side at least; ``None``: its last
+    file."""
+    folder: Path | None = None
+    """Where what a master sends is kept meanwhile; ``None``: the system's folder for such files."""
+    queues: bool = True
+    """Whether records are told that are not in their queues."""
+
+
+@contextmanager
+def checked(
+    one: Place,
+    other: Place,
+    config: StoreConfig | None = None,
+    how_much: HowMuch | None = None,
+    progress: Progress = untold,
+) -> Iterator[Checked]:
+    """Compare two sides and give what was found, for the length of the block.
+
+    Nothing of either is changed. ``config`` is for both; its log file size counts where nothing but
+    masters are compared. ``progress`` is told phy offsets.
+
+    Raises:
+        RefusedStoreError: there is no store, both sides are one, or a master's log cannot be laid
+            beside the other one.
+        CorruptionError: a store cannot be read as one, or what a master sent is no log.
+        StoreIOError: a master or a disk does not answer.
+    """
+    how_much = how_much or HowMuch()
+    with ExitStack() as stack:
+        config = readable(config or StoreConfig())
+        first, second = _open(stack, (one, other), config, how_much, progress)
+        yield _compare(first, second, how_much, progress)
+
+
+def _open(
+    stack: ExitStack,
+    places: tuple[Place, Place],
+    config: StoreConfig,
+    how_much: HowMuch,
+    progress: Progress,
+) -> list[Side]:
+    one, other = places
+    if isinstance(one, Path) and isinstance(other, Path) and same_folder(one, other):
+        raise RefusedStoreError("both sides are one store", path=one)
+    stores = [
+        stack.enter_context(open_side(place, config)) if isinstance(place, Path) else None
+        for place in places
+    ]
+    masters = [place for place in places if isinstance(place, Master)]
+    if not masters:
+        return [store for store in stores if store is not None]
+    begins = {master: asyncio.run(last_file_begin(master)) for master in masters}
+    beside = next((store for store in stores if store is not None), None)
+    file_size = config.mapped_file_size_commit_log if beside is None else beside.log.files.file_size
+    for master, begin in begins.items():
+        refuse_other_files(master, begin, file_size)
+    wanted = _wanted(beside, min(begins.values()), file_size, how_much.last_bytes)
+    sides: list[Side] = []
+    for place, store in zip(places, stores, strict=True):
+        if isinstance(place, Master):
+            folder = stack.enter_context(
+                tempfile.TemporaryDirectory(prefix="cqstore-ha-", dir=how_much.folder)
+            )
+            sides.append(_fetched(place, wanted, Path(folder), file_size, begins[place], progress))
+        elif store is not None:
+            sides.append(store)
+    return sides
+
+
+def _wanted(
+    beside: StoreSide | None, last_file: int, file_size: int, last_bytes: int | None
+) -> Wanted:
+    """Return which bytes of a master's log are to be laid beside a store's, or another master's.
+
+    They begin where a file does, and never behind the begin of the master's last file: it is known
+    to have that.
+    """
+    last = file_size if last_bytes is None else last_bytes
+    if beside is None:
+        begin = max(last_file - (last - file_size), 0)
+        return Wanted(begin - begin % file_size, last_file, last_file + 2 * file_size)
+    low, end = beside.log.min_phy_offset(), beside.log.max_phy_offset()
+    if low < 0:
+        return Wanted(last_file, last_file, last_file + last)
+    begin = max(end - (1 if last_bytes is None else last), low)
+    return Wanted(min(begin - begin % file_size, last_file), end, end + max(last, file_size))
+
+
+def _fetched(
+    master: Master, wanted: Wanted, folder: Path, file_size: int, last_file: int, progress: Progress
+) -> FetchedSide:
+    end, whole = asyncio.run(fetch(master, wanted, folder, file_size, progress))
+    if end == wanted.begin < last_file:
+        raise RefusedStoreError(
+            f"{master} has no byte at {wanted.begin} any more: its last file begins at {last_file}"
+            " (--last BYTES asks for fewer)"
+        )
+    return FetchedSide.of(master, folder, file_size, end, whole=whole)
+
+
+def _compare(one: Side, other: Side, how_much: HowMuch, progress: Progress) -> Checked:
+    common = compare_logs(one.log, other.log, progress)
+    tails = tuple(
+        tail_of(side.log, common.end if common.compared else span(side.log).start, progress)
+        for side in (one, other)
+    )
+    metadata: list[Unlike] = []
+    unread: list[str] = []
+    if one.config is not None and other.config is not None:
+        try:
+            metadata = compare_metadata(one.config, other.config)
+        except (CorruptionError, StoreIOError) as exc:
+            unread.append(str(exc))
+    stuck = (one.undispatched(), other.undispatched()) if how_much.queues else (None, None)
+    return Checked(one, other, common, (tails[0], tails[1]), stuck, metadata, unread)

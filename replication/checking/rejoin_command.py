@@ -1,0 +1,82 @@
+"""The verb of ``cqstore ha rejoin``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from replication.checking.check import HowMuch, checked
+from replication.checking.command import Last, Spool, place
+from replication.checking.rejoin import Rejoin, plan_rejoin
+from replication.checking.rejoin import rejoin as cut_off
+from store.cli.options import ConfigFile, Format, Yes, check_is_there, note, read_config
+from store.cli.output import OutputFormat, output, progress
+from store.journals.store_lock import refuse_if_open
+from store.paths import StorePaths
+
+_SHOWN = 20
+Former = Annotated[
+    Path, typer.Argument(metavar="FORMER", help="The former master's store, which nobody has open.")
+]
+New = Annotated[
+    str,
+    typer.Argument(metavar="NEW", help="The new master: its folder, or HOST:PORT while it runs."),
+]
+
+
+def rejoin(
+    former: Former,
+    new: New,
+    *,
+    yes: Yes = False,
+    last: Last = None,
+    spool: Spool = None,
+    config: ConfigFile = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """Cut off FORMER what NEW does not have, so that it can follow NEW; shown first.
+
+    The logs are compared as by `ha check`. With --yes FORMER's log ends where both are the same:
+    what lies behind is kept below FORMER/cqstore/cut, and queues, index and checkpoint follow. NEW
+    is not changed. Refused where anything is in doubt: no record in common, damage, log files of
+    other sizes, a store that somebody has open. Offsets of consumers that lie behind the cut are
+    told, and not changed.
+    """
+    check_is_there(former)
+    refuse_if_open(StorePaths(former))
+    settings, other, how_much = (
+        read_config(config),
+        place(new, config),
+        HowMuch(last, spool, queues=False),
+    )
+    with progress("comparing") as tick:
+        if yes:
+            found = cut_off(former, other, settings, how_much, tick)
+            facts: dict[str, object] = {}
+        else:
+            with checked(former, other, settings, how_much, tick) as seen:
+                found = plan_rejoin(seen)
+                tail = seen.tails[0].as_json()
+                facts = {"cut": tail if found.needed else None}
+    _show(former, found, facts, kind)
+
+
+def _show(former: Path, found: Rejoin, facts: dict[str, object], kind: OutputFormat) -> None:
+    output(kind).record({
+        "former": str(former), "commonEnd": found.phy_offset, "needed": found.needed,
+        "done": found.done, **facts, "saved": [str(each.path) for each in found.saved],
+        "offsetsBehindTheCut": [each.as_json() for each in found.beyond],
+    })  # fmt: skip
+    if not found.needed:
+        note(f"{former}: nothing to cut: all of it up to {found.phy_offset} is the new master's")
+    elif not found.done:
+        note(f"{former}: would be cut at {found.phy_offset} (--yes does it)")
+    for each in found.beyond[:_SHOWN]:
+        note(
+            f"group {each.group}: offset {each.offset} of queue {each.queue.queue_id} of"
+            f" {each.queue.topic!r} lies behind its end {each.queue_end}"
+        )
+    if len(found.beyond) > _SHOWN:
+        note(f"and {len(found.beyond) - _SHOWN} more (--output json)")
+    for sentence in found.unread:
+        note(sentence)

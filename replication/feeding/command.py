@@ -1,0 +1,161 @@
+"""The verb of ``cqstore feed``."""
+
+import asyncio
+import ipaddress
+import signal
+import ssl
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from replication.address import address
+from replication.feeding.feeder import LOOPBACK, MOST_CONNECTIONS, Feeder, Network
+from replication.feeding.settings import FeedSettings
+from replication.tls import master_context
+from store.cli.options import Backend, ConfigFile, Dir, Format, note, read_config
+from store.cli.output import OutputFormat, output, progress
+from store.errors import StoreConfigError
+from store.service.finding.lay_out import lay_out
+from store.service.message_store import MessageStore
+
+_HERE = "127.0.0.1"
+
+
+def feed(
+    root: Dir,
+    *,
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Where followers come; port 0: any. Else haListenPort, for this machine alone.",
+        ),
+    ] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NET", help="A network that may follow, as 10.0.0.0/24; may be repeated."
+        ),
+    ] = None,
+    most_connections: Annotated[
+        int, typer.Option(metavar="N", min=1, help="At once; further ones are closed.")
+    ] = MOST_CONNECTIONS,
+    tls_cert: Annotated[
+        Path | None,
+        typer.Option(metavar="PEM", help="Certificate to show (RocketMQ's slaves speak no TLS)."),
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(metavar="PEM", help="Its key, if it is in another file.")
+    ] = None,
+    tls_client_ca: Annotated[
+        Path | None,
+        typer.Option(metavar="PEM", help="Who must have signed the follower's certificate."),
+    ] = None,
+    interval: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.1, help="Between two lines of who follows.")
+    ] = 10.0,
+    config: ConfigFile = None,
+    backend: Backend = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """Serve the log of the store in DIR to those who follow it, RocketMQ's slaves or ours.
+
+    Opens the store read-write, and recovers it. Nothing is put, and nothing expires. It goes on
+    until Ctrl-C or SIGTERM. Whoever is let in gets every message: without --listen none but this
+    machine is, and beyond it --allow says who.
+    """
+    lay_out(root, read_config(config), None, read_only=True)  # a new one is not to be made
+    settings = FeedSettings.read(config)
+    host, port = _HERE, settings.ha_listen_port
+    if listen is not None:
+        host, port = address(listen, "it", any_port=True)
+    elif port <= 0:
+        raise StoreConfigError(f"haListenPort={port} names no port: give --listen", path=config)
+    networks = _networks(host, allow or [])
+    tls = _tls(tls_cert, tls_key, tls_client_ca)
+    with progress("opening") as tick:
+        store = MessageStore.open(
+            root, read_config(config), backend=backend, housekeeping=False, progress=tick
+        )
+    with store:
+        feeder = Feeder(
+            store, host=host, port=port, allow=networks, most_connections=most_connections,
+            settings=settings, tls=tls, tell=note,
+        )  # fmt: skip
+        asyncio.run(_serve(feeder, store, host, interval))
+        facts: dict[str, object] = {
+            "listened": f"{host}:{feeder.port}",
+            "begin": max(store.commit_log.min_phy_offset(), 0),
+            "end": store.commit_log.max_phy_offset(),
+            "connections": feeder.connections,
+            "sentBytes": feeder.sent_bytes,
+        }
+    output(kind).record(facts)
+
+
+async def _serve(feeder: Feeder, store: MessageStore, host: str, interval: float) -> None:
+    """Serve until a signal."""
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ended.set)
+    async with feeder:
+        log = store.commit_log
+        note(
+            f"{host}:{feeder.port}: feeds the log from {max(log.min_phy_offset(), 0)} to"
+            f" {log.max_phy_offset()}"
+        )
+        said = ""
+        while not ended.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(interval):
+                    await ended.wait()
+            line = _line(feeder, log.max_phy_offset())
+            if line != said:
+                note(line)
+            said = line
+
+
+def _line(feeder: Feeder, end: int) -> str:
+    """Return one line of who follows, and what each lacks."""
+    behind = [
+        f"{link.address} {end - link.position} bytes behind"
+        for link in feeder.followers.links()
+        if link.position >= 0
+    ]
+    return f"{len(behind)} connections: {', '.join(sorted(behind)[:8])}" if behind else "nobody"
+
+
+def _networks(host: str, texts: list[str]) -> list[Network]:
+    """Return who may follow.
+
+    Raises:
+        StoreConfigError: others than this machine could come, and nobody has said who may.
+        typer.BadParameter: a text is no network.
+    """
+    try:
+        networks = [ipaddress.ip_network(text) for text in texts]
+    except ValueError as exc:
+        raise typer.BadParameter(f"a network is as 10.0.0.0/24 or fd00::/8: {exc}") from exc
+    if not networks and not _is_loopback(host):
+        raise StoreConfigError(
+            f"at {host} others than this machine can come, and a follower gets every message: say"
+            " who may follow with --allow (0.0.0.0/0 and ::/0 for all)"
+        )
+    return networks or list(LOOPBACK)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _tls(cert: Path | None, key: Path | None, client_ca: Path | None) -> ssl.SSLContext | None:
+    if cert is None:
+        if key is not None or client_ca is not None:
+            raise typer.BadParameter("--tls-key and --tls-client-ca need --tls-cert")
+        return None
+    return master_context(cert, key, client_ca)

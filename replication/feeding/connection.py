@@ -1,0 +1,194 @@
+"""FeedConnection: one follower is sent the log, and heard, until it goes or says what cannot be.
+
+What it has not taken yet waits in its own buffers, never in more memory than one turn takes. So a
+slow one holds up nobody.
+
+Source: RocketMQ ``DefaultHAConnection``, ``FlowMonitor``.
+"""
+
+import asyncio
+import math
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+
+from replication.feeding.followers import Followers, Link
+from replication.feeding.growth import Growth
+from replication.feeding.reports import Reports, check_sent
+from replication.feeding.served_log import ServedLog
+from replication.feeding.settings import FeedSettings
+from replication.wire import FRAME_HEAD, FrameHead
+
+REPORT_BYTES = 4096
+"""Most that is read at once of what a follower says."""
+TURN_BYTES = 256 << 10
+"""Of the log that are sent before others have their turn, in as many frames as that takes."""
+
+
+class FeedConnection:
+    """One connection; ``begin``, then ``run``, once, within the loop of its feeder.
+
+    Both raise:
+        OSError: the follower has gone, or says or takes nothing.
+        WireError: it said what no slave says.
+        OutsideLogError: it wants what the log does not have.
+        StoreError: the log cannot be read.
+    """
+
+    def __init__(
+        self,
+        log: ServedLog,
+        followers: Followers,
+        link: Link,
+        growth: Growth,
+        settings: FeedSettings,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self._log = log
+        self._followers = followers
+        self._link = link
+        self._growth = growth
+        self._reader = reader
+        self._writer = writer
+        self._batch = settings.ha_transfer_batch_size
+        self._heartbeat = settings.ha_send_heartbeat_interval / 1000
+        self._patience = settings.ha_housekeeping_interval / 1000
+        self._allowance = Allowance(settings)
+        self._reports = Reports()
+        self._wrote_at = -math.inf  # the first heartbeat is due at once
+        self.sent_bytes = 0
+        """Heads of frames among them."""
+
+    async def begin(self) -> None:
+        """Hear where it wants to begin."""
+        self._writer.transport.set_write_buffer_limits(high=0)
+        request, *more = await self._heard()
+        self._followers.begin(self._link, request, self._log.start(request))
+        self._acknowledge(more)
+
+    async def run(self) -> None:
+        """Serve until it goes."""
+        tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._send())]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    # ---- what it says
+
+    async def _listen(self) -> None:
+        while True:
+            self._acknowledge(await self._heard())
+
+    async def _heard(self) -> list[int]:
+        """Return the next reports, at least one."""
+        found: list[int] = []
+        deadline = time.monotonic() + self._patience
+        while not found:
+            try:
+                async with asyncio.timeout(deadline - time.monotonic()):
+                    data = await self._reader.read(REPORT_BYTES)
+            except TimeoutError:
+                raise ConnectionAbortedError(f"silent for {self._patience:g} s") from None
+            if not data:
+                raise ConnectionAbortedError("it has closed the connection")
+            found = self._reports.feed(data)
+        return found
+
+    def _acknowledge(self, phy_offsets: list[int]) -> None:
+        for phy_offset in phy_offsets:
+            check_sent(phy_offset, self._link.sent)
+        if phy_offsets:
+            self._followers.acknowledge(self._link, phy_offsets[-1])
+
+    # ---- what it is sent
+
+    async def _send(self) -> None:
+        while True:
+            at, now = self._link.sent, time.monotonic()
+            if not self._log.size_at(at):
+                await self._send_nothing(at)
+                continue
+            allowed = self._allowance.left(now)
+            if not allowed:
+                await asyncio.sleep(self._allowance.seconds_left(now))
+                continue
+            most = min(max(TURN_BYTES, self._batch), allowed)
+            if self._log.is_near(at):
+                data = self._log.read(at, most)
+            else:
+                data = await asyncio.to_thread(self._log.read, at, most)
+            self._link.sent = at + len(data)
+            await self._write(list(_frames(at, data, self._batch)))
+
+    async def _send_nothing(self, at: int) -> None:
+        """Wait for the log to grow beyond ``at``; send a heartbeat when it is due."""
+        left = self._wrote_at + self._heartbeat - time.monotonic()
+        if left <= 0:
+            await self._write([FRAME_HEAD.pack(FrameHead(at, 0))])
+        else:
+            await self._growth.wait(at, left)
+
+    async def _write(self, parts: list[bytes | memoryview]) -> None:
+        """Send ``parts``; return once the kernel has them."""
+        size = sum(map(len, parts))
+        self._allowance.take(size)
+        self.sent_bytes += size
+        self._writer.writelines(parts)
+        left = self._writer.transport.get_write_buffer_size()
+        while left:
+            before = left
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._patience):
+                    await self._writer.drain()
+            left = self._writer.transport.get_write_buffer_size()
+            if left >= before:
+                raise ConnectionAbortedError(f"took nothing for {self._patience:g} s")
+        await self._writer.drain()  # raises what ended the connection
+        self._wrote_at = time.monotonic()
+        await asyncio.sleep(0)  # a fast one must not keep the others from their turn
+
+
+class Allowance:
+    """What one connection may be sent in this second, with ``haFlowControlEnable``.
+
+    Heads and bodies count: RocketMQ counts the heads alone, so its flow control controls nothing.
+    """
+
+    def __init__(self, settings: FeedSettings) -> None:
+        self._most = settings.max_ha_transfer_byte_in_second
+        self._counts = settings.ha_flow_control_enable
+        self._taken = 0
+        self._until = 0.0
+
+    def left(self, now: float) -> int:
+        """Return how many bytes may be sent now, by ``time.monotonic``."""
+        if not self._counts:
+            return _NO_LIMIT
+        if now >= self._until:
+            self._taken, self._until = 0, now + 1
+        return max(self._most - self._taken, 0)
+
+    def seconds_left(self, now: float) -> float:
+        """Return when more may be sent."""
+        return max(self._until - now, 0)
+
+    def take(self, size: int) -> None:
+        """Count what was sent."""
+        self._taken += size
+
+
+_NO_LIMIT = 1 << 62
+
+
+def _frames(phy_offset: int, data: bytes, batch: int) -> Iterator[bytes | memoryview]:
+    view = memoryview(data)
+    for at in range(0, len(data), batch):
+        body = view[at : at + batch]
+        yield FRAME_HEAD.pack(FrameHead(phy_offset + at, len(body)))
+        yield body

@@ -1,0 +1,47 @@
+"""Reports: what a slave says, checked against what it was sent.
+
+RocketMQ looks at the last of the reports that have come and believes whatever it says: one
+connection that writes 2^50 is a replica of all that will ever be put.
+"""
+
+from replication.errors import WireError
+from replication.wire import REPORT
+
+
+class Reports:
+    """Takes what one slave sends, cut anywhere; keeps at most a part of a report."""
+
+    def __init__(self) -> None:
+        self._torn = b""
+        self._last = -1
+
+    def feed(self, data: bytes) -> list[int]:
+        """Return the phy offsets that ``data`` brings, in order.
+
+        Raises:
+            WireError: one goes back, or lies before every log.
+        """
+        data = self._torn + data
+        whole = len(data) - len(data) % REPORT.size
+        self._torn = data[whole:]
+        found = [report.phy_offset for report in REPORT.iter_unpack(data[:whole])]
+        for phy_offset in found:
+            if phy_offset < max(self._last, 0):
+                raise WireError(
+                    "a slave's report goes back" if self._last >= 0 else "no slave asks for this",
+                    expected=f"{max(self._last, 0)} or more", got=phy_offset,
+                )  # fmt: skip
+            self._last = phy_offset
+        return found
+
+
+def check_sent(phy_offset: int, sent: int) -> None:
+    """Refuse an acknowledgement of what was not sent.
+
+    Raises:
+        WireError: it is one.
+    """
+    if phy_offset > sent:
+        raise WireError(
+            "a slave acknowledges what it was not sent", expected=f"{sent} at most", got=phy_offset
+        )

@@ -1,0 +1,1 @@
+"""Following a master: its log, proven and appended."""

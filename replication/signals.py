@@ -1,0 +1,32 @@
+"""Work that goes on until it is done or a signal comes."""
+
+import asyncio
+import signal
+from collections.abc import Coroutine
+
+ENDED_BY_SIGNAL = 128
+"""What is added to a signal's number for the exit code."""
+
+
+async def ended_by(work: Coroutine[object, object, object]) -> signal.Signals | None:
+    """Do ``work``, which SIGINT and SIGTERM cancel; return the signal that did.
+
+    Raises:
+        asyncio.CancelledError: somebody else cancelled it.
+        Exception: what ``work`` raises.
+    """
+    loop, came = asyncio.get_running_loop(), list[signal.Signals]()
+    task = asyncio.ensure_future(work)
+
+    def stop(number: signal.Signals) -> None:
+        came.append(number)
+        task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop, number)
+    try:
+        await task
+    except asyncio.CancelledError:
+        if not came:
+            raise
+    return came[0] if came else None

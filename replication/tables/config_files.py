@@ -1,0 +1,118 @@
+"""The files of ``config/``, in which a broker keeps what is not in its log.
+
+RocketMQ moves the file to ``.bak`` and then writes it in place. Here the copy is made first and the
+file is replaced by rename, so there is a whole one at any time.
+
+Source: RocketMQ ``ConfigManager``, ``BrokerPathConfigHelper``, ``TimerCheckpoint``.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from store.broker_json import broker_object
+from store.errors import CorruptionError, os_errors
+from store.files import make_folder, read_file, replace_file
+from store.paths import StorePaths
+from store.record.layout import Annotated, Layout, Wire
+
+TOPICS, TOPIC_QUEUE_MAPPING = "topics.json", "topicQueueMapping.json"
+GROUPS, CONSUMER_OFFSET = "subscriptionGroup.json", "consumerOffset.json"
+DELAY_OFFSET, REQUEST_MODE = "delayOffset.json", "messageRequestMode.json"
+TIMER_METRICS, TIMER_CHECK = "timermetrics", "timercheck"
+_MOST_BYTES = 1 << 30
+_TIMER_CHECK_BYTES = 4096
+Json = dict[str, Any]
+
+
+class TimerCheck(NamedTuple):
+    """``timercheck``, of which 4096 bytes are kept, and what a broker answers for it."""
+
+    last_read_time: Annotated[int, Wire("q", "up to when timer messages were delivered, ms")]
+    log_flush_pos: Annotated[int, Wire("q", "up to where the broker's own timer log is on disk")]
+    queue_offset: Annotated[int, Wire("q", "next one of the timer's queue to go into that log")]
+    master_queue_offset: Annotated[int, Wire("q", "the same at the master")]
+    state_version: Annotated[int, Wire("q", "of the version")]
+    version_time: Annotated[int, Wire("q", "of the version, ms since the epoch")]
+    counter: Annotated[int, Wire("q", "of the version")]
+
+
+TIMER_CHECK_POINT = Layout(TimerCheck)
+
+
+class ConfigFiles:
+    """The files of one store. One thread at a time."""
+
+    def __init__(self, paths: StorePaths) -> None:
+        """Describe them; touches no file."""
+        self._folder = paths.topics.parent
+
+    def path(self, name: str) -> Path:
+        """Return where a file lies."""
+        return self._folder / name
+
+    def read(self, name: str) -> Json | None:
+        """Return the object in a file; ``None``: there is no file.
+
+        Raises:
+            CorruptionError: it is none that a broker would read.
+            StoreIOError: it cannot be read.
+        """
+        data = self._bytes(name)
+        if data is None:
+            return None
+        try:
+            return broker_object(data)
+        except ValueError as exc:
+            raise CorruptionError(
+                f"this is no file of a broker's: {exc}. Its former content may be in {name}.bak;"
+                " without the file the master's is taken", path=self._folder / name,
+            ) from exc  # fmt: skip
+
+    def write(self, name: str, content: Mapping[str, object]) -> bool:
+        """Make ``content`` all of a file, durably; return whether it was something else.
+
+        Raises:
+            StoreIOError: it cannot be written; what is there is whole.
+        """
+        return self._replace(name, json.dumps(content).encode(), backup=True)
+
+    def merge_timer_check(self, answer: bytes) -> bool:
+        """Take of a master's check point what a slave takes; the rest is about its own timer log.
+
+        Raises:
+            CorruptionError, StoreIOError: as ``read`` and ``write``.
+
+        Source: RocketMQ ``SlaveSynchronize.syncTimerCheckPoint``.
+        """
+        data = self._bytes(TIMER_CHECK) or bytes(_TIMER_CHECK_BYTES)
+        if len(data) != _TIMER_CHECK_BYTES:
+            raise CorruptionError(
+                "the timer's check point has another size", path=self._folder / TIMER_CHECK,
+                expected=f"{_TIMER_CHECK_BYTES} bytes", got=f"{len(data)} bytes",
+            )  # fmt: skip
+        own, master = TIMER_CHECK_POINT.unpack_from(data), TIMER_CHECK_POINT.unpack_from(answer)
+        merged = master._replace(log_flush_pos=own.log_flush_pos, queue_offset=own.queue_offset)
+        packed = TIMER_CHECK_POINT.pack(merged)
+        return self._replace(TIMER_CHECK, packed + data[len(packed) :], backup=False)
+
+    def _bytes(self, name: str) -> bytes | None:
+        path = self._folder / name
+        with os_errors("read a file of the broker's", path):
+            try:
+                return read_file(path, _MOST_BYTES)
+            except FileNotFoundError:
+                return None
+
+    def _replace(self, name: str, data: bytes, *, backup: bool) -> bool:
+        former = self._bytes(name)
+        if former == data:
+            return False
+        path = self._folder / name
+        with os_errors("write a file of the broker's", path):
+            make_folder(self._folder)
+            if former is not None and backup:
+                replace_file(Path(f"{path}.bak"), former)
+            replace_file(path, data)
+        return True

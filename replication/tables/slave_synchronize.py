@@ -1,0 +1,340 @@
+"""SlaveSynchronize: what a master has beside its log, brought to a follower's ``config/``.
+
+Round after round asks a broker for its tables and writes them as RocketMQ's files. A fault is told
+and tried again, and leaves what is there; it never stops the log. What is gone at the master goes
+here only when two complete answers in a row lack it; a topic's queues only when the master says
+so once more while nothing is appended. An offset that is lower at the master is kept here.
+
+Source: RocketMQ ``SlaveSynchronize``.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from replication.errors import BrokerError, WireError
+from replication.following.follower import Follower, to_the_end
+from replication.tables import broker_tables as tables
+from replication.tables import config_files
+from replication.tables.broker_client import UNKNOWN_CODE, BrokerClient
+from replication.tables.broker_tables import GROUPS, TOPICS, Table, whole_table
+from replication.tables.config_files import ConfigFiles
+from replication.tables.offsets import Lower, Offsets, merged, offsets_in
+from store.errors import StoreError
+from store.service.message_store import MessageStore
+
+_LOG = logging.getLogger(__name__)
+_SYSTEM_ERROR = 1
+_TOPICS_AT_ONCE = 1000
+_PAUSE_SECONDS = 5.0
+"""For which nothing is appended while topics are deleted; a master waits for 20."""
+_OF_EVERY_BROKER = {
+    TOPICS: {"SELF_TEST_TOPIC", "SCHEDULE_TOPIC_XXXX", "OFFSET_MOVED_EVENT"},
+    GROUPS: {"TOOLS_CONSUMER", "SELF_TEST_C_GROUP"},
+}
+"""Names without which an answer is not believed."""
+_SHOWN = 3
+Json = dict[str, Any]
+Step = Callable[[BrokerClient], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """Seconds between two questions."""
+
+    tables: float = 10.0
+    """RocketMQ's slave asks once a minute, under a controller each ten seconds."""
+    log_end: float = 2.0
+    answer: float = 30.0
+    """For which an answer is waited for at most."""
+
+
+class SlaveSynchronize:
+    """Brings the metadata of one broker, which must be the master that ``follower`` follows.
+
+    Runs in the follower's loop.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        follower: Follower,
+        host: str,
+        port: int,
+        *,
+        intervals: Intervals | None = None,
+        accept_lower_offsets: bool = False,
+        tell: Callable[[str], object] = _LOG.info,
+    ) -> None:
+        """Set out for the broker whose ``listenPort`` is ``port``.
+
+        ``accept_lower_offsets``: take the master's offset where it is lower than the one here.
+        ``tell`` gets a sentence when something goes wrong, is kept, or is deleted.
+        """
+        self._store, self._follower = store, follower
+        self._host, self._port = host, port
+        self._intervals = intervals or Intervals()
+        self._accept_lower = accept_lower_offsets
+        self._tell = tell
+        self._files = ConfigFiles(store.paths)
+        self._held: dict[str, Table] = {}  # by name of the table, what last came whole
+        self._absent: dict[str, frozenset[str]] = {}  # by name of the table, in its last answer
+        self._leaving: dict[str, int] = {}  # topics; where the master's log ended without them
+        self._told: set[str] = set()  # since the last round without a fault
+        self._told_of_end = ""
+        self._told_kept: set[str] = set()  # topics
+        self._told_lower: set[tuple[str, str]] = set()
+
+    async def run(self) -> None:
+        """Go on until cancelled; a write that is under way then comes to its end first."""
+        async with asyncio.TaskGroup() as both:
+            both.create_task(self._again_and_again(self.bring_tables, self._intervals.tables))
+            both.create_task(self._again_and_again(self.ask_log_end, self._intervals.log_end))
+
+    async def once(self) -> None:
+        """Ask once for every table."""
+        async with self._client() as client:
+            await self.bring_tables(client)
+
+    def _client(self) -> BrokerClient:
+        return BrokerClient(self._host, self._port, answer_seconds=self._intervals.answer)
+
+    async def _again_and_again(self, step: Step, interval: float) -> None:
+        async with self._client() as client:
+            while True:
+                await step(client)
+                await asyncio.sleep(interval)
+
+    async def ask_log_end(self, client: BrokerClient) -> None:
+        """Ask once where the master's log ends; a fault is told, and it is not known then."""
+        standing = self._follower.standing
+        try:
+            standing.master_end = (await tables.log_end(client)).max_phy_offset
+            self._told_of_end = ""
+        except (OSError, StoreError) as exc:
+            standing.master_end = -1
+            if _reason(exc) != self._told_of_end:
+                self._told_of_end = _reason(exc)
+                self._announce(f"{_reason(exc)}; where the master's log ends is not known")
+
+    async def bring_tables(self, client: BrokerClient) -> None:
+        """Ask once for every table, and write what has changed; faults are told."""
+        steps: list[tuple[Step, bool]] = [
+            (self._topics, False),
+            (self._groups, False),
+            (self._consumer_offsets, False),
+            (self._delay_offsets, False),
+            (self._request_modes, True),
+            (self._timer_check_point, True),
+            (self._timer_metrics, True),
+        ]
+        fault = ""
+        for step, may_be_missing in steps:
+            try:
+                await step(client)
+            except (OSError, WireError) as exc:  # no use in asking for more
+                fault = self._fail(exc)
+                break
+            except StoreError as exc:
+                code = exc.code if isinstance(exc, BrokerError) else 0
+                if not (may_be_missing and code in {UNKNOWN_CODE, _SYSTEM_ERROR}):
+                    fault = self._fail(exc)
+        standing = self._follower.standing
+        standing.metadata_fault = fault
+        if not fault:
+            standing.metadata_time = time.time()
+            self._told.clear()
+
+    def _fail(self, exc: OSError | StoreError) -> str:
+        """Tell what went wrong, and return it."""
+        self._say(f"{_reason(exc)}; what is here stays, trying again")
+        return _reason(exc)
+
+    def _say(self, sentence: str) -> None:
+        if sentence not in self._told:
+            self._announce(sentence)
+            self._told.add(sentence)
+
+    def _announce(self, sentence: str) -> None:
+        self._tell(f"{self._host}:{self._port}: {sentence}")
+
+    # ---- topics
+
+    async def _topics(self, client: BrokerClient) -> None:
+        # Before the master is asked: what comes later may be a topic that is newer than its answer.
+        here = await asyncio.to_thread(self._topics_with_queues)
+        table = await self._table(client, TOPICS)
+        former = await asyncio.to_thread(self._files.read, config_files.TOPICS)
+        known = _entries(former, TOPICS.table)
+        absent = (known.keys() | here) - table.entries.keys()
+        gone = await self._departed(client, absent, here)
+        stay = {name: known[name] for name in absent - gone if name in known}
+        await to_the_end(
+            self._files.write, config_files.TOPICS,
+            {"dataVersion": table.version, TOPICS.table: {**table.entries, **stay}},
+        )  # fmt: skip
+        if table.beside_version:
+            await to_the_end(
+                self._files.write, config_files.TOPIC_QUEUE_MAPPING,
+                {"dataVersion": table.beside_version, "topicQueueMappingInfoMap": table.beside},
+            )  # fmt: skip
+
+    def _topics_with_queues(self) -> set[str]:
+        return {*self._store.clean_unused_topics(())}
+
+    async def _departed(
+        self, client: BrokerClient, absent: Collection[str], with_queues: Collection[str]
+    ) -> set[str]:
+        """Return the topics that are gone here too, of those that the master's answer lacks.
+
+        The first answer without a topic is noted, with the end of the master's log then: records
+        of the topic lie before it, and may still be on their way.
+        """
+        self._leaving = {name: at for name, at in self._leaving.items() if name in absent}
+        twice = [*self._leaving]
+        if fresh := [name for name in absent if name not in self._leaving]:
+            end = (await tables.log_end(client)).max_phy_offset
+            self._leaving |= dict.fromkeys(fresh, end)
+        gone = {name for name in twice if name not in with_queues}
+        if gone:
+            await to_the_end(self._forget_offsets, gone)
+        if with_those := [name for name in twice if name in with_queues]:
+            gone |= await self._delete(client, with_those[:_TOPICS_AT_ONCE])
+        if gone:
+            self._announce(f"of {TOPICS.what}, {_some(gone)}: gone at the master, and now here")
+        return gone
+
+    async def _delete(self, client: BrokerClient, topics: Collection[str]) -> set[str]:
+        """Delete the queues of those topics that are surely gone; return them."""
+        ports = (await tables.log_end(client)).slave_ports
+        standing = self._follower.standing
+        if not (standing.connected and ports is not None and standing.port in ports):
+            if fresh := [name for name in topics if name not in self._told_kept]:
+                self._announce(
+                    f"{_some(fresh)}: not among the master's topics, but kept: the broker does not"
+                    f" list the connection from port {standing.port} among its slaves"
+                )
+            self._told_kept = {*topics}
+            return set()
+        async with self._follower.paused():
+            end = self._store.commit_log.max_phy_offset()
+            due = [name for name in topics if self._leaving[name] <= end]
+            async with asyncio.timeout(_PAUSE_SECONDS):
+                gone = {name for name in due if not await tables.has_topic(client, name)}
+            if gone:
+                await to_the_end(self._forget_offsets, gone)  # first: its next life begins at 0
+                await to_the_end(self._store.delete_topics, gone)
+        return gone
+
+    def _forget_offsets(self, topics: Collection[str]) -> None:
+        """Take the consumer offsets of topics away."""
+        content = self._files.read(config_files.CONSUMER_OFFSET)
+        if content is not None:
+            table = _entries(content, "offsetTable")
+            stay = {key: each for key, each in table.items() if key.partition("@")[0] not in topics}
+            self._files.write(config_files.CONSUMER_OFFSET, content | {"offsetTable": stay})
+
+    # ---- other tables
+
+    async def _groups(self, client: BrokerClient) -> None:
+        table = await self._table(client, GROUPS)
+        former = await asyncio.to_thread(self._files.read, config_files.GROUPS)
+        known = _entries(former, GROUPS.table)
+        stay = self._not_gone(GROUPS.what, known, table.entries)
+        await to_the_end(
+            self._files.write, config_files.GROUPS,
+            {"dataVersion": table.version, "forbiddenTable": table.beside,
+             GROUPS.table: {**table.entries, **stay}},
+        )  # fmt: skip
+
+    async def _table(self, client: BrokerClient, of: tables.Paged) -> Table:
+        table = await whole_table(client, of, self._held.get(of.what))
+        if lacking := _OF_EVERY_BROKER[of] - table.entries.keys():
+            raise BrokerError(
+                f"the broker's answer for {of.what} lacks {_some(lacking)}, which every broker has:"
+                " it is not believed"
+            )
+        self._held[of.what] = table
+        return table
+
+    def _not_gone(self, what: str, known: Json, master: Mapping[str, object]) -> Json:
+        """Return what stays of ``known`` beside the master's: what only this answer lacks."""
+        absent = frozenset(known.keys() - master.keys())
+        gone = absent & self._absent.get(what, frozenset())
+        self._absent[what] = absent
+        if gone:
+            self._announce(f"of {what}, {_some(gone)}: gone at the master, and now here")
+        return {name: known[name] for name in absent - gone}
+
+    async def _consumer_offsets(self, client: BrokerClient) -> None:
+        answer = await tables.consumer_offsets(client)
+        # A broker that keeps offsets in RocksDB takes in only a file whose counter is above 0.
+        answer["dataVersion"]["counter"] = max(answer["dataVersion"]["counter"], 1)
+        await to_the_end(self._merge, config_files.CONSUMER_OFFSET, answer, "consumer offsets")
+
+    async def _delay_offsets(self, client: BrokerClient) -> None:
+        answer = await tables.delay_offsets(client)
+        answer["offsetTable"] = {"": answer["offsetTable"]}
+        await to_the_end(self._merge, config_files.DELAY_OFFSET, answer, "delay offsets")
+
+    def _merge(self, name: str, answer: Json, what: str) -> None:
+        """Write the master's offsets; where one here is higher, that."""
+        own = offsets_in(self._files.read(name), self._files.path(name))
+        offsets, lower = merged(own, answer["offsetTable"], accept_lower=self._accept_lower)
+        flat: Offsets | dict[str, int] = offsets.get("", {}) if what == "delay offsets" else offsets
+        self._files.write(name, answer | {"offsetTable": flat})
+        self._tell_lower(name, what, lower)
+
+    def _tell_lower(self, name: str, what: str, lower: list[Lower]) -> None:
+        now = {(name, f"{each.key}/{each.queue_id}"): each for each in lower}
+        fresh = [each for place, each in now.items() if place not in self._told_lower]
+        others = {place for place in self._told_lower if place[0] != name}
+        self._told_lower = others | now.keys()
+        if fresh:
+            shown = "; ".join(
+                f"{each.key or 'level'} {each.queue_id}: {each.own} here, {each.master} there"
+                for each in fresh[:_SHOWN]
+            )
+            done = "taken over" if self._accept_lower else "kept (--accept-lower-offsets)"
+            self._announce(
+                f"{len(fresh)} {what} are lower at the master than here: {done}."
+                f" {shown}{' …' if len(fresh) > _SHOWN else ''}"
+            )
+
+    async def _request_modes(self, client: BrokerClient) -> None:
+        key = "messageRequestModeMap"
+        master = (await tables.request_modes(client))[key]
+        former = await asyncio.to_thread(self._files.read, config_files.REQUEST_MODE)
+        known = _entries(former, key)
+        stay = self._not_gone("the request modes", known, master) if master else known
+        if master or known:
+            await to_the_end(
+                self._files.write, config_files.REQUEST_MODE, {key: {**master, **stay}}
+            )
+
+    async def _timer_check_point(self, client: BrokerClient) -> None:
+        answer = await tables.timer_check_point(client)
+        await to_the_end(self._files.merge_timer_check, answer)
+
+    async def _timer_metrics(self, client: BrokerClient) -> None:
+        answer = await tables.timer_metrics(client)
+        if answer["timingCount"]:
+            await to_the_end(self._files.write, config_files.TIMER_METRICS, answer)
+
+
+def _entries(content: Json | None, key: str) -> Json:
+    """Return a table of a file here; an empty one if there is none."""
+    table = (content or {}).get(key)
+    return table if isinstance(table, dict) else {}
+
+
+def _some(names: Collection[str]) -> str:
+    shown = ", ".join(sorted(names)[:_SHOWN])
+    return shown if len(names) <= _SHOWN else f"{shown} … ({len(names)})"
+
+
+def _reason(exc: OSError | StoreError) -> str:
+    return str(exc) or "no answer in time"

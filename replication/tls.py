@@ -1,0 +1,49 @@
+"""TLS between our own master and follower. RocketMQ's wire has none."""
+
+import ssl
+from pathlib import Path
+
+from store.errors import StoreConfigError
+
+
+def master_context(cert: Path, key: Path | None, client_ca: Path | None) -> ssl.SSLContext:
+    """Return what a master shows; with ``client_ca`` who must have signed what followers show.
+
+    Raises:
+        StoreConfigError: a file cannot be read, or is none of its kind.
+    """
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    _load(context, cert, key)
+    if client_ca is not None:
+        _trust(context, client_ca)
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def follower_context(ca: Path, cert: Path | None) -> ssl.SSLContext:
+    """Return whom a follower believes, and what it shows: a certificate with its key in one file.
+
+    The master's certificate must be for the name or address that is followed.
+
+    Raises:
+        StoreConfigError: a file cannot be read, or is none of its kind.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    _trust(context, ca)
+    if cert is not None:
+        _load(context, cert, None)
+    return context
+
+
+def _load(context: ssl.SSLContext, cert: Path, key: Path | None) -> None:
+    try:
+        context.load_cert_chain(cert, key)
+    except OSError as exc:  # SSLError is one
+        raise StoreConfigError(f"no certificate with its key: {exc}", path=cert) from exc
+
+
+def _trust(context: ssl.SSLContext, ca: Path) -> None:
+    try:
+        context.load_verify_locations(ca)
+    except OSError as exc:
+        raise StoreConfigError(f"no certificate of an authority: {exc}", path=ca) from exc

@@ -1,0 +1,196 @@
+package interop;
+
+import com.alibaba.fastjson2.JSON;
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.net.InetSocketAddress;
+import java.net.ServerSocket;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.Properties;
+import java.util.Set;
+import java.util.TreeMap;
+import org.apache.rocketmq.broker.BrokerController;
+import org.apache.rocketmq.broker.BrokerPathConfigHelper;
+import org.apache.rocketmq.common.BrokerConfig;
+import org.apache.rocketmq.common.MixAll;
+import org.apache.rocketmq.common.TopicConfig;
+import org.apache.rocketmq.common.message.MessageAccessor;
+import org.apache.rocketmq.common.message.MessageDecoder;
+import org.apache.rocketmq.common.message.MessageExtBrokerInner;
+import org.apache.rocketmq.common.message.MessageRequestMode;
+import org.apache.rocketmq.remoting.netty.NettyClientConfig;
+import org.apache.rocketmq.remoting.netty.NettyServerConfig;
+import org.apache.rocketmq.remoting.protocol.body.SetMessageRequestModeRequestBody;
+import org.apache.rocketmq.remoting.protocol.subscription.SubscriptionGroupConfig;
+import org.apache.rocketmq.store.config.MessageStoreConfig;
+
+/**
+ * A broker of RocketMQ's, alone, without a name server.
+ *
+ * <pre>Broker ROOT key=value…     settings of broker and store</pre>
+ *
+ * It says its ports, then answers each line of its input: topics PREFIX COUNT, groups PREFIX COUNT,
+ * put TOPIC QUEUES COUNT, offset TOPIC GROUP QUEUE OFFSET, delay LEVEL OFFSET, mode TOPIC GROUP,
+ * forbid GROUP TOPIC, delete TOPIC, metadata, end.
+ */
+public final class Broker {
+    private static final PrintStream OUT = new PrintStream(System.out, false, StandardCharsets.UTF_8);
+
+    private Broker() { }
+
+    public static void main(String[] words) {
+        System.setOut(System.err);
+        int code = 0;
+        try {
+            BrokerController broker = start(Path.of(words[0]), words);
+            BufferedReader input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+            for (String line = input.readLine(); line != null; line = input.readLine()) {
+                line(answer(broker, line.split(" ")));
+            }
+            broker.shutdown();
+        } catch (Throwable fault) {
+            fault.printStackTrace();
+            code = 1;
+        }
+        OUT.flush();
+        Runtime.getRuntime().halt(code);
+    }
+
+    private static BrokerController start(Path root, String[] words) throws Exception {
+        BrokerPathConfigHelper.setBrokerConfigPath(root.resolve("config/broker.properties").toString());
+        MessageStoreConfig store = new MessageStoreConfig();
+        store.setStorePathRootDir(root.toString());
+        store.setStorePathCommitLog(root.resolve("commitlog").toString());
+        BrokerConfig config = new BrokerConfig();
+        config.setBrokerIP1("127.0.0.1");
+        config.setBrokerName("a");
+        config.setBrokerClusterName("c");
+        NettyServerConfig server = new NettyServerConfig();
+        server.setBindAddress("127.0.0.1");
+        server.setListenPort(free());
+        Properties settings = new Properties();
+        for (int i = 1; i < words.length; i++) {
+            String[] pair = words[i].split("=", 2);
+            settings.put(pair[0], pair[1]);
+        }
+        MixAll.properties2Object(settings, store);
+        MixAll.properties2Object(settings, config);
+        MixAll.properties2Object(settings, server);
+        store.setHaListenPort(free());
+        BrokerController broker = new BrokerController(config, server, new NettyClientConfig(), store);
+        if (!broker.initialize()) {
+            throw new IllegalStateException("initialize failed");
+        }
+        broker.start();
+        line(Map.of("port", server.getListenPort(), "haPort", store.getHaListenPort()));
+        return broker;
+    }
+
+    private static int free() throws Exception {
+        try (ServerSocket socket = new ServerSocket(0)) {
+            return socket.getLocalPort();
+        }
+    }
+
+    private static Object answer(BrokerController broker, String[] words) throws Exception {
+        var topics = broker.getTopicConfigManager();
+        switch (words[0]) {
+            case "topics":
+                for (int i = 0; i < Integer.parseInt(words[2]); i++) {
+                    topics.putTopicConfig(new TopicConfig(words[1] + i, 4, 4));
+                }
+                topics.getDataVersion().nextVersion();
+                return Map.of("count", topics.getTopicConfigTable().size());
+            case "groups":
+                for (int i = 0; i < Integer.parseInt(words[2]); i++) {
+                    SubscriptionGroupConfig group = new SubscriptionGroupConfig();
+                    group.setGroupName(words[1] + i);
+                    broker.getSubscriptionGroupManager().putSubscriptionGroupConfig(group);
+                }
+                broker.getSubscriptionGroupManager().getDataVersion().nextVersion();
+                return Map.of("count", broker.getSubscriptionGroupManager().getSubscriptionGroupTable().size());
+            case "put":
+                return put(broker, words[1], Integer.parseInt(words[2]), Integer.parseInt(words[3]));
+            case "offset":
+                broker.getConsumerOffsetManager().commitOffset("here", words[2], words[1], Integer.parseInt(words[3]),
+                    Long.parseLong(words[4]));
+                return Map.of();
+            case "delay":
+                broker.getScheduleMessageService().getOffsetTable().put(Integer.parseInt(words[1]), Long.parseLong(words[2]));
+                return Map.of();
+            case "mode":
+                SetMessageRequestModeRequestBody mode = new SetMessageRequestModeRequestBody();
+                mode.setTopic(words[1]);
+                mode.setConsumerGroup(words[2]);
+                mode.setMode(MessageRequestMode.POP);
+                mode.setPopShareQueueNum(3);
+                broker.getQueryAssignmentProcessor().getMessageRequestModeManager().setMessageRequestMode(words[1], words[2], mode);
+                return Map.of();
+            case "forbid":
+                broker.getSubscriptionGroupManager().updateForbidden(words[1], words[2], 1, true);
+                return Map.of();
+            case "delete":
+                topics.deleteTopicConfig(words[1]);
+                broker.getMessageStore().deleteTopics(Set.of(words[1]));
+                return Map.of("count", topics.getTopicConfigTable().size());
+            case "metadata":
+                return metadata(broker);
+            default:
+                return Map.of("end", broker.getMessageStore().getMaxPhyOffset());
+        }
+    }
+
+    private static Object put(BrokerController broker, String topic, int queues, int count) {
+        Map<String, Integer> statuses = new TreeMap<>();
+        for (int i = 0; i < count; i++) {
+            MessageExtBrokerInner message = new MessageExtBrokerInner();
+            message.setTopic(topic);
+            message.setQueueId(i % queues);
+            message.setBody(("from a broker " + i).getBytes(StandardCharsets.UTF_8));
+            message.setBornTimestamp(System.currentTimeMillis());
+            message.setBornHost(new InetSocketAddress("10.0.0.1", 1));
+            message.setStoreHost(broker.getStoreHost());
+            MessageAccessor.putProperty(message, "KEYS", "k" + i);
+            message.setPropertiesString(MessageDecoder.messageProperties2String(message.getProperties()));
+            statuses.merge(broker.getMessageStore().putMessage(message).getPutMessageStatus().name(), 1, Integer::sum);
+        }
+        return Map.of("statuses", statuses, "end", broker.getMessageStore().getMaxPhyOffset());
+    }
+
+    /** What the managers of this broker have. */
+    private static Object metadata(BrokerController broker) {
+        Map<String, Object> all = new LinkedHashMap<>();
+        Map<String, String> topics = new TreeMap<>();
+        broker.getTopicConfigManager().getTopicConfigTable().forEach((name, config) -> topics.put(name, config.toString()));
+        all.put("topics", topics);
+        Map<String, String> groups = new TreeMap<>();
+        broker.getSubscriptionGroupManager().getSubscriptionGroupTable()
+            .forEach((name, config) -> groups.put(name, config.toString()));
+        all.put("groups", groups);
+        all.put("forbidden", text(broker.getSubscriptionGroupManager().getForbiddenTable()));
+        all.put("offsets", text(broker.getConsumerOffsetManager().getOffsetTable()));
+        all.put("delays", text(broker.getScheduleMessageService().getOffsetTable()));
+        all.put("modes", JSON.parse(broker.getQueryAssignmentProcessor().getMessageRequestModeManager().encode()));
+        all.put("versions", Map.of(
+            "topics", broker.getTopicConfigManager().getDataVersion().toJson(),
+            "groups", broker.getSubscriptionGroupManager().getDataVersion().toJson(),
+            "offsets", broker.getConsumerOffsetManager().getDataVersion().toJson()));
+        return all;
+    }
+
+    private static Map<String, String> text(Map<?, ?> table) {
+        Map<String, String> text = new TreeMap<>();
+        table.forEach((key, value) -> text.put(String.valueOf(key), value instanceof Map<?, ?> map
+            ? new TreeMap<Object, Object>(map).toString() : String.valueOf(value)));
+        return text;
+    }
+
+    private static void line(Object object) {
+        OUT.println(JSON.toJSONString(object));
+        OUT.flush();
+    }
+}

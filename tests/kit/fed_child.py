@@ -1,0 +1,64 @@
+"""A synchronous master that puts until it is killed: ``python -m tests.kit.fed_child``.
+
+It says on its standard output where it feeds, and what a put has answered: phy offset and number.
+"""
+
+import os
+import subprocess
+import sys
+import threading
+from itertools import count
+from pathlib import Path
+
+from replication.feeding.feeder import Feeder
+from replication.feeding.followers import Followers
+from replication.feeding.in_thread import feeding
+from store.config import FlushDiskType, StoreConfig
+from store.record.message import Message
+from store.replica_config import BrokerRole
+from store.service.message_store import MessageStore
+from store.service.results import PutMessageStatus
+
+CONFIG = StoreConfig(
+    mapped_file_size_commit_log=16384, mapped_file_size_consume_queue=2000, max_hash_slot_num=50,
+    max_index_num=200, slave_timeout=30_000, broker_role=BrokerRole.SYNC_MASTER,
+)  # fmt: skip
+_THREADS = 4
+
+
+def start(root: Path, flush: FlushDiskType, first: int) -> "subprocess.Popen[bytes]":
+    """Start the process; its messages are numbered from ``first`` on."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.kit.fed_child", root, flush.value, str(first)],
+        stdout=subprocess.PIPE, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+
+
+def say(*numbers: int) -> None:
+    os.write(sys.stdout.fileno(), " ".join(map(str, numbers)).encode() + b"\n")
+
+
+def work(store: MessageStore, numbers: "count[int]") -> None:
+    while True:
+        number = next(numbers)
+        result = store.put_message(Message("t", b"%d" % number, number % 3))
+        assert result.status is PutMessageStatus.PUT_OK
+        say(result.phy_offset, number)
+
+
+def main() -> None:
+    root, flush, first = sys.argv[1:]
+    config = CONFIG.model_copy(update={"flush_disk_type": FlushDiskType(flush)})
+    followers, numbers = Followers(), count(int(first))
+    store = MessageStore.open(root, config, replicas=followers, housekeeping=False)
+    with feeding(Feeder(store, followers)) as feeder:
+        say(feeder.port)
+        threads = [threading.Thread(target=work, args=(store, numbers)) for _ in range(_THREADS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+
+if __name__ == "__main__":
+    main()
