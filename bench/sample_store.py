@@ -30,12 +30,13 @@ _FIRST_TIMESTAMP = 1_700_000_000_000
 _CHUNK = 1 << 19
 
 
-def make_store(root: Path, units: int, queues: int, seed: int = 1) -> StoreConfig:
+def make_store(root: Path, units: int, queues: int, seed: int = 1, **keys: int) -> StoreConfig:
     """Write ``units`` records, spread evenly over ``queues`` in random order; return the settings.
 
-    One message a tenth of a millisecond. The store was closed cleanly.
+    One message a tenth of a millisecond. The store was closed cleanly. ``keys`` are settings.
     """
-    config = StoreConfig(mapped_file_size_commit_log=LOG_FILE_BYTES, message_index_enable=False)
+    own = {"mapped_file_size_commit_log": LOG_FILE_BYTES, "message_index_enable": False}
+    config = StoreConfig(**own | keys)
     paths = StorePaths(root)
     paths.commit_log.mkdir(parents=True)
     template = _template(config)

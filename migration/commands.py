@@ -29,6 +29,10 @@ add_verb(
     "Put the verified queues into the store, catch them up from the log, and serve them.",
 )  # fmt: skip
 add_verb(
+    app, "follow", "migration.following.command:follow_command",
+    "Follow the running broker of the store DIR into NEW; once it has stopped, NEW is what it was.",
+)  # fmt: skip
+add_verb(
     app, "rollback", "migration.verbs:rollback",
     "Undo the migration: drop what was made, or after the switch serve the old queues again.",
 )  # fmt: skip

@@ -30,7 +30,7 @@ from store.journals.store_lock import StoreLock, lock_stamp
 from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
 from store.paths import StorePaths
-from store.progress import untold
+from store.progress import Tell, untold
 from store.queue.backends import backend
 from store.queue.bulk import bulk_backend
 from store.record.scan import ScanRules
@@ -40,7 +40,6 @@ from store.service.message_store import MessageStore
 from store.service.recovering.claims import vouch_for_queues
 from store.service.upkeep.mode import StoreMode, change_mode, current_mode, set_mode
 
-Tell = Callable[[str], object]
 """Told what is being done, a few words."""
 
 

@@ -12,7 +12,6 @@ from migration.rebuild.block_source import LOG
 from migration.rebuild.scan_plan import ScanSpace
 from migration.switching.switch import (
     SwitchReport,
-    Tell,
     read_switched,
     recover,
     replaced_folder,
@@ -25,7 +24,7 @@ from store.errors import RefusedStoreError, os_errors
 from store.files import sync_folder
 from store.journals.store_lock import StoreLock
 from store.paths import StorePaths
-from store.progress import untold
+from store.progress import Tell, untold
 from store.queue.bulk import bulk_backend
 from store.service.finding.lay_out import lay_out
 from store.service.finding.store_layout import StoreLayout

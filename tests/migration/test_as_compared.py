@@ -19,6 +19,7 @@ from store.journals.standing import read_standing
 from store.journals.store_lock import StoreLock
 from store.paths import StorePaths
 from store.service.message_store import MessageStore
+from tests.kit.crash_images import crash_image
 from tests.kit.cut_short import cut_short
 from tests.kit.migrations import NO_SPARK
 from tests.kit.served import served
@@ -111,7 +112,7 @@ def test_a_kill_right_after_the_switch_brings_back_nothing_that_was_deleted(
         os.utime(next((root / "commitlog").iterdir()))
     assert (steps(root) == AT_ONCE) is not bool(touched)
     with MessageStore.open(root, housekeeping=False):
-        killed = Path(shutil.copytree(root, root.with_name("killed")))
+        killed = crash_image(root, root.with_name("killed"))
     with MessageStore.open(killed, housekeeping=False) as store:
         assert not store.report.last_exit_ok
     assert served(killed) == whole

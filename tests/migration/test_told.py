@@ -24,10 +24,11 @@ from migration.way_back import returning
 from migration.way_back.returning import refuse_to_guess
 from migration.way_back.way_back import finish, rollback
 from migration.workspace import Workspace
-from store.config import BrokerRole, StoreConfig
+from store.config import StoreConfig
 from store.errors import CorruptionError, RefusedStoreError, StoreConfigError, StoreIOError
 from store.paths import StorePaths
 from store.queue.units import QueueKey
+from store.replica_config import BrokerRole
 from store.service.message_store import MessageStore
 from store.service.upkeep.mode import StoreMode
 from tests.kit.migrations import NO_SPARK, stored

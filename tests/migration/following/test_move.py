@@ -1,0 +1,278 @@
+"""A running store is followed, compared, and replaced when it stops: nothing is lost on the way."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from migration.following import move
+from migration.following.move import FollowedMove
+from migration.following.proof import LastUnits, refuse_other_ends
+from replication.feeding.settings import FeedSettings
+from store.errors import RefusedStoreError, StoreError, StoreLockedError
+from store.journals.store_lock import StoreLock
+from store.paths import StorePaths
+from store.record.message import Message
+from store.service.message_store import MessageStore
+from tests.feeding.conftest import CONFIG, Master, leading, log_in
+from tests.kit.moving import LEVEL, SECONDS, Moving
+from tests.kit.served import served
+from tests.kit.tree import tree_digest
+from tests.kit.waiting import until
+
+
+def moving(master: Master, own: Path, backend: str = "rocksdb") -> Moving:
+    return Moving(master.root, master.port, own, CONFIG, backend)
+
+
+def put_to(master: Master, topic: str) -> None:
+    """Put one message more."""
+    assert master.store.put_message(Message(topic, b"one more", 0)).ok
+
+
+def put_more(master: Master) -> None:
+    for number in range(60):
+        properties = {"TAGS": "a", "KEYS": f"k{number}"}
+        assert master.store.put_message(Message(f"t{number % 7}", b"x" * 90, 0, properties)).ok
+
+
+def moved(
+    root: Path, own: Path, during: Callable[[Master], object], backend: str = "rocksdb"
+) -> Moving:
+    """Move a running store; ``during`` is called when all was compared, then it stops."""
+    with leading(root) as master:
+        put_more(master)
+        move_of = moving(master, own, backend).start()
+        move_of.wait_for(LEVEL)
+        during(master)
+    return move_of
+
+
+@pytest.mark.parametrize("backend", ["file", "rocksdb"])
+def test_a_follower_takes_the_place_of_a_store_that_stops(tmp_path: Path, backend: str) -> None:
+    root, own = tmp_path / "broker", tmp_path / "own"
+    tables = root / "config"
+    tables.mkdir(parents=True)
+    (root / "timerwheel").write_bytes(b"a wheel")
+    (tables / "topics.json").write_text('{"topicConfigTable":{}}')
+
+    def during(master: Master) -> None:
+        put_more(master)
+        (tables / "consumerOffset.json").write_text('{"offsetTable":{"t1@g":{"0":3}}}')
+
+    report = moved(root, own, during, backend).end()
+    before = tree_digest(root)
+    assert (report.queues, report.units, report.stopped) == (7, 60, True)
+    assert report.not_taken == ["timerwheel"]
+    assert 0 < report.verified_to < report.end
+    assert 0 <= report.down_seconds < SECONDS
+    assert log_in(own)[: report.end] == log_in(root)[: report.end]
+    assert served(own) == served(root)
+    assert {path.name: path.read_bytes() for path in (own / "config").iterdir()} == {
+        path.name: path.read_bytes() for path in tables.iterdir()
+    }
+    with MessageStore.open(own, CONFIG) as store:
+        assert (store.report.needed, set(store.layout.backends)) == (False, {backend})
+        assert store.put_message(Message("t1", b"goes on")).queue_offset == 18
+        assert [found for found in store.check() if found.damage] == []
+    assert tree_digest(root) == before
+
+
+def test_what_the_wire_did_not_bring_is_taken_from_the_log(tmp_path: Path) -> None:
+    """As with a broker that was stopped before anybody followed it."""
+    root, own = tmp_path / "broker", tmp_path / "own"
+    with leading(root) as master:
+        put_more(master)
+    report = moving(master, own).start().end()
+    assert report.drained_bytes > 0
+    assert (report.units, report.verified_to) == (60, report.end)
+    assert log_in(own)[: report.end] == log_in(root)[: report.end]
+    assert served(own) == served(root)
+
+
+def test_a_topic_that_is_deleted_at_the_broker_is_deleted_here(tmp_path: Path) -> None:
+    root, own = tmp_path / "broker", tmp_path / "own"
+
+    def during(master: Master) -> None:
+        master.store.delete_topics(["t3", "t5"])
+        put_to(master, "t0")
+
+    with leading(root) as master:
+        put_more(master)
+        master.store.delete_topics(["t6"])
+        put_to(master, "t0")
+        move_of = moving(master, own).start()
+        move_of.wait_for(LEVEL)
+        during(master)
+    assert move_of.end().deleted_topics == 3
+    assert {key.topic for key in served(own)} == {"t0", "t1", "t2", "t4"}
+    assert served(own) == served(root)
+
+
+def test_a_broker_that_is_never_quiet_is_moved_too(tmp_path: Path) -> None:
+    root, own = tmp_path / "broker", tmp_path / "own"
+    silent = FeedSettings(ha_send_heartbeat_interval=60_000)  # nothing says that there is no more
+    with leading(root, settings=silent) as master:
+        put_more(master)
+        move_of = moving(master, own).start()
+
+        def puts_on() -> bool:
+            put_to(master, "t0")
+            return move_of.has_said(LEVEL)
+
+        until(puts_on)
+    assert move_of.end().stopped
+    assert served(own) == served(root)
+
+
+def test_a_queue_that_differs_ends_the_move_and_changes_nothing(tmp_path: Path) -> None:
+    root, own = tmp_path / "broker", tmp_path / "own"
+    with leading(root) as master:
+        put_more(master)
+        master.store.flush()
+        path = root / "consumequeue" / "t4" / "0" / f"{0:020d}"
+        with path.open("r+b") as file:
+            file.seek(20 * 3 + 12)
+            file.write(b"\1" * 8)
+        before = tree_digest(root)
+        with pytest.raises(RefusedStoreError, match="queue 0 of 't4': tags_code is not the same"):
+            moving(master, own).start().end()
+        assert tree_digest(root) == before
+
+
+def test_it_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
+    root, own = tmp_path / "broker", tmp_path / "own"
+    with leading(root) as master:
+        put_more(master)
+        first = moving(master, own).start()
+        first.wait_for(LEVEL)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            first.end()
+        put_more(master)
+        again = moving(master, own).start()
+        again.wait_for(LEVEL)
+    report = again.end()
+    assert not any("comparing" in sentence for sentence in again.told)
+    assert (report.units, report.verified_to) == (60, first.move.report.verified_to)
+    assert served(own) == served(root)
+
+
+def test_a_call_that_ends_while_it_opens_leaves_the_store_closed(tmp_path: Path) -> None:
+    root, own = tmp_path / "broker", tmp_path / "own"
+    with leading(root) as master:
+        put_more(master)
+        first = moving(master, own)
+        first.on("opening the follower", first.cancel)
+        with pytest.raises(asyncio.CancelledError):
+            first.start().end()
+        assert not StorePaths(own).abort.exists()
+        again = moving(master, own).start()
+        again.wait_for(LEVEL)
+    assert again.end().stopped
+    assert served(own) == served(root)
+
+
+def test_a_broker_that_crashed_is_not_replaced(tmp_path: Path) -> None:
+    root, own = tmp_path / "broker", tmp_path / "own"
+    moved(root, own, put_more).end()
+    with leading(root) as master:
+        put_more(master)
+    StorePaths(root).abort.write_text("1")
+    refused(root, own, "was not stopped well")
+    StorePaths(root).abort.unlink()
+    assert moving(master, own).start().end().drained_bytes > 0
+    assert served(own) == served(root)
+
+
+def test_a_follower_that_lacks_history_is_refused(tmp_path: Path) -> None:
+    root, own = tmp_path / "broker", tmp_path / "own"
+    with leading(root) as master:
+        put_more(master)
+        last = master.end - master.end % 4096
+        with MessageStore.open(own, CONFIG, backend="rocksdb") as store:
+            store.append_to_commit_log(last, master.log[last:])
+        with pytest.raises(RefusedStoreError, match=f"begins at 0, the follower's at {last}"):
+            moving(master, own).start().end()
+
+
+def own_with(own: Path, log: bytes) -> None:
+    with MessageStore.open(own, CONFIG, backend="rocksdb") as store:
+        store.append_to_commit_log(0, log)
+
+
+def refused(root: Path, own: Path, words: str) -> None:
+    before = tree_digest(root), served(own)
+    with pytest.raises(RefusedStoreError, match=words):
+        asyncio.run(FollowedMove(root, ("127.0.0.1", 1), own, CONFIG).run())
+    assert (tree_digest(root), served(own)) == before
+
+
+def test_a_broker_that_has_lost_what_it_sent_is_refused(tmp_path: Path) -> None:
+    root, own = tmp_path / "broker", tmp_path / "own"
+    with leading(root) as master:
+        put_more(master)
+        end, log = master.end, master.log
+    own_with(own, log)
+    with MessageStore.open(own, CONFIG) as store:
+        assert store.put_message(Message("t", b"came, and was not on disk there")).ok
+        longer = store.commit_log.max_phy_offset()
+    refused(root, own, f"log ends at {end}, the follower's at {longer}")
+
+
+def test_a_broker_with_another_log_is_refused(tmp_path: Path) -> None:
+    root, own = tmp_path / "broker", tmp_path / "own"
+    with leading(root) as master:
+        put_more(master)
+        end, log = master.end, master.log
+    own_with(own, log)
+    start = end - end % 4096
+    with (root / "commitlog" / f"{start:020d}").open("r+b") as file:
+        file.seek(100)  # in the body of a record
+        file.write(b"\0")
+    refused(root, own, f"the logs differ between phy offsets {start} and {end}")
+
+
+def test_a_broker_cannot_start_while_its_place_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, own, met = tmp_path / "broker", tmp_path / "own", []
+
+    def locked(theirs: LastUnits, ours: LastUnits, broker: Path) -> None:
+        with pytest.raises(StoreLockedError):
+            StoreLock(StorePaths(root))
+        met.append(True)
+        refuse_other_ends(theirs, ours, broker)
+
+    monkeypatch.setattr(move, "refuse_other_ends", locked)
+    moved(root, own, put_more).end()
+    assert met
+
+
+@pytest.mark.parametrize("into", ["own", "broker"])
+def test_what_cannot_be_moved_is_refused_before_anything_is_made(tmp_path: Path, into: str) -> None:
+    root = tmp_path / "broker"
+    if into == "broker":
+        with leading(root) as master:
+            put_more(master)
+    else:
+        root.mkdir()
+    before = tree_digest(tmp_path)
+    move_of = FollowedMove(root, ("127.0.0.1", 1), tmp_path / into, CONFIG)
+    with pytest.raises(RefusedStoreError, match=r"no store here|a folder of its own"):
+        asyncio.run(move_of.run())
+    assert tree_digest(tmp_path) == before
+
+
+def test_a_folder_that_follows_another_store_is_refused(tmp_path: Path) -> None:
+    root, own = tmp_path / "broker", tmp_path / "own"
+    moved(root, own, put_more).end()
+    with leading(tmp_path / "other") as master, pytest.raises(StoreError, match="another store"):
+        moving(master, own)
+    note = own / "cqstore" / "followed.json"
+    assert json.loads(note.read_text())["stopped"] is True
+    note.write_text("{")
+    with pytest.raises(StoreError, match="note of the move is damaged"):
+        FollowedMove(root, ("127.0.0.1", 1), own, CONFIG)
