@@ -7,10 +7,11 @@ READY := $(VENV)/.ready
 TWINS := tests/core tests/codec tests/commit_log tests/consume_queue tests/index tests/message_store tests/property
 # Tests that run with sanitizers; `-s` there, for a sanitizer's last words go to the terminal.
 FUZZED := tests/core tests/fuzz/test_records.py tests/fuzz/test_queue_files.py
+RACED := tests/message_store/test_threads.py
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-wrapv -O1 -g
 
 .DEFAULT_GOAL := help
-.PHONY: help demo backends check test test-all fuzz mutants interop bench bench-peer dist wheels format clean
+.PHONY: help demo backends check test test-all fuzz race mutants interop bench bench-peer dist wheels format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 12
@@ -40,14 +41,26 @@ test: $(READY) ## the tests, but for interop and the long runs
 test-all: $(READY) ## the tests and the long runs: random operations, kills, power cuts, damage, load
 	$(BIN)/pytest -n auto --dist loadgroup -m "not interop"
 
+# The tree under build/$(1), compiled with the flags of $(2), wheels and all.
+define compiled_in
+	rm -rf build/$(1) && mkdir -p build/$(1)
+	git ls-files -z | xargs -0 cp --parents -t build/$(1)
+	cd build/$(1) && CFLAGS="$(2)" ../../$(BIN)/python -m pip wheel --quiet --no-deps -w wheel .
+	cd build/$(1) && ../../$(BIN)/python -m zipfile -e wheel/*.whl .
+endef
+
 fuzz: $(READY) ## the compiled core over odd and damaged bytes, with AddressSanitizer and UBSan (gcc)
-	rm -rf build/fuzz && mkdir -p build/fuzz
-	git ls-files -z | xargs -0 cp --parents -t build/fuzz
-	cd build/fuzz && CFLAGS="$(SANITIZE)" ../../$(BIN)/python -m pip wheel --quiet --no-deps -w wheel .
-	cd build/fuzz && ../../$(BIN)/python -m zipfile -e wheel/*.whl .
+	$(call compiled_in,fuzz,$(SANITIZE))
 	cd build/fuzz && LD_PRELOAD=$$($(CC) -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 \
 	  UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc CQSTORE_CORE=1 \
 	  ../../$(BIN)/python -m pytest -s -p no:cacheprovider -m "not long" $(FUZZED)
+
+race: $(READY) ## threads against a model, what is compiled here with ThreadSanitizer (gcc, setarch)
+	$(call compiled_in,race,-fsanitize=thread -O1 -g)
+	echo race:rocksdb- > build/race/not-ours  # RocksDB's library is not built with it
+	cd build/race && LD_PRELOAD=$$($(CC) -print-file-name=libtsan.so) CQSTORE_CORE=1 \
+	  TSAN_OPTIONS="suppressions=not-ours exitcode=66" setarch -R \
+	  ../../$(BIN)/python -m pytest -s -p no:cacheprovider -m "not long" -k "not rocksdict" $(RACED)
 
 mutants: $(READY) ## put small faults into the code, a sample of them, and see which no test notices (SEED, COUNT, ONLY)
 	nice $(BIN)/python -m mutants $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(if $(ONLY),--only $(ONLY))
