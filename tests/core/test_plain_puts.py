@@ -26,9 +26,13 @@ from tests.kit.messages import MOST_BODY, WAYS, messages, plain, put
 
 pytestmark = pytest.mark.skipif(CORE is None, reason="the core does not run")
 NOW = 1_700_000_000_000
+NEVER = 1 << 30
+"""ms: the thread that flushes also hands on what waits, and here that is compared."""
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=1 << 14, max_message_size=MOST_BODY, max_hash_slot_num=64,
-    max_index_num=4096,
+    max_index_num=4096, flush_interval_commit_log=NEVER,
+    flush_commit_log_thorough_interval=NEVER, flush_interval_consume_queue=NEVER,
+    flush_consume_queue_thorough_interval=NEVER,
 )  # fmt: skip
 calls = st.lists(
     st.tuples(st.sampled_from(WAYS), st.lists(st.one_of(plain, messages), min_size=1, max_size=5)),
