@@ -18,7 +18,7 @@ from tests.kit.parted import CONFIG, grow, log_in, parted
 from tests.kit.tree import tree_digest
 from tests.kit.wire_master import WireMaster, frame, serving
 
-FAST = {"answer": 5.0, "report": 0.05, "quiet": 0.05, "linger": 0.2}
+FAST = {"answer": 30.0, "report": 0.05, "quiet": 0.05, "linger": 60.0}
 
 
 @contextmanager
@@ -112,7 +112,7 @@ def test_a_master_that_grows_on_and_on_is_left(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "own", CONFIG) as store:
         store.append_to_commit_log(0, log[:5000])
     with serving(master):
-        there = Master("127.0.0.1", master.port, answer=5, report=0.02, quiet=60, linger=0.05)
+        there = Master("127.0.0.1", master.port, answer=30, report=0.02, quiet=60, linger=0.05)
         grows = iter(range(5000, 6000))
 
         def told(_: int) -> None:
