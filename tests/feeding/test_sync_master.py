@@ -266,12 +266,12 @@ def test_many_threads_wait_each_for_its_own(tmp_path: Path, flush: FlushDiskType
 
 def test_a_close_waits_for_no_follower_and_every_future_is_answered(tmp_path: Path) -> None:
     for flush in FlushDiskType:
-        config = sync(flush_disk_type=flush, **PATIENT)
+        config = sync(flush_disk_type=flush, slave_timeout=3_600_000)
         began = time.monotonic()
         with leading(tmp_path / f"{flush}", config) as master:
             answers = [master.store.put_message_async(message()) for _ in range(20)]
         assert {answer.result(0).status for answer in answers} == {LATE}
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 100
 
 
 def test_futures_are_answered_in_time_one_by_one(tmp_path: Path) -> None:
@@ -366,16 +366,23 @@ def test_a_put_that_is_interrupted_while_it_waits_leaves_nothing(tmp_path: Path)
         raise OutOfTimeError
 
     with leading(tmp_path / "master", sync(**PATIENT)) as master:
+        waiting = master.feeder.followers._waiting
+
+        def interrupt() -> None:
+            until(lambda: len(waiting) == 1)
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
+
         before = signal.signal(signal.SIGALRM, stop)
         try:
             for _ in range(5):
-                signal.setitimer(signal.ITIMER_REAL, 0.05)
+                other = threading.Thread(target=interrupt)
+                other.start()
                 with pytest.raises(OutOfTimeError):
                     master.store.put_message(message())
+                other.join()
         finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
-        assert master.feeder.followers._waiting == set()
+        assert waiting == set()
         with acknowledging(master.port):
             assert master.store.put_message(message()).status is OK
         assert master.store.max_offset("t", 0) == 6
