@@ -20,7 +20,7 @@ from store.service.results import PutMessageStatus
 from tests.feeding.conftest import CONFIG, QUICK, Master, leading
 from tests.kit.descriptors import open_descriptors
 from tests.kit.waiting import until
-from tests.kit.wire_slave import WireSlave
+from tests.kit.wire_slave import WireSlave, acknowledging
 
 
 def joined(frames: list[tuple[int, bytes]]) -> bytes:
@@ -81,9 +81,9 @@ def test_an_empty_master_serves_from_its_first_byte_on(tmp_path: Path) -> None:
 def test_a_heartbeat_waits_for_its_time(tmp_path: Path) -> None:
     settings = FeedSettings(ha_send_heartbeat_interval=200)
     with leading(tmp_path / "m", settings=settings) as master, WireSlave(master.port) as slave:
+        began = time.monotonic()
         slave.report(0)
         slave.frame()  # nothing was ever sent: at once
-        began = time.monotonic()
         slave.frame()
         assert time.monotonic() - began >= 0.19
 
@@ -246,10 +246,21 @@ def test_who_says_nothing_is_closed_and_a_thousand_leave_nothing(tmp_path: Path)
                 peer.close()
         until(lambda: open_descriptors() == before and not master.feeder.followers.links())
         assert any("silent for 0.1 s" in told for told in master.told)
-        assert any("refused, 64 connections are there already" in told for told in master.told)
         with WireSlave(master.port) as slave:  # and it goes on
             slave.report(0)
             assert slave.frame() == (0, b"")
+
+
+def test_sixty_four_are_served_and_no_more(tmp_path: Path) -> None:
+    with leading(tmp_path / "master") as master:
+        peers = [socket.create_connection(("127.0.0.1", master.port)) for _ in range(65)]
+        peers[-1].settimeout(30)
+        assert peers[-1].recv(1) == b""
+        assert len(master.feeder.followers.links()) == 64
+        assert "127.0.0.1: refused, 64 connections are there already" in master.told
+        for peer in peers:
+            peer.close()
+        until(lambda: not master.feeder.followers.links())
 
 
 def test_half_a_report_is_none(tmp_path: Path) -> None:
@@ -262,25 +273,47 @@ def test_half_a_report_is_none(tmp_path: Path) -> None:
         assert [link for link in master.feeder.followers.links() if link.position >= 0] == []
 
 
-def test_who_takes_nothing_holds_up_no_put_and_no_other_and_is_closed(tmp_path: Path) -> None:
-    config = CONFIG.model_copy(update={"mapped_file_size_commit_log": 1 << 20})
-    settings = FeedSettings(ha_housekeeping_interval=700, ha_send_heartbeat_interval=50)
-    with leading(tmp_path / "master", config, settings) as master:
-        with WireSlave(master.port) as slow, WireSlave(master.port, "127.0.0.2") as quick:
+LARGE_FILES = CONFIG.model_copy(update={"mapped_file_size_commit_log": 1 << 20})
+
+
+@pytest.mark.slow
+def test_who_takes_nothing_holds_up_no_put_and_no_other(tmp_path: Path) -> None:
+    with (
+        leading(tmp_path / "master", LARGE_FILES, FeedSettings()) as master,
+        WireSlave(master.port) as slow,
+        WireSlave(master.port, "127.0.0.2") as quick,
+    ):
+        slow.report(0)
+        slow.frame()
+        quick.report(0)
+        master.put(400, 60_000)
+        assert joined(quick.take(master.end)) == master.log
+        links = {link.address: link for link in master.feeder.followers.links()}
+        sent = links["127.0.0.1"].sent
+        assert sent < master.end // 2  # what the kernel's buffers take, and a turn
+
+
+@pytest.mark.slow
+def test_who_takes_nothing_is_closed_and_who_reports_is_kept(tmp_path: Path) -> None:
+    settings = FeedSettings(ha_housekeeping_interval=3000, ha_send_heartbeat_interval=50)
+    with leading(tmp_path / "master", LARGE_FILES, settings) as master:
+        with (
+            WireSlave(master.port) as slow,
+            acknowledging(master.port, "127.0.0.2") as quick,
+        ):
             slow.report(0)
             slow.frame()
-            quick.report(0)
             master.put(400, 60_000)
-            assert joined(quick.take(master.end)) == master.log
-            quick.report(master.end)
-            links = {link.address: link for link in master.feeder.followers.links()}
-            sent = links["127.0.0.1"].sent
-            assert sent < master.end // 2  # what the kernel's buffers take, and a turn
-            while "127.0.0.1" in {link.address for link in master.feeder.followers.links()}:
-                quick.report(master.end)
-                quick.frame()  # fed all the while, by heartbeats
-        until(lambda: any("silent for 0.7 s" in told or "took nothing for 0.7 s" in told
-                          for told in master.told))  # fmt: skip
+            until(lambda: addresses(master) == {"127.0.0.2"})
+            until(lambda: [link.acknowledged for link in master.feeder.followers.links()]
+                  == [master.end])  # fmt: skip
+            assert quick.peer.fileno() >= 0
+        assert any("silent for 3 s" in told or "took nothing for 3 s" in told
+                   for told in master.told)  # fmt: skip
+
+
+def addresses(master: Master) -> set[str]:
+    return {link.address for link in master.feeder.followers.links()}
 
 
 # ---- flow control

@@ -81,7 +81,7 @@ async def scene(
                 store, follower, "127.0.0.1", broker.port, tell=told.append,
                 intervals=Intervals(0.01, 0.01, 0.2), accept_lower_offsets=accept_lower,
             )  # fmt: skip
-            async with BrokerClient("127.0.0.1", broker.port, answer_seconds=1) as client:
+            async with BrokerClient("127.0.0.1", broker.port, answer_seconds=30) as client:
                 yield Scene(store, master, broker, follower, beside, client, told)
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)

@@ -78,7 +78,7 @@ class WireSlave:
 
 @contextmanager
 def acknowledging(port: int, address: str = "127.0.0.1", begin: int = 0) -> Iterator[WireSlave]:
-    """A slave that takes what comes in a thread, and acknowledges each frame, until it is closed.
+    """A slave that takes what comes in a thread, and reports for each frame, until it is closed.
 
     Leave the block, or ``cut`` it, and it is gone.
     """
@@ -89,8 +89,7 @@ def acknowledging(port: int, address: str = "127.0.0.1", begin: int = 0) -> Iter
         try:
             while True:
                 phy_offset, body = slave.frame()
-                if body:
-                    slave.report(phy_offset + len(body))
+                slave.report(phy_offset + len(body))
         except OSError:
             return
 
