@@ -17,8 +17,8 @@ from rich.console import Console
 from bench.peer.machine import machine_facts
 from bench.peer.measured import Measured, Report
 from bench.peer.plot import draw
-from bench.peer.rows import all_sessions
-from bench.peer.sessions import AnySession, UnequalError
+from bench.peer.rows import AnySession, all_sessions
+from bench.peer.sessions import UnequalError
 from bench.peer.sides import THEIRS, SideFailedError, Sides
 from bench.peer.table import publish, section, table, words
 

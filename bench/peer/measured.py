@@ -40,6 +40,10 @@ def _a(window: Window, name: str) -> float:
 
 KINDS = {
     "rate": Kind("/s", lambda w: _a(w, "count") / _a(w, "seconds"), more_is_better=True),
+    "level": Kind(
+        "/s", lambda w: _a(w, "count") / _a(w, "level_seconds"), more_is_better=True, has_cpu=False
+    ),
+    "flow": Kind("MB/s", lambda w: _a(w, "bytes") / _a(w, "seconds") / 1e6, more_is_better=True),
     "each": Kind("ms", lambda w: _a(w, "seconds") * 1e3 / _a(w, "count")),
     "stall": Kind("ms", lambda w: _a(w, "call_p100_us") / 1e3, has_cpu=False),
     "wait": Kind("ms", lambda w: _a(w, "due_p99.9_us") / 1e3, has_cpu=False),

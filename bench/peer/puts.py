@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from bench.peer.queues import Queues
-from store import Message, MessageStore, PutMessageResult
+from store import Message, MessageStore, PutMessageResult, PutMessageStatus
 from store.record.client_batch import encode_client_batch
 
 Figures = dict[str, float]
@@ -31,7 +31,7 @@ class Puts:
         def work(worker: int) -> None:
             put, message = self._store.put_message, self._message
             for number in numbers[worker::threads]:
-                _require(put(message(number)).ok)
+                _require(put(message(number)))
 
         return self._timed(count, lambda: _in_threads(threads, work))
 
@@ -77,7 +77,7 @@ class Puts:
                 due = begin + at / rate
                 while (called := now()) < due:
                     time.sleep(due - called)
-                _require(put(self._message(number)).ok)
+                _require(put(self._message(number)))
                 done = now()
                 calls[at], waits[at] = done - called, done - due
 
@@ -91,7 +91,7 @@ class Puts:
     def delete_topics(self) -> Figures:
         """Delete the topics of all queues, one a call; the next puts fill them again."""
         topics = self._queues.topics
-        self._caught_up()
+        self.caught_up()
 
         def work() -> None:
             for topic in topics:
@@ -115,24 +115,26 @@ class Puts:
         cpu, begin = time.process_time(), time.perf_counter()
         work()
         called = time.perf_counter() - begin
-        self._caught_up()
+        self.caught_up()
         seconds = time.perf_counter() - begin
         return {
             "count": count, "seconds": seconds, "called_seconds": called,
             "cpu_seconds": time.process_time() - cpu,
         }  # fmt: skip
 
-    def _caught_up(self) -> None:
+    def caught_up(self) -> None:
+        """Wait until all queues have what the log has."""
         self._store.max_offset(*self._queues.key(0))  # a reader sees all that was put before
 
 
-def _require(ok: bool) -> None:  # noqa: FBT001 - an assertion
-    if not ok:
-        raise RuntimeError("a put was refused")
+def _require(result: PutMessageResult) -> None:
+    if result.status is not PutMessageStatus.PUT_OK:
+        raise RuntimeError(f"a put answers {result.status.name}")
 
 
 def _require_all(results: Iterable[PutMessageResult]) -> None:
-    _require(all(result.ok for result in results))
+    for result in results:
+        _require(result)
 
 
 def _in_threads(count: int, work: Callable[[int], None]) -> None:

@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 from itertools import product
 
-from bench.peer.sessions import AnySession, Openings, Replays, Row, Session
+from bench.peer.replicas import Follows, Replicated
+from bench.peer.sessions import Openings, Replays, Row, Session
 
+AnySession = Session | Openings | Replays | Replicated | Follows
 BACKENDS = ("file", "rocksdb")
 _NO_DESCRIPTORS = "holds a descriptor for each queue file: more than a process may have"
 _DESCRIPTORS = 20_000
@@ -14,6 +16,7 @@ _OPENED = {
 _OPENED_QUICKLY = {"file": (1_000, 10_000), "rocksdb": (1_000, 100_000)}
 _FEW, _MANY = 8, 10_000
 _SMALL = 128
+_OF_BOTH = "processor time is that of master and slave, until the slave has all"
 
 
 def all_sessions(*, quick: bool) -> Iterator[AnySession]:
@@ -34,6 +37,7 @@ def all_sessions(*, quick: bool) -> Iterator[AnySession]:
             yield _opening(backend, queues)
     for backend in BACKENDS:
         yield _deletions(backend, quick=quick)
+    yield from _replicas(quick=quick)
 
 
 def _puts(backend: str, queues: int, body: int, threads: int, *, quick: bool) -> Session:
@@ -134,3 +138,32 @@ def _deletions(backend: str, *, quick: bool) -> Session:
         each=(f"put {count}",), note="what is deleted is on disk when our call returns",
     )  # fmt: skip
     return Session(backend, (row,), {"queues": "1000" if quick else "2000"})
+
+
+def _replicas(*, quick: bool) -> Iterator[AnySession]:
+    sync = {"role": "SYNC_MASTER", "replicas": "2", "wait": "60000", "queues": str(_FEW)}
+    for writers, count in ((1, 12_000), (16, 60_000), (64, 120_000)):
+        puts = count // 3 if quick else count
+        by = "1 writer" if writers == 1 else f"{writers} writers"
+        row = Row(
+            {"rate": f"replica: SYNC_MASTER put, 128 B, {by}"}, f"put {puts} threads={writers}",
+            (f"put {2 * puts} threads={writers}",), note=_OF_BOTH,
+        )  # fmt: skip
+        yield Replicated("file", (row,), sync)
+    count = 120_000 if quick else 600_000
+    name = "replica: put, 128 B, 1 thread"
+    line, warm = f"put {count} threads=1", (f"put {2 * count} threads=1",)
+    queues = {"queues": str(_FEW)}
+    yield Session("file", (Row({"rate": f"{name}, no slave"}, line, warm),), queues)
+    figures = {
+        "rate": f"{name}, one asynchronous slave",
+        "level": f"{name}, until that slave has it in its queues",
+    }
+    row = Row(figures, line, warm, note=_OF_BOTH)
+    yield Replicated("file", (row,), queues | {"role": "ASYNC_MASTER"})
+    for backend, (body, count) in product(BACKENDS, ((128, 600_000), (1024, 250_000))):
+        size = "128 B" if body == _SMALL else "1 KB"
+        yield Follows(
+            backend=backend, row=Row({"flow": f"replica: RocketMQ's log followed, {size}"}, ""),
+            settings={"queues": "100", "body": str(body)}, messages=count // (3 if quick else 1),
+        )  # fmt: skip

@@ -6,15 +6,25 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from bench.peer.machine import Beside
 from bench.peer.measured import Measured
-from bench.peer.sides import OURS, SIDES, SideFailedError, SideProcess, Sides, Window
+from bench.peer.sides import OURS, SIDES, Sides, Window
 
 SETTLE_SECONDS = 0.5
 """After work that writes: the flush threads of the one side would disturb the other."""
 _BLOCK = 512
 """What ``st_blocks`` counts in."""
+
+
+class Side(Protocol):
+    """What does lines of work: a process, or several that are one side."""
+
+    @property
+    def name(self) -> str: ...
+
+    def do(self, line: str) -> Window: ...
 
 
 class UnequalError(Exception):
@@ -51,7 +61,7 @@ class Rounds:
     others: list[float] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
 
-    def add(self, side: SideProcess, line: str) -> Window:
+    def add(self, side: Side, line: str) -> Window:
         """Have ``line`` done and measured."""
         beside = Beside()
         with beside.watching():
@@ -88,16 +98,21 @@ class Session:
             if self.filled:
                 for name in SIDES:
                     fill(sides, name, settings, self.filled)
-            both = [stack.enter_context(sides.running(name, settings)) for name in SIDES]
-            for side in both:
-                side.do("open")
+            both = [stack.enter_context(self.opened(sides, name, settings)) for name in SIDES]
             for row in self.rows:
                 if names.intersection(row.figures.values()):
                     yield from row.measured(self.backend, _in_turn(row, both, rounds))
             _same([side.do("totals") for side in both], "units", "log_end")
 
+    @contextmanager
+    def opened(self, sides: Sides, name: str, settings: dict[str, str]) -> Iterator[Side]:
+        """Start a side and open its store."""
+        with sides.running(name, settings) as side:
+            side.do("open")
+            yield side
 
-def _in_turn(row: Row, both: list[SideProcess], rounds: int) -> Rounds:
+
+def _in_turn(row: Row, both: list[Side], rounds: int) -> Rounds:
     found = Rounds()
     for side in both:
         for line in row.warm:
@@ -236,12 +251,9 @@ def stores(sides: Sides) -> Iterator[None]:
     finally:
         for side in SIDES:
             shutil.rmtree(sides.store(side), ignore_errors=True)
+            shutil.rmtree(sides.slave(side), ignore_errors=True)
 
 
 def blocks(folder: Path) -> int:
     """Return the bytes on disk of a folder and all in it."""
     return sum(path.lstat().st_blocks for path in (folder, *folder.rglob("*"))) * _BLOCK
-
-
-AnySession = Session | Openings | Replays
-__all__ = ["AnySession", "Openings", "Replays", "Row", "Session", "SideFailedError", "UnequalError"]

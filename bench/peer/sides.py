@@ -88,11 +88,15 @@ class Sides:
         """Return the folder of a side's store."""
         return self._work / side
 
+    def slave(self, side: str) -> Path:
+        """Return the folder of the store of a side's slave."""
+        return self._work / f"{side}-slave"
+
     @contextmanager
     def running(self, side: str, settings: dict[str, str]) -> Iterator[SideProcess]:
         """Start a side with its store; it is gone afterwards, the store not closed."""
         words = {"dir": str(self.store(side)), **settings}
-        errors = self._work / f"{side}.errors"
+        errors = self._work / f"{Path(words['dir']).name}.errors"
         with (
             errors.open("w", encoding="utf-8") as stderr,
             tempfile.TemporaryDirectory(dir=self._work) as home,

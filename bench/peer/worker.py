@@ -14,6 +14,7 @@ from pathlib import Path
 from bench.peer.asks import Asks
 from bench.peer.puts import Figures, Puts
 from bench.peer.queues import Queues
+from bench.peer.roles import Roles
 from store import FlushDiskType, MessageStore, StoreConfig
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -25,6 +26,7 @@ class Worker:
     def __init__(self, settings: dict[str, str]) -> None:
         self._settings = settings
         self._queues = Queues(int(settings.get("queues", "8")))
+        self._roles = Roles(settings)
         self._store: MessageStore
         self._puts: Puts
         self._asks: Asks
@@ -38,6 +40,8 @@ class Worker:
         size = int(asked.get("size", "32"))
         works: dict[str, Callable[[], Figures]] = {
             "totals": self._totals,
+            "spent": self._spent,
+            "followed": lambda: self._roles.followed(self._store, count, self._puts.caught_up),
             "close": self._close,
             "put": lambda: self._puts.single(count, int(asked.get("threads", "1"))),
             "list": lambda: self._puts.lists(count, size),
@@ -53,21 +57,31 @@ class Worker:
 
     def _open(self) -> Figures:
         flush = FlushDiskType(self._settings.get("flush", "ASYNC_FLUSH"))
-        config = StoreConfig(flush_disk_type=flush, clean_file_forcibly_enable=False)
+        config = self._roles.config(
+            StoreConfig(flush_disk_type=flush, clean_file_forcibly_enable=False)
+        )
         backend = self._settings.get("backend", "file")
         cpu, begin = time.process_time(), time.perf_counter()
-        self._store = MessageStore.open(self._settings["dir"], config, backend=backend)
+        self._store = MessageStore.open(
+            self._settings["dir"], config, backend=backend, replicas=self._roles.replicas
+        )
         seconds, spent = time.perf_counter() - begin, time.process_time() - cpu
         body, keys = int(self._settings.get("body", "128")), "keys" in self._settings
         self._puts = Puts(self._store, self._queues, body, keys=keys)
         self._asks = Asks(self._store, self._queues)
-        return {
+        figures = {
             "count": 1, "seconds": seconds, "cpu_seconds": spent, "resident_bytes": _resident(),
         }  # fmt: skip
+        self._roles.begin(self._store)
+        return figures | {"port": self._roles.port}
 
     def _close(self) -> Figures:
         self._store.close()
         return {"count": 1}
+
+    def _spent(self) -> Figures:
+        end = self._store.commit_log.max_phy_offset()
+        return {"cpu_seconds": time.process_time(), "log_end": end}
 
     def _totals(self) -> Figures:
         units = sum(span.max_offset - span.min_offset for span in self._store.queue_spans())

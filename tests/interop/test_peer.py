@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.peer.replicas import Follows, Replicated
 from bench.peer.sessions import Openings, Replays, Row
 from bench.peer.sides import OURS, SIDES, THEIRS, Sides, Window
 from store import MessageStore
@@ -99,3 +100,28 @@ def test_what_rocketmq_cannot_do_is_done_by_us_alone_and_told(sides: Sides) -> N
     (replayed,) = replay.run(sides, 1, {"replay"})
     assert (len(replayed.windows[OURS]), replayed.windows[THEIRS]) == (1, [])
     assert replayed.ratio() is None
+
+
+@pytest.mark.parametrize("role", ["SYNC_MASTER", "ASYNC_MASTER"])
+def test_both_put_to_a_slave_of_their_own_that_has_all_in_the_end(sides: Sides, role: str) -> None:
+    settings = {"role": role, "replicas": "2", "wait": "60000", "queues": str(QUEUES)}
+    row = Row({"rate": "put", "level": "level"}, "put 400 threads=4", ("put 40",))
+    put, level = Replicated("file", (row,), settings).run(sides, 2, {"put", "level"})
+    for side in SIDES:
+        assert [window["count"] for window in put.windows[side]] == [400, 400]
+        pairs = zip(level.values(side), put.values(side), strict=True)
+        assert all(0 < until_level <= here for until_level, here in pairs)
+    assert not any(sides.slave(side).exists() for side in SIDES)
+
+
+@both_backends
+def test_both_follow_a_master_of_rocketmq_beside_a_bare_copy(sides: Sides, backend: str) -> None:
+    follows = Follows(
+        backend=backend, row=Row({"flow": "followed"}, ""), settings={"queues": str(QUEUES)},
+        messages=3000,
+    )  # fmt: skip
+    (followed,) = follows.run(sides, 1, {"followed"})
+    ours, theirs = (followed.windows[side][0] for side in SIDES)
+    assert ours["bytes"] == theirs["bytes"]
+    assert float(ours["bytes"]) > 3000 * 128
+    assert followed.note.startswith("a bare copy of the same bytes")

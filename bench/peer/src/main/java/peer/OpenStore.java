@@ -5,6 +5,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.RocksDBMessageStore;
+import org.apache.rocketmq.store.config.BrokerRole;
 import org.apache.rocketmq.store.config.FlushDiskType;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 import org.apache.rocketmq.store.queue.RocksDBConsumeQueueStore;
@@ -15,14 +16,43 @@ final class OpenStore {
     private static final long MOST_SECONDS_BEHIND = 120;
 
     final DefaultMessageStore store;
+    private final boolean slave;
 
     OpenStore(Settings settings) throws Exception {
+        slave = settings.number("master", 0) > 0;
         store = construct(settings);
         if (!store.load()) {
             throw new IllegalStateException("load() answers false");
         }
         store.start();
+        if (slave) {
+            store.updateHaMasterAddress("127.0.0.1:" + settings.number("master", 0)); // as the broker does
+        }
         awaitDispatched();
+    }
+
+    /** Where slaves connect. */
+    int port() {
+        return store.getMessageStoreConfig().getHaListenPort();
+    }
+
+    /** Waits until log and queues have come to {@code end}; as a slave, counts from the first byte on. */
+    Figures followed(long end) throws Exception {
+        while (store.getMaxPhyOffset() <= 0) {
+            Thread.sleep(1);
+        }
+        double cpu = Figures.cpuSeconds();
+        long begin = System.nanoTime();
+        long limit = begin + MOST_SECONDS_BEHIND * 1_000_000_000L;
+        while (store.getMaxPhyOffset() < end) {
+            if (System.nanoTime() > limit) {
+                throw new IllegalStateException("the log ends at " + store.getMaxPhyOffset() + ", not at " + end);
+            }
+            Thread.sleep(1);
+        }
+        awaitDispatched();
+        double seconds = (System.nanoTime() - begin) / 1e9;
+        return Figures.of("bytes", end).with("seconds", seconds).with("cpu_seconds", Figures.cpuSeconds() - cpu);
     }
 
     private static DefaultMessageStore construct(Settings settings) throws IOException {
@@ -31,7 +61,15 @@ final class OpenStore {
         config.setFlushDiskType(FlushDiskType.valueOf(settings.text("flush", "ASYNC_FLUSH")));
         config.setHaListenPort(0); // any that is free
         config.setCleanFileForciblyEnable(false); // a disk that others have filled takes no puts from us
+        config.setInSyncReplicas(settings.number("replicas", 1));
+        config.setSlaveTimeout(settings.number("wait", 3_000));
         BrokerConfig broker = new BrokerConfig();
+        if (settings.number("master", 0) > 0) {
+            config.setBrokerRole(BrokerRole.SLAVE);
+            broker.setBrokerId(1);
+        } else {
+            config.setBrokerRole(BrokerRole.valueOf(settings.text("role", "ASYNC_MASTER")));
+        }
         BrokerStatsManager stats = new BrokerStatsManager(broker);
         if (settings.text("backend", "file").equals("rocksdb")) {
             config.setStoreType("defaultRocksDB");

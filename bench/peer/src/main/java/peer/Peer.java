@@ -38,11 +38,13 @@ public final class Peer {
     }
 
     private Figures done(String[] words) throws Exception {
-        int count = words.length > 1 ? Integer.parseInt(words[1]) : 0;
+        int count = words.length > 1 && !words[0].equals("followed") ? Integer.parseInt(words[1]) : 0;
         Settings asked = Settings.of(words, 2);
         return switch (words[0]) {
             case "open" -> open();
             case "close" -> close();
+            case "spent" -> Figures.of("cpu_seconds", Figures.cpuSeconds()).with("log_end", opened.store.getMaxPhyOffset());
+            case "followed" -> opened.followed(Long.parseLong(words[1]));
             case "totals" -> opened.totals(queues);
             case "put" -> puts.single(count, asked.number("threads", 1));
             case "list", "batch" -> puts.batches(count, asked.number("size", 32));
@@ -66,7 +68,8 @@ public final class Peer {
         puts = new Puts(opened, queues, settings);
         asks = new Asks(opened.store, queues);
         return Figures.of("count", 1).with("seconds", seconds).with("cpu_seconds", spent)
-            .with("resident_bytes", Figures.residentBytes()).with("java", System.getProperty("java.version"));
+            .with("resident_bytes", Figures.residentBytes()).with("port", opened.port())
+            .with("java", System.getProperty("java.version"));
     }
 
     private Figures close() {

@@ -13,6 +13,7 @@ import org.apache.rocketmq.common.message.MessageExtBatch;
 import org.apache.rocketmq.common.message.MessageExtBrokerInner;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.PutMessageResult;
+import org.apache.rocketmq.store.PutMessageStatus;
 
 /** Work that writes. Messages are made anew for each put, as the broker makes them of a request. */
 final class Puts {
@@ -160,7 +161,7 @@ final class Puts {
     }
 
     private static void require(PutMessageResult result) {
-        if (!result.isOk()) {
+        if (result.getPutMessageStatus() != PutMessageStatus.PUT_OK) { // isOk() is true of a slave's timeout too
             throw new IllegalStateException("a put answers " + result);
         }
     }
