@@ -150,6 +150,7 @@ class _Running:
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self._process = process
+        self.is_killed = False
         self.first = self._answer()
 
     def ask(self, number: int) -> Row:
@@ -161,6 +162,7 @@ class _Running:
 
     def kill(self) -> None:
         """Kill it as a power cut would, but for the disk."""
+        self.is_killed = True
         self._process.kill()
         self._process.wait(60)
 

@@ -1,0 +1,37 @@
+"""A master of ours that puts what it is told to: ``python -m tests.interop.ha_child ROOT CONF``.
+
+It speaks as ``Interop.java serve`` does: its port, then a line for each line.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from replication.feeding.feeder import Feeder
+from replication.feeding.in_thread import feeding
+from replication.feeding.settings import FeedSettings
+from store.config import read_broker_conf
+from store.service.message_store import MessageStore
+from tests.interop.test_feeding import put
+
+
+def say(**values: object) -> None:
+    sys.stdout.write(json.dumps(values) + "\n")
+    sys.stdout.flush()
+
+
+def main(root: str, conf: str) -> None:
+    config, _ = read_broker_conf(Path(conf))
+    settings = FeedSettings(ha_send_heartbeat_interval=700)
+    with (
+        MessageStore.open(root, config, housekeeping=False) as store,
+        feeding(Feeder(store, settings=settings)) as feeder,
+    ):
+        say(port=feeder.port)
+        for line in sys.stdin:
+            statuses = {status.name: count for status, count in put(store, int(line)).items()}
+            say(statuses=statuses, end=store.commit_log.max_phy_offset())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
