@@ -338,49 +338,6 @@ def test_heartbeats_before_the_first_bytes_say_nothing(led: Led, tmp_path: Path)
     assert log_in(tmp_path / "own") == led.log
 
 
-def test_a_master_that_says_nothing_is_left_and_found_again(led: Led, tmp_path: Path) -> None:
-    told = list[str]()
-    timing = Timing(report=5, housekeeping=0.1, first_retry=0.001, last_retry=0.004, quiet=0.03)
-    master = WireMaster(led.log, instead=b"")
-
-    async def story() -> None:
-        with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
-            async with master:
-                follower = Follower(
-                    store, "127.0.0.1", master.port, timing=timing, tell=told.append
-                )
-                task = asyncio.create_task(follower.run(caught_up))
-                while len(master.requests) < 2:
-                    master.changed.clear()
-                    await master.changed.wait()
-                master.instead = None
-                await task
-
-    run(story())
-    assert any("silent for 0.1 s (no frame came" in sentence for sentence in told)
-
-
-def test_a_master_that_sends_a_byte_now_and_then_is_given_up(led: Led, tmp_path: Path) -> None:
-    """Each byte comes long before the time is over, a whole frame or 64 KiB never do."""
-    told = list[str]()
-    timing = dataclasses.replace(FAST, housekeeping=0.3)
-    master = WireMaster(led.log, batch=3000, pace=(1, 0.02))
-    follow(
-        tmp_path / "own", master, lambda standing: standing.connections == 3, timing=timing,
-        told=told,
-    )  # fmt: skip
-    assert any("bytes of a frame for 0.3 s" in sentence for sentence in told)
-
-
-def test_a_slow_master_whose_frames_end_in_time_is_kept(led: Led, tmp_path: Path) -> None:
-    timing = dataclasses.replace(FAST, housekeeping=0.3)
-    with MessageStore.open(tmp_path / "own", CONFIG) as store:
-        store.append_to_commit_log(0, led.log[: led.starts[20]])
-    master = WireMaster(led.log, batch=200, pace=(212, 0.02))  # it takes several times that
-    standing = follow(tmp_path / "own", master, at_end(len(led.log)), timing=timing)
-    assert standing.connections == 1
-
-
 def test_a_quiet_connection_is_kept_by_reports(led: Led, tmp_path: Path) -> None:
     async def story() -> None:
         with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
