@@ -18,6 +18,7 @@ from store.record.message import Message
 from store.service.message_store import MessageStore
 from store.service.reading.puller import TagFilter
 from store.service.results import GetMessageStatus, PutMessageResult
+from tests.kit.waiting import until
 
 Queue = tuple[str, int]
 STEADY = [("steady", 0), ("steady", 1), ("other", 0)]
@@ -135,27 +136,28 @@ class Threads:
                 pool.submit(self._repeat, name, work, self._seed * 100 + at)
                 for at, (name, work) in enumerate(works)
             ]
-            self._done.wait(seconds)  # cut short by the first fault
-            self._closing = True
-            self.store.close()
-            self._done.set()
+            try:
+                self._done.wait(seconds)  # cut short by the first fault
+                until(lambda: self._done.is_set() or all(self.steps.get(name) for name, _ in works))
+            finally:
+                self._closing = True
+                self.store.close()
+                self._done.set()
             for each in running:
                 each.result()
 
     def _repeat(self, name: str, work: Callable[[random.Random], None], seed: int) -> None:
-        draw, steps = random.Random(seed), 0
+        draw = random.Random(seed)
         try:
             while not self._done.is_set():
                 work(draw)
-                steps += 1
+                with self.model.lock:
+                    self.steps[name] = self.steps.get(name, 0) + 1
         except StoreClosedError:
             assert self._closing
         except BaseException:
             self._done.set()
             raise
-        finally:
-            with self.model.lock:
-                self.steps[name] = self.steps.get(name, 0) + steps
 
     def _some(self, draw: random.Random, queues: list[Queue]) -> Kept | None:
         kept = self.model.by_queue[draw.choice(queues)]
