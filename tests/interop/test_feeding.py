@@ -123,21 +123,29 @@ def test_an_older_slave_follows_too(tmp_path: Path, rocketmq_533: RocketMQ) -> N
 
 @pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
 def test_puts_wait_for_a_real_slave(tmp_path: Path, rocketmq: RocketMQ, flush: str) -> None:
-    keys = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2, "slaveTimeout": 300}
-    config = CONFIG.from_mapping({**SIZES, **keys, "flushDiskType": flush})
+    keys = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2, "flushDiskType": flush}
+    hasty = CONFIG.from_mapping({**SIZES, **keys, "slaveTimeout": 300})
+    patient = CONFIG.from_mapping({**SIZES, **keys, "slaveTimeout": 60_000})
     count = len(QUEUES)
     own, root = tmp_path / "own", tmp_path / "theirs"
-    with fed(own, config) as (store, port):
+    with fed(own, hasty) as (store, _):
         assert put(store, 1) == {PutMessageStatus.FLUSH_SLAVE_TIMEOUT: count}
-        with rocketmq.following(port, root, "default", QUEUES, **SLAVE) as slave:
-            slave.followed(store.commit_log.max_phy_offset())
-            until(lambda: put(store, 1) == {PutMessageStatus.PUT_OK: count})
-            assert put(store, 30) == {PutMessageStatus.PUT_OK: 30 * count}
-            acknowledged = store.commit_log.max_phy_offset()
-            slave.kill()
-            assert PutMessageStatus.FLUSH_SLAVE_TIMEOUT in put(store, 1)
-        log = file_bytes(own, 0, acknowledged)
-        assert file_bytes(root, 0, acknowledged) == log
+    with (
+        fed(own, patient) as (store, port),
+        rocketmq.following(port, root, "default", QUEUES, **SLAVE) as slave,
+    ):
+        slave.followed(store.commit_log.max_phy_offset())
+        assert put(store, 31) == {PutMessageStatus.PUT_OK: 31 * count}
+    with (
+        fed(own, hasty) as (store, port),
+        rocketmq.following(port, root, "default", QUEUES, **SLAVE) as slave,
+    ):
+        until(lambda: put(store, 1) == {PutMessageStatus.PUT_OK: count})
+        acknowledged = store.commit_log.max_phy_offset()
+        slave.kill()
+        assert PutMessageStatus.FLUSH_SLAVE_TIMEOUT in put(store, 1)
+    log = file_bytes(own, 0, acknowledged)
+    assert file_bytes(root, 0, acknowledged) == log
 
 
 def test_a_slave_that_is_killed_and_one_that_begins_late_get_the_log(

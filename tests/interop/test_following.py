@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from migration.following import move
 from replication.errors import DivergedError
 from replication.following.follower import Follower, Standing, Timing
 from store.service.message_store import MessageStore
@@ -84,16 +85,15 @@ def test_a_synchronous_master_counts_on_what_is_acknowledged(
     tmp_path: Path, rocketmq: RocketMQ, flush: str
 ) -> None:
     """Its puts wait for ours; without it, or before it has proven its log, they time out."""
-    settings = {**MASTER, "brokerRole": "SYNC_MASTER", "inSyncReplicas": 2, "slaveTimeout": 400}
+    settings = {**MASTER, "brokerRole": "SYNC_MASTER", "inSyncReplicas": 2}
     config = CONFIG.from_mapping({**SIZES, "flushDiskType": flush})
+    root = tmp_path / "theirs"
 
     async def story(master: Master) -> None:
         with MessageStore.open(tmp_path / "own", config) as store:
-            alone = await asyncio.to_thread(master.put, 1)
-            assert alone["statuses"] == {"FLUSH_SLAVE_TIMEOUT": len(QUEUES)}
             follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
             task = asyncio.create_task(follower.run())
-            while follower.standing.end < alone["end"]:
+            while follower.standing.end < alone["end"] or not follower.standing.verified:
                 await asyncio.sleep(0.001)
             both = await asyncio.to_thread(master.put, 50)
             assert both["statuses"] == {"PUT_OK": 50 * len(QUEUES)}
@@ -101,7 +101,10 @@ def test_a_synchronous_master_counts_on_what_is_acknowledged(
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    with rocketmq.serving(tmp_path / "theirs", "default", QUEUES, **settings) as master:
+    with rocketmq.serving(root, "default", QUEUES, **settings, slaveTimeout=400) as master:
+        alone = master.put(1)
+        assert alone["statuses"] == {"FLUSH_SLAVE_TIMEOUT": len(QUEUES)}
+    with rocketmq.serving(root, "default", QUEUES, **settings, slaveTimeout=60_000) as master:
         asyncio.run(story(master))
 
 
@@ -180,8 +183,9 @@ def test_a_former_master_with_a_longer_log_is_told_by_a_real_one(
 
 
 def test_a_running_rocketmq_is_moved_to_rocksdb_and_goes_on_there(
-    tmp_path: Path, rocketmq: RocketMQ
+    tmp_path: Path, rocketmq: RocketMQ, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(move, "_LEVEL_SECONDS", 0.0)  # level is who has all
     root, own = tmp_path / "theirs", tmp_path / "own"
     with rocketmq.serving(root, "default", QUEUES, **MASTER) as master:
         master.put(300)

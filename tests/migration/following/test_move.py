@@ -22,6 +22,14 @@ from tests.kit.served import served
 from tests.kit.tree import tree_digest
 from tests.kit.waiting import until
 
+_LEVEL_SECONDS = move._LEVEL_SECONDS
+
+
+@pytest.fixture(autouse=True)
+def _only_who_has_all_is_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a follower is, with any part of what was put a moment ago."""
+    monkeypatch.setattr(move, "_LEVEL_SECONDS", 0.0)
+
 
 def moving(master: Master, own: Path, backend: str = "rocksdb") -> Moving:
     return Moving(master.root, master.port, own, CONFIG, backend)
@@ -111,7 +119,10 @@ def test_a_topic_that_is_deleted_at_the_broker_is_deleted_here(tmp_path: Path) -
     assert served(own) == served(root)
 
 
-def test_a_broker_that_is_never_quiet_is_moved_too(tmp_path: Path) -> None:
+def test_a_broker_that_is_never_quiet_is_moved_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(move, "_LEVEL_SECONDS", _LEVEL_SECONDS)
     root, own = tmp_path / "broker", tmp_path / "own"
     silent = FeedSettings(ha_send_heartbeat_interval=60_000)  # nothing says that there is no more
     with leading(root, settings=silent) as master:
