@@ -70,7 +70,7 @@ def test_top_shows_a_follower_and_its_store_is_read_meanwhile(
     with serving(WireMaster(led.log[:half], heartbeat=FAINT)) as master, serving(broker):
         more = ("--backend", backend, "--broker", f"127.0.0.1:{broker.port}")
         with running(master, root, conf, *more) as process:
-            until(lambda: (now := noted()) is not None and now.caught_up)
+            until(lambda: (now := noted()) is not None and is_whole(now))
             shown = follower_facts(root)
             assert shown["master"] == f"127.0.0.1:{master.port}"
             assert shown["state"] == "caught up"
@@ -89,6 +89,11 @@ def test_top_shows_a_follower_and_its_store_is_read_meanwhile(
             process.communicate(timeout=60)
         shown = follower_facts(root)
         assert f"there is no process {process.pid} here" in str(shown["state"])
+
+
+def is_whole(now: Following) -> bool:
+    """Return whether the log and all tables have come, and where the master's log ends."""
+    return now.caught_up and now.metadata_time > 0 and now.master_end >= 0
 
 
 def has_key(root: Path, number: int) -> bool:

@@ -5,6 +5,7 @@ import dataclasses
 import errno
 import random
 import shutil
+import socket
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
@@ -424,10 +425,7 @@ def test_nobody_there_is_told_once_and_an_unknown_name_ends_it(
 
     async def story() -> None:
         with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as store:
-            server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-            port = server.sockets[0].getsockname()[1]
-            server.close()
-            await server.wait_closed()
+            port = taken.getsockname()[1]
             follower = Follower(store, "127.0.0.1", port, timing=FAST, tell=told.append)
             task = asyncio.create_task(follower.run())
             tries = list[float]()
@@ -444,7 +442,9 @@ def test_nobody_there_is_told_once_and_an_unknown_name_ends_it(
             with pytest.raises(StoreIOError, match=r"cannot find the master no\.such\.invalid"):
                 await Follower(store, "no.such.invalid", 1, timing=FAST).run()
 
-    run(story())
+    with socket.socket() as taken:  # nobody else gets the port, and nobody listens there
+        taken.bind(("127.0.0.1", 0))
+        run(story())
     assert len(told) == 1
     assert "trying again" in told[0]
 
