@@ -33,7 +33,7 @@ def sync(**settings: object) -> StoreConfig:
     return StoreConfig.model_validate(CONFIG.model_dump(exclude_unset=True) | given)
 
 
-PATIENT = {"slave_timeout": 30_000}
+PATIENT = {"slave_timeout": 60_000, "sync_flush_timeout": 60_000}
 
 
 def in_sync(master: Master, count: int) -> None:
@@ -103,7 +103,7 @@ def test_who_does_not_want_to_wait_does_not(tmp_path: Path) -> None:
     with leading(tmp_path / "master", sync(min_in_sync_replicas=2, **PATIENT)) as master:
         store = master.store
         assert store.put_message(message("false")).status is OK
-        assert store.put_message_async(message("false")).result(1).status is OK
+        assert store.put_message_async(message("false")).result(60).status is OK
         body = encode_client_batch([Message("t", b"x", 0)])
         assert store.put_client_batch(Message("t", body, 0, {"WAIT": "false"}))[0].status is OK
         mixed = store.put_messages([message(), message("false"), message("true")])
@@ -164,7 +164,7 @@ def test_one_replica_asked_for_is_the_master_alone(tmp_path: Path) -> None:
     assert StoreConfig(in_sync_replicas=3).awaited_followers == 0
     with leading(tmp_path / "master", sync(in_sync_replicas=1, **PATIENT)) as master:
         assert master.store.put_message(message()).status is OK
-        assert master.store.put_message_async(message()).result(1).status is OK
+        assert master.store.put_message_async(message()).result(60).status is OK
 
 
 def test_without_enough_replicas_in_sync_nothing_is_put(tmp_path: Path) -> None:

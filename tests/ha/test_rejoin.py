@@ -137,7 +137,7 @@ def test_a_running_master_is_rejoined_over_the_wire(tmp_path: Path, backend: str
     one, other, end = parted(tmp_path, 70, 60, 5, backend)
     theirs = log_in(other)
     with serving(WireMaster(theirs)) as master:
-        there = Master("127.0.0.1", master.port, answer=5.0, quiet=0.05)
+        there = Master("127.0.0.1", master.port, answer=30.0, quiet=0.05)
         assert rejoin(one, there, CONFIG).phy_offset == end
         assert max(master.reports) <= len(theirs) // 4096 * 4096
     follow(one, theirs)

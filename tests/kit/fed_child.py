@@ -21,7 +21,8 @@ from store.service.results import PutMessageStatus
 
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=16384, mapped_file_size_consume_queue=2000, max_hash_slot_num=50,
-    max_index_num=200, slave_timeout=30_000, broker_role=BrokerRole.SYNC_MASTER,
+    max_index_num=200, slave_timeout=60_000, sync_flush_timeout=60_000,
+    broker_role=BrokerRole.SYNC_MASTER,
 )  # fmt: skip
 _THREADS = 4
 
