@@ -125,12 +125,13 @@ class Run:
                 follower.followed(end)
                 follower.end()
             connections = {name: proxy.connections for name, proxy in made.items()}
-            starts = masters.starts
+            starts, seconds = masters.starts, round(time.monotonic() - began)
+        compared = self._compared(end, masters.put_messages)
         return {
             "master": "ours" if self._asked.is_ours else "RocketMQ 5.5.1",
-            "seconds": round(time.monotonic() - began), "log bytes": end,
+            "seconds": seconds, "log bytes": end,
             "connections": connections, "times the master was started": starts,
-            "done": dict(self._done), **self._compared(end),
+            "done": dict(self._done), **compared,
         }  # fmt: skip
 
     def _followers(
@@ -169,7 +170,7 @@ class Run:
             self._done[fate or "nothing"] += 1
             sys.stderr.write(f"{masters.put_messages:,} put; {fate or 'nothing'}\n")
 
-    def _compared(self, end: int) -> dict[str, object]:
+    def _compared(self, end: int, acknowledged: int) -> dict[str, object]:
         roots = {"master": "default"} | KINDS
         digests = {name: digest_of_log(self._folder / name, end) for name in roots}
         assert len(set(digests.values())) == 1, digests
@@ -184,8 +185,11 @@ class Run:
         }
         for name, found in rows.items():
             assert found == rows["master"], name
+        messages = sum(int(row["count"]) for row in rows["master"])
+        assert messages >= acknowledged
         return {
-            "messages": sum(int(row["count"]) for row in rows["master"]),
+            "messages": messages,
+            "acknowledged": acknowledged,
             "SHA-256 of all four logs": digests["master"],
         }
 
