@@ -19,7 +19,7 @@ class Puts:
 
     def __init__(self, store: MessageStore, queues: Queues, body: int, *, keys: bool) -> None:
         self._store = store
-        self._queues = queues
+        self._queues, self._places = queues, queues.each()
         self._body = bytes(at * 31 % 256 for at in range(body))
         self._keys = keys
         self._produced = 0
@@ -37,12 +37,12 @@ class Puts:
 
     def lists(self, count: int, size: int) -> Figures:
         """Put lists of ``size`` messages of one queue."""
-        queues, body = self._queues, self._body
+        places, body = self._places, self._body
         numbers = self._next(count // size)
 
         def work() -> None:
             for number in numbers:
-                topic, queue_id = queues.key(queues.of(number))
+                topic, queue_id = places[number % len(places)]
                 messages = [Message(topic, body, queue_id, {"TAGS": "TagA"}) for _ in range(size)]
                 _require_all(self._store.put_messages(messages))
 
@@ -50,13 +50,13 @@ class Puts:
 
     def batches(self, count: int, size: int) -> Figures:
         """Put client batches of ``size`` messages of one queue; their bodies come ready."""
-        queues = self._queues
+        places = self._places
         numbers = self._next(count // size)
         encoded = encode_client_batch([Message("", self._body, 0, {"TAGS": "TagA"})] * size)
 
         def work() -> None:
             for number in numbers:
-                topic, queue_id = queues.key(queues.of(number))
+                topic, queue_id = places[number % len(places)]
                 batch = Message(topic, encoded, queue_id)
                 _require_all(self._store.put_client_batch(batch))
 
@@ -105,7 +105,7 @@ class Puts:
         return range(first, first + count)
 
     def _message(self, number: int) -> Message:
-        topic, queue_id = self._queues.key(self._queues.of(number))
+        topic, queue_id = self._places[number % len(self._places)]
         properties = {"TAGS": "TagA"}
         if self._keys:
             properties["KEYS"] = f"key-{number}"

@@ -15,6 +15,10 @@ class Queues:
         topics = -(-count // self._per_topic)
         self.topics = [f"BenchTopic-{number:06d}" for number in range(topics)]
 
+    def each(self) -> list[tuple[str, int]]:
+        """Return topic and queue id of the first ``count`` messages; then it begins anew."""
+        return [self.key(self.of(number)) for number in range(self.count)]
+
     def of(self, number: int) -> int:
         """Return the queue, 0 to ``count``, of message ``number``."""
         return number * _STRIDE % self.count

@@ -50,7 +50,8 @@ class Dispatcher:
         ``before_store`` is called before units become visible: under ``SYNC_FLUSH`` it makes the
         log durable.
         """
-        self._pending = pending
+        self.pending = pending
+        """What is to be handed on; of it others may ask what any thread may."""
         self._queues = queues
         self._index = index
         self.drain_lock = threading.Lock()
@@ -75,19 +76,19 @@ class Dispatcher:
 
         True also while another thread hands a batch on: a reader has to wait for that one too.
         """
-        return bool(self._pending.units.end_phy_offset) or self._handed is not NOTHING
+        return bool(self.pending.units.end_phy_offset) or self._handed is not NOTHING
 
     @property
     def is_full(self) -> bool:
         """Return whether the writer should ``drain_unless_busy``."""
-        return len(self._pending.units) >= self.full_at
+        return len(self.pending.units) >= self.full_at
 
     def oldest_waiting(self) -> int:
         """Return the store time, ms, of the first unit that may not be in its queue yet.
 
         0 if none waits. The answer may be of a moment ago.
         """
-        return oldest_timestamp(self._handed.units) or oldest_timestamp(self._pending.units)
+        return oldest_timestamp(self._handed.units) or oldest_timestamp(self.pending.units)
 
     def drain(self) -> None:
         """Hand everything that waits on to the queues; when it returns readers see it.
@@ -106,7 +107,7 @@ class Dispatcher:
         Raises:
             StoreError: as for ``drain``.
         """
-        waiting = len(self._pending.units)
+        waiting = len(self.pending.units)
         if waiting < _FAR_TOO_MANY * self.full_at and self.drain_lock.locked():
             return
         self.drain()
@@ -132,7 +133,7 @@ class Dispatcher:
         return restarts
 
     def _drain(self) -> None:
-        pending = self._pending
+        pending = self.pending
         with pending.lock:
             self._take()
         self._hand_on()
@@ -143,10 +144,10 @@ class Dispatcher:
 
     def _take(self) -> None:
         """Take what waits; the caller holds the lock of ``pending``."""
-        waiting = self._pending.seen()
+        waiting = self.pending.seen()
         self._handing_on.begin()
         self._handed = waiting  # before nothing waits any more, see behind
-        self._pending.let_go()
+        self.pending.let_go()
 
     def _hand_on(self) -> None:
         """Bring what was taken into the queues and the index."""

@@ -92,6 +92,7 @@ class Putter:
         self._log = log
         self._queues = queues
         self._dispatcher = dispatcher
+        self._pending = dispatcher.pending  # `is_full` in two frames less
         self._append = append
         self._answers = answers
         self._replicas = answers.replicas
@@ -113,7 +114,7 @@ class Putter:
         result = self._plain.one(message) or self._put_any(message)
         if result.appended is None:
             return result
-        if self._has_to_wait or self._dispatcher.is_full:
+        if self._has_to_wait or len(self._pending.units.queue_index) >= self._dispatcher.full_at:
             result = self._settle([result], wait=wait and _waits(message.properties))[0]
         if started:
             self.meter.seconds.observe(time.perf_counter() - started)
