@@ -12,11 +12,15 @@ from store.service.message_store import MessageStore
 from tests.kit.acknowledged import TOPIC, Acknowledged
 from tests.kit.faults import EIO, ENOSPC, Faults
 
+NEVER = 3_600_000
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=16_384, mapped_file_size_consume_queue=400, max_hash_slot_num=10,
     max_index_num=30, flush_disk_type=FlushDiskType.SYNC_FLUSH, rocksdb_memory_bytes=16 << 20,
-    flush_interval_commit_log=3_600_000, queue_files_max=16,
+    flush_interval_commit_log=NEVER, flush_commit_log_thorough_interval=NEVER,
+    flush_interval_consume_queue=NEVER, flush_consume_queue_thorough_interval=NEVER,
+    queue_files_max=16,
 )  # fmt: skip
+"""What is refused is refused to the caller: no thread flushes before it."""
 ANY = {
     "log": ["fsync /commitlog", "open /commitlog/", "fallocate /commitlog/"],
     "index": ["write /index/", "fsync /index/", "open /index/", "rename /index/",
