@@ -13,10 +13,12 @@ from store.service.results import PutMessageResult
 
 LIGHT = "%LMQ%a"
 LOG_FILE = 16_384
+NEVER = 3_600_000
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=LOG_FILE, mapped_file_size_consume_queue=400, max_hash_slot_num=10,
     max_index_num=24, rocksdb_memory_bytes=16 << 20, enable_lmq=True, enable_multi_dispatch=True,
-    flush_interval_commit_log=3_600_000,
+    flush_interval_commit_log=NEVER, flush_commit_log_thorough_interval=NEVER,
+    flush_interval_consume_queue=NEVER, flush_consume_queue_thorough_interval=NEVER,
 )  # fmt: skip
 """Small files that roll soon; nothing is flushed but what the script flushes."""
 
