@@ -26,9 +26,11 @@ from tests.kit.mutations import in_time
 from tests.kit.waiting import until
 
 SECONDS = 30
+NEVER = 3_600_000
 SYNC = StoreConfig(
     flush_disk_type=FlushDiskType.SYNC_FLUSH, mapped_file_size_commit_log=65536,
-    flush_interval_commit_log=3_600_000, flush_commit_log_thorough_interval=3_600_000,
+    flush_interval_commit_log=NEVER, flush_commit_log_thorough_interval=NEVER,
+    flush_interval_consume_queue=NEVER, flush_consume_queue_thorough_interval=NEVER,
 )  # fmt: skip
 
 

@@ -386,7 +386,8 @@ def test_offsets_go_on_when_they_are_no_longer_kept_in_memory(
 ) -> None:
     monkeypatch.setattr(dispatch, "ASSIGNED_QUEUES", 5)
     monkeypatch.setattr(dispatch, "_MAX_SLICE", 16)
-    config = LMQ.model_copy(update={"dispatch_slice": 7})
+    alone = {"flush_interval_commit_log": 3_600_000, "flush_interval_consume_queue": 3_600_000}
+    config = LMQ.model_copy(update={"dispatch_slice": 7, **alone})
     with MessageStore.open(tmp_path / "few", config, backend=backend) as store:
         most = 0
         for offset in range(3):

@@ -14,12 +14,16 @@ from store.service.message_store import MessageStore
 from tests.kit.waiting import until
 
 FILE = 65536
+NEVER = 3_600_000
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=FILE,
     transient_store_pool_enable=True,
-    commit_interval_commit_log=3_600_000,
-    commit_commit_log_thorough_interval=3_600_000,
-    flush_interval_commit_log=3_600_000,
+    commit_interval_commit_log=NEVER,
+    commit_commit_log_thorough_interval=NEVER,
+    flush_interval_commit_log=NEVER,
+    flush_commit_log_thorough_interval=NEVER,
+    flush_interval_consume_queue=NEVER,
+    flush_consume_queue_thorough_interval=NEVER,
 )
 """Nothing is committed but for those who read, flush or close."""
 
