@@ -11,6 +11,10 @@ class DivergedError(CorruptionError):
     """What the master has does not continue this log; nothing of it was appended."""
 
 
+class BeyondEpochError(DivergedError):
+    """This log goes on behind ``phy_offset``, up to which it is the master's by their epochs."""
+
+
 class OutsideLogError(StoreError):
     """A follower wants bytes that the master's log does not have."""
 

@@ -13,7 +13,10 @@ _INT_MAX = (1 << 31) - 1
 
 
 class HaSettings(BaseModel):
-    """Times of one connection, ms; frozen. Fields are given by name or by RocketMQ's key."""
+    """Times of one connection, ms, and where it begins; frozen.
+
+    Fields are given by name or by RocketMQ's key.
+    """
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
 
@@ -21,6 +24,9 @@ class HaSettings(BaseModel):
     """After which a slave that has nothing new to report reports again."""
     ha_housekeeping_interval: int = Field(20_000, ge=1, le=_INT_MAX)
     """After which a connection that has brought no byte is given up."""
+
+    sync_from_last_file: bool = False
+    """Under a controller: who has nothing begins at the master's last file, not at its first."""
 
     @classmethod
     def read(cls, path: Path | None) -> Self:

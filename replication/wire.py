@@ -45,7 +45,12 @@ FRAME_HEAD = Layout(FrameHead)
 
 
 class FrameParser:
-    """Takes what a master sends, cut anywhere; keeps at most a part of a head."""
+    """Takes what a master sends, cut anywhere; keeps at most a part of a head.
+
+    A wire with another head overrides ``head_size`` and ``begin``.
+    """
+
+    head_size = FRAME_HEAD.size
 
     def __init__(self, most_body_bytes: int = MOST_BODY_BYTES) -> None:
         """Begin with the first byte of a connection; a larger body than that is refused."""
@@ -72,17 +77,30 @@ class FrameParser:
                 self.frames += not self._left
                 at += len(part)
                 continue
-            wanted = FRAME_HEAD.size - len(self._head)
+            wanted = self.head_size - len(self._head)
             self._head += data[at : at + wanted]
             at += wanted
-            if len(self._head) == FRAME_HEAD.size:
-                self._begin(FRAME_HEAD.unpack_from(self._head))
+            if len(self._head) == self.head_size:
+                self._at, self._left = self.begin(self._head)
                 self._head = b""
                 if not self._left:
                     self.frames += 1
                     yield Piece(self._at, b"")
 
-    def _begin(self, head: FrameHead) -> None:
+    def begin(self, head: bytes) -> FrameHead:
+        """Return where the body lies whose head has come, and its size.
+
+        Raises:
+            WireError: a head that no master sends.
+        """
+        return self.possible(FRAME_HEAD.unpack_from(head))
+
+    def possible(self, head: FrameHead) -> FrameHead:
+        """Return ``head``, whose size and place a frame may have.
+
+        Raises:
+            WireError: none has them.
+        """
         if not 0 <= head.size <= self._most:
             raise WireError(
                 f"the head of a frame has an impossible size{_hint(head)}",
@@ -95,11 +113,15 @@ class FrameParser:
                 "the head of a frame has an impossible phy offset",
                 expected=f"0 to {most}", got=head.phy_offset,
             )  # fmt: skip
-        self._at, self._left = head
+        return head
 
 
 def _hint(head: FrameHead) -> str:
     """Return what to say of a size that is text, as that of a command or of HTTP would be."""
-    signs = FRAME_HEAD.pack(head)[FRAME_HEAD.offset("size") :]
+    return hint_at_text(FRAME_HEAD.pack(head)[FRAME_HEAD.offset("size") :])
+
+
+def hint_at_text(signs: bytes) -> str:
+    """Return what to say of bytes in the place of a number, if they are text."""
     is_text = signs.isascii() and signs.decode().isprintable()
     return ": these bytes are text. Is this the master's replication port (haListenPort)?" * is_text

@@ -105,6 +105,9 @@ class StoreConfig(ReplicaConfig):
     """The log is DLedger's: refused (the misspelt key is RocketMQ's)."""
     enable_controller_mode: bool = False
     """Auto-switch HA: such a store is opened read-only."""
+    follows_controlled: bool = False
+    """The store is opened by who follows a master under a controller, and adds its bytes alone;
+    ours: ``cqstore follow --controller`` sets it."""
     mapped_file_size_commit_log: int = Field(1 << 30, ge=256)
     """Bytes of one commit log file."""
     mapped_file_size_consume_queue: int = Field(300_000 * CQ_UNIT_SIZE, ge=CQ_UNIT_SIZE)
@@ -250,6 +253,11 @@ class StoreConfig(ReplicaConfig):
                 for error in exc.errors()
             )
             raise StoreConfigError(f"bad setting: {faults}") from exc
+
+    def as_learner(self) -> Self:
+        """Return the settings for who follows a master under a controller: adds its bytes alone."""
+        changes = {"enable_controller_mode": False, "follows_controlled": True}
+        return self.as_master().model_copy(update=changes)
 
     @classmethod
     def known_keys(cls) -> dict[str, str]:

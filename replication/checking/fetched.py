@@ -17,6 +17,7 @@ from replication.checking.sides import Side, Undispatched
 from replication.errors import DivergedError
 from replication.following.intake import READ_BYTES
 from replication.following.last_file import last_file
+from replication.following.master_port import MasterPort
 from replication.wire import REPORT, FrameParser, Piece, Report
 from store.config import StoreConfig
 from store.errors import (
@@ -68,7 +69,7 @@ async def last_file_begin(master: Master) -> int:
     Raises:
         StoreIOError: nobody answers there as a master does.
     """
-    found = await last_file(master.host, master.port, master.answer, whole=False)
+    found = await last_file(MasterPort(master.host, master.port), master.answer, whole=False)
     if found is None:
         raise StoreIOError(f"{master} does not answer as a master: is this its haListenPort?")
     return found.start

@@ -12,7 +12,7 @@ from pathlib import Path
 from replication.checking.check import HowMuch, Place, checked
 from replication.checking.metadata import offsets_of, read_table
 from replication.checking.report import Checked
-from replication.checking.sides import readable
+from replication.checking.sides import open_side, readable
 from replication.tables.config_files import CONSUMER_OFFSET, DELAY_OFFSET
 from store.config import StoreConfig
 from store.errors import CorruptionError, RefusedStoreError, StoreIOError
@@ -116,6 +116,31 @@ def rejoin(
         plan.phy_offset, needed=True, done=True, saved=cut.saved, beyond=plan.beyond,
         unread=plan.unread,
     )  # fmt: skip
+
+
+def cut_to(root: Path, phy_offset: int, config: StoreConfig, progress: Progress = untold) -> Rejoin:
+    """Cut the log in ``root`` at ``phy_offset``, up to which it is a master's; keep what is cut.
+
+    ``phy_offset`` must be where a record begins. A call that was killed can be made again.
+
+    Raises:
+        RefusedStoreError: no sound records end there, or something else has begun; nothing was
+            changed.
+        StoreLockedError: somebody has the store open.
+        CorruptionError, StoreIOError: it cannot be read, or the disk refused.
+    """
+    paths = StorePaths(root)
+    refuse_if_open(paths)
+    _refuse_unfinished(paths)
+    lock = StoreLock(paths)
+    try:
+        with open_side(root, readable(config)) as side:
+            end = side.log.max_phy_offset()
+            beyond, unread = _beyond(side.config, _ends_behind(side.log, phy_offset))
+        cut = cut_log(root, config, phy_offset, end, lock, progress)
+    finally:
+        lock.release()
+    return Rejoin(phy_offset, needed=True, done=True, saved=cut.saved, beyond=beyond, unread=unread)
 
 
 def _refuse_unfinished(paths: StorePaths) -> None:

@@ -11,6 +11,7 @@ from replication.errors import DivergedError
 from replication.following.tail import tail_begin
 from replication.wire import Piece
 from store.errors import CorruptionError
+from store.log.commit_log import CommitLog
 from store.record.decoder import record_span
 from store.record.record_layout import BLANK_SIZE
 from store.service.message_store import MessageStore
@@ -24,25 +25,35 @@ _RECORD_ROOM = 64 << 10
 _KEPT = "nothing of them was appended, and nothing is removed here"
 
 
+def is_empty(log: CommitLog) -> bool:
+    """Return whether a log has no byte; it may have a file without a record."""
+    return log.max_phy_offset() <= max(log.min_phy_offset(), 0)
+
+
 class Intake:
     """One connection's way into the store; calls come one at a time, from any thread.
 
     What it keeps in memory is less than one record: the begin of one that is not whole yet.
     """
 
-    def __init__(self, store: MessageStore, verify_tail_bytes: int = VERIFY_TAIL_BYTES) -> None:
-        """Begin at the end of ``store``, which nobody else appends to."""
+    def __init__(
+        self, store: MessageStore, verify_tail_bytes: int = VERIFY_TAIL_BYTES, *, least: int = 0
+    ) -> None:
+        """Begin at the end of ``store``, which nobody else appends to.
+
+        The master cannot send what lies before ``least``, which is no byte that is wanted.
+        """
         log = store.commit_log
         log.commit()  # what waits in memory can be compared then
-        end = log.max_phy_offset()
-        is_new = end <= max(log.min_phy_offset(), 0)  # it may have a file without a record
+        end, is_new = log.max_phy_offset(), is_empty(log)
         self._store = store
         self._end = end  # of this log: where ``_rest`` begins
         self._rest = b""
         self._wanted = 1  # bytes that ``_rest`` must have to be worth a look
         # Whether a record is too long must not depend on how it comes: none of these comes at once.
         self._most = max(store.config.max_message_size, READ_BYTES) + _RECORD_ROOM + BLANK_SIZE
-        self.request = 0 if is_new else max(tail_begin(log, verify_tail_bytes), min(end, 1))
+        begin = max(tail_begin(log, verify_tail_bytes), min(end, 1), least)
+        self.request = 0 if is_new else begin
         """Where the master is to begin. 0 means to it: at the start of its last file. So a log that
         has bytes never asks for 0."""
         self._next = None if is_new else self.request
@@ -85,13 +96,16 @@ class Intake:
             self._rest = b"".join(fresh)
             self._append()
 
-    def lacking(self, last_file: range | None) -> DivergedError:
+    def lacking(self, last_file: range | None = None, found: str = "") -> DivergedError:
         """Return what to raise when the master has nothing to send, but more or less than is here.
 
-        ``last_file``: the bytes that its last log file has, if that is known.
+        ``last_file``: the bytes that its last log file has, if that is known; ``found``: what is
+        known instead.
         """
         at = self.next_phy_offset
-        if last_file is not None and last_file.start > at:
+        if found:
+            pass
+        elif last_file is not None and last_file.start > at:
             found = (
                 f"the master has no byte at {at} any more: its last file begins at"
                 f" {last_file.start}, its log ends at {last_file.stop}"

@@ -4,18 +4,16 @@ The wire has no question for the end of a log, nor for its begin. Who asks for 0
 """
 
 import asyncio
-import ssl
 
 from replication.errors import WireError
 from replication.following.intake import READ_BYTES
+from replication.following.master_port import MasterPort
 from replication.wire import REPORT, FrameParser, Report
 
 _ENOUGH_HEARTBEATS = 2
 
 
-async def last_file(
-    host: str, port: int, seconds: float, *, whole: bool, tls: ssl.SSLContext | None = None
-) -> range | None:
+async def last_file(port: MasterPort, seconds: float, *, whole: bool) -> range | None:
     """Return the phy offsets of the bytes that the master's last log file has.
 
     ``whole``: up to the end of the log, for which all of the file is received and thrown away; else
@@ -23,7 +21,7 @@ async def last_file(
     """
     try:
         async with asyncio.timeout(seconds):
-            reader, writer = await asyncio.open_connection(host, port, limit=READ_BYTES, ssl=tls)
+            reader, writer = await port.connect()
             try:
                 writer.write(REPORT.pack(Report(0)))
                 return await _span(reader, whole=whole)

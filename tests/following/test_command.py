@@ -12,9 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from replication.address import address
-from replication.command import line_of
 from replication.commands import app
 from replication.following.follower import Standing
+from replication.running import line_of
 from replication.settings import HaSettings
 from store.errors import StoreConfigError
 from store.queue.backends import backend_names

@@ -15,6 +15,7 @@ import pytest
 from replication.errors import DivergedError, WireError
 from replication.following.follower import Follower, Standing, Timing, Until
 from replication.following.last_file import last_file
+from replication.following.master_port import MasterPort
 from replication.tables.remoting import question
 from store.config import FlushDiskType, StoreConfig
 from store.errors import CorruptionError, DiskFullError, StoreIOError
@@ -300,8 +301,8 @@ def test_a_last_file_that_is_not_told_is_not_known(led: Led, instead: bytes) -> 
     async def story() -> list[range | None]:
         async with WireMaster(led.log, instead=instead) as master:
             port = master.port
-            found = [await last_file("127.0.0.1", port, 0.1, whole=True)]
-        return [*found, await last_file("127.0.0.1", port, 0.1, whole=True)]
+            found = [await last_file(MasterPort("127.0.0.1", port), 0.1, whole=True)]
+        return [*found, await last_file(MasterPort("127.0.0.1", port), 0.1, whole=True)]
 
     assert run(story()) == [None, None]
 

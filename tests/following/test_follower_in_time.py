@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-import replication.following.follower
+from replication.following import default_talk, session
 from replication.following.follower import Follower, Standing, Timing, Until
 from store.service.message_store import MessageStore
 from tests.following.conftest import CONFIG, Led
@@ -31,7 +31,7 @@ def follow(root: Path, master: WireMaster, until: Until, told: list[str] | None 
                 return follower.standing
 
     with (
-        loop.clock_of(replication.following.follower),
+        loop.clock_of(default_talk, session),
         asyncio.Runner(loop_factory=lambda: loop) as runner,
     ):
         return runner.run(story())

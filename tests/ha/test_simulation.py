@@ -9,8 +9,8 @@ import pytest
 
 from replication.errors import DivergedError
 from replication.following import intake
-from replication.following.follower import _Session
 from replication.following.intake import Intake
+from replication.following.session import Session
 from store.service.message_store import MessageStore
 from tests.kit.parted import CONFIG, grow, log_in, parted
 from tests.kit.sim_follow import Compared, Logs, Story
@@ -81,11 +81,11 @@ def test_a_seed_runs_the_same_way_again(logs: Pair, tmp_path: Path) -> None:
 
 @contextmanager
 def acknowledges_before_it_appends() -> Iterator[None]:
-    def reportable(session: _Session) -> int:
+    def reportable(session: Session) -> int:
         taken = session._intake
         return max(taken.next_phy_offset, taken.request)
 
-    with mock.patch.object(_Session, "_reportable", reportable):
+    with mock.patch.object(Session, "_reportable", reportable):
         yield
 
 

@@ -153,10 +153,10 @@ class _Running:
         self.is_killed = False
         self.first = self._answer()
 
-    def ask(self, number: int) -> Row:
-        """Say ``number``; return the answer."""
+    def ask(self, words: object) -> Row:
+        """Say ``words``; return the answer."""
         assert self._process.stdin is not None
-        self._process.stdin.write(f"{number}\n".encode())
+        self._process.stdin.write(f"{words}\n".encode())
         self._process.stdin.flush()
         return self._answer()
 
@@ -193,6 +193,10 @@ class Master(_Running):
         """Put ``count`` messages to each queue; return how many came to which status, and the end
         of the log then."""
         return self.ask(count)
+
+    def reign(self, epoch: int) -> Row:
+        """Become master of a later epoch, as its controller would have it."""
+        return self.ask(f"epoch {epoch}")
 
 
 class Slave(_Running):

@@ -13,6 +13,13 @@ from cq_rocksdb.keys import (
     QUEUE_TAIL,
     UNIT_PLACE,
 )
+from replication.epoch_wire import (
+    EPOCH_ENTRY,
+    MASTER_HANDSHAKE,
+    SLAVE_HANDSHAKE,
+    SLAVE_REPORT,
+    TRANSFER_HEAD,
+)
 from replication.tables.config_files import TIMER_CHECK_POINT
 from replication.tables.remoting import COMMAND_HEAD
 from replication.wire import FRAME_HEAD, REPORT
@@ -48,6 +55,11 @@ LAYOUTS: dict[str, Layout[Any]] = {
     "MARK_SLOT": MARK_SLOT,
     "REPORT": REPORT,
     "FRAME_HEAD": FRAME_HEAD,
+    "SLAVE_HANDSHAKE": SLAVE_HANDSHAKE,
+    "SLAVE_REPORT": SLAVE_REPORT,
+    "MASTER_HANDSHAKE": MASTER_HANDSHAKE,
+    "EPOCH_ENTRY": EPOCH_ENTRY,
+    "TRANSFER_HEAD": TRANSFER_HEAD,
     "COMMAND_HEAD": COMMAND_HEAD,
     "TIMER_CHECK_POINT": TIMER_CHECK_POINT,
 }

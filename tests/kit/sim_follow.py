@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import replication.feeding.connection
-import replication.following.follower
 from replication.checking.rejoin import rejoin
 from replication.errors import DivergedError
+from replication.following import default_talk, session
 from replication.following.follower import Follower, Timing
 from store.config import StoreConfig
 from store.queue.units import QueueKey
@@ -105,7 +105,7 @@ class Story:
         self._is_open = False
         loop.set_exception_handler(self._note_fault)
         with (
-            loop.clock_of(replication.following.follower, replication.feeding.connection),
+            loop.clock_of(session, default_talk, replication.feeding.connection),
             asyncio.Runner(loop_factory=lambda: loop) as runner,
         ):
             begun = loop.time()

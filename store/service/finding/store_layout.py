@@ -89,8 +89,12 @@ def _foreign(paths: StorePaths, config: StoreConfig) -> list[str]:
                 "the commit log is DLedger's, framed in its own way", path=where
             )
         reasons.append("a DLedger log belongs to it")
-    if paths.epoch_file.exists() or config.enable_controller_mode:
-        reasons.append("a controller decides who writes it (epochFileCheckpoint)")
+    is_controlled = paths.epoch_file.exists() or config.enable_controller_mode
+    if is_controlled and not config.follows_controlled:
+        reasons.append(
+            "a controller decides who writes it (epochFileCheckpoint, enableControllerMode); here"
+            " it can follow such a master (cqstore follow --controller) and never be one"
+        )
     if config.broker_role is BrokerRole.SLAVE:
         reasons.append("it is a slave's: only its master's bytes may be added")
     if config.duplication_enable:

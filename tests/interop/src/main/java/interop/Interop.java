@@ -16,6 +16,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentMap;
@@ -32,6 +33,7 @@ import org.apache.rocketmq.store.RocksDBMessageStore;
 import org.apache.rocketmq.store.SelectMappedBufferResult;
 import org.apache.rocketmq.store.config.BrokerRole;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
+import org.apache.rocketmq.store.ha.autoswitch.AutoSwitchHAService;
 import org.apache.rocketmq.store.queue.CqUnit;
 import org.apache.rocketmq.store.stats.BrokerStatsManager;
 
@@ -43,7 +45,8 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
  * read   ROOT TYPE QUEUES [key=value ...]          pulls every message, prints a line for each queue
  * append ROOT TYPE QUEUES COUNT crash|close [...]  puts COUNT messages a queue, prints a line for each
  * serve  ROOT TYPE QUEUES [key=value ...]          prints its replication port, then puts as many messages a
- *                                                  queue as each line of its input says; at its end it closes
+ *                                                  queue as each line of its input says; at its end it closes;
+ *                                                  the line "epoch N" makes it master of a new epoch
  * slave  ROOT TYPE QUEUES [key=value ...]          follows haMasterAddress; for each line of its input, a phy
  *                                                  offset, prints where its log ends once it and its queues
  *                                                  have come there; at its end it closes
@@ -51,10 +54,12 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
  *
  * A message for a light queue, %LMQ%..., is put to topic parent and dispatched to it.
  * TYPE is default, defaultRocksDB or combine; QUEUES is topic/id,topic/id... or @FILE with a queue a line;
- * key=value are settings.
+ * key=value are settings; with epoch=N the store is under a controller, whom nobody plays: a master of that epoch,
+ * or a slave with the broker id slaveId.
  */
 public final class Interop {
     private static final int BLANK = 0xCBD43194;
+    private static final long MASTER_ID = 1;
     private static final PrintStream OUT = new PrintStream(System.out, false, StandardCharsets.UTF_8);
 
     private Interop() { }
@@ -107,6 +112,8 @@ public final class Interop {
             String[] pair = words[i].split("=", 2);
             settings.put(pair[0], pair[1]);
         }
+        Object epoch = settings.remove("epoch");
+        Object slaveId = settings.remove("slaveId");
         MixAll.properties2Object(settings, config);
         ConcurrentMap<String, TopicConfig> topics = new ConcurrentHashMap<>();
         for (String queue : queues) {
@@ -116,6 +123,7 @@ public final class Interop {
         BrokerConfig broker = new BrokerConfig();
         broker.setBrokerId(config.getBrokerRole() == BrokerRole.SLAVE ? 1 : MixAll.MASTER_ID);
         broker.setBrokerIP1("10.0.0.2");
+        broker.setEnableControllerMode(epoch != null);
         BrokerStatsManager stats = new BrokerStatsManager("interop", true);
         DefaultMessageStore store = config.isEnableRocksDBStore()
             ? new RocksDBMessageStore(config, stats, null, broker, topics)
@@ -124,10 +132,30 @@ public final class Interop {
             throw new IllegalStateException("load failed");
         }
         store.start();
+        if (epoch != null) {
+            take(store, Integer.parseInt((String) epoch), (String) slaveId);
+        }
         if (config.getHaMasterAddress() != null) {
             store.updateHaMasterAddress(config.getHaMasterAddress());  // as the broker does
         }
         return store;
+    }
+
+    /** What a controller would tell it: master of an epoch, alone in sync; or a slave. */
+    private static void take(DefaultMessageStore store, int epoch, String slaveId) throws Exception {
+        AutoSwitchHAService service = (AutoSwitchHAService) store.getHaService();
+        boolean done;
+        if (slaveId == null) {
+            service.setLocalBrokerId(MASTER_ID);
+            service.setSyncStateSet(Set.of(MASTER_ID));
+            done = service.changeToMaster(epoch);
+        } else {
+            service.setLocalBrokerId(Long.parseLong(slaveId));
+            done = service.changeToSlave("", epoch, Long.parseLong(slaveId));
+        }
+        if (!done) {
+            throw new IllegalStateException("no change of role");
+        }
     }
 
     private static void append(DefaultMessageStore store, List<String> queues, int count) throws Exception {
@@ -152,13 +180,19 @@ public final class Interop {
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String count = input.readLine(); count != null; count = input.readLine()) {
             Map<String, Integer> statuses = new TreeMap<>();
+            if (count.startsWith("epoch ")) {
+                take(store, Integer.parseInt(count.substring(6)), null);
+                count = "0";
+            }
             for (int i = 0; i < Integer.parseInt(count); i++) {
                 for (String queue : queues) {
                     String status = put(store, queue, i, "from java ".repeat(i % 40)).getPutMessageStatus().name();
                     statuses.merge(status, 1, Integer::sum);
                 }
             }
-            line("statuses", statuses, "end", store.getMaxPhyOffset());
+            Object inSync = store.getHaService() instanceof AutoSwitchHAService service
+                ? service.getSyncStateSet() : List.of();
+            line("statuses", statuses, "end", store.getMaxPhyOffset(), "inSync", inSync);
             OUT.flush();
         }
     }

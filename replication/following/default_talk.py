@@ -1,0 +1,81 @@
+"""DefaultTalk: the wire without a controller, which has no word for begin or end of a log.
+
+Source: RocketMQ ``DefaultHAClient``.
+"""
+
+import time
+from functools import partial
+
+from replication.following.blocking import to_the_end
+from replication.following.intake import Intake
+from replication.following.last_file import last_file
+from replication.following.master_port import MasterPort
+from replication.following.standing import Timing
+from replication.wire import REPORT, FrameParser, Report
+from store.service.message_store import MessageStore
+
+
+class DefaultTalk:
+    """One connection."""
+
+    acknowledges = True
+
+    def __init__(
+        self, store: MessageStore, intake: Intake, port: MasterPort, timing: Timing
+    ) -> None:
+        """Begin with the first byte; ``port`` is asked by other connections for its last file."""
+        self.intake = intake
+        self._parser = FrameParser()
+        self._timing = timing
+        self._file_size = store.commit_log.files.file_size
+        self._last_file = partial(last_file, port, timing.housekeeping)
+        self._proven_at = -1  # nothing has come since
+        self._lacking = -1, 0.0  # where the master's last file began behind, and since when
+        self._last = range(0)  # the master's last file
+        self._last_until = 0.0
+
+    @classmethod
+    async def begin(
+        cls, store: MessageStore, port: MasterPort, timing: Timing, verify_tail_bytes: int
+    ) -> "DefaultTalk":
+        """Return what a new connection begins with; nothing is said before the first report."""
+        intake = await to_the_end(Intake, store, verify_tail_bytes)
+        return cls(store, intake, port, timing)
+
+    @property
+    def frames(self) -> int:
+        """Return how many have ended."""
+        return self._parser.frames
+
+    def take(self, data: bytes) -> None:
+        """Give what came to the intake."""
+        self.intake.take(self._parser.feed(data))
+
+    def report(self, phy_offset: int) -> bytes:
+        """Return a report."""
+        return REPORT.pack(Report(phy_offset))
+
+    async def has_all(self) -> bool:
+        """Return whether there is nothing more because all is here.
+
+        A master sends heartbeats for an offset too that has left its log, also in the middle of a
+        connection. What lies in its last file has not.
+        """
+        intake, at = self.intake, self.intake.next_phy_offset
+        if not intake.verified:
+            raise intake.lacking(await self._last_file(whole=True))
+        now = time.monotonic()
+        if at != self._proven_at and (at not in self._last or now >= self._last_until):
+            found = await self._last_file(whole=False)
+            if found is None:
+                return False  # the next heartbeat asks again
+            if found.start > at:
+                if self._lacking[0] != at:
+                    self._lacking = at, now
+                if now - self._lacking[1] < self._timing.quiet:
+                    return False  # it may just have begun that file: then bytes come, or have come
+                raise intake.lacking(await self._last_file(whole=True))
+            self._last = range(found.start, found.start + self._file_size)
+            self._last_until = now + self._timing.last_file
+        self._proven_at = at
+        return not intake.torn

@@ -1,0 +1,28 @@
+"""MasterPort: where a master serves those who follow it."""
+
+import asyncio
+import ssl
+from dataclasses import dataclass
+
+from replication.following.intake import READ_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class MasterPort:
+    """A master's ``haListenPort``."""
+
+    host: str
+    port: int
+    tls: ssl.SSLContext | None = None
+    """How to know a master of ours that speaks TLS; RocketMQ's speak none."""
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Return a new connection.
+
+        Raises:
+            OSError: there is nobody.
+        """
+        return await asyncio.open_connection(self.host, self.port, limit=READ_BYTES, ssl=self.tls)
