@@ -5,6 +5,7 @@ It speaks as ``Interop.java serve`` does: its port, then a line for each line.
 
 import json
 import sys
+from ipaddress import ip_network
 from pathlib import Path
 
 from replication.feeding.feeder import Feeder
@@ -13,6 +14,7 @@ from replication.feeding.settings import FeedSettings
 from store.config import read_broker_conf
 from store.service.message_store import MessageStore
 from tests.interop.test_feeding import put
+from tests.kit.lossy_link import NETWORK
 
 
 def say(**values: object) -> None:
@@ -23,9 +25,10 @@ def say(**values: object) -> None:
 def main(root: str, conf: str) -> None:
     config, _ = read_broker_conf(Path(conf))
     settings = FeedSettings(ha_send_heartbeat_interval=700)
+    allowed = [ip_network("127.0.0.0/8"), ip_network(NETWORK)]
     with (
         MessageStore.open(root, config, housekeeping=False) as store,
-        feeding(Feeder(store, settings=settings)) as feeder,
+        feeding(Feeder(store, host="0.0.0.0", allow=allowed, settings=settings)) as feeder,
     ):
         say(port=feeder.port)
         for line in sys.stdin:

@@ -3,9 +3,10 @@
 A follower of ours with queues in files, one with queues in RocksDB and RocketMQ's own slave follow
 the same master, each through a proxy that cuts its connections at random bytes. Meanwhile messages
 are put, followers are killed and started again, and so is the master. At the end all four logs are
-one, byte for byte, and RocketMQ reads the same queues from all of them. ``--netem WORDS`` has it
-all happen in a network namespace whose loopback loses, delays and reorders packets. What is drawn
-depends on ``--seed``, when it happens on the machine. Java 17 and Maven are needed.
+one, byte for byte, and RocketMQ reads the same queues from all of them. ``--link WORDS`` puts a
+link between master and proxies that loses, delays and reorders packets, in a network namespace of
+its own. What is drawn depends on ``--seed``, when it happens on the machine. Java 17 and Maven are
+needed.
 """
 
 import argparse
@@ -18,7 +19,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,11 +39,11 @@ from tests.interop.ha_parts import (
 from tests.interop.rocketmq import RocketMQ
 from tests.interop.test_interop import QUEUES
 from tests.kit.cutting_proxy import CuttingProxy
+from tests.kit.lossy_link import FAR, NEAR, Weather, lossy_link
 
 _BYTES_A_MESSAGE = 330
 """About; so that the cuts last to the end."""
-_MTU = "1500"
-_REFUSED = 2
+_NAMESPACE = "cqstore-ha-long"
 _LONGER = 4
 """Puts of a round that is cut short, so that it is."""
 
@@ -59,6 +60,8 @@ class Asked:
     seed: int
     is_ours: bool
     """Whether the master is ours."""
+    weather: Weather | None = None
+    """Of the link between master and proxies."""
 
 
 @contextmanager
@@ -69,6 +72,8 @@ def proxies(asked: Asked) -> Iterator[dict[str, CuttingProxy]]:
         cuts = max(1, asked.cuts // (10 if name == ROCKETMQ else 1))
         most = asked.messages * _BYTES_A_MESSAGE * 3 // 2 // cuts
         made[name] = CuttingProxy(0, cuts, most, seed=asked.seed + at)
+        if asked.weather is not None:
+            made[name].address, made[name].target = NEAR, FAR
     loop, ended, ready = asyncio.new_event_loop(), asyncio.Event(), threading.Event()
 
     async def serve() -> None:
@@ -194,31 +199,27 @@ class Run:
         }
 
 
-def in_namespace(words: Sequence[str], netem: str) -> int:
-    """Run this once more with ``words`` in a namespace with ``netem`` on its loopback."""
-    name = "cqstore-ha-long"
-    _ip("netns", "add", name)
+def in_namespace(words: Sequence[str]) -> int:
+    """Run this once more with ``words`` in a network namespace; return its exit code."""
+    inside = ["ip", "netns", "exec", _NAMESPACE]
+    subprocess.run(["ip", "netns", "add", _NAMESPACE], check=True)
     try:
-        inside = ["ip", "netns", "exec", name]
-        subprocess.run([*inside, "ip", "link", "set", "lo", "up", "mtu", _MTU], check=True)
-        added = subprocess.run(
-            [*inside, "tc", "qdisc", "add", "dev", "lo", "root", "netem", *netem.split()],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        if added.returncode:
-            sys.stderr.write(
-                f"this machine does not do “netem {netem}”, so nothing was run:"
-                f" {added.stderr.strip()}\n"
-            )
-            return _REFUSED
-        command = [*inside, sys.executable, "-m", "tests.interop.ha_long", *words]
+        subprocess.run([*inside, "ip", "link", "set", "lo", "up"], check=True)
+        command = [*inside, sys.executable, "-m", "tests.interop.ha_long", *words, "--inside"]
         return subprocess.run(command, check=False).returncode
     finally:
-        _ip("netns", "del", name)
+        subprocess.run(["ip", "netns", "del", _NAMESPACE], check=True)
 
 
-def _ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True)
+def told(asked: Asked, rocketmq: RocketMQ) -> dict[str, object]:
+    """Return what was done, and what came of it, with what befell the link."""
+    link = nullcontext() if asked.weather is None else lossy_link(asked.weather, asked.seed)
+    with tempfile.TemporaryDirectory(prefix="cqstore-ha-") as folder, link as packets:
+        found = Run(asked, Path(folder), rocketmq).run()
+        if packets is not None:
+            assert min(packets["lost"], packets["overtaken"]) > 0, packets
+            found["link"] = dict(packets)
+        return found
 
 
 def main(words: Sequence[str]) -> int:
@@ -229,20 +230,19 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--cuts", type=int, default=100, help="of our followers' connections")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--master", choices=["ours", "rocketmq"], help="this one alone")
-    parser.add_argument("--netem", help="as “loss 1%% delay 5ms 2ms reorder 10%%”; needs root")
+    parser.add_argument("--link", type=Weather.of, help="as loss=1,delay=5,jitter=2; needs root")
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args(words)
-    if given.netem is not None:
-        rest = [
-            f"--{key}={value}" for key, value in vars(given).items() if key != "netem" and value
-        ]
-        return in_namespace(rest, given.netem)
+    if given.link is not None and not given.inside:
+        return in_namespace(words)
     rocketmq = RocketMQ.build("5.5.1")
     for master in [given.master] if given.master else ["rocketmq", "ours"]:
-        asked = Asked(given.messages, given.rounds, given.cuts, given.seed, master == "ours")
-        with tempfile.TemporaryDirectory(prefix="cqstore-ha-") as folder:
-            for what, value in Run(asked, Path(folder), rocketmq).run().items():
-                sys.stdout.write(f"{what}: {value}\n")
-            sys.stdout.flush()
+        asked = Asked(
+            given.messages, given.rounds, given.cuts, given.seed, master == "ours", given.link
+        )
+        for what, value in told(asked, rocketmq).items():
+            sys.stdout.write(f"{what}: {value}\n")
+        sys.stdout.flush()
     return 0
 
 

@@ -17,6 +17,7 @@ class CuttingProxy:
     seed: int = 1
     address: str = "127.0.0.1"
     """From where it connects to the target."""
+    target: str = "127.0.0.1"
     port: int = 0
     connections: int = 0
 
@@ -45,7 +46,7 @@ class CuttingProxy:
         theirs: asyncio.StreamWriter | None = None
         with suppress(OSError, asyncio.CancelledError):
             back, theirs = await asyncio.open_connection(
-                "127.0.0.1", self.target_port, local_addr=(self.address, 0)
+                self.target, self.target_port, local_addr=(self.address, 0)
             )
             to_master = asyncio.create_task(_copy(reader, theirs, None))
             try:
