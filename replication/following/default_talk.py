@@ -33,6 +33,7 @@ class DefaultTalk:
         self._lacking = -1, 0.0  # where the master's last file began behind, and since when
         self._last = range(0)  # the master's last file
         self._last_until = 0.0
+        self._mute_since: float | None = None  # the master has sent nothing to who asks anew
 
     @classmethod
     async def begin(
@@ -63,7 +64,7 @@ class DefaultTalk:
         """
         intake, at = self.intake, self.intake.next_phy_offset
         if not intake.verified:
-            raise intake.lacking(await self._last_file(whole=True))
+            return await self._has_none_of_this()
         now = time.monotonic()
         if at != self._proven_at and (at not in self._last or now >= self._last_until):
             found = await self._last_file(whole=False)
@@ -79,3 +80,13 @@ class DefaultTalk:
             self._last_until = now + self._timing.last_file
         self._proven_at = at
         return not intake.torn
+
+    async def _has_none_of_this(self) -> bool:
+        """Raise what the master lacks, once it is sure: one that is stopped sends nobody a byte."""
+        found = await self._last_file(whole=True)
+        now = time.monotonic()
+        if not found:
+            self._mute_since = now if self._mute_since is None else self._mute_since
+            if now - self._mute_since < self._timing.stopping:
+                return False
+        raise self.intake.lacking(found)

@@ -155,7 +155,7 @@ class EpochTalk:
             now = time.monotonic()
             if self._lacking[0] != at:
                 self._lacking = at, now
-            if now - self._lacking[1] >= self._timing.quiet:  # else they may be on their way
+            if now - self._lacking[1] >= self._timing.stopping:  # else it may be about to end
                 raise self.intake.lacking(
                     found=f"the master does not send its bytes from {at} on, though its log ends at"
                     f" {self._their_end}: it has lost them, or not begun an epoch before them"

@@ -21,6 +21,9 @@ class Timing:
     """Between two heartbeats that say that there is nothing more. One says nothing: a master that
     was stopped sends it before it looks for new bytes. Nor do several at once: its flow control
     sends them in place of bytes for up to a second."""
+    stopping: float = 15.0
+    """For which a master that is being stopped may send heartbeats alone, to everybody: RocketMQ's
+    reads nothing from then on, and closes its connections three to nine seconds later."""
     last_file: float = 60.0
     """For which the master's last file surely stays in its log: it would have to fill it first."""
 

@@ -1,26 +1,39 @@
 """How long a follower waits for its master, in a loop that has a time of its own."""
 
 import asyncio
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from replication.errors import DivergedError
 from replication.following import default_talk, session
 from replication.following.follower import Follower, Standing, Timing, Until
 from store.service.message_store import MessageStore
 from tests.following.conftest import CONFIG, Led
 from tests.kit.log_bytes import log_of
 from tests.kit.sim_loop import SimLoop
-from tests.kit.wire_master import WireMaster
+from tests.kit.wire_master import WireMaster, frame
 
 TIMING = Timing(report=5.0, housekeeping=20.0)
 LIMIT_SECONDS = 10_000.0
 """Of the loop's own time."""
 
 
-def follow(root: Path, master: WireMaster, until: Until, told: list[str] | None = None) -> Standing:
-    """Follow ``master`` into ``root`` until ``until`` says so."""
+def follow(
+    root: Path,
+    made: WireMaster | Callable[[], WireMaster],
+    until: Until,
+    told: list[str] | None = None,
+) -> Standing:
+    """Follow a master, made in time of the loop's if it is not yet, until ``until`` says so."""
     loop = SimLoop(1)
 
     async def story() -> Standing:
+        master = made if isinstance(made, WireMaster) else made()
         with MessageStore.open(root, CONFIG, housekeeping=False) as store:
             async with master, asyncio.timeout(LIMIT_SECONDS):
                 tell = [] if told is None else told
@@ -31,7 +44,7 @@ def follow(root: Path, master: WireMaster, until: Until, told: list[str] | None 
                 return follower.standing
 
     with (
-        loop.clock_of(default_talk, session),
+        loop.clock_of(default_talk, session, sys.modules[__name__]),
         asyncio.Runner(loop_factory=lambda: loop) as runner,
     ):
         return runner.run(story())
@@ -73,3 +86,49 @@ def test_a_slow_master_whose_frames_end_in_time_is_kept(led: Led, tmp_path: Path
     standing = follow(tmp_path / "own", master, lambda standing: standing.end == end)
     assert standing.connections == 1
     assert log_in(tmp_path / "own") == led.log
+
+
+class Mute(WireMaster):
+    """Sends nobody a byte for a while, then drops all and is itself again: RocketMQ when stopped.
+
+    It reads nothing from the log from then on, and its connections last for three to nine seconds.
+    """
+
+    def __init__(self, log: bytes, seconds: float) -> None:
+        super().__init__(log)
+        self.until = time.monotonic() + seconds
+
+    async def _send(self, out: Any, asked: int) -> None:
+        stopped = False
+        while time.monotonic() < self.until:
+            stopped = True
+            await out.send(frame(asked or self.end - self.end % self.file_size))
+            await asyncio.sleep(0.7)
+        if stopped:
+            raise ConnectionError
+        await super()._send(out, asked)
+
+
+@pytest.mark.parametrize("seconds", [3.0, 9.0])
+def test_a_master_that_is_being_stopped_is_not_accused(
+    led: Led, tmp_path: Path, seconds: float
+) -> None:
+    with MessageStore.open(tmp_path / "own", CONFIG) as store:
+        store.append_to_commit_log(0, led.log[: led.starts[20]])
+    end = len(led.log)
+    standing = follow(
+        tmp_path / "own", lambda: Mute(led.log, seconds), lambda standing: standing.end == end
+    )
+    assert standing.connections >= 2
+    assert log_in(tmp_path / "own") == led.log
+
+
+def test_a_master_that_has_nothing_is_accused_when_it_cannot_be_that(
+    led: Led, tmp_path: Path
+) -> None:
+    with MessageStore.open(tmp_path / "own", CONFIG) as store:
+        store.append_to_commit_log(0, led.log)
+    with pytest.raises(
+        DivergedError, match=f"this log ends at {len(led.log)}, the master's ends at"
+    ):
+        follow(tmp_path / "own", lambda: WireMaster(b""), lambda _: False)
