@@ -11,8 +11,10 @@ from replication.checking.rejoin import cut_to
 from replication.checking.rejoin_command import tell_beyond
 from replication.errors import BeyondEpochError
 from replication.following.base import take_base
-from replication.following.follower import Follower, Learner, Standing, Timing, Until
+from replication.following.epoch_talk import Learner
+from replication.following.follower import Follower
 from replication.following.intake import VERIFY_TAIL_BYTES
+from replication.following.standing import Standing, Timing, Until
 from replication.running import followed
 from replication.settings import HaSettings
 from replication.signals import ENDED_BY_SIGNAL

@@ -5,7 +5,9 @@ import contextlib
 import signal
 import time
 
-from replication.following.follower import Follower, Standing, Until, to_the_end
+from replication.following.blocking import to_the_end
+from replication.following.follower import Follower
+from replication.following.standing import Standing, Until
 from replication.signals import ended_by
 from replication.tables.slave_synchronize import SlaveSynchronize
 from store.cli.options import note

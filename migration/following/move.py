@@ -23,7 +23,9 @@ from migration.following.proof import (
 from migration.markers import read_marker
 from migration.workspace import write_file
 from replication.following.base import closed_files, take_base
-from replication.following.follower import Follower, Standing, Timing, to_the_end
+from replication.following.blocking import to_the_end
+from replication.following.follower import Follower
+from replication.following.standing import Standing, Timing
 from store.comparing.compared import Compared
 from store.config import StoreConfig
 from store.errors import CorruptionError, RefusedStoreError, StoreError, os_errors

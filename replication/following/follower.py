@@ -15,7 +15,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from replication.following.blocking import to_the_end
 from replication.following.default_talk import DefaultTalk
 from replication.following.epoch_talk import EpochTalk, Learner
 from replication.following.intake import VERIFY_TAIL_BYTES
@@ -28,8 +27,6 @@ from store.service.message_store import MessageStore
 
 _LOG = logging.getLogger(__name__)
 _FAREWELL_SECONDS = 1
-
-__all__ = ["Follower", "Learner", "Standing", "Timing", "Until", "to_the_end"]
 
 
 class Follower:

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from replication.errors import BrokerError, WireError
-from replication.following.follower import Follower, to_the_end
+from replication.following.blocking import to_the_end
+from replication.following.follower import Follower
 from replication.tables import broker_tables as tables
 from replication.tables import config_files
 from replication.tables.broker_client import UNKNOWN_CODE, BrokerClient

@@ -10,7 +10,8 @@ import pytest
 
 from replication.errors import DivergedError
 from replication.feeding.settings import FeedSettings
-from replication.following.follower import Follower, Standing, Timing
+from replication.following.follower import Follower
+from replication.following.standing import Standing, Timing
 from store.config import FlushDiskType
 from store.queue.backends import backend_names
 from store.record.message import Message

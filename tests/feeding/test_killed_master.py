@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from replication.feeding.feeder import Feeder
-from replication.following.follower import Follower, Timing
+from replication.following.follower import Follower
+from replication.following.standing import Timing
 from store.config import FlushDiskType
 from store.service.message_store import MessageStore
 from tests.kit.fed_child import CONFIG, start

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from replication.address import address
 from replication.commands import app
-from replication.following.follower import Standing
+from replication.following.standing import Standing
 from replication.running import line_of
 from replication.settings import HaSettings
 from store.errors import StoreConfigError

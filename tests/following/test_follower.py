@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 import pytest
 
 from replication.errors import DivergedError, WireError
-from replication.following.follower import Follower, Standing, Timing, Until
+from replication.following.follower import Follower
 from replication.following.last_file import last_file
 from replication.following.master_port import MasterPort
+from replication.following.standing import Standing, Timing, Until
 from replication.tables.remoting import question
 from store.config import FlushDiskType, StoreConfig
 from store.errors import CorruptionError, DiskFullError, StoreIOError

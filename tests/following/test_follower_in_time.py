@@ -11,7 +11,8 @@ import pytest
 
 from replication.errors import DivergedError
 from replication.following import default_talk, session
-from replication.following.follower import Follower, Standing, Timing, Until
+from replication.following.follower import Follower
+from replication.following.standing import Standing, Timing, Until
 from store.service.message_store import MessageStore
 from tests.following.conftest import CONFIG, Led
 from tests.kit.log_bytes import log_of

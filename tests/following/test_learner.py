@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from replication.errors import BeyondEpochError, DivergedError, WireError
-from replication.following.follower import Follower, Learner, Standing, Until
+from replication.following.epoch_talk import Learner
+from replication.following.follower import Follower
+from replication.following.standing import Standing, Until
 from store.errors import CorruptionError, RefusedStoreError
 from store.queue.backends import backend_names
 from store.service.message_store import MessageStore

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from replication.following.follower import Follower, Timing
+from replication.following.follower import Follower
+from replication.following.standing import Timing
 from replication.tables.broker_client import BrokerClient
 from replication.tables.config_files import TIMER_CHECK_POINT, TimerCheck
 from replication.tables.slave_synchronize import Intervals, SlaveSynchronize

@@ -12,7 +12,8 @@ from typer.testing import CliRunner, Result
 from replication.checking.fetched import Master
 from replication.checking.rejoin import rejoin
 from replication.commands import ha
-from replication.following.follower import Follower, Timing
+from replication.following.follower import Follower
+from replication.following.standing import Timing
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreLockedError
 from store.queue.backends import backend_names

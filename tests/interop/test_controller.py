@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from replication.errors import BeyondEpochError
-from replication.following.follower import Follower, Learner, Standing
+from replication.following.epoch_talk import Learner
+from replication.following.follower import Follower
+from replication.following.standing import Standing
 from store.config import StoreConfig
 from store.service.message_store import MessageStore
 from tests.interop.rocketmq import Master, RocketMQ

@@ -8,7 +8,8 @@ import pytest
 
 from migration.following import move
 from replication.errors import DivergedError
-from replication.following.follower import Follower, Standing, Timing
+from replication.following.follower import Follower
+from replication.following.standing import Standing, Timing
 from store.service.message_store import MessageStore
 from tests.interop.rocketmq import Master, RocketMQ
 from tests.interop.test_interop import CONFIG, KINDS, QUEUES, SIZES, compare

@@ -8,7 +8,8 @@ import pytest
 from replication.checking.check import HowMuch, checked
 from replication.checking.fetched import Master as Place
 from replication.checking.rejoin import rejoin
-from replication.following.follower import Follower, Timing
+from replication.following.follower import Follower
+from replication.following.standing import Timing
 from store.service.message_store import MessageStore
 from tests.interop.rocketmq import RocketMQ
 from tests.interop.test_following import file_bytes

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from migration.following.move import FollowedMove, FollowedReport
-from replication.following.follower import Timing
+from replication.following.standing import Timing
 from store.config import StoreConfig
 
 QUICK = Timing(first_retry=0.01, last_retry=0.02, quiet=0.02, last_file=0.05)
