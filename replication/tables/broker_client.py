@@ -12,6 +12,8 @@ from replication.errors import BrokerError
 from replication.tables.remoting import Answer, AnswerParser, question
 
 SUCCESS = 0
+SYSTEM_ERROR = 1
+"""What a broker answers whose own code failed over the question."""
 UNKNOWN_CODE = 3
 """What a broker answers that does not know a question."""
 NO_SUCH_TOPIC = 17

@@ -3,6 +3,7 @@
 Topics and groups come in pages, by name. RocketMQ's own reader ends one name early: where there are
 2000k+1 names, it never gets the last one, and deletes that. Here a table counts when it has as many
 names as the broker says, all of one version; what changes meanwhile is read again from the begin.
+A name that goes while RocketMQ cuts a page lets it answer with an error: that is a change too.
 
 Source: RocketMQ ``BrokerOuterAPI``, ``AdminBrokerProcessor``.
 """
@@ -17,6 +18,7 @@ from replication.errors import BrokerError
 from replication.tables.broker_client import (
     NO_SUCH_TOPIC,
     SUCCESS,
+    SYSTEM_ERROR,
     UNKNOWN_CODE,
     BrokerClient,
     refusal,
@@ -96,21 +98,30 @@ async def whole_table(client: BrokerClient, of: Paged, held: Table | None = None
         BrokerError: it is refused, incomplete, malformed, or changes all the time.
         OSError, WireError: as ``BrokerClient.ask``.
     """
+    refused: BrokerError | None = None
     try:
         async with asyncio.timeout(_TABLE_SECONDS):
-            if held is not None and held.entries and await _is_still(client, of, held):
-                return held
             for _ in range(_MOST_PASSES):
-                table = await _one_pass(client, of)
+                try:
+                    refused, table = None, await _one_pass(client, of, held)
+                except BrokerError as exc:
+                    if exc.code != SYSTEM_ERROR:
+                        raise
+                    refused, table = exc, None
                 if table is not None:
                     return table
+                held = None
     except TimeoutError as exc:
         raise BrokerError(f"{of.what} did not come in time: {exc}") from exc
-    raise BrokerError(f"{of.what} changed while they were read, {_MOST_PASSES} times in a row")
+    raise refused or BrokerError(
+        f"{of.what} changed while they were read, {_MOST_PASSES} times in a row"
+    )
 
 
-async def _one_pass(client: BrokerClient, of: Paged) -> Table | None:
-    """Read page after page; ``None`` if the table changed meanwhile."""
+async def _one_pass(client: BrokerClient, of: Paged, held: Table | None) -> Table | None:
+    """Return ``held`` if it has not changed; else read page after page, ``None`` if they change."""
+    if held is not None and held.entries and await _is_still(client, of, held):
+        return held
     page = await _page(client, of, 0, {})
     table = Table(page.entries, page.version, page.beside, page.beside_version)
     total, size = page.total, page.size

@@ -20,7 +20,7 @@ from replication.following.blocking import to_the_end
 from replication.following.follower import Follower
 from replication.tables import broker_tables as tables
 from replication.tables import config_files
-from replication.tables.broker_client import UNKNOWN_CODE, BrokerClient
+from replication.tables.broker_client import SYSTEM_ERROR, UNKNOWN_CODE, BrokerClient
 from replication.tables.broker_tables import GROUPS, TOPICS, Table, whole_table
 from replication.tables.config_files import ConfigFiles
 from replication.tables.offsets import Lower, Offsets, merged, offsets_in
@@ -28,7 +28,6 @@ from store.errors import StoreError
 from store.service.message_store import MessageStore
 
 _LOG = logging.getLogger(__name__)
-_SYSTEM_ERROR = 1
 _TOPICS_AT_ONCE = 1000
 _PAUSE_SECONDS = 5.0
 """For which nothing is appended while topics are deleted; a master waits for 20."""
@@ -141,7 +140,7 @@ class SlaveSynchronize:
                 break
             except StoreError as exc:
                 code = exc.code if isinstance(exc, BrokerError) else 0
-                if not (may_be_missing and code in {UNKNOWN_CODE, _SYSTEM_ERROR}):
+                if not (may_be_missing and code in {UNKNOWN_CODE, SYSTEM_ERROR}):
                     fault = self._fail(exc)
         standing = self._follower.standing
         standing.metadata_fault = fault

@@ -131,6 +131,58 @@ def test_a_table_that_changes_all_the_time_is_given_up() -> None:
     assert len(broker.asked) == 10
 
 
+CUT = "java.lang.ArrayIndexOutOfBoundsException: Index 59 out of bounds for length 59"
+"""What RocketMQ 5.5.0 answered when a topic went between its count and its copy of the names."""
+
+
+@pytest.mark.parametrize("at", ["0", "4", "8", "10"])
+def test_a_page_that_a_broker_failed_to_cut_is_asked_for_again(at: str) -> None:
+    broker = WireBroker(topics=10, page=4)
+    failures = iter([1])
+
+    def fail(number: int, fields: dict[str, str]) -> bytes | None:
+        fails = fields["topicSeq"] == at and next(failures, None)
+        return WireBroker.say(number, code=1, remark=CUT) if fails else None
+
+    broker.instead[21] = fail
+    assert topics_of(broker).entries == broker.topics
+    assert next(failures, None) is None
+
+
+def test_a_table_that_is_held_is_read_again_where_the_question_for_changes_fails() -> None:
+    broker = WireBroker(topics=10)
+    held = topics_of(broker)
+    del broker.topics["t00000"]
+    broker.instead[21] = lambda number, fields: (
+        WireBroker.say(number, code=1, remark=CUT) if fields["topicSeq"] == "10" else None
+    )
+    assert topics_of(broker, held).entries == broker.topics
+
+
+@pytest.mark.parametrize(("code", "times"), [(1, 5), (16, 1)])
+def test_a_refusal_that_stays_is_told(code: int, times: int) -> None:
+    broker = WireBroker()
+    broker.instead[21] = lambda number, _fields: WireBroker.say(number, code=code, remark=CUT)
+    with pytest.raises(BrokerError, match=rf"topics \(code 21\) the broker answers {code}: java"):
+        topics_of(broker)
+    assert len(broker.asked) == times
+
+
+def test_what_changes_behind_a_page_that_failed_is_no_refusal() -> None:
+    broker = WireBroker(topics=10, page=4)
+    failures = iter([1])
+
+    def change(code: int, _fields: dict[str, str]) -> None:
+        broker.versions[code] += 1
+
+    broker.before = change
+    broker.instead[21] = lambda number, _fields: (
+        WireBroker.say(number, code=1, remark=CUT) if next(failures, None) else None
+    )
+    with pytest.raises(BrokerError, match="changed while they were read"):
+        topics_of(broker)
+
+
 def page(number: int, names: list[str], total: object, **more: object) -> bytes:
     body = {
         "dataVersion": {"counter": 1, "stateVersion": 0, "timestamp": 7},
