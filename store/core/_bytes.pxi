@@ -1,4 +1,4 @@
-# Numbers as they lie on disk, big-endian, and buffers that are held. Part of `_reads.pyx`.
+# Numbers as they lie on disk, big-endian, checksums, and buffers that are held.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
@@ -57,3 +57,10 @@ cdef class Held:
         if self.view is None:
             self.view = memoryview(<object> self.buffer.obj).toreadonly()
         return self.view[start:end]
+
+cdef extern from "_crc32.h":
+    void crc_prepare()
+    uint32_t crc_of(const char *data, size_t size) noexcept nogil
+    uint32_t crc_of_by_table(const char *data, size_t size) noexcept nogil
+
+crc_prepare()

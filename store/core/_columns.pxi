@@ -7,10 +7,6 @@ from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_GET_ITEM
 from libc.stdint cimport int64_t
 
-cdef extern from "_crc32.h":
-    void crc_prepare()
-    uint32_t crc_of(const char *data, size_t size)
-
 cdef extern from "_record.h":
     char *put32(char *at, uint32_t value)
     char *put64(char *at, unsigned long long value)
@@ -23,8 +19,6 @@ cdef enum:
     UNIT = 28
     FIXED = 88  # of a record with two IPv4 hosts: all but body, topic and properties
     BLANK = 8  # what each record leaves behind itself in its file
-
-crc_prepare()
 
 
 cdef class _Columns:

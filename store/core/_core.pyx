@@ -30,6 +30,13 @@ def java_hash(text not None):
     return _hash(text)
 
 
+def crc32(bytes data not None, *, bint folded=True):
+    """Return the CRC-32 of ``data`` as a put reckons it; not ``folded``: by tables alone."""
+    cdef const char *start = PyBytes_AS_STRING(data)
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
+    return crc_of(start, size) if folded else crc_of_by_table(start, size)
+
+
 def key_hashes(list topics not None, list keys not None):
     """See ``store.index.key_hash``; the numbers are 64 bits each, as the machine has them."""
     cdef Py_ssize_t at, count = len(keys)

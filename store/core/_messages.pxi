@@ -71,16 +71,15 @@ cdef object _tail = None
 cdef object _host = None
 cdef object _decompress = None
 cdef object _message_id = None
-cdef object _crc32 = None
 cdef bytes _last_wire = b""  # producers repeat themselves
 cdef object _last_host = None
 
 
-def bind_messages(interpreted, again, head, tail, host, decompress, message_id, crc32):
+def bind_messages(interpreted, again, head, tail, host, decompress, message_id):
     """Take the twin of ``StoredMessage``, and what its fields are made of."""
-    global _interpreted, _again, _head, _tail, _host, _decompress, _message_id, _crc32
+    global _interpreted, _again, _head, _tail, _host, _decompress, _message_id
     _interpreted, _again, _head, _tail = interpreted, again, head, tail
-    _host, _decompress, _message_id, _crc32 = host, decompress, message_id, crc32
+    _host, _decompress, _message_id = host, decompress, message_id
 
 
 cdef object _host_at(const uint8_t *wire, Py_ssize_t size):
@@ -274,8 +273,11 @@ cdef class StoredMessage:
     def check_body(self):
         """Check the body's CRC; raises as the twin's."""
         cdef const uint8_t *data = self._start()
+        cdef uint32_t crc
         if self.places.body_size:
-            if _crc32(self.stored_body) & 0x7FFFFFFF != load32(data + AT_CRC):
+            with nogil:
+                crc = crc_of(<const char *> data + self.places.body, self.places.body_size)
+            if <int32_t> (crc & 0x7FFFFFFF) != load32(data + AT_CRC):
                 self._twin().check_body()
 
     def check_property_crc(self):

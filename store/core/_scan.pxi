@@ -9,7 +9,7 @@ cdef enum:
     UNQUEUED = 0x4
     TRANSACTION = 0xC
     ROLLBACK = 0xC
-    LONG_BODY = 4096  # from here on the library's checksum is the faster one
+    LONG_BODY = 1 << 16  # is summed while others run
     AT_END = 0
     PLAIN = 1
     ODD = 2
@@ -26,7 +26,7 @@ cdef struct Scanned:
 cdef class BlockScan:
     """See ``store.record.scan.scan_block``, the twin, which is asked about whatever is not plain."""
 
-    cdef object _made, _rules, _topics, _learn, _check_one, _crc32, _look, _topic, _found_topic
+    cdef object _made, _rules, _topics, _learn, _check_one, _look, _topic, _found_topic
     cdef bytes _data, _name
     cdef int64_t _phy_offset, _left, _position, _behind, _last_end, _most_offset, _magic
     cdef bint _check_crc, _fast
@@ -34,14 +34,14 @@ cdef class BlockScan:
 
     def __init__(
         self, made, bytes data not None, int64_t phy_offset, int64_t left, rules, topics,
-        check_one, crc32, int64_t most_offset, int64_t magic,
+        check_one, int64_t most_offset, int64_t magic,
     ):
         self._made, self._data, self._phy_offset, self._left = made, data, phy_offset, left
         self._behind = phy_offset
         self._last_end = min(<int64_t> len(data), left - BLANK)
         self._rules, self._check_crc, self._fast = rules, rules.check_crc, not rules.property_crc
         self._topics, self._learn, self._check_one = topics, topics.learn_name, check_one
-        self._crc32, self._most_offset, self._magic = crc32, most_offset, magic
+        self._most_offset, self._magic = most_offset, magic
         self._name = b""
 
     def __iter__(self):
@@ -151,10 +151,12 @@ cdef class BlockScan:
         return self._topic is not None
 
     cdef bint _is_sound(self, const char *record, int64_t body_size) except -1:
-        cdef int64_t crc = get32(record + 8)
+        cdef uint32_t crc
         if not self._check_crc or not body_size:
             return True
         if body_size < LONG_BODY:
-            return (crc_of(record + FIXED, body_size) & 0x7FFFFFFF) == crc
-        body = PyBytes_FromStringAndSize(record + FIXED, body_size)
-        return (<int64_t> self._crc32(body) & 0x7FFFFFFF) == crc
+            crc = crc_of(record + FIXED, body_size)
+        else:
+            with nogil:
+                crc = crc_of(record + FIXED, body_size)
+        return <int64_t> (crc & 0x7FFFFFFF) == get32(record + 8)

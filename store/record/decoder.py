@@ -6,7 +6,6 @@ Nothing from disk is trusted: whatever the bytes are, the outcome is a message o
 Source: RocketMQ ``MessageDecoder.decode``, ``CommitLog.checkMessageAndReturnSize``.
 """
 
-import zlib
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -39,7 +38,7 @@ if TYPE_CHECKING or READS is None:
 else:
     READS.bind_messages(
         InterpretedMessage, read_again, RecordHead, RecordTail, Host, decompress,
-        encode_message_id, zlib.crc32,
+        encode_message_id,
     )  # fmt: skip
     StoredMessage = READS.StoredMessage
 

@@ -98,7 +98,7 @@ def scan_block(
     if CORE is None:
         return _Scan(data, phy_offset, left, rules, topics)
     scan: Scan = CORE.BlockScan(
-        ScannedRecord, data, phy_offset, left, rules, topics, _check_one, zlib.crc32,
+        ScannedRecord, data, phy_offset, left, rules, topics, _check_one,
         MOST_QUEUE_OFFSET, MAGIC_V1,
     )  # fmt: skip
     return scan

@@ -4,6 +4,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+import zlib
 
 import pytest
 from hypothesis import given
@@ -43,6 +44,25 @@ def test_the_compiled_twins_run_where_they_were_built() -> None:
 @given(st.text(st.characters(codec=None, categories=None)))
 def test_a_hash_is_the_same(text: str) -> None:
     assert java_hash(text) == hash_interpreted(text)
+
+
+@pytest.mark.skipif(CORE is None, reason="compares the core")
+@pytest.mark.parametrize("folded", [True, False])
+def test_a_checksum_is_zlibs_at_every_length_and_place(*, folded: bool) -> None:
+    """Steps are of 64, 16 and 8 bytes and of one; a body begins anywhere."""
+    assert CORE is not None
+    data = bytes((at * at * 31 + at // 7) % 256 for at in range(5000))
+    for size in (*range(300), 1023, 1024, 4096, 4983):
+        for start in (0, 1, 7, 16):
+            part = data[start : start + size]
+            assert CORE.crc32(part, folded=folded) == zlib.crc32(part), (size, start)
+
+
+@pytest.mark.skipif(CORE is None, reason="compares the core")
+@given(st.binary(max_size=400))
+def test_a_checksum_is_zlibs(data: bytes) -> None:
+    assert CORE is not None
+    assert CORE.crc32(data) == CORE.crc32(data, folded=False) == zlib.crc32(data)
 
 
 @given(st.lists(st.tuples(WORDS, WORDS.filter(bool)), min_size=1, max_size=6))
