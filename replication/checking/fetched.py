@@ -17,6 +17,7 @@ from replication.checking.sides import Side, Undispatched
 from replication.errors import DivergedError
 from replication.following.intake import READ_BYTES
 from replication.following.last_file import last_file
+from replication.following.lasting import Lasting
 from replication.following.master_port import MasterPort
 from replication.wire import REPORT, FrameParser, Piece, Report
 from store.config import StoreConfig
@@ -110,7 +111,7 @@ class _Fetching:
         self._master, self._wanted, self._files = master, wanted, files
         # 0 means to a master: begin with your last file. A file begins with a byte that is 0.
         self._next = self._asked = max(wanted.begin, 1)
-        self._quiet_since: float | None = None
+        self._quiet = Lasting()  # where heartbeats came
         self._enough_at: float | None = None
         self._progress = progress
 
@@ -151,14 +152,11 @@ class _Fetching:
                 expected=f"bytes from {self._next} on", got=f"bytes from {piece.phy_offset} on",
             )  # fmt: skip
         if piece.data:
-            self._quiet_since = None
             self._files.write(piece)
             self._next += len(piece.data)
             self._progress(self._next)
             return False
-        if self._quiet_since is None:
-            self._quiet_since = now
-        return now - self._quiet_since >= self._master.quiet
+        return self._quiet.seconds(self._next, now) >= self._master.quiet
 
     def _has_enough(self, now: float) -> bool:
         if self._next < self._wanted.needed:

@@ -9,6 +9,7 @@ from functools import partial
 from replication.following.blocking import to_the_end
 from replication.following.intake import Intake
 from replication.following.last_file import last_file
+from replication.following.lasting import Lasting
 from replication.following.master_port import MasterPort
 from replication.following.standing import Timing
 from replication.wire import REPORT, FrameParser, Report
@@ -30,10 +31,10 @@ class DefaultTalk:
         self._file_size = store.commit_log.files.file_size
         self._last_file = partial(last_file, port, timing.housekeeping)
         self._proven_at = -1  # nothing has come since
-        self._lacking = -1, 0.0  # where the master's last file began behind, and since when
+        self._lacking = Lasting()  # what the master's last file began behind
         self._last = range(0)  # the master's last file
         self._last_until = 0.0
-        self._mute_since: float | None = None  # the master has sent nothing to who asks anew
+        self._mute = Lasting()  # from where on the master sent nothing to who asked anew
 
     @classmethod
     async def begin(
@@ -71,9 +72,7 @@ class DefaultTalk:
             if found is None:
                 return False  # the next heartbeat asks again
             if found.start > at:
-                if self._lacking[0] != at:
-                    self._lacking = at, now
-                if now - self._lacking[1] < self._timing.quiet:
+                if self._lacking.seconds(at, now) < self._timing.quiet:
                     return False  # it may just have begun that file: then bytes come, or have come
                 raise intake.lacking(await self._last_file(whole=True))
             self._last = range(found.start, found.start + self._file_size)
@@ -84,9 +83,8 @@ class DefaultTalk:
     async def _has_none_of_this(self) -> bool:
         """Raise what the master lacks, once it is sure: one that is stopped sends nobody a byte."""
         found = await self._last_file(whole=True)
-        now = time.monotonic()
         if not found:
-            self._mute_since = now if self._mute_since is None else self._mute_since
-            if now - self._mute_since < self._timing.stopping:
+            muted = self._mute.seconds(self.intake.request, time.monotonic())
+            if muted < self._timing.stopping:
                 return False
         raise self.intake.lacking(found)

@@ -30,6 +30,7 @@ from replication.following.blocking import to_the_end
 from replication.following.epoch_file import read_epochs, write_epochs
 from replication.following.epochs import Course, agreed, listed
 from replication.following.intake import Intake, is_empty
+from replication.following.lasting import Lasting
 from replication.following.master_port import MasterPort
 from replication.following.standing import Timing
 from replication.wire import Piece
@@ -94,7 +95,7 @@ class EpochTalk:
             self._epochs = [] if is_new else _adopted(end, master)
         self._port, self._learner, self._timing = port, learner, timing
         self._their_end = master.end
-        self._lacking = -1, 0.0  # where the master had more that did not come, and since when
+        self._lacking = Lasting()  # where the master had more that did not come
         self._parser = TransferParser(Course(master.entries).enter)
         self.intake = Intake(store, verify_tail_bytes, least=master.entries[0].start_offset)
 
@@ -152,10 +153,8 @@ class EpochTalk:
         if at == self._their_end:
             return not self.intake.torn
         if at < self._their_end:
-            now = time.monotonic()
-            if self._lacking[0] != at:
-                self._lacking = at, now
-            if now - self._lacking[1] >= self._timing.stopping:  # else it may be about to end
+            lacking = self._lacking.seconds(at, time.monotonic())
+            if lacking >= self._timing.stopping:  # else it may be about to end
                 raise self.intake.lacking(
                     found=f"the master does not send its bytes from {at} on, though its log ends at"
                     f" {self._their_end}: it has lost them, or not begun an epoch before them"

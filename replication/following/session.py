@@ -7,6 +7,7 @@ from typing import Protocol
 
 from replication.following.blocking import to_the_end
 from replication.following.intake import READ_BYTES, Intake
+from replication.following.lasting import Lasting
 from replication.following.standing import Standing, Timing, Until
 from store.config import FlushDiskType
 from store.service.message_store import MessageStore
@@ -65,7 +66,7 @@ class Session:
         self._timing = timing
         self._standing = standing
         self._reported_at = -math.inf
-        self._quiet_since: float | None = None  # the first heartbeat behind the last byte
+        self._quiet = Lasting()  # behind how many bytes heartbeats came
 
     async def receive(self, reader: asyncio.StreamReader, until: Until) -> None:
         """Take what comes, and report, until ``until`` says so.
@@ -109,7 +110,7 @@ class Session:
             standing.body_bytes += intake.body_bytes - bodies
         standing.verified = intake.verified
         if intake.body_bytes > bodies:
-            self._quiet_since, standing.caught_up, beats = None, False, 0
+            standing.caught_up, beats = False, 0
         if intake.heartbeats > beats and self._is_quiet(time.monotonic()):
             standing.caught_up = await self._talk.has_all()
         if intake.verified and self._reportable() > standing.reported:
@@ -117,9 +118,7 @@ class Session:
 
     def _is_quiet(self, now: float) -> bool:
         """Return whether a heartbeat that came ``now`` says that the master has nothing more."""
-        if self._quiet_since is None:
-            self._quiet_since = now
-        return now - self._quiet_since >= self._timing.quiet
+        return self._quiet.seconds(self._intake.body_bytes, now) >= self._timing.quiet
 
     def _reportable(self) -> int:
         """Return what the master may count on; until it has proven its log, what was asked for."""
