@@ -1,8 +1,9 @@
 """The verb of ``cqstore follow``."""
 
 import signal
+import ssl
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -15,6 +16,22 @@ from replication.following.epoch_talk import Learner
 from replication.following.follower import Follower
 from replication.following.intake import VERIFY_TAIL_BYTES
 from replication.following.standing import Standing, Timing, Until
+from replication.options import (
+    AcceptLowerOffsets,
+    Base,
+    Broker,
+    BrokerId,
+    Controller,
+    Interval,
+    Master,
+    MetadataInterval,
+    TlsCa,
+    TlsCert,
+    Truncate,
+    UntilOffset,
+    UntilQuiet,
+    VerifyTail,
+)
 from replication.running import followed
 from replication.settings import HaSettings
 from replication.signals import ENDED_BY_SIGNAL
@@ -28,80 +45,26 @@ from store.service.finding.lay_out import lay_out
 from store.service.finding.store_layout import choose_backends
 from store.service.message_store import MessageStore
 
-_MOST_ID = (1 << 63) - 1
+_ROUND_SECONDS = Intervals().tables
 
 
 def follow(
-    master: Annotated[
-        str, typer.Argument(metavar="HOST:PORT", help="Replication port of the master.")
-    ],
+    master: Master,
     root: Dir,
     *,
-    base: Annotated[
-        Path | None,
-        typer.Option("--base", metavar="PATH", help="Copy of the master's log to begin with."),
-    ] = None,
-    broker: Annotated[
-        str | None,
-        typer.Option(
-            "--broker",
-            metavar="HOST:PORT",
-            help="listenPort of the same master: topics, groups and offsets follow too.",
-        ),
-    ] = None,
-    metadata_interval: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, help="With --broker: between two rounds.")
-    ] = Intervals().tables,
-    accept_lower_offsets: Annotated[
-        bool,
-        typer.Option(
-            "--accept-lower-offsets", help="With --broker: take offsets that are lower there."
-        ),
-    ] = False,
-    until_quiet: Annotated[
-        bool, typer.Option("--until-quiet", help="End when the master has nothing more to send.")
-    ] = False,
-    until: Annotated[
-        int | None,
-        typer.Option(
-            "--until", metavar="N", min=0, help="End when the log here ends at N or behind."
-        ),
-    ] = None,
-    verify_tail: Annotated[
-        int,
-        typer.Option(metavar="BYTES", min=1, help="Of this log's end to compare when connecting."),
-    ] = VERIFY_TAIL_BYTES,
-    controller: Annotated[
-        bool,
-        typer.Option("--controller", help="The master is under a controller; needs --broker-id."),
-    ] = False,
-    broker_id: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            max=_MOST_ID,
-            help="With --controller: whom the master takes this for; no broker of its set.",
-        ),
-    ] = None,
-    truncate: Annotated[
-        bool,
-        typer.Option(
-            "--truncate", help="With --controller: cut what the master does not have, and keep it."
-        ),
-    ] = False,
-    tls_ca: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="PEM", help="Who must have signed the master's certificate (cqstore feed's)."
-        ),
-    ] = None,
-    tls_cert: Annotated[
-        Path | None, typer.Option(metavar="PEM", help="Certificate and key to show to it.")
-    ] = None,
-    interval: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, help="Between two lines of how far it is.")
-    ] = 10.0,
+    base: Base = None,
+    broker: Broker = None,
+    metadata_interval: MetadataInterval = _ROUND_SECONDS,
+    accept_lower_offsets: AcceptLowerOffsets = False,
+    until_quiet: UntilQuiet = False,
+    until: UntilOffset = None,
+    verify_tail: VerifyTail = VERIFY_TAIL_BYTES,
+    controller: Controller = False,
+    broker_id: BrokerId = None,
+    truncate: Truncate = False,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    interval: Interval = 10.0,
     config: ConfigFile = None,
     backend: Backend = None,
     kind: Format = OutputFormat.TABLE,
@@ -117,46 +80,99 @@ def follow(
     Ctrl-C ends it, and it goes on where it was. Exit code 1 if the master's log does not continue
     this one: then nothing of it was appended.
     """
-    host, port = address(master)
-    asked = address(broker) if broker is not None else None
+    place, asked = address(master), address(broker) if broker is not None else None
     ha = HaSettings.read(config)
     learner = _learner(ha, controller=controller, broker_id=broker_id, truncate=truncate)
-    settings = read_config(config)  # only its master's bytes are added here
-    settings = settings.as_master() if learner is None else settings.as_learner()
-    if tls_cert is not None and tls_ca is None:
-        raise typer.BadParameter("--tls-cert needs --tls-ca")
-    tls = None if tls_ca is None else follower_context(tls_ca, tls_cert)
+    settings = _settings(config, learner)
+    tables = _Tables(asked, Intervals(tables=metadata_interval), accept_lower_offsets)
+    way = _Way(master, place, _timing(ha), verify_tail, _tls(tls_ca, tls_cert), learner, tables)
     if base is not None:
         _begin_with(base, root, settings, backend)
-
-    def followers(store: MessageStore) -> tuple[Follower, SlaveSynchronize | None]:
-        follower = Follower(
-            store, host, port, timing=_timing(ha), verify_tail_bytes=verify_tail, tls=tls,
-            learner=learner, tell=note,
-        )  # fmt: skip
-        if asked is None:
-            return follower, None
-        return follower, SlaveSynchronize(
-            store, follower, *asked, intervals=Intervals(tables=metadata_interval),
-            accept_lower_offsets=accept_lower_offsets, tell=note,
-        )  # fmt: skip
-
-    def once() -> tuple[signal.Signals | None, dict[str, object]]:
-        with _open(root, settings, backend) as store:
-            _tell_begin(store, root, master, learner)
-            return followed(store, *followers(store), is_enough, interval)
-
-    is_enough = _until(until, quiet=until_quiet)
-    try:
-        ended, facts = once()
-    except BeyondEpochError as exc:
-        if not truncate or exc.phy_offset is None:
-            raise
-        _cut(root, exc, exc.phy_offset, settings)
-        ended, facts = once()
+    run = _Run(root, settings, backend, way, _until(until, quiet=until_quiet), interval)
+    ended, facts = run.behind_a_cut() if truncate else run.once()
     output(kind).record({"master": master, **facts})
     if ended and (until_quiet or until is not None):  # the end that was waited for has not come
         raise typer.Exit(ENDED_BY_SIGNAL + ended)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    """What of the master's metadata is brought, and how often."""
+
+    asked: tuple[str, int] | None
+    """The broker; ``None``: nothing is."""
+    intervals: Intervals
+    accept_lower_offsets: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """Whom to follow, and how."""
+
+    master: str
+    """As the operator wrote it."""
+    place: tuple[str, int]
+    timing: Timing
+    verify_tail: int
+    tls: ssl.SSLContext | None
+    learner: Learner | None
+    tables: _Tables
+
+    def followers(self, store: MessageStore) -> tuple[Follower, SlaveSynchronize | None]:
+        """Return who brings the log, and who brings the tables."""
+        follower = Follower(
+            store, *self.place, timing=self.timing, verify_tail_bytes=self.verify_tail,
+            tls=self.tls, learner=self.learner, tell=note,
+        )  # fmt: skip
+        tables = self.tables
+        if tables.asked is None:
+            return follower, None
+        return follower, SlaveSynchronize(
+            store, follower, *tables.asked, intervals=tables.intervals,
+            accept_lower_offsets=tables.accept_lower_offsets, tell=note,
+        )  # fmt: skip
+
+
+_Outcome = tuple[signal.Signals | None, dict[str, object]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Where the log goes, and until when."""
+
+    root: Path
+    settings: StoreConfig
+    backend: str | None
+    way: _Way
+    is_enough: Until
+    interval: float
+
+    def once(self) -> _Outcome:
+        """Open the store and follow; return the signal that ended it, and what came."""
+        with _open(self.root, self.settings, self.backend) as store:
+            _tell_begin(store, self.root, self.way.master, self.way.learner)
+            return followed(store, *self.way.followers(store), self.is_enough, self.interval)
+
+    def behind_a_cut(self) -> _Outcome:
+        """Follow; where this log goes on behind the master's, cut it there and follow again."""
+        try:
+            return self.once()
+        except BeyondEpochError as exc:
+            if exc.phy_offset is None:
+                raise
+            _cut(self.root, exc, exc.phy_offset, self.settings)
+        return self.once()
+
+
+def _settings(config: Path | None, learner: Learner | None) -> StoreConfig:
+    settings = read_config(config)  # only its master's bytes are added here
+    return settings.as_master() if learner is None else settings.as_learner()
+
+
+def _tls(ca: Path | None, cert: Path | None) -> ssl.SSLContext | None:
+    if cert is not None and ca is None:
+        raise typer.BadParameter("--tls-cert needs --tls-ca")
+    return None if ca is None else follower_context(ca, cert)
 
 
 def _learner(

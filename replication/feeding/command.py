@@ -6,12 +6,20 @@ import signal
 import ssl
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from replication.address import address
 from replication.feeding.feeder import LOOPBACK, MOST_CONNECTIONS, Feeder, Network
+from replication.feeding.options import (
+    Allow,
+    Interval,
+    Listen,
+    MostConnections,
+    TlsCert,
+    TlsClientCa,
+    TlsKey,
+)
 from replication.feeding.settings import FeedSettings
 from replication.tls import master_context
 from store.cli.options import Backend, ConfigFile, Dir, Format, note, read_config
@@ -26,36 +34,13 @@ _HERE = "127.0.0.1"
 def feed(
     root: Dir,
     *,
-    listen: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOST:PORT",
-            help="Where followers come; port 0: any. Else haListenPort, for this machine alone.",
-        ),
-    ] = None,
-    allow: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NET", help="A network that may follow, as 10.0.0.0/24; may be repeated."
-        ),
-    ] = None,
-    most_connections: Annotated[
-        int, typer.Option(metavar="N", min=1, help="At once; further ones are closed.")
-    ] = MOST_CONNECTIONS,
-    tls_cert: Annotated[
-        Path | None,
-        typer.Option(metavar="PEM", help="Certificate to show (RocketMQ's slaves speak no TLS)."),
-    ] = None,
-    tls_key: Annotated[
-        Path | None, typer.Option(metavar="PEM", help="Its key, if it is in another file.")
-    ] = None,
-    tls_client_ca: Annotated[
-        Path | None,
-        typer.Option(metavar="PEM", help="Who must have signed the follower's certificate."),
-    ] = None,
-    interval: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, help="Between two lines of who follows.")
-    ] = 10.0,
+    listen: Listen = None,
+    allow: Allow = None,
+    most_connections: MostConnections = MOST_CONNECTIONS,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_client_ca: TlsClientCa = None,
+    interval: Interval = 10.0,
     config: ConfigFile = None,
     backend: Backend = None,
     kind: Format = OutputFormat.TABLE,

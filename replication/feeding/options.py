@@ -1,0 +1,35 @@
+"""The options of ``cqstore feed``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Listen = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Where followers come; port 0: any. Else haListenPort, for this machine alone.",
+    ),
+]
+Allow = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NET", help="A network that may follow, as 10.0.0.0/24; may be repeated."),
+]
+MostConnections = Annotated[
+    int, typer.Option(metavar="N", min=1, help="At once; further ones are closed.")
+]
+TlsCert = Annotated[
+    Path | None,
+    typer.Option(metavar="PEM", help="Certificate to show (RocketMQ's slaves speak no TLS)."),
+]
+TlsKey = Annotated[
+    Path | None, typer.Option(metavar="PEM", help="Its key, if it is in another file.")
+]
+TlsClientCa = Annotated[
+    Path | None,
+    typer.Option(metavar="PEM", help="Who must have signed the follower's certificate."),
+]
+Interval = Annotated[
+    float, typer.Option(metavar="SECONDS", min=0.1, help="Between two lines of who follows.")
+]

@@ -1,0 +1,71 @@
+"""The options of ``cqstore follow``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+_MOST_ID = (1 << 63) - 1
+
+Master = Annotated[str, typer.Argument(metavar="HOST:PORT", help="Replication port of the master.")]
+Base = Annotated[
+    Path | None,
+    typer.Option("--base", metavar="PATH", help="Copy of the master's log to begin with."),
+]
+Broker = Annotated[
+    str | None,
+    typer.Option(
+        "--broker",
+        metavar="HOST:PORT",
+        help="listenPort of the same master: topics, groups and offsets follow too.",
+    ),
+]
+MetadataInterval = Annotated[
+    float, typer.Option(metavar="SECONDS", min=0.1, help="With --broker: between two rounds.")
+]
+AcceptLowerOffsets = Annotated[
+    bool,
+    typer.Option(
+        "--accept-lower-offsets", help="With --broker: take offsets that are lower there."
+    ),
+]
+UntilQuiet = Annotated[
+    bool, typer.Option("--until-quiet", help="End when the master has nothing more to send.")
+]
+UntilOffset = Annotated[
+    int | None,
+    typer.Option("--until", metavar="N", min=0, help="End when the log here ends at N or behind."),
+]
+VerifyTail = Annotated[
+    int, typer.Option(metavar="BYTES", min=1, help="Of this log's end to compare when connecting.")
+]
+Controller = Annotated[
+    bool, typer.Option("--controller", help="The master is under a controller; needs --broker-id.")
+]
+BrokerId = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        max=_MOST_ID,
+        help="With --controller: whom the master takes this for; no broker of its set.",
+    ),
+]
+Truncate = Annotated[
+    bool,
+    typer.Option(
+        "--truncate", help="With --controller: cut what the master does not have, and keep it."
+    ),
+]
+TlsCa = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="PEM", help="Who must have signed the master's certificate (cqstore feed's)."
+    ),
+]
+TlsCert = Annotated[
+    Path | None, typer.Option(metavar="PEM", help="Certificate and key to show to it.")
+]
+Interval = Annotated[
+    float, typer.Option(metavar="SECONDS", min=0.1, help="Between two lines of how far it is.")
+]
