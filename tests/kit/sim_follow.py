@@ -128,6 +128,7 @@ class Story:
         return found
 
     async def _within_limit(self) -> None:
+        self._whole = asyncio.current_task()
         async with asyncio.timeout(LIMIT_SECONDS):
             await self._story()
 
@@ -143,6 +144,8 @@ class Story:
             self._look_at(offset, is_request=is_request)
         except AssertionError as exc:
             self._faults.append(exc)
+            assert self._whole is not None
+            self._whole.cancel()
             raise
 
     def _look_at(self, offset: int, *, is_request: bool) -> None:
