@@ -25,7 +25,8 @@ from tests.kit.running import COMMAND
 from tests.kit.served import served
 from tests.kit.waiting import until
 from tests.kit.wire_broker import WireBroker, topic
-from tests.kit.wire_master import WireMaster, serving
+from tests.kit.wire_master import WireMaster
+from tests.kit.wire_server import serving
 
 FOLLOW = [*COMMAND[:1], "follow"]
 FAINT = 0.5

@@ -27,7 +27,8 @@ from tests.following.test_follower import FAST, run
 from tests.kit.running import COMMAND
 from tests.kit.waiting import becomes, until
 from tests.kit.wire_broker import WireBroker, topic
-from tests.kit.wire_master import WireMaster, serving
+from tests.kit.wire_master import WireMaster
+from tests.kit.wire_server import serving
 
 NOTE = Following(
     pid=os.getpid(), time=1000.0, master="a:1", connected=True, verified=True, caught_up=False,

@@ -30,6 +30,7 @@ from tests.kit.log_bytes import log_of
 from tests.kit.served import served
 from tests.kit.waiting import becomes
 from tests.kit.wire_master import WireMaster, frame
+from tests.kit.wire_server import Cut
 
 T = TypeVar("T")
 FAST = Timing(report=0.05, housekeeping=20.0, first_retry=0.001, last_retry=0.004, quiet=0.03)
@@ -266,7 +267,7 @@ def test_a_master_that_begins_a_file_while_it_is_asked_for_its_last_one_lacks_no
     led: Led, tmp_path: Path
 ) -> None:
     class Rolling(WireMaster):
-        async def _send(self, out: Any, asked: int) -> None:
+        async def _send(self, out: Cut, asked: int) -> None:
             if len(self.requests) == 2:  # the question for its last file
                 self.append(led.log[len(self.log) :])
             await super()._send(out, asked)

@@ -5,7 +5,6 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,6 +17,7 @@ from tests.following.conftest import CONFIG, Led
 from tests.kit.log_bytes import log_of
 from tests.kit.sim_loop import SimLoop
 from tests.kit.wire_master import WireMaster, frame
+from tests.kit.wire_server import Cut
 
 TIMING = Timing(report=5.0, housekeeping=20.0)
 LIMIT_SECONDS = 10_000.0
@@ -60,9 +60,9 @@ def test_a_master_that_says_nothing_is_left_and_found_again(led: Led, tmp_path: 
     class Silent(WireMaster):
         """Says nothing on its first connection."""
 
-        async def _send(self, out: object, asked: int) -> None:
+        async def _send(self, out: Cut, asked: int) -> None:
             self.instead = b"" if len(self.requests) < 2 else None
-            await super()._send(out, asked)  # type: ignore[arg-type]
+            await super()._send(out, asked)
 
     told, master = list[str](), Silent(led.log)
     standing = follow(tmp_path / "own", master, lambda standing: standing.caught_up, told)
@@ -99,7 +99,7 @@ class Mute(WireMaster):
         super().__init__(log)
         self.until = time.monotonic() + seconds
 
-    async def _send(self, out: Any, asked: int) -> None:
+    async def _send(self, out: Cut, asked: int) -> None:
         stopped = False
         while time.monotonic() < self.until:
             stopped = True

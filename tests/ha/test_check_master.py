@@ -16,7 +16,8 @@ from store.service.message_store import MessageStore
 from tests.kit.log_bytes import log_of
 from tests.kit.parted import CONFIG, grow, log_in, parted
 from tests.kit.tree import tree_digest
-from tests.kit.wire_master import WireMaster, frame, serving
+from tests.kit.wire_master import WireMaster, frame
+from tests.kit.wire_server import serving
 
 FAST = {"answer": 30.0, "report": 0.05, "quiet": 0.05, "linger": 60.0}
 

@@ -24,7 +24,8 @@ from tests.kit import served as kit
 from tests.kit.crash_images import crash_image
 from tests.kit.parted import CONFIG, grow, log_in, parted
 from tests.kit.tree import tree_digest
-from tests.kit.wire_master import WireMaster, serving
+from tests.kit.wire_master import WireMaster
+from tests.kit.wire_server import serving
 
 FAST = Timing(report=0.05, housekeeping=20.0, first_retry=0.001, last_retry=0.004, quiet=0.03)
 

@@ -18,7 +18,7 @@ from tests.kit.call_order import CallOrder
 from tests.kit.epoch_master import EpochMaster
 from tests.kit.parted import CONFIG, log_in, parted
 from tests.kit.tree import tree_digest
-from tests.kit.wire_master import serving
+from tests.kit.wire_server import serving
 
 LEARNER = CONFIG.as_learner()
 SIZES = (

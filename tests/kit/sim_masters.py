@@ -5,6 +5,7 @@ ones. What a follower reports is looked at when it comes.
 """
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol, Self
@@ -18,6 +19,7 @@ from replication.feeding.settings import FeedSettings
 from store.config import StoreConfig
 from store.service.message_store import MessageStore
 from tests.kit.wire_master import WireMaster
+from tests.kit.wire_server import WireServer
 
 HEARTBEAT_SECONDS = 5.0
 
@@ -54,22 +56,15 @@ class ModelMaster(WireMaster):
         super().__init__(b"", batch=batch, heartbeat=HEARTBEAT_SECONDS)
         self._heard, self._life = heard, 0
 
-    async def _listen(self, reader: asyncio.StreamReader, asked: "asyncio.Future[int]") -> None:
-        """Take the last report of those that wait; one that repeats the first says nothing more."""
-        buffer, done, life = b"", 0, self._life
-        with suppress(ConnectionError):
-            while (data := await reader.read(1 << 16)) and life == self._life:
-                buffer += data
-                whole = len(buffer) - len(buffer) % 8
-                if whole == done:
-                    continue
-                done = whole
-                value = int.from_bytes(buffer[whole - 8 : whole], "big", signed=True)
-                if not asked.done():
-                    asked.set_result(value)
-                self._heard(value, is_request=value == asked.result())
-        if not asked.done():
-            asked.cancel()
+    async def _read_reports(self, reader: asyncio.StreamReader) -> AsyncIterator[int]:
+        """Let them be looked at; one that repeats the first says nothing more."""
+        life, asked = self._life, None
+        async for report in super()._read_reports(reader):
+            if life != self._life:
+                return
+            asked = report if asked is None else asked
+            self._heard(report, is_request=report == asked)
+            yield report
 
     def come_back_with(self, log: bytes) -> None:
         """Be restarted with that log; the connections are for the network to cut."""
@@ -92,23 +87,17 @@ class _ToldFollowers(Followers):
         super().acknowledge(link, phy_offset)
 
 
-class FeedingMaster:
+class FeedingMaster(WireServer):
     """Our feeder's connections, over a store, without its sockets."""
 
     def __init__(self, heard: Heard, batch: int, config: StoreConfig, folder: Path) -> None:
         self._heard, self._config, self._folder = heard, config, folder
         self._settings = FeedSettings(ha_transfer_batch_size=batch)
-        self._tasks: set[asyncio.Task[None]] = set()
         self._lives = self.refused = 0
 
     @property
     def end(self) -> int:
         return self._store.commit_log.max_phy_offset()
-
-    @property
-    def port(self) -> int:
-        port: int = self._server.sockets[0].getsockname()[1]
-        return port
 
     def append(self, data: bytes) -> None:
         """Let the log grow by whole records, those of ``data`` that are whole."""
@@ -120,14 +109,13 @@ class FeedingMaster:
         self._start(log)
 
     async def __aenter__(self) -> Self:
+        await super().__aenter__()
         self._start(b"")
-        self._server = await asyncio.start_server(self._serve, "sim", 0)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._server.close()
         self._stop()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await super().__aexit__()
 
     def _start(self, log: bytes) -> None:
         self._lives += 1
@@ -138,8 +126,7 @@ class FeedingMaster:
         self.followers = _ToldFollowers(self._heard)
         self._log = ServedLog(self._store)
         self._growth = Growth(self._log)
-        self._looking = asyncio.get_running_loop().create_task(self._growth.run())
-        self._tasks.add(self._looking)
+        self._join(self._growth.run())
 
     def _stop(self) -> None:
         self.followers.is_over = True
@@ -148,9 +135,6 @@ class FeedingMaster:
         self._store.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
         followers = self.followers
         link = followers.join("sim", 1)
         connection = FeedConnection(
@@ -165,4 +149,3 @@ class FeedingMaster:
             self.refused += 1
         finally:
             followers.leave(link)
-            writer.transport.abort()

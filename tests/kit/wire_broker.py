@@ -7,8 +7,9 @@ in the place of an answer, and change the tables between two pages.
 import asyncio
 import json
 import struct
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
+
+from tests.kit.wire_server import WireServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,8 +36,8 @@ def group(name: str) -> dict[str, object]:
     return {"groupName": name, "consumeEnable": True, "retryQueueNums": 1}
 
 
-class WireBroker:
-    """Serves tables on a port of this machine; they may be changed at any time."""
+class WireBroker(WireServer):
+    """Serves tables, which may be changed at any time."""
 
     def __init__(self, *, topics: int = 0, groups: int = 0, page: int = 2000) -> None:
         """Have so many topics and groups in all, those of every broker among them."""
@@ -63,42 +64,16 @@ class WireBroker:
         """By code: what is sent in place of an answer, given its number; ``None``: the answer."""
         self.before: Callable[[int, Fields], object] = lambda _code, _fields: None
 
-    loop: asyncio.AbstractEventLoop
-    """Where it serves, once ``serving``."""
-
-    @property
-    def port(self) -> int:
-        port: int = self._server.sockets[0].getsockname()[1]
-        return port
-
-    async def __aenter__(self) -> Self:
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        try:
-            with suppress(asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError):
-                while True:
-                    (size,) = struct.unpack(">i", await reader.readexactly(4))
-                    data = await reader.readexactly(size)
-                    (length,) = struct.unpack_from(">i", data)
-                    answer = self._answer(json.loads(data[4 : 4 + length]))
-                    if not answer:
-                        return
-                    writer.write(answer)
-                    await writer.drain()
-        finally:
-            writer.transport.abort()
+        while True:
+            (size,) = struct.unpack(">i", await reader.readexactly(4))
+            data = await reader.readexactly(size)
+            (length,) = struct.unpack_from(">i", data)
+            answer = self._answer(json.loads(data[4 : 4 + length]))
+            if not answer:
+                return
+            writer.write(answer)
+            await writer.drain()
 
     def _answer(self, asked: dict[str, Any]) -> bytes:
         code, number, fields = asked["code"], asked["opaque"], asked.get("extFields", {})
