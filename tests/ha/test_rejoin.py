@@ -5,7 +5,6 @@ import json
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -17,22 +16,16 @@ from replication.following.standing import Timing
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreLockedError
 from store.queue.backends import backend_names
-from store.queue.units import QueueKey
 from store.record.message import Message
 from store.service.message_store import MessageStore
-from tests.kit import served as kit
 from tests.kit.crash_images import crash_image
+from tests.kit.cut_back import check_sound, saved_in, served
 from tests.kit.parted import CONFIG, grow, log_in, parted
 from tests.kit.tree import tree_digest
 from tests.kit.wire_master import WireMaster
 from tests.kit.wire_server import serving
 
 FAST = Timing(report=0.05, housekeeping=20.0, first_retry=0.001, last_retry=0.004, quiet=0.03)
-
-
-def served(root: Path) -> dict[QueueKey, list[tuple[int, int, int]]]:
-    """As ``kit.served``, without queues that never had a unit of what the log has now."""
-    return {key: units for key, units in kit.served(root).items() if units != [(0, 0, 0)]}
 
 
 def rejoined(*words: object) -> Result:
@@ -58,28 +51,6 @@ def replayed(folder: Path, log: bytes, backend: str) -> Path:
     with MessageStore.open(root, CONFIG, backend=backend) as store:
         assert store.append_to_commit_log(0, log) == len(log)
     return root
-
-
-def saved_in(root: Path, begin: int, size: int) -> bytes:
-    """Return ``size`` bytes of the log from ``begin`` on as they are kept below ``cqstore/cut``.
-
-    Zeros at the end of a file need not be, and a second attempt may find a part gone.
-    """
-    found = np.zeros(size, np.uint8)
-    for path in (root / "cqstore" / "cut").iterdir():
-        data, at = path.read_bytes(), int(path.name.partition("-")[0]) - begin
-        found[at : at + len(data)] |= np.frombuffer(data, np.uint8)
-    return found.tobytes()
-
-
-def check_sound(root: Path) -> None:
-    with MessageStore.open(root, CONFIG) as store:
-        assert not store.report.needed
-        assert [finding for finding in store.check() if finding.damage] == []
-        for key in store.queue_keys():  # the index knows no more than the log
-            for number in range(0, 100, 9):
-                for message in store.query_message(key.topic, f"{key.topic}-{number}"):
-                    assert message.head.phy_offset < store.commit_log.max_phy_offset()
 
 
 @pytest.mark.parametrize("backend", backend_names())

@@ -13,41 +13,14 @@ from store.journals.begun_cut import begin_cut, begun_cut
 from store.paths import StorePaths
 from store.queue.backends import backend_names
 from store.service.message_store import MessageStore
-from tests.ha.test_rejoin import check_sound, saved_in, served
-from tests.kit.call_order import Call, CallOrder
-from tests.kit.crash_images import crash_image
+from tests.kit.call_order import CallOrder
+from tests.kit.crash_images import Snapshots, restore
+from tests.kit.cut_back import check_sound, saved_in, served
 from tests.kit.faults import Faults
 from tests.kit.parted import CONFIG, log_in, parted
 
 BY_FILES = (30, 90, 4)
 """Records in common, and of each side: whole files go."""
-
-
-class Snapshots:
-    """The folder of a store as each call would have left it to a process that was killed before."""
-
-    def __init__(self, root: Path, folder: Path, each: int) -> None:
-        self.root, self.each = root, each
-        self.folder = folder
-        self.seen = 0
-        self.taken: list[Path] = []
-
-    def take(self, call: Call) -> None:
-        self.seen += 1
-        if self.seen % self.each and "commitlog" not in call[1] and "cut" not in call[1]:
-            return
-        copy = self.folder / str(self.seen)
-        self.taken.append(crash_image(self.root, copy))
-
-
-def restore(copy: Path, root: Path) -> None:
-    """Make ``root`` what ``copy`` is, but for its file ``lock``, which stays the very file."""
-    for path in root.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
-        elif path.name != "lock":
-            path.unlink()
-    shutil.copytree(copy, root, dirs_exist_ok=True, ignore=lambda _, names: {"lock"} & {*names})
 
 
 @pytest.mark.slow

@@ -12,9 +12,9 @@ from replication.errors import BeyondEpochError
 from store.errors import RefusedStoreError
 from store.queue.backends import backend_names
 from store.service.message_store import MessageStore
-from tests.ha.test_rejoin import saved_in, served
-from tests.ha.test_rejoin_crash import Snapshots, restore
 from tests.kit.call_order import CallOrder
+from tests.kit.crash_images import Snapshots, restore
+from tests.kit.cut_back import saved_in, served
 from tests.kit.epoch_master import EpochMaster
 from tests.kit.parted import CONFIG, log_in, parted
 from tests.kit.tree import tree_digest
