@@ -14,7 +14,7 @@ from store.paths import StorePaths
 from store.queue.backends import backend_names
 from store.service.message_store import MessageStore
 from tests.kit.call_order import CallOrder
-from tests.kit.crash_images import Snapshots, restore
+from tests.kit.crash_images import restore, snapshots
 from tests.kit.cut_back import check_sound, saved_in, served
 from tests.kit.faults import Faults
 from tests.kit.parted import CONFIG, log_in, parted
@@ -31,12 +31,10 @@ def test_a_cut_that_is_cut_short_is_carried_out_by_the_next_opening(
     one, other, end = parted(tmp_path, *BY_FILES, backend)
     mine = log_in(one)
     assert len(mine) - end > 8192
-    calls, snapshots = CallOrder(one), Snapshots(one, tmp_path / "taken", 40)
-    calls.at_each = snapshots.take
-    with calls.watching():
+    with snapshots(one, tmp_path / "taken", 40) as taken:
         rejoin(one, other, CONFIG)
     whole, ends = served(one), list[int]()
-    for copy in snapshots.taken:
+    for copy in taken:
         restore(copy, one)
         with MessageStore.open(one, CONFIG) as store:
             ends.append(store.commit_log.max_phy_offset())

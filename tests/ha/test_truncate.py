@@ -12,8 +12,7 @@ from replication.errors import BeyondEpochError
 from store.errors import RefusedStoreError
 from store.queue.backends import backend_names
 from store.service.message_store import MessageStore
-from tests.kit.call_order import CallOrder
-from tests.kit.crash_images import Snapshots, restore
+from tests.kit.crash_images import restore, snapshots
 from tests.kit.cut_back import saved_in, served
 from tests.kit.epoch_master import EpochMaster
 from tests.kit.parted import CONFIG, log_in, parted
@@ -69,12 +68,10 @@ def test_a_truncation_that_is_cut_short_is_gone_on_with(tmp_path: Path, backend:
     one, _, end = parted(tmp_path, 30, 60, 0, backend)
     mine = log_in(one)
     note_epochs(one, (1, 0), (2, end))
-    calls, snapshots = CallOrder(one), Snapshots(one, tmp_path / "taken", 60)
-    calls.at_each = snapshots.take
-    with calls.watching():
+    with snapshots(one, tmp_path / "taken", 60) as taken:
         cut_to(one, end, LEARNER)
     whole, ends = served(one), set[int]()
-    for copy in snapshots.taken:
+    for copy in taken:
         restore(copy, one)
         with MessageStore.open(one, LEARNER) as store:
             ends.add(store.commit_log.max_phy_offset())

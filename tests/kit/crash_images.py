@@ -2,9 +2,12 @@
 
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
-from tests.kit.call_order import Call
+from tests.kit.call_order import Call, CallOrder
 
 
 def crash_image(root: Path, target: Path) -> Path:
@@ -26,21 +29,23 @@ def crash_image(root: Path, target: Path) -> Path:
     raise AssertionError("the files never stood still")
 
 
-class Snapshots:
-    """The folder of a store as each call would have left it to a process that was killed before."""
+@contextmanager
+def snapshots(root: Path, folder: Path, each: int) -> Iterator[list[Path]]:
+    """Copy a store to ``folder`` as calls in the block would leave it to a process killed before.
 
-    def __init__(self, root: Path, folder: Path, each: int) -> None:
-        self.root, self.each = root, each
-        self.folder = folder
-        self.seen = 0
-        self.taken: list[Path] = []
+    Of calls at the log and at what is cut off it that is each one, else one of ``each``. The list
+    grows with the copies.
+    """
+    calls, taken, numbers = CallOrder(root), list[Path](), count(1)
 
-    def take(self, call: Call) -> None:
-        self.seen += 1
-        if self.seen % self.each and "commitlog" not in call[1] and "cut" not in call[1]:
-            return
-        copy = self.folder / str(self.seen)
-        self.taken.append(crash_image(self.root, copy))
+    def take(call: Call) -> None:
+        number = next(numbers)
+        if not number % each or "commitlog" in call[1] or "cut" in call[1]:
+            taken.append(crash_image(root, folder / str(number)))
+
+    calls.at_each = take
+    with calls.watching():
+        yield taken
 
 
 def restore(copy: Path, root: Path) -> None:
