@@ -2,9 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, TypeVar
 
 import pytest
 
@@ -22,18 +20,9 @@ from tests.feeding.test_sync_master import PATIENT, sync
 from tests.kit.cutting_proxy import CuttingProxy
 from tests.kit.log_bytes import log_of
 from tests.kit.served import served
+from tests.kit.waiting import run
 
-T = TypeVar("T")
 FAST = Timing(report=0.05, first_retry=0.001, last_retry=0.01, quiet=0.05)
-LIMIT_SECONDS = 120
-
-
-def run(story: Coroutine[Any, Any, T]) -> T:
-    async def limited() -> T:
-        async with asyncio.timeout(LIMIT_SECONDS):
-            return await story
-
-    return asyncio.run(limited())
 
 
 def put_in_threads(master: Master, threads: int, count: int) -> list[threading.Thread]:

@@ -16,11 +16,11 @@ from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.feeding.conftest import CONFIG, QUICK, Master, leading
 from tests.feeding.test_feed_command import running
-from tests.feeding.test_followed import FAST, run
+from tests.feeding.test_followed import FAST
 from tests.following.conftest import SIZES
 from tests.kit.log_bytes import log_of
 from tests.kit.running import COMMAND
-from tests.kit.waiting import until
+from tests.kit.waiting import run, until
 from tests.kit.wire_slave import WireSlave
 
 pytestmark = pytest.mark.slow

@@ -1,6 +1,5 @@
 """Tables of a broker come whole, or not at all."""
 
-import asyncio
 import json
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -11,18 +10,10 @@ from replication.errors import BrokerError, WireError
 from replication.tables import broker_tables as tables
 from replication.tables.broker_client import BrokerClient
 from replication.tables.broker_tables import GROUPS, TOPICS, Table, whole_table
+from tests.kit.waiting import run
 from tests.kit.wire_broker import WireBroker, command, topic
 
 T = TypeVar("T")
-LIMIT_SECONDS = 60
-
-
-def run(story: Coroutine[Any, Any, T]) -> T:
-    async def limited() -> T:
-        async with asyncio.timeout(LIMIT_SECONDS):
-            return await story
-
-    return asyncio.run(limited())
 
 
 def asking(

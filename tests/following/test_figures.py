@@ -23,9 +23,9 @@ from store.service.message_store import MessageStore
 from store.service.prometheus import register
 from tests.following.conftest import CONFIG, Led
 from tests.following.test_command import FAINT, running
-from tests.following.test_follower import FAST, run
+from tests.following.test_follower import FAST
 from tests.kit.running import COMMAND
-from tests.kit.waiting import becomes, until
+from tests.kit.waiting import becomes, run, until
 from tests.kit.wire_broker import WireBroker, topic
 from tests.kit.wire_master import WireMaster
 from tests.kit.wire_server import serving

@@ -6,9 +6,8 @@ import errno
 import random
 import shutil
 import socket
-from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -28,23 +27,14 @@ from tests.following.conftest import CONFIG, Led
 from tests.kit.faults import Faults
 from tests.kit.log_bytes import log_of
 from tests.kit.served import served
-from tests.kit.waiting import becomes
+from tests.kit.waiting import becomes, run
 from tests.kit.wire_master import WireMaster, frame
 from tests.kit.wire_server import Cut
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 FAST = Timing(report=0.05, housekeeping=20.0, first_retry=0.001, last_retry=0.004, quiet=0.03)
-LIMIT_SECONDS = 60
-
-
-def run(story: Coroutine[Any, Any, T]) -> T:
-    """Run ``story`` in a loop of its own."""
-
-    async def limited() -> T:
-        async with asyncio.timeout(LIMIT_SECONDS):
-            return await story
-
-    return asyncio.run(limited())
 
 
 def caught_up(standing: Standing) -> bool:

@@ -16,10 +16,11 @@ from store.errors import CorruptionError, RefusedStoreError
 from store.queue.backends import backend_names
 from store.service.message_store import MessageStore
 from tests.following.conftest import CONFIG, Led
-from tests.following.test_follower import FAST, caught_up, run
+from tests.following.test_follower import FAST, caught_up
 from tests.kit.epoch_master import EpochMaster, answer, frame
 from tests.kit.log_bytes import log_of
 from tests.kit.served import served
+from tests.kit.waiting import run
 from tests.kit.wire_master import WireMaster
 
 LEARNER = CONFIG.as_learner()

@@ -4,12 +4,12 @@ import asyncio
 import dataclasses
 import json
 import os
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
@@ -23,22 +23,12 @@ from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.following.conftest import CONFIG
 from tests.kit.log_bytes import log_of
-from tests.kit.waiting import becomes
+from tests.kit.waiting import becomes, run
 from tests.kit.wire_broker import WireBroker, command, group, topic
 from tests.kit.wire_master import WireMaster
 
-T = TypeVar("T")
 FAST = Timing(report=0.05, first_retry=0.001, last_retry=0.004, quiet=0.03)
-LIMIT_SECONDS = 60
 VERSION = {"counter": 1, "stateVersion": 0, "timestamp": 7}
-
-
-def run(story: Coroutine[Any, Any, T]) -> T:
-    async def limited() -> T:
-        async with asyncio.timeout(LIMIT_SECONDS):
-            return await story
-
-    return asyncio.run(limited())
 
 
 @dataclass

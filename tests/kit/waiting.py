@@ -2,8 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 _SECONDS = 120
 """Of a machine that does much else; what is waited for takes a small part of it."""
 
@@ -22,3 +24,13 @@ async def becomes(condition: Callable[[], object]) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it never came about"
         await asyncio.sleep(0.001)  # for the tasks and threads that are waited for
+
+
+def run(story: Coroutine[Any, Any, T]) -> T:
+    """Run ``story`` in a loop of its own; fail after two minutes."""
+
+    async def limited() -> T:
+        async with asyncio.timeout(_SECONDS):
+            return await story
+
+    return asyncio.run(limited())
