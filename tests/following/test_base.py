@@ -54,14 +54,21 @@ def test_a_base_that_is_not_the_masters_is_told(led: Led, tmp_path: Path) -> Non
         follow(own, WireMaster(led.log))
 
 
+def take_torn_base(led: Led, own: Path, begin: int) -> int:
+    """Take a base whose file from ``begin`` on was not full when it was copied; return its end."""
+    copied = own.with_name("copied")
+    shutil.copytree(led.root / "commitlog", copied)
+    torn = copied / f"{begin:020d}"
+    start = next(at for at in led.starts if at > begin + 1000)
+    torn.write_bytes(torn.read_bytes()[: start - begin].ljust(4096, b"\0"))
+    take_base(copied, own)
+    return start
+
+
 def test_a_file_that_was_not_full_when_it_was_copied_is_no_gap(led: Led, tmp_path: Path) -> None:
     """As a copy has it that took the last file before the master was through with it."""
-    copied, own = tmp_path / "copied", tmp_path / "own"
-    shutil.copytree(led.root / "commitlog", copied)
-    torn = copied / f"{8192:020d}"
-    start = next(at for at in led.starts if at > 8192 + 1000)
-    torn.write_bytes(torn.read_bytes()[: start - 8192].ljust(4096, b"\0"))
-    take_base(copied, own)
+    own = tmp_path / "own"
+    start = take_torn_base(led, own, 8192)
     for _ in range(2):  # whoever opens it again loses no more
         with pytest.raises(RefusedStoreError, match=f"cut at {start}") as caught:
             MessageStore.open(own, CONFIG)
@@ -93,12 +100,8 @@ def test_an_opening_that_is_killed_is_begun_again_and_cuts_nothing_off(
     led: Led, tmp_path: Path, backend: str
 ) -> None:
     """What it leaves looks like a killed writer's; behind the hole would then be a torn end."""
-    copied, own = tmp_path / "copied", tmp_path / "own"
-    shutil.copytree(led.root / "commitlog", copied)
-    torn = copied / f"{4096:020d}"
-    start = next(at for at in led.starts if at > 4096 + 1000)
-    torn.write_bytes(torn.read_bytes()[: start - 4096].ljust(4096, b"\0"))
-    take_base(copied, own)
+    own = tmp_path / "own"
+    start = take_torn_base(led, own, 4096)
     before = tree_digest(own / "commitlog")
     for _ in range(2):
         kill_in_opening(own, backend, "_refuse_damage")
