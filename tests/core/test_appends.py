@@ -51,7 +51,8 @@ class Both:
         assert found[0] == found[1]
         return found[0]
 
-    def compare(self) -> None:
+    def check_alike(self) -> None:
+        """Compare what both know, and their files."""
         assert state(self.core) == state(self.twin)
         assert content(self.disks[0].root) == content(self.disks[1].root)
 
@@ -114,7 +115,7 @@ def test_core_and_twin_leave_the_same(batches: list[list[tuple[int, int, int, in
                 known[queue_id], record = offset + count, first + count
             if isinstance(both.put(batch_of(*runs)), tuple):
                 break  # a gap ends all: how far the other queues are is not told
-            both.compare()
+            both.check_alike()
         both.close()
 
 

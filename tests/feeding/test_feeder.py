@@ -221,11 +221,12 @@ def test_reports_that_come_glued_or_torn_are_read_one_by_one(master: Master) -> 
             slave.say(bytes([byte]))
         slave.take(master.end)
         slave.report(5000, 5000, 6000, 7000, master.end)
-        until(lambda: [link.acknowledged for link in master.feeder.followers.links()]
-              == [master.end])  # fmt: skip
-        slave.say(struct.pack(">q", master.end)[:5])  # torn, and no more
+        until(lambda: acknowledged(master) == [master.end])
+        end = master.end
+        slave.say(struct.pack(">q", end)[:5])  # torn, and no more
         master.put(1)
-        slave.take(master.end)
+        assert b"".join(body for _, body in slave.take(master.end)) == master.log[end:]
+        assert acknowledged(master) == [end]
 
 
 # ---- who says or takes nothing
@@ -305,11 +306,14 @@ def test_who_takes_nothing_is_closed_and_who_reports_is_kept(tmp_path: Path) -> 
             slow.frame()
             master.put(400, 60_000)
             until(lambda: addresses(master) == {"127.0.0.2"})
-            until(lambda: [link.acknowledged for link in master.feeder.followers.links()]
-                  == [master.end])  # fmt: skip
+            until(lambda: acknowledged(master) == [master.end])
             assert quick.peer.fileno() >= 0
         assert any("silent for 3 s" in told or "took nothing for 3 s" in told
                    for told in master.told)  # fmt: skip
+
+
+def acknowledged(master: Master) -> list[int]:
+    return [link.acknowledged for link in master.feeder.followers.links()]
 
 
 def addresses(master: Master) -> set[str]:

@@ -267,8 +267,10 @@ def test_a_master_that_begins_a_file_while_it_is_asked_for_its_last_one_lacks_no
             async with Rolling(led.log[: led.starts[4]]) as master:
                 follower = Follower(store, "127.0.0.1", master.port, timing=FAST)
                 await follower.run(lambda standing: standing.end == len(led.log))
+                assert master.requests == [0, 0]
 
     run(story())
+    assert log_in(tmp_path / "own") == led.log
 
 
 def test_one_look_at_the_last_file_holds_for_a_while(led: Led, tmp_path: Path) -> None:
