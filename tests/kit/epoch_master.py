@@ -52,6 +52,8 @@ class EpochMaster(LogServer):
 
     async def _greet(self, reader: asyncio.StreamReader, out: Cut) -> None:
         hello = await reader.read(1 << 16)  # what comes at once: it must be all of it
+        if not hello:
+            raise ConnectionResetError("the slave went away")
         self.hellos.append(HELLO.unpack(hello))
         await out.send(answer(self.epochs, self.end) if self.instead is None else self.instead)
 

@@ -33,7 +33,9 @@ class WireServer(ABC):
         self._server.close()
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for found in await asyncio.gather(*self._tasks, return_exceptions=True):
+            if isinstance(found, Exception) and not isinstance(found, ConnectionError):
+                raise found  # what it heard was not what it takes
 
     def _join(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         """Let ``work`` go on beside the rest, until the server ends at the latest."""
