@@ -58,7 +58,9 @@ def follow(
                         stage.append(1)
                         standing.caught_up = False
                         return False
-                    return (then if stage else until)(standing)
+                    if stage:  # a heartbeat from before ``aside`` may have come behind it
+                        return then(standing) and standing.end == master.end
+                    return until(standing)
 
                 await follower.run(enough)
                 return follower.standing
