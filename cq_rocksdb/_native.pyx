@@ -19,6 +19,7 @@ from posix.unistd cimport getpid
 include "_rocksdb_api.pxi"
 include "_rocksdb_objects.pxi"
 include "_rocksdb_search.pxi"
+include "_rocksdb_units.pxi"
 
 
 cdef class Database:
@@ -293,13 +294,10 @@ cdef class Database:
         log, [min_phy, max_phy).
         """
         cdef char key[MAX_PREFIX + PLACE_BYTES]
-        cdef size_t length = len(prefix)
+        cdef size_t length = _begin_key(key, prefix)
         cdef char *error = NULL
         cdef int64_t found, changes = self.changes
         cdef P units
-        if length > MAX_PREFIX:
-            raise ValueError("the prefix is too long")
-        memcpy(key, <const char *>prefix, length)
         units = self._iterator()
         with nogil:
             found = _search(units, key, length, low, high, timestamp, upper, min_phy, max_phy,
@@ -338,84 +336,40 @@ cdef class Database:
     cdef tuple _scan(self, P read_options, bytes prefix, int64_t queue_offset, int64_t count,
                      uint8_t *target):
         cdef char key[MAX_PREFIX + PLACE_BYTES]
-        cdef size_t length = len(prefix), size = 0
-        cdef const char *found
-        cdef const char *value
-        cdef int64_t taken = 0, there = queue_offset
-        cdef int stop = 0
+        cdef size_t length = _begin_key(key, prefix)
+        cdef int64_t taken, there, changes = self.changes
+        cdef int stop
         cdef char *error = NULL
         cdef bint own = read_options != self.read_options  # a snapshot's
-        cdef int64_t changes = self.changes
         cdef P units
-        if length > MAX_PREFIX:
-            raise ValueError("the prefix is too long")
-        memcpy(key, <const char *>prefix, length)
         store_be64(key + length, queue_offset)
         units = NULL if own else self._iterator()
         with nogil:
             if own:
                 units = C.create_iterator_cf(self.db, read_options, self.families[0])
-            C.iter_seek(units, key, length + PLACE_BYTES)
-            while taken < count:
-                if not C.iter_valid(units):
-                    stop = 1
-                    break
-                found = C.iter_key(units, &size)
-                if size < length or memcmp(found, key, length) != 0:
-                    stop = 1
-                    break
-                if size == length + PLACE_BYTES:
-                    there = load_be64(found + length)
-                    if there != queue_offset + taken:
-                        stop = 2
-                        break
-                    value = C.iter_value(units, &size)
-                    if size < <size_t>UNIT_BYTES:
-                        stop = 3
-                        break
-                    memcpy(target + taken * UNIT_BYTES, value, UNIT_BYTES)
-                    taken += 1
-                if taken < count:
-                    C.iter_next(units)
-            if stop == 1:
+            taken = _take_units(units, key, length, queue_offset, count, target, &stop, &there)
+            if stop == NO_MORE:
                 C.iter_get_error(units, &error)
             if own or error != NULL:
                 C.iter_destroy(units)
         if not own and error == NULL:
             self._give_back(units, changes)
         _check(error)
-        return taken, stop, there if stop >= 2 else queue_offset + taken
+        return taken, stop, there if stop >= HOLE else queue_offset + taken
 
     def neighbour(self, bytes prefix, int64_t queue_offset, bint forward):
         """Return ``(offset, value)`` of the unit at or next to an offset, ``None`` without one."""
         cdef char key[MAX_PREFIX + PLACE_BYTES]
-        cdef size_t length = len(prefix), size = 0
+        cdef size_t length = _begin_key(key, prefix), size = 0
         cdef const char *found
         cdef const char *value
-        cdef bint there = False
+        cdef bint there
         cdef char *error = NULL
         cdef P units
-        if length > MAX_PREFIX:
-            raise ValueError("the prefix is too long")
-        memcpy(key, <const char *>prefix, length)
         store_be64(key + length, queue_offset)
         with nogil:
             units = C.create_iterator_cf(self.db, self.read_options, self.families[0])
-            if forward:
-                C.iter_seek(units, key, length + PLACE_BYTES)
-            else:
-                C.iter_seek_for_prev(units, key, length + PLACE_BYTES)
-            while C.iter_valid(units):
-                found = C.iter_key(units, &size)
-                if size < length or memcmp(found, key, length) != 0:
-                    break
-                if size == length + PLACE_BYTES:
-                    there = True
-                    break
-                if forward:
-                    C.iter_next(units)
-                else:
-                    C.iter_prev(units)
+            there = _find_unit(units, key, length, forward)
             if not there:
                 C.iter_get_error(units, &error)
         try:
