@@ -61,6 +61,7 @@ from store.service.writing.append import Appender
 from store.service.writing.flush import FlushService, WholeFlush
 from store.service.writing.group_commit import GroupCommit
 from store.service.writing.light_quota import LightQuota
+from store.service.writing.pages_ahead import PagesAhead
 from store.service.writing.putter import Putter
 from store.service.writing.replicas import ReplicaWait
 
@@ -236,7 +237,9 @@ def _serve(loaded: Loaded, recovered: Recovered, options: OpenOptions) -> Parts:
     append = Appender(log, pending, state, quota)
     replicas = ReplicaWait.of(config, log, options.replicas)
     answers = Answers(config, commit, flush, replicas, state.fail)
-    putter = Putter(config, log, queues, dispatcher, append, answers)
+    ahead = None if loaded.read_only else PagesAhead.of(log, is_transient=config.is_transient)
+    look_ahead = untold if ahead is None else ahead.look
+    putter = Putter(config, log, queues, dispatcher, append, answers, look_ahead)
     clean = CleanService(
         log, queues, index, pending, dispatcher, commit, loaded.deleted,
         ExpiredQueues(paths.expired_queues), quota, state,
@@ -250,11 +253,12 @@ def _serve(loaded: Loaded, recovered: Recovered, options: OpenOptions) -> Parts:
     )  # fmt: skip
     metrics = StoreMetrics(paths, log, queues, dispatcher, commit, putter, puller, state, mirror)
     stops = [] if replicas is None else [replicas.stop]
+    stops += [] if ahead is None else [ahead.stop]
     stops += [flush.stop]
     stops += [expiry.stop] if options.housekeeping else []
     stops += [] if mirror is None else [mirror.stop]
     return Parts(
-        loaded, recovered, flush, flush_all, puller, putter, mirror, clean, expiry, metrics,
+        loaded, recovered, flush, flush_all, puller, putter, mirror, clean, expiry, metrics, ahead,
         () if loaded.read_only else tuple(stops),
     )  # fmt: skip
 
@@ -264,6 +268,8 @@ def _start(undo: ExitStack, parts: Parts, options: OpenOptions) -> None:
     if parts.loaded.read_only:
         return
     undo.callback(parts.stop)
+    if parts.ahead is not None:
+        parts.ahead.start()
     parts.flush.start()
     if options.housekeeping:
         parts.expiry.start()

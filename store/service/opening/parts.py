@@ -28,6 +28,7 @@ from store.service.recovering.recovery import RecoveryReport
 from store.service.running.running_state import RunningState
 from store.service.writing.flush import FlushService, WholeFlush
 from store.service.writing.group_commit import GroupCommit
+from store.service.writing.pages_ahead import PagesAhead
 from store.service.writing.putter import Putter
 
 _LOG = logging.getLogger(__name__)
@@ -86,6 +87,7 @@ class Parts:
     clean: CleanService
     expiry: FileExpiry
     metrics: StoreMetrics
+    ahead: PagesAhead | None
     stops: tuple[Callable[[], None], ...]
     """What ends the threads, in the order in which they were started."""
 

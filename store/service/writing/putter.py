@@ -8,7 +8,7 @@ Source: RocketMQ ``HookUtils.checkBeforePutMessage``, ``CommitLog.asyncPutMessag
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
@@ -87,6 +87,7 @@ class Putter:
         dispatcher: Dispatcher,
         append: Appender,
         answers: Answers,
+        look_ahead: Callable[[], object],
     ) -> None:
         self._config = config
         self._log = log
@@ -101,6 +102,7 @@ class Putter:
         self._plain = append.plain_puts(config, self._encoder)
         self.meter = PutMeter()
         self._timed_from = 0  # appended records at which the next put is timed
+        self._look_ahead = look_ahead  # see PagesAhead.look
 
     # ---- one message
 
@@ -121,11 +123,13 @@ class Putter:
         return result
 
     def _start_timing(self) -> float:
+        self._look_ahead()
         self._timed_from = 0 if self._has_to_wait else self._log.appended_records + SAMPLED_PUTS
         return time.perf_counter()
 
     def _put_any(self, message: Message) -> PutMessageResult:
         """Put a message that need not be plain."""
+        self._look_ahead()
         properties = message.properties
         try:
             if _LIGHT in properties or message.sys_flag & _INNER or _INNER_NUM in properties:
@@ -173,6 +177,7 @@ class Putter:
         if self._replicas is not None and self._replicas.lacking():
             return [self.put(message) for message in messages]  # some may not want replicas
         started = time.perf_counter()
+        self._look_ahead()
         done = self._plain.several(messages) or self._put_each(messages)
         wait = self._has_to_wait and any(_waits(message.properties) for message in messages)
         done = self._settle(done, wait=wait)
@@ -211,6 +216,7 @@ class Putter:
         if self._replicas is not None and (refused := self._lacks_replicas(batch)):
             return [refused]
         started = time.perf_counter()
+        self._look_ahead()
         try:
             _check_client_batch(batch, self._config.max_message_size)
             done = self._plain.batch(batch) or self._put_whole(decode_client_batch(batch))
@@ -257,6 +263,7 @@ class Putter:
     def append_raw(self, phy_offset: int, data: bytes) -> int:
         """Append bytes of another store's log, see ``MessageStore.append_to_commit_log``."""
         rules = ScanRules(self._config.check_crc_on_recover, self._config.force_verify_prop_crc)
+        self._look_ahead()
         end = self._append.raw(phy_offset, data, rules)
         if self._answers.sync:
             self._answers.is_durable(end)
