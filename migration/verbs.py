@@ -50,24 +50,24 @@ Master = Annotated[
     typer.Option(metavar="URL", help=f"Spark's master; {NO_SPARK}: without Spark, on all cores."),
 ]
 
+Target = Annotated[str, typer.Option("--to", metavar="BACKEND", help="Where to.")]
+Source = Annotated[
+    str | None,
+    typer.Option("--from", metavar="BACKEND|log", help="Which queues, if both are; or the log."),
+]
+SegmentUnits = Annotated[int, typer.Option(metavar="N", min=1, help="Units of one task.")]
+Replace = Annotated[
+    bool, typer.Option("--replace", help="Poorer queues that are there already are moved away.")
+]
+
 
 def plan(
     root: Dir,
-    to: Annotated[str, typer.Option("--to", metavar="BACKEND", help="Where to.")] = "rocksdb",
-    source: Annotated[
-        str | None,
-        typer.Option(
-            "--from", metavar="BACKEND|log", help="Which queues, if both are; or the log."
-        ),
-    ] = None,
-    segment_units: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Units of one task.")
-    ] = SEGMENT_UNITS,
+    to: Target = "rocksdb",
+    source: Source = None,
+    segment_units: SegmentUnits = SEGMENT_UNITS,
     *,
-    replace: Annotated[
-        bool,
-        typer.Option("--replace", help="Poorer queues that are there already are moved away."),
-    ] = False,
+    replace: Replace = False,
     master: Master = MASTER,
     workspace: Space = None,
     config: ConfigFile = None,

@@ -16,17 +16,20 @@ from store.service.message_store import MessageStore
 from store.service.upkeep.both_backends import compare_backends
 from store.service.upkeep.mode import StoreMode, change_mode, current_mode, possible_steps
 
+To = Annotated[
+    StoreMode | None,
+    typer.Option("--to", parser=state, metavar="STATE", help="Take the step to this state."),
+]
+Verify = Annotated[
+    bool, typer.Option("--verify", help="Compare the backends and list what differs.")
+]
+
 
 def mode(
     root: Dir,
-    to: Annotated[
-        StoreMode | None,
-        typer.Option("--to", parser=state, metavar="STATE", help="Take the step to this state."),
-    ] = None,
+    to: To = None,
     *,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Compare the backends and list what differs.")
-    ] = False,
+    verify: Verify = False,
     config: ConfigFile = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:

@@ -19,19 +19,17 @@ from store.errors import StoreConfigError
 from store.service.message_store import MessageStore
 from store.service.recovering.replacement import Rebuild
 
+Topic = Annotated[str | None, typer.Option(metavar="T", help="Only the queues of this topic.")]
+QueueId = Annotated[int | None, typer.Option(metavar="Q", help="Only this queue of the topic.")]
+Index = Annotated[bool, typer.Option("--index", help="The index by keys, and not the queues.")]
+
 
 def rebuild(
     root: Dir,
-    topic: Annotated[
-        str | None, typer.Option(metavar="T", help="Only the queues of this topic.")
-    ] = None,
-    queue_id: Annotated[
-        int | None, typer.Option(metavar="Q", help="Only this queue of the topic.")
-    ] = None,
+    topic: Topic = None,
+    queue_id: QueueId = None,
     *,
-    index: Annotated[
-        bool, typer.Option("--index", help="The index by keys, and not the queues.")
-    ] = False,
+    index: Index = False,
     cut_at: CutAt = None,
     config: ConfigFile = None,
     backend: Backend = None,

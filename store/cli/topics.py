@@ -26,26 +26,30 @@ from store.service.message_store import MessageStore
 
 _STDIN = Path("-")
 
+Names = Annotated[
+    list[str] | None, typer.Argument(metavar="NAME…", help="With --delete: the topics.")
+]
+Prefix = Annotated[str, typer.Option(metavar="TEXT", help="Only topics that begin so.")]
+Limit = Annotated[int, typer.Option(metavar="N", min=0, help="At most so many; 0: all.")]
+After = Annotated[
+    str, typer.Option(metavar="TOPIC/QUEUEID", help="Go on behind this queue, the last one shown.")
+]
+Delete = Annotated[bool, typer.Option("--delete", help="Delete the topics that are named.")]
+DeleteFrom = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Delete those that FILE names, one a line; -: stdin."),
+]
+
 
 def topics(
     root: Dir,
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME…", help="With --delete: the topics.")
-    ] = None,
-    prefix: Annotated[str, typer.Option(metavar="TEXT", help="Only topics that begin so.")] = "",
-    limit: Annotated[int, typer.Option(metavar="N", min=0, help="At most so many; 0: all.")] = 0,
-    after: Annotated[
-        str,
-        typer.Option(metavar="TOPIC/QUEUEID", help="Go on behind this queue, the last one shown."),
-    ] = "",
+    names: Names = None,
+    prefix: Prefix = "",
+    limit: Limit = 0,
+    after: After = "",
     *,
-    delete: Annotated[
-        bool, typer.Option("--delete", help="Delete the topics that are named.")
-    ] = False,
-    delete_from: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Delete those that FILE names, one a line; -: stdin."),
-    ] = None,
+    delete: Delete = False,
+    delete_from: DeleteFrom = None,
     yes: Yes = False,
     config: ConfigFile = None,
     backend: Backend = None,
