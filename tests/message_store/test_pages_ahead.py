@@ -1,6 +1,5 @@
 """``PagesAhead``: how far ahead of the log pages are brought in, and when."""
 
-import mmap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,8 +52,9 @@ class Drive:
         self.can = True
         self.ahead = PagesAhead(self.log, self._bring_in, lambda: self.now)
 
-    def _bring_in(self, target: mmap.mmap, start: int, end: int) -> bool:
-        assert len(target) == FILE
+    def _bring_in(self, target: object, start: int, end: int) -> bool:
+        assert self.log.current is not None
+        assert target is self.log.current.map()
         self.spans.append((start, end))
         return self.can
 

@@ -10,7 +10,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from mmap import mmap
 
 from store.core import CORE
 from store.errors import StoreError
@@ -26,7 +25,8 @@ SECONDS_AHEAD = 0.1
 as zeros, and once more with its records: of what is synced every half a second a fifth at most."""
 _NOT_DUE = 1 << 63
 
-BringIn = Callable[[mmap, int, int], bool]
+BringIn = Callable[[object, int, int], bool]
+"""Takes a map and a span of it, see ``store.core``; returns whether the kernel can."""
 
 
 class PagesAhead:
