@@ -8,7 +8,6 @@ Source: RocketMQ ``IndexFile``.
 """
 
 import os
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -80,20 +79,24 @@ class IndexFile:
         """
         self.path = path
         self.geometry = geometry
-        self._read_only = read_only
+        self.read_only = read_only
         self._failed = False
-        self._lock = threading.Lock()  # guards _count and _pending as a pair
-        self._pending = IndexBatch()
+        self.waiting = (IndexBatch(), 1)
+        """Keys that were collected, and the number that the first of them will have.
+
+        One value, so that readers see both of one moment without a lock.
+        """
         self._first_time_diff = 0
         self._header_seen = b""
         self.begin_timestamp = self.end_timestamp = 0
         self.begin_phy_offset = self.end_phy_offset = 0
         self._hash_slot_count = 0
-        self._count = self._next_index = 1
+        self._next_index = 1
         with os_errors("open an index file", path):
-            self._open: Descriptor | None = Descriptor(
+            self.opened: Descriptor | None = Descriptor(
                 path, os.O_RDONLY if read_only else os.O_RDWR
             )
+            """The file, ``None`` after ``close``."""
         self._take_header(self._read_header())
 
     @classmethod
@@ -147,12 +150,13 @@ class IndexFile:
             self._first_time_diff = time_diff(begin, self.begin_timestamp)
             self.begin_timestamp = begin
             self.begin_phy_offset = batch.phy_offsets[start]
-        self._pending.extend(batch, start, end)
+        pending = self.waiting[0]
+        pending.extend(batch, start, end)
         self._next_index += end - start
         self.end_timestamp = batch.store_timestamps[end - 1]
         self.end_phy_offset = batch.phy_offsets[end - 1]
         # The first entry is written at once: slots and entries can only be told from a used file.
-        if first or len(self._pending) >= BATCH_KEYS:
+        if first or len(pending) >= BATCH_KEYS:
             self.drain()
         return end - start
 
@@ -164,11 +168,11 @@ class IndexFile:
             StoreIOError: any other refusal, likewise.
             StoreFailedError: that happened before.
         """
-        pending = self._pending
+        pending, first = self.waiting
         if not len(pending):
             return
         self._check_sound()
-        file, first, slots = self._descriptor(), self._count, self.geometry.slots
+        file, slots = self._descriptor(), self.geometry.slots
         hashes = key_hashes(pending.topics, pending.keys)
         links = link_chains(hashes % slots, first)
         positions = slot_position(0) + INDEX_SLOT.size * links.slots
@@ -177,7 +181,7 @@ class IndexFile:
                 heads = read_slots(self.read, positions)
                 heads[(heads < 0) | (heads >= first)] = 0  # of a batch that was cut short
                 links.previous[links.opening] = heads
-                rows = self._rows(pending, hashes, links.previous)
+                rows = self._rows(pending, first, hashes, links.previous)
                 write_all(file.number, rows.tobytes(), self.geometry.entry_position(first))
                 used = max(self._hash_slot_count, 0) + int(np.count_nonzero(heads == 0))
                 hash_slot_count = min(used, slots)  # the file may have told anything
@@ -187,10 +191,8 @@ class IndexFile:
         except StoreError:
             self._failed = True
             raise
-        with self._lock:
-            self._hash_slot_count = hash_slot_count
-            self._count = first + len(rows)
-            self._pending = IndexBatch()
+        self._hash_slot_count = hash_slot_count
+        self.waiting = (IndexBatch(), first + len(rows))
 
     def flush(self) -> None:
         """Make every key that was put durable. Releases the GIL while it syncs.
@@ -224,7 +226,7 @@ class IndexFile:
 
     def close(self) -> None:
         """Let the file go; collected keys that were not drained are lost."""
-        self._open = None
+        self.opened = None
 
     def destroy(self) -> None:
         """Delete the file. A reader that still has it may end its search in it.
@@ -251,8 +253,7 @@ class IndexFile:
         Source: RocketMQ ``IndexFile.selectPhyOffset``.
         """
         wanted, found = key_hash(topic, key), list[int]()
-        with self._lock:
-            pending, count = self._pending, self._count
+        pending, count = self.waiting
         if len(pending):
             rows = pending.find(topic, key)
             if self._select_pending(found, pending, count, rows, max_num, begin, end):
@@ -263,7 +264,7 @@ class IndexFile:
         for index, entry in self._chain(wanted):
             if len(found) >= max_num or entry.time_diff < 0:
                 break
-            if index >= count and not self._read_only:
+            if index >= count and not self.read_only:
                 continue  # drained since: it was among the pending ones
             stored = self.begin_timestamp + 1000 * (entry.time_diff if index > 1 else 0)
             if entry.key_hash == wanted and begin <= stored <= end:
@@ -300,7 +301,7 @@ class IndexFile:
         try:
             walked: list[int] | None = READS.walk_chain(
                 found, file.number, *self.geometry, wanted, max_num, begin, end,
-                self.begin_timestamp, count, self._read_only,
+                self.begin_timestamp, count, self.read_only,
             )  # fmt: skip
         except OverflowError:  # times that no record has
             return None
@@ -308,7 +309,7 @@ class IndexFile:
 
     def contains(self, topic: str, key: str, phy_offset: int) -> bool:
         """Return whether the record at ``phy_offset`` is indexed under ``key`` (by hash)."""
-        pending = self._pending
+        pending, _ = self.waiting
         if any(pending.phy_offsets[row] == phy_offset for row in pending.find(topic, key)):
             return True
         wanted = key_hash(topic, key)
@@ -325,7 +326,7 @@ class IndexFile:
 
     def refresh(self) -> None:
         """Read-only: take over what another process has written since."""
-        if self._read_only and (data := self.read(0, INDEX_HEADER.size)) != self._header_seen:
+        if self.read_only and (data := self.read(0, INDEX_HEADER.size)) != self._header_seen:
             self._take_header(INDEX_HEADER.unpack_from(data))
             self._header_seen = data
 
@@ -335,7 +336,7 @@ class IndexFile:
         Raises:
             TruncatedRecordError: the file ends before its entries do.
         """
-        count = self._count
+        _, count = self.waiting
         for first in range(1, count, _BLOCK_ROWS):
             rows = min(_BLOCK_ROWS, count - first)
             data = self.read(self.geometry.entry_position(first), rows * INDEX_ENTRY.size)
@@ -395,7 +396,7 @@ class IndexFile:
         slot = self.read(slot_position(hashed % self.geometry.slots), INDEX_SLOT.size)
         index = INDEX_SLOT.unpack_from(slot).newest
         self.refresh()  # behind the slot: a header written before it covers the slot's entry
-        limit = self._count if self._read_only else self.geometry.entries
+        limit = self.waiting[1] if self.read_only else self.geometry.entries
         while 0 < index < limit:
             entry = self.entry(index)
             yield index, entry
@@ -403,8 +404,9 @@ class IndexFile:
             index = entry.previous_index
 
     def _rows(
-        self, pending: IndexBatch, hashes: NDArray[np.int64], previous: NDArray[np.int64]
-    ) -> NDArray[np.void]:
+        self, pending: IndexBatch, first: int, hashes: NDArray[np.int64],
+        previous: NDArray[np.int64],
+    ) -> NDArray[np.void]:  # fmt: skip
         rows = np.empty(len(hashes), ENTRY_DTYPE)
         rows["key_hash"] = hashes
         rows["phy_offset"] = pending.phy_offsets
@@ -414,7 +416,7 @@ class IndexFile:
             rows["time_diff"] = np.clip(passed // 1000, 0, MAX_TIME_DIFF)
         else:
             rows["time_diff"] = 0
-        if self._count == 1:
+        if first == 1:
             rows["time_diff"][0] = self._first_time_diff
         return rows
 
@@ -425,8 +427,8 @@ class IndexFile:
         self.begin_timestamp, self.end_timestamp = header.begin_timestamp, header.end_timestamp
         self.begin_phy_offset, self.end_phy_offset = header.begin_phy_offset, header.end_phy_offset
         self._hash_slot_count = header.hash_slot_count
-        self._count = min(max(header.index_count, 1), self.geometry.entries)
-        self._next_index = self._count
+        self._next_index = min(max(header.index_count, 1), self.geometry.entries)
+        self.waiting = (self.waiting[0], self._next_index)
 
     def _header(self) -> IndexHeader:
         return IndexHeader(
@@ -435,7 +437,7 @@ class IndexFile:
         )  # fmt: skip
 
     def _descriptor(self) -> Descriptor:
-        found = self._open
+        found = self.opened
         if found is None:
             raise StoreClosedError("the index file is closed", path=self.path)
         return found
