@@ -8,7 +8,7 @@ cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport INT32_MIN, int32_t, int64_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport memchr, memcmp, memcpy
 
 cdef extern from "Python.h":
@@ -18,9 +18,11 @@ cdef enum:
     NAME_END = 1
     VALUE_END = 2
     MOST_NAMES = 16
-    HASH_SIGN = 35  # `#`
 
 _new = tuple.__new__
+
+include "_bytes.pxi"
+include "_hashes.pxi"
 
 
 def java_hash(text not None):
@@ -43,7 +45,6 @@ def key_hashes(list topics not None, list keys not None):
     cdef bytearray hashes = bytearray(count * sizeof(int64_t))
     cdef int64_t *out = <int64_t *> PyByteArray_AS_STRING(hashes)
     cdef uint32_t prefix = 0
-    cdef int64_t value
     last = None
     if len(topics) != count:
         raise ValueError("there is a topic for each key")
@@ -53,28 +54,12 @@ def key_hashes(list topics not None, list keys not None):
             raise TypeError("topics and keys are texts")
         if topic is not last:
             prefix, last = _hash_on(0, topic) * 31 + HASH_SIGN, topic
-        value = <int32_t> _hash_on(prefix, key)
-        out[at] = 0 if value == INT32_MIN else -value if value < 0 else value
+        out[at] = _without_sign(_hash_on(prefix, key))
     return hashes
 
 
 cdef int32_t _hash(object part):
     return <int32_t> _hash_on(0, part)
-
-
-cdef uint32_t _hash_on(uint32_t value, object part):
-    """Return the hash of a text that goes on with ``part`` behind what has the hash ``value``."""
-    cdef str text = <str> part
-    cdef Py_UCS4 letter
-    cdef uint32_t unit
-    for letter in text:
-        unit = <uint32_t> letter
-        if unit > 0xFFFF:
-            unit -= 0x10000
-            value = value * 31 + 0xD800 + (unit >> 10)
-            unit = 0xDC00 + (unit & 0x3FF)
-        value = value * 31 + unit
-    return value
 
 
 cdef class PropertyNames:
@@ -191,7 +176,6 @@ cdef Py_ssize_t _append(
     memcpy(out + done, text, length)
     out[done + length] = end
     return done + length + 1
-include "_bytes.pxi"
 include "_columns.pxi"
 include "_puts.pxi"
 include "_scan.pxi"

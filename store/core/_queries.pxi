@@ -53,6 +53,74 @@ def walk_chain(
     return found
 
 
+def query_files(tuple files not None, topic, key, max_num, begin, end):
+    """Return what ``IndexService.query`` does of these files, oldest first; ``None``: not plain.
+
+    Plain are a key that does not wait in memory, and chains that ``walk_chain`` can walk.
+    """
+    cdef Chain chain
+    cdef int64_t most, wanted
+    cdef Py_ssize_t number, at
+    cdef list found = []
+    if type(topic) is not str or type(key) is not str:
+        return None
+    if not (_fits(max_num, &most) and _fits(begin, &chain.begin) and _fits(end, &chain.end)):
+        return None
+    wanted = _without_sign(_hash_on(_hash_on(0, topic) * 31 + HASH_SIGN, key))
+    for number in range(len(files) - 1, -1, -1):
+        file = files[number]
+        chain.read_only = file.read_only
+        if chain.read_only:
+            file.refresh()
+        if chain.begin <= <int64_t> file.end_timestamp and chain.end >= <int64_t> file.begin_timestamp:
+            chain.most = most - len(found)
+            if not _walk_file(file, topic, key, wanted, &chain):
+                return None
+            at = 1 if chain.count and found and found[len(found) - 1] == chain.places[0] else 0
+            for at in range(at, chain.count):  # entries of one record may lie in two files
+                found.append(chain.places[at])
+        if len(found) >= most or (<int64_t> file.begin_timestamp < chain.begin and file.count):
+            break
+    return found
+
+
+cdef inline bint _fits(number, int64_t *to) noexcept:
+    """Take a plain number that a C number holds."""
+    cdef int overflow = 0
+    if type(number) is not int:
+        return False
+    to[0] = PyLong_AsLongLongAndOverflow(number, &overflow)
+    return overflow == 0
+
+
+cdef bint _walk_file(file, topic, key, int64_t wanted, Chain *chain) except -1:
+    """Fill the places of the chain of a key; False: it is not plain.
+
+    What waits is looked at before the disk: what was written since was among it.
+    """
+    cdef tuple waiting = file.waiting
+    cdef int64_t slots, entries
+    cdef int fd
+    cdef int walked
+    pending = waiting[0]
+    if pending.keys and pending.find(topic, key):
+        return False
+    opened = file.opened  # held while its number is in use
+    if opened is None:
+        return False
+    slots, entries = file.geometry
+    chain.began, chain.drained = file.begin_timestamp, waiting[1]
+    if not 1 <= slots <= MOST_IN_FILE or not 1 <= entries <= MOST_IN_FILE:
+        return False
+    if not -MOST_TIME <= chain.began <= MOST_TIME:
+        return False
+    chain.entries, chain.after, chain.has_before = entries, -1, False
+    fd = opened.number
+    with nogil:
+        walked = chain_places(fd, slots, wanted, chain)
+    return walked == 0
+
+
 cdef struct Chain:
     # What is asked of a chain, see `walk_chain`, and what was found.
     int64_t most, begin, end, began, entries, drained, after

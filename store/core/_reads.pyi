@@ -1,6 +1,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
+from store.index.index_file import IndexFile
 from store.record.interpreted_message import InterpretedMessage
 from store.service.results import InterpretedResult
 from store.service.running.meters import GetMeter, HistogramSnapshot, InterpretedHistogram
@@ -91,6 +92,9 @@ def walk_chain(
     began: int,
     drained: int,
     read_only: bool,
+) -> list[int] | None: ...
+def query_files(
+    files: tuple[IndexFile, ...], topic: str, key: str, max_num: int, begin: int, end: int
 ) -> list[int] | None: ...
 def messages_with_key(
     log: _Log, file_size: int, phy_offsets: Iterable[int], topic: str, key: str

@@ -23,6 +23,7 @@ cdef enum:
 _new = tuple.__new__
 
 include "_bytes.pxi"
+include "_hashes.pxi"
 include "_messages.pxi"
 include "_results.pxi"
 include "_log.pxi"

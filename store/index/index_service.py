@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
+from store.core import READS
 from store.errors import (
     CorruptionError,
     ReadOnlyStoreError,
@@ -272,8 +273,15 @@ class IndexService:
         """
         if self._closed:
             raise StoreClosedError("the index is closed", path=self.folder)
+        files = self._files
+        if READS is not None:
+            plain: list[int] | None = READS.query_files(
+                files, topic, key, max_num, begin_ms, end_ms
+            )
+            if plain is not None:
+                return plain
         found: list[int] = []
-        for file in reversed(self._files):
+        for file in reversed(files):
             file.refresh()
             if begin_ms <= file.end_timestamp and end_ms >= file.begin_timestamp:
                 more = file.select(topic, key, max_num - len(found), begin_ms, end_ms)

@@ -4,7 +4,9 @@ import os
 import random
 import struct
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +14,8 @@ import pytest
 from store.config import StoreConfig
 from store.core import READS
 from store.errors import StoreError
-from store.index import index_file
+from store.index import index_file, index_service
+from store.index.index_batch import IndexBatch
 from store.record.message import Message
 from store.service.message_store import MessageStore
 
@@ -64,6 +67,8 @@ def compare(store: MessageStore, asked: tuple[str, str, int, int, int]) -> objec
     assert index is not None
     found = index.query(*asked)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index_service, "READS", None)  # the core walks each chain, or nothing
+        assert index.query(*asked) == found, asked
         patch.setattr(index_file, "READS", None)
         assert index.query(*asked) == found, asked
     topic, key, most, begin, end = asked
@@ -133,6 +138,47 @@ def test_odd_geometries_lead_nowhere(tmp_path: Path, arguments: tuple[int, int])
                     [], file.fileno(), *arguments, 7, 32, *ALWAYS, 0, 100, read_only
                 )
                 assert walked is None or walked == []
+
+
+@pytest.mark.parametrize("geometry", [
+    (0, 5), (5, 0), (-1, 5), (5, -1), (1 << 62, 5), (5, 1 << 62), (1 << 62, 1 << 62),
+])  # fmt: skip
+def test_odd_geometries_lead_to_no_file(tmp_path: Path, geometry: tuple[int, int]) -> None:
+    path = tmp_path / "index"
+    path.write_bytes(random.Random(5).randbytes(4000))
+    with path.open("rb") as file:
+        odd: Any = SimpleNamespace(
+            read_only=False, begin_timestamp=0, end_timestamp=1, waiting=(IndexBatch(), 100),
+            opened=SimpleNamespace(number=file.fileno()), geometry=geometry, count=5,
+        )  # fmt: skip
+        if READS is not None:
+            assert not READS.query_files((odd,), "t", "a", 32, *ALWAYS)
+
+
+def test_the_core_answers_by_itself_unless_the_key_waits_in_memory(tmp_path: Path) -> None:
+    never = 3_600_000
+    config = CONFIG.model_copy(update={
+        "flush_interval_commit_log": never, "flush_commit_log_thorough_interval": never,
+        "flush_interval_consume_queue": never, "flush_consume_queue_thorough_interval": never,
+    })  # fmt: skip
+    with MessageStore.open(tmp_path / "store", config) as store:
+        for key in ("first", "disk", "disk"):
+            assert store.put_message(Message("t", b"x", 0, {"KEYS": key})).ok
+        store.flush()
+        assert store.put_message(Message("t", b"x", 0, {"KEYS": "memory"})).ok
+        assert store.index is not None
+        records = [record.phy_offset for record in store.commit_log.scan(0)]
+        assert store.query_message("t", "memory")  # hands it on: now it waits in the index
+        if READS is not None:
+            ask = partial(READS.query_files, store.index.files, "t")
+            assert ask("disk", 9, *ALWAYS) == [records[2], records[1]]
+            assert ask("disk", 1, *ALWAYS) == [records[2]]
+            assert ask("memory", 9, *ALWAYS) is None
+            assert ask("none", 9, *ALWAYS) == []
+            store.flush()
+            assert ask("memory", 9, *ALWAYS) == [records[3]]
+    if READS is not None:
+        assert READS.query_files(store.index.files, "t", "disk", 9, *ALWAYS) is None  # closed
 
 
 def test_a_record_whose_topic_is_no_text_is_refused_alike(store: MessageStore) -> None:
