@@ -93,7 +93,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         self._table.ext = opened.ext
         if READS is not None:
             self._table.plain = READS.FileUnits(
-                self.context.log, self._cache.get, self._access.mapped_file_size
+                self.context.log, self._cache, self._access.mapped_file_size
             )
         self._appends = plain_appends(self._access, self._table)
         self._loaded = True
@@ -308,8 +308,10 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
 
     def queue(self, topic: str, queue_id: int) -> NamedFileQueue:
         """Return the queue, which looks its files up with each call."""
-        self._table.check_open()
-        return NamedFileQueue(self._table, self.context, topic, queue_id)
+        table = self._table
+        if table.closed:
+            table.check_open()
+        return NamedFileQueue(table, self.context, topic, queue_id)
 
     def queue_type(self, topic: str) -> QueueType:
         """Return ``BATCH`` if the topic has a folder of batch queues."""

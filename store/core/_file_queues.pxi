@@ -22,6 +22,8 @@ cdef extern from *:
     """
     Py_ssize_t read_at_once(int fd, void *to, size_t size, int64_t position) noexcept nogil
 
+from cpython.dict cimport PyDict_GetItemWithError
+from cpython.ref cimport PyObject
 from posix.unistd cimport pread
 
 
@@ -48,30 +50,44 @@ cdef class FileUnits:
     promised. Any thread.
     """
 
-    cdef object log, opened
+    cdef object log, opened, used, entries
     cdef int64_t file_size
 
     def __init__(self, log, opened, int64_t file_size):
-        """``opened`` gives a file of ``file_size`` bytes, open, by its path."""
-        self.log, self.opened, self.file_size = log, opened, max(file_size, UNIT_OF_FILES)
+        """``opened`` gives a file of ``file_size`` bytes, open, by its path (DescriptorCache)."""
+        self.log, self.opened, self.file_size = log, opened.get, max(file_size, UNIT_OF_FILES)
+        if not isinstance(opened.entries, dict):
+            raise TypeError("open files are kept in a dict")
+        self.entries, self.used = opened.entries, opened.entries.move_to_end
 
     cdef object _open(self, files, int64_t start):
         """Return the descriptor of the file that starts there; ``None`` without one."""
         cdef list starts = files.starts
         cdef Py_ssize_t count = len(starts)
         cdef tuple known = files.known_path
+        cdef PyObject *entry
         if not count or (<int64_t> starts[count - 1] != start and start not in starts):
             return None
+        path = known[1] if <int64_t> known[0] == start else files.path_of(start)
         try:
-            return self.opened(
-                known[1] if <int64_t> known[0] == start else files.path_of(start)
-            )
+            entry = PyDict_GetItemWithError(self.entries, path)  # of a subclass, as it is ordered
+            if entry == NULL:
+                return self.opened(path)
+            descriptor = <object> entry
+            self.used(path)
+        except KeyError:  # let go of between the two lines, and held here
+            pass
         except FileNotFoundError:  # the twin knows whether it may have gone
             return None
+        return descriptor
 
-    cdef bint _ends(self, files, int64_t generation, int64_t *low, int64_t *high) except -1:
-        """Find where the queue begins and ends now; False: nobody has looked yet."""
-        cdef int64_t least = self.log.min_phy_offset()
+    cdef bint _ends(
+        self, files, int64_t generation, int64_t least, int64_t *low, int64_t *high
+    ) except -1:
+        """Find where the queue begins and ends now; False: nobody has looked yet.
+
+        ``least``: where the log begins.
+        """
         cdef tuple known
         high[0] = files.max_offset
         if least <= 0:
@@ -115,7 +131,7 @@ cdef class FileUnits:
         if files is None:
             return None
         generation = files.generation
-        if not self._ends(files, generation, &low, &high):
+        if not self._ends(files, generation, self.log.min_phy_offset(), &low, &high):
             return None
         if not low <= queue_offset < high:
             return None if <int64_t> files.generation != generation else (low, high, b"", 0)
@@ -131,7 +147,7 @@ cdef class FileUnits:
 
     def search(self, table, topic, queue_id, timestamp, bint upper):
         """Return the offset that ``timestamp`` leads to; ``None``: it is not plain."""
-        cdef int64_t generation, low = 0, high = 0, least, wanted, middle, at
+        cdef int64_t generation, low = 0, high = 0, first, least, wanted, middle, at
         cdef int64_t block_start = 0, block_end = 0
         cdef uint8_t block[BLOCK_UNITS * UNIT_OF_FILES]
         cdef const uint8_t *unit
@@ -141,9 +157,13 @@ cdef class FileUnits:
         if files is None or not _small(timestamp):
             return None
         generation, wanted = files.generation, timestamp
-        if not self._ends(files, generation, &low, &high) or high > MOST_UNITS or low < 0:
+        least = self.log.min_phy_offset()
+        if (
+            not self._ends(files, generation, least, &low, &high) or high > MOST_UNITS or low < 0
+        ):
             return None
-        least, times = low, StoreTimes(self.log)
+        first = low
+        times = StoreTimes.__new__(StoreTimes, self.log, least)
         while low < high:  # as the twin: units below low are before, units from high on are behind
             middle = (low + high) // 2
             if not block_start <= middle < block_end:
@@ -168,7 +188,7 @@ cdef class FileUnits:
                 high = middle
         if <int64_t> files.generation != generation:
             return None
-        return max(low - 1, least) if upper else low
+        return max(low - 1, first) if upper else low
 
     cdef bint _in_one_file(self, int64_t low, int64_t high) noexcept:
         cdef int64_t units = self.file_size // UNIT_OF_FILES

@@ -44,9 +44,9 @@ cdef class StoreTimes:
     cdef int64_t least, end
     cdef int last
 
-    def __cinit__(self, log):
+    def __cinit__(self, log, int64_t least):
         self.readable, self.files, self.last = log.readable, [], 0
-        self.least, self.end = log.min_phy_offset(), log.max_phy_offset()
+        self.least, self.end = least, log.max_phy_offset()
         for at in range(PARTS):
             self.parts[at].start = self.parts[at].end = 0
 

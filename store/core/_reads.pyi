@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from store.index.index_file import IndexFile
@@ -59,8 +59,13 @@ class _Table(Protocol[F]):
     simple: dict[str, dict[int, F]]
     closed: bool
 
+class _Opened(Protocol):
+    @property
+    def entries(self) -> Mapping[str, _File]: ...
+    def get(self, path: str, /) -> _File: ...
+
 class FileUnits:
-    def __init__(self, log: _Log, opened: Callable[[str], _File], file_size: int) -> None: ...
+    def __init__(self, log: _Log, opened: _Opened, file_size: int) -> None: ...
     def plain_units(
         self, table: _Table[F], topic: str, queue_id: int, queue_offset: int, max_count: int
     ) -> tuple[int, int, bytes, int] | None: ...

@@ -34,16 +34,14 @@ class LogReads:
     def __init__(self, files: MappedFileQueue) -> None:
         self.files = files
         self.readable = files.readable
+        self.min_phy_offset = files.min_offset
+        """Return the start of the oldest file, -1 without files. Any thread."""
         self._file_size = files.file_size
         self.end = 0
         self._flushed = 0
         self._topics = TopicCache()
 
     # ---- questions (any thread)
-
-    def min_phy_offset(self) -> int:
-        """Return the start of the oldest file, -1 without files."""
-        return self.files.min_offset()
 
     def max_phy_offset(self) -> int:
         """Return the end of the log: where the next record goes."""

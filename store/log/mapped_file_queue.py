@@ -144,12 +144,15 @@ class MappedFileQueue:
         file = self._files.get(offset - offset % self.file_size)
         if file is None:
             return None
-        if not file.is_mapped:
+        mapped = file.mapped
+        if mapped is None:
             self._make_room(file)
-        try:
-            return file.file_from_offset, file.map(), file.readable_position
-        except CorruptionError:
-            return None
+            try:
+                mapped = file.map()
+            except CorruptionError:
+                return None
+        there = file.wrote_position if file.heap is None else file.readable_position
+        return file.file_from_offset, mapped, there
 
     def read(self, offset: int, size: int) -> bytes:
         """Return a copy of ``size`` bytes at ``offset``, see ``MappedFile.read``."""

@@ -259,6 +259,8 @@ class MessageStore(StoreCare):
 
     def _ready(self) -> None:
         """Refuse after close; hand on what waits, so that the reader sees it."""
-        self._state.check_open()
-        if self._dispatcher.behind and self._state.failure is None:
+        state = self._state
+        if state.closed or state.forked:  # each read asks: no call where there is nothing to say
+            state.check_open()
+        if self._dispatcher.behind and state.failure is None:
             self._dispatcher.drain()
