@@ -34,7 +34,7 @@ class WireServer(ABC):
         for task in self._tasks:
             task.cancel()
         for found in await asyncio.gather(*self._tasks, return_exceptions=True):
-            if isinstance(found, Exception) and not isinstance(found, ConnectionError):
+            if isinstance(found, Exception) and not isinstance(found, OSError):
                 raise found  # what it heard was not what it takes
 
     def _join(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
@@ -48,7 +48,7 @@ class WireServer(ABC):
         assert task is not None
         self._tasks.add(task)
         try:
-            with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
                 await self._serve(reader, writer)
         finally:
             writer.transport.abort()
@@ -106,7 +106,8 @@ class Cut:
         if self._left == 0:
             # Closed at once, it would be reset by a report that nobody has read, and what was
             # written might not arrive.
-            self._writer.write_eof()
+            with suppress(OSError):  # the slave may have gone before
+                self._writer.write_eof()
             raise CutError
 
     def drop(self) -> None:
