@@ -120,8 +120,13 @@ def test_a_file_that_is_gone_ends_nothing(drive: Drive) -> None:
     drive.spans.clear()
     drive.log.end += MIB
     drive.now += 0.1
+    drive.ahead.look()
+    drive.ahead._wake.clear()
     assert drive.ahead.step()
     assert drive.spans == []
+    drive.log.end += MIB
+    drive.ahead.look()
+    assert drive.ahead._wake.is_set()
 
 
 def test_a_kernel_that_cannot_is_asked_once(drive: Drive) -> None:

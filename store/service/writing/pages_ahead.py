@@ -92,12 +92,12 @@ class PagesAhead:
             return True
         first, last = file.file_from_offset, file.file_from_offset + file.file_size
         start, stop = max(self.brought, end, first), min(end + lead, last)
+        self._due = last if stop == last else stop - lead // 2
         try:
             done = start >= stop or self._bring_in(file.map(), start - first, stop - first)
-        except StoreError:  # the file is gone
+        except StoreError:  # the file is gone; there may be another one when the log has grown
             return True
         self.brought = max(start, stop)
-        self._due = last if stop == last else stop - lead // 2
         return done
 
 
