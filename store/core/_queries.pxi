@@ -36,10 +36,6 @@ def walk_chain(
     cdef Py_ssize_t at
     cdef list found = list(before)
     cdef int64_t last = found[len(found) - 1] if found else -1
-    if not 1 <= slots <= MOST_IN_FILE or not 1 <= entries <= MOST_IN_FILE or wanted < 0:
-        return None
-    if not -MOST_TIME <= began <= MOST_TIME:
-        return None
     chain.most = most - len(found)
     chain.begin, chain.end, chain.began = begin, end, began
     chain.entries, chain.drained, chain.read_only = entries, drained, read_only
@@ -110,10 +106,6 @@ cdef bint _walk_file(file, topic, key, int64_t wanted, Chain *chain) except -1:
         return False
     slots, entries = file.geometry
     chain.began, chain.drained = file.begin_timestamp, waiting[1]
-    if not 1 <= slots <= MOST_IN_FILE or not 1 <= entries <= MOST_IN_FILE:
-        return False
-    if not -MOST_TIME <= chain.began <= MOST_TIME:
-        return False
     chain.entries, chain.after, chain.has_before = entries, -1, False
     fd = opened.number
     with nogil:
@@ -132,10 +124,14 @@ cdef struct Chain:
 cdef int chain_places(int fd, int64_t slots, int64_t wanted, Chain *chain) noexcept nogil:
     """Fill the places of a chain; -1: it is not plain."""
     cdef uint8_t data[INDEX_HEADER]
-    cdef int64_t base = INDEX_HEADER + INDEX_SLOT * slots
-    cdef int64_t index, limit = chain.entries, stored, phy, looked = 0
+    cdef int64_t base, index, limit = chain.entries, stored, phy, looked = 0
     cdef int32_t diff
     chain.count = 0
+    if not (1 <= slots <= MOST_IN_FILE and 1 <= limit <= MOST_IN_FILE and wanted >= 0):
+        return -1
+    if not -MOST_TIME <= chain.began <= MOST_TIME:
+        return -1
+    base = INDEX_HEADER + INDEX_SLOT * slots
     if pread(fd, data, INDEX_SLOT, INDEX_HEADER + INDEX_SLOT * (wanted % slots)) != INDEX_SLOT:
         return -1
     index = load32(data)
