@@ -176,6 +176,8 @@ cdef Py_ssize_t _append(
     memcpy(out + done, text, length)
     out[done + length] = end
     return done + length + 1
+
+
 include "_columns.pxi"
 include "_puts.pxi"
 include "_scan.pxi"

@@ -151,6 +151,7 @@ class MappedFileQueue:
                 mapped = file.map()
             except CorruptionError:
                 return None
+        # `readable_position`, without a call where there need be none: each pull asks.
         there = file.wrote_position if file.heap is None else file.readable_position
         return file.file_from_offset, mapped, there
 

@@ -123,6 +123,7 @@ class Putter:
         return result
 
     def _start_timing(self) -> float:
+        """Return when the put began; what one in so many puts does is done here."""
         self._look_ahead()
         self._timed_from = 0 if self._has_to_wait else self._log.appended_records + SAMPLED_PUTS
         return time.perf_counter()
