@@ -56,9 +56,9 @@ def read_following(paths: StorePaths) -> Following | None:
         CorruptionError: it is damaged.
         StoreIOError: it cannot be read.
     """
-    entries = list(read_lines(paths.following, _is_entry))
-    if not entries and not paths.following.exists():
+    if not paths.following.exists():  # asked first: the first note may come meanwhile
         return None
+    entries = list(read_lines(paths.following, _is_entry))
     if len(entries) != 1 or entries[0] is None:
         raise CorruptionError("the note of a follower is damaged", path=paths.following)
     return Following(**entries[0])

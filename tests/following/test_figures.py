@@ -176,6 +176,22 @@ def test_a_damaged_note_is_named(tmp_path: Path, text: str) -> None:
     assert caught.value.path == paths.following
 
 
+def test_the_first_note_may_come_while_one_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths, exists = StorePaths(tmp_path), Path.exists
+
+    def and_then_it_comes(path: Path) -> bool:
+        was = exists(path)
+        monkeypatch.undo()
+        write_following(paths, NOTE)
+        return was
+
+    monkeypatch.setattr(Path, "exists", and_then_it_comes)
+    assert read_following(paths) is None
+    assert read_following(paths) == NOTE
+
+
 def test_a_note_of_other_kinds_of_values_is_damaged(tmp_path: Path) -> None:
     paths = StorePaths(tmp_path)
     odd: list[dict[str, Any]] = [
