@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 
@@ -51,15 +52,23 @@ def test_a_flush_thread_that_ends_fails_the_store_and_those_who_wait(
     store = MessageStore.open(tmp_path, SYNC)
     assert store.put_message(Message("t", b"durable")).ok
 
+    all_wait = threading.Event()
+
     def broken(_: int) -> None:
+        all_wait.wait(SECONDS)
         raise RuntimeError("not foreseen")
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fdatasync", broken)
         futures = [store.put_message_async(Message("t", b"never")) for _ in range(3)]
+        all_wait.set()
         for future in futures:
             with pytest.raises(StoreFailedError, match="not foreseen"):
                 future.result(SECONDS)
+    late: Future[bool] = Future()  # of a put that came to the log before the thread had ended
+    store._flush.when_durable(store.commit_log.max_phy_offset(), late)
+    with pytest.raises(StoreFailedError, match="not foreseen"):
+        late.result(SECONDS)
     with pytest.raises(StoreFailedError, match="not foreseen"):
         store.put_message(Message("t", b"refused"))
     with suppress(StoreError):

@@ -49,6 +49,7 @@ class FlushService:
         self._waiting_lock = threading.Lock()  # guards _waiting
         self._wake = threading.Event()
         self._stopped = False
+        self._failure: StoreError | None = None  # what ended the thread
         self._thread = Worker("cqstore-flush", self._run, self._give_up)
 
     def start(self) -> None:
@@ -66,7 +67,8 @@ class FlushService:
                 self._waiting.append(waiter)
                 self._wake.set()
                 return
-        waiter.fail(StoreClosedError("the store is closed"))
+            failure = self._failure
+        waiter.fail(failure or StoreClosedError("the store is closed"))
 
     # ---- the thread
 
@@ -100,7 +102,7 @@ class FlushService:
         """Fail the store, and all who wait for this thread."""
         failure = self._failed(exc)
         with self._waiting_lock:
-            self._stopped = True
+            self._stopped, self._failure = True, failure
             waiting, self._waiting = self._waiting, []
         for waiter in waiting:
             waiter.fail(failure)
