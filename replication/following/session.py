@@ -16,6 +16,11 @@ ENOUGH_BYTES = 64 << 10
 """Of a frame that are as good as its end; RocketMQ's frames are half as long by default."""
 
 
+TAKEN_AT_ONCE_BYTES = 64 << 10
+"""What comes in pieces no longer than this is taken within the loop, where no disk is waited for: a
+thread would take longer to begin than the step takes."""
+
+
 class Talk(Protocol):
     """What a wire has of its own, for one connection that may report now."""
 
@@ -104,7 +109,10 @@ class Session:
         bodies, beats = intake.body_bytes, intake.heartbeats
         try:
             async with self._appending:
-                await to_the_end(self._talk.take, data)
+                if len(data) <= TAKEN_AT_ONCE_BYTES and not self._sync:
+                    self._talk.take(data)
+                else:
+                    await to_the_end(self._talk.take, data)
         finally:
             standing.end = self._log.max_phy_offset()
             standing.body_bytes += intake.body_bytes - bodies

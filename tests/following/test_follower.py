@@ -6,12 +6,15 @@ import errno
 import random
 import shutil
 import socket
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from replication.errors import DivergedError, WireError
+from replication.following import session
+from replication.following.default_talk import DefaultTalk
 from replication.following.follower import Follower
 from replication.following.last_file import last_file
 from replication.following.master_port import MasterPort
@@ -90,6 +93,37 @@ def test_a_log_is_followed_to_its_end_through_cuts_at_any_byte(
     assert log_in(tmp_path / "own") == led.log
     assert served(tmp_path / "own") == served(led.root)
     assert any("has closed the connection; trying again" in sentence for sentence in told)
+
+
+@pytest.mark.parametrize(
+    ("flush", "at_once"),
+    [
+        (FlushDiskType.ASYNC_FLUSH, 1 << 16),
+        (FlushDiskType.ASYNC_FLUSH, 300),
+        (FlushDiskType.SYNC_FLUSH, 1 << 16),
+    ],
+)
+def test_small_pieces_are_taken_within_the_loop_unless_a_disk_is_waited_for(
+    led: Led, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flush: FlushDiskType, at_once: int
+) -> None:
+    taken: list[tuple[int, bool]] = []
+    take = DefaultTalk.take
+
+    def noted(talk: DefaultTalk, data: bytes) -> None:
+        taken.append((len(data), threading.current_thread() is threading.main_thread()))
+        take(talk, data)
+
+    monkeypatch.setattr(DefaultTalk, "take", noted)
+    monkeypatch.setattr(session, "TAKEN_AT_ONCE_BYTES", at_once)
+    config = CONFIG.model_copy(update={"flush_disk_type": flush})
+    last = len(led.log) - len(led.log) % 4096
+    cuts = [200, 2000]  # one piece of each size at least
+    follow(tmp_path / "own", WireMaster(led.log, cuts=cuts), config=config)
+    assert log_in(tmp_path / "own") == led.log[last:]
+    small = {size <= at_once for size, _ in taken}
+    assert small == ({True, False} if at_once == 300 else {True})
+    for size, within in taken:
+        assert within == (size <= at_once and flush is FlushDiskType.ASYNC_FLUSH), size
 
 
 def test_what_is_reported_never_goes_beyond_what_is_there(led: Led, tmp_path: Path) -> None:
