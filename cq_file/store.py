@@ -93,8 +93,9 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         self._table.ext = opened.ext
         if READS is not None:
             self._table.plain = READS.FileUnits(
-                self.context.log, self._cache, self._access.mapped_file_size
-            )
+                self.context.log, self._cache, self._access.mapped_file_size,
+                (QueueTable, FileConsumeQueue),
+            )  # fmt: skip
         self._appends = plain_appends(self._access, self._table)
         self._loaded = True
         self._queue_count = sum(map(len, self._table.simple.values()))

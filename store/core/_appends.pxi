@@ -8,9 +8,6 @@
 from libc.stdlib cimport calloc, malloc
 from posix.unistd cimport pwrite
 
-cdef extern from "_record.h":
-    void set_slot(object owner, Py_ssize_t offset, object number)
-
 cdef enum:
     FILE_UNIT = 20  # the first bytes of a unit, which are all that a file has of it
     WAITS = 0  # no unit was met yet
@@ -110,17 +107,12 @@ cdef class FileAppends:
         self._queue, self._open_file = classes
         self._topics, self._files, self._used, self._note = topics, files, used, note
         self._file_size, self._most_offset = file_size, most_offset
-        self._tail_path = slot_of(self._queue, b"_tail_path")
-        self._tail_position = slot_of(self._queue, b"_tail_position")
-        self._last_phy = slot_of(self._queue, b"last_phy")
-        self._end_phy = slot_of(self._queue, b"end_phy")
-        self._max_offset = slot_of(self._queue, b"max_offset")
-        self._number = slot_of(self._open_file, b"number")
-        if not (
-            self._tail_path and self._tail_position and self._last_phy and self._end_phy
-            and self._max_offset and self._number
-        ):
-            raise TypeError("a queue and an open file keep their fields in slots")
+        self._tail_path = _slot_of_class(self._queue, "_tail_path")
+        self._tail_position = _slot_of_class(self._queue, "_tail_position")
+        self._last_phy = _slot_of_class(self._queue, "last_phy")
+        self._end_phy = _slot_of_class(self._queue, "end_phy")
+        self._max_offset = _slot_of_class(self._queue, "max_offset")
+        self._number = _slot_of_class(self._open_file, "number")
 
     def append(self, batch, held_back):
         """Append what is plain; return which queues of the batch are left, a byte each.

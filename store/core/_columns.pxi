@@ -24,24 +24,30 @@ cdef enum:
 cdef class _Columns:
     """The batches that rows were added to last; whoever has the batches may add others between."""
 
-    cdef object queue_key, tags_prefix, units, keys, packed
+    cdef object queue_key, units, keys, packed
     cdef dict index_of
-    cdef list queues, key_topics, key_phys, key_times, key_names
-    cdef array.array queue_index, queue_offset
+    cdef list queues, key_topics, key_names
+    cdef array.array queue_index, queue_offset, key_phys, key_times
     cdef Py_ssize_t at
+    cdef int64_t batch  # counts the batches; the first is 1
 
-    def __init__(self, queue_key, tags_prefix):
-        self.queue_key, self.tags_prefix = queue_key, tags_prefix
+    def __init__(self, queue_key):
+        self.queue_key = queue_key
 
     cdef _Columns of(self, object units, object keys):
         if self.units is not units or self.keys is not keys:
             self.units, self.keys = units, keys
+            self.batch += 1
             self.index_of, self.queues = units.index_of, units.queues
             self.queue_index, self.queue_offset = units.queue_index, units.queue_offset
             self.packed = units.units
             self.key_topics, self.key_phys = keys.topics, keys.phy_offsets
             self.key_times, self.key_names = keys.store_timestamps, keys.keys
         return self
+
+    cdef Py_ssize_t waiting(self, object units) except -1:
+        """Return how many units ``units`` has."""
+        return len(self.queue_index) if units is self.units else len(units)
 
     cdef int grow(self, Py_ssize_t more) except -1:
         """Make room for so many units, all of which are added next."""
@@ -50,13 +56,6 @@ cdef class _Columns:
         resize(self.queue_offset, self.at + more)
         PyByteArray_Resize(self.packed, (self.at + more) * UNIT)
         return 0
-
-    cdef int add(
-        self, tuple key, int64_t offset, int64_t phy_offset, int64_t size, int64_t tags_code,
-        int64_t timestamp,
-    ) except -1:
-        """Add a unit where there is room, see ``UnitBatch.add``."""
-        return self.add_at(self.index(key), offset, phy_offset, size, tags_code, timestamp)
 
     cdef int index(self, tuple key) except -1:
         """Return the number of a queue in the batch, which may be a new one."""
@@ -73,7 +72,7 @@ cdef class _Columns:
         self, int index, int64_t offset, int64_t phy_offset, int64_t size, int64_t tags_code,
         int64_t timestamp,
     ) except -1:
-        """Add a unit of the queue of that number."""
+        """Add a unit of the queue of that number where there is room, see ``UnitBatch.add``."""
         cdef char *out
         self.queue_index.data.as_ints[self.at] = index
         self.queue_offset.data.as_longlongs[self.at] = offset
@@ -84,26 +83,26 @@ cdef class _Columns:
         return 0
 
     cdef int add_keys(
-        self, object topic, object uniq_key, object words, object tags, int64_t phy_offset,
-        int64_t timestamp,
+        self, object topic, object uniq_key, object words, int64_t phy_offset, int64_t timestamp
     ) except -1:
-        """Add the keys of a record, see ``IndexBatch.add_record``; ``None``: there is none."""
+        """Add the keys of a record but its tags, see ``IndexBatch.add_record``; ``None``: there is none."""
         if uniq_key is not None:
             self.add_key(topic, uniq_key, phy_offset, timestamp)
         if words is not None:
             for word in (<str> words).split(" "):
                 if word:
                     self.add_key(topic, word, phy_offset, timestamp)
-        if tags is not None:
-            self.add_key(topic, self.tags_prefix + tags, phy_offset, timestamp)
         return 0
 
     cdef int add_key(
         self, object topic, object key, int64_t phy_offset, int64_t timestamp
     ) except -1:
+        cdef Py_ssize_t at = len(self.key_phys)
         self.key_topics.append(topic)
-        self.key_phys.append(phy_offset)
-        self.key_times.append(timestamp)
+        resize(self.key_phys, at + 1)
+        self.key_phys.data.as_longlongs[at] = phy_offset
+        resize(self.key_times, at + 1)
+        self.key_times.data.as_longlongs[at] = timestamp
         self.key_names.append(key)  # last: readers go by it
         return 0
 

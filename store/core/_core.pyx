@@ -23,6 +23,7 @@ _new = tuple.__new__
 
 include "_bytes.pxi"
 include "_hashes.pxi"
+include "_slots.pxi"
 
 
 def java_hash(text not None):
@@ -179,6 +180,8 @@ cdef Py_ssize_t _append(
 
 
 include "_columns.pxi"
+include "_known.pxi"
+include "_message.pxi"
 include "_puts.pxi"
 include "_scan.pxi"
 include "_noting.pxi"

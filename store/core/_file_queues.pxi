@@ -22,8 +22,6 @@ cdef extern from *:
     """
     Py_ssize_t read_at_once(int fd, void *to, size_t size, int64_t position) noexcept nogil
 
-from cpython.dict cimport PyDict_GetItemWithError
-from cpython.ref cimport PyObject
 from posix.unistd cimport pread
 
 
@@ -50,21 +48,39 @@ cdef class FileUnits:
     promised. Any thread.
     """
 
-    cdef object log, opened, used, entries
+    cdef PlainLog log
+    cdef object opened, used, entries, table_class, files_class
     cdef int64_t file_size
+    cdef Py_ssize_t at_starts, at_generation, at_first_offset, at_max_offset  # of a queue's files
+    cdef Py_ssize_t at_known_min, at_known_path
+    cdef Py_ssize_t at_closed, at_simple  # of the table
 
-    def __init__(self, log, opened, int64_t file_size):
-        """``opened`` gives a file of ``file_size`` bytes, open, by its path (DescriptorCache)."""
-        self.log, self.opened, self.file_size = log, opened.get, max(file_size, UNIT_OF_FILES)
+    def __init__(self, log, opened, int64_t file_size, classes):
+        """``opened`` gives a file of ``file_size`` bytes, open, by its path (DescriptorCache).
+
+        ``classes`` are that of the table of queues and that of a queue's files: both keep their
+        fields in slots.
+        """
+        self.log, self.opened = PlainLog(log), opened.get
+        self.file_size = max(file_size, UNIT_OF_FILES)
+        self.table_class, self.files_class = table_class, files_class = classes
+        self.at_starts = _slot_of_class(files_class, "starts")
+        self.at_generation = _slot_of_class(files_class, "generation")
+        self.at_first_offset = _slot_of_class(files_class, "first_offset")
+        self.at_max_offset = _slot_of_class(files_class, "max_offset")
+        self.at_known_min = _slot_of_class(files_class, "known_min")
+        self.at_known_path = _slot_of_class(files_class, "known_path")
+        self.at_closed = _slot_of_class(table_class, "closed")
+        self.at_simple = _slot_of_class(table_class, "simple")
         if not isinstance(opened.entries, dict):
             raise TypeError("open files are kept in a dict")
         self.entries, self.used = opened.entries, opened.entries.move_to_end
 
     cdef object _open(self, files, int64_t start):
         """Return the descriptor of the file that starts there; ``None`` without one."""
-        cdef list starts = files.starts
+        cdef list starts = <object> in_slot(<PyObject *> files, self.at_starts)
         cdef Py_ssize_t count = len(starts)
-        cdef tuple known = files.known_path
+        cdef tuple known = <object> in_slot(<PyObject *> files, self.at_known_path)
         cdef PyObject *entry
         if not count or (<int64_t> starts[count - 1] != start and start not in starts):
             return None
@@ -89,11 +105,11 @@ cdef class FileUnits:
         ``least``: where the log begins.
         """
         cdef tuple known
-        high[0] = files.max_offset
+        high[0] = self._number(files, self.at_max_offset)
         if least <= 0:
-            low[0] = files.first_offset
+            low[0] = self._number(files, self.at_first_offset)
         else:
-            known = files.known_min
+            known = <object> in_slot(<PyObject *> files, self.at_known_min)
             if <int64_t> known[0] != generation or <int64_t> known[1] != least:
                 return False
             low[0] = known[2]
@@ -115,11 +131,23 @@ cdef class FileUnits:
     cdef object _find(self, table, topic, queue_id):
         """Return the files that bear a name now, ``None`` if no simple queue does."""
         cdef dict simple, queues
-        if table.closed:
+        cdef PyObject *found
+        if type(table) is not self.table_class:
             return None
-        simple = table.simple
+        if in_slot(<PyObject *> table, self.at_closed) != Py_False:
+            return None
+        simple = <object> in_slot(<PyObject *> table, self.at_simple)
         queues = simple.get(topic)
-        return queues.get(queue_id) if queues is not None else None
+        if queues is None:
+            return None
+        found = PyDict_GetItemWithError(queues, queue_id)
+        if found == NULL or type(<object> found) is not self.files_class:
+            return None
+        return <object> found
+
+    cdef int64_t _number(self, files, Py_ssize_t at) except? -2:
+        """Return the number in a slot."""
+        return <object> in_slot(<PyObject *> files, at)
 
     def plain_units(self, table, topic, queue_id, int64_t queue_offset, int64_t max_count):
         """Return minimum, maximum, units and the bytes of each; ``None``: it is not plain.
@@ -130,18 +158,20 @@ cdef class FileUnits:
         files = self._find(table, topic, queue_id)
         if files is None:
             return None
-        generation = files.generation
-        if not self._ends(files, generation, self.log.min_phy_offset(), &low, &high):
+        generation = self._number(files, self.at_generation)
+        if not self._ends(files, generation, self.log.least(), &low, &high):
             return None
         if not low <= queue_offset < high:
-            return None if <int64_t> files.generation != generation else (low, high, b"", 0)
+            if self._number(files, self.at_generation) != generation:
+                return None
+            return low, high, b"", 0
         count = min(max_count, high - queue_offset)
         if count < 1 or high > MOST_UNITS:
             return None
         data = PyBytes_FromStringAndSize(NULL, count * UNIT_OF_FILES)
         if not self._read(files, queue_offset, count, <uint8_t *> PyBytes_AS_STRING(data)):
             return None
-        if <int64_t> files.generation != generation:
+        if self._number(files, self.at_generation) != generation:
             return None
         return low, high, data, UNIT_OF_FILES
 
@@ -156,8 +186,8 @@ cdef class FileUnits:
         files = self._find(table, topic, queue_id)
         if files is None or not _small(timestamp):
             return None
-        generation, wanted = files.generation, timestamp
-        least = self.log.min_phy_offset()
+        generation, wanted = self._number(files, self.at_generation), timestamp
+        least = self.log.least()
         if (
             not self._ends(files, generation, least, &low, &high) or high > MOST_UNITS or low < 0
         ):
@@ -186,7 +216,7 @@ cdef class FileUnits:
                 low = middle + 1
             else:
                 high = middle
-        if <int64_t> files.generation != generation:
+        if self._number(files, self.at_generation) != generation:
             return None
         return max(low - 1, first) if upper else low
 

@@ -19,7 +19,7 @@ cdef class Noting:
     """Notes scanned records in batches, see ``store.service.dispatching.replay``, the twin."""
 
     cdef _Columns _columns
-    cdef object _note, _deleted, _scheduled, _units, _blocks
+    cdef object _note, _deleted, _scheduled, _tags_prefix, _units, _blocks
     cdef BlockScan _scan  # of ``_blocks``, not at its end yet
     cdef list _texts
     cdef Place *_places
@@ -36,7 +36,8 @@ cdef class Noting:
     def __init__(
         self, *, note, deleted, scheduled, queue_key, tags_prefix, keys_wanted, tags_wanted
     ):
-        self._columns, self._texts = _Columns(queue_key, tags_prefix), [None] * TEXTS
+        self._columns, self._tags_prefix = _Columns(queue_key), tags_prefix
+        self._texts = [None] * TEXTS
         self._note, self._deleted, self._scheduled = note, deleted, scheduled
         self._keys_wanted, self._tags_wanted = keys_wanted, tags_wanted
 
@@ -144,7 +145,7 @@ cdef class Noting:
             and record.flags & TRANSACTION != ROLLBACK
         ):
             if uniq_key is not None or words is not None:
-                columns.add_keys(topic, uniq_key, words, None, record.phy_offset, record.timestamp)
+                columns.add_keys(topic, uniq_key, words, record.phy_offset, record.timestamp)
             if tags is not None and self._tags_wanted:
                 columns.add_key(topic, tags[2], record.phy_offset, record.timestamp)
         return True
@@ -178,7 +179,7 @@ cdef class Noting:
 
     cdef tuple _learn_tags(self, const char *text, Py_ssize_t size):
         tags = _text(text, text + size)
-        return PyBytes_FromStringAndSize(text, size), _hash(tags), self._columns.tags_prefix + tags
+        return PyBytes_FromStringAndSize(text, size), _hash(tags), self._tags_prefix + tags
 
 
 cdef int _take_apart(tuple record, Scanned *found) except -1:

@@ -1,4 +1,4 @@
-# What is looked at of a message, where its fields lie, and the memory for it.
+# What was looked at of a message, the memory for it, and what it becomes. Part of `_core.pyx`.
 
 
 cdef struct Plain:
@@ -7,6 +7,7 @@ cdef struct Plain:
     const char *body
     const char *born_host
     const char *store_host
+    KnownQueue *queue  # its place, as long as it has the key
     PyObject *key
     PyObject *stored_at
     PyObject *tags
@@ -66,28 +67,58 @@ cdef class _Scratch:
         return self.properties + self.used
 
 
-cdef class _Slots:
-    """Where the fields lie of what a put looks at. Made of the classes themselves."""
+cdef object _three(object made, object first, object second, object third):
+    """Return a tuple of the class ``made``."""
+    found = tuple_to_fill(made, 3)
+    _fill(found, 0, first)
+    _fill(found, 1, second)
+    _fill(found, 2, third)
+    return found
 
-    cdef object message, host
-    cdef Py_ssize_t topic, body, queue_id, properties, flag, sys_flag, born, born_host, store_host
-    cdef Py_ssize_t reconsumed, prepared, wire
 
-    def __init__(self, message, host):
-        self.message, self.host = message, host
-        self.topic, self.body = slot_of(message, b"topic"), slot_of(message, b"body")
-        self.queue_id = slot_of(message, b"queue_id")
-        self.properties = slot_of(message, b"properties")
-        self.flag, self.sys_flag = slot_of(message, b"flag"), slot_of(message, b"sys_flag")
-        self.born = slot_of(message, b"born_timestamp")
-        self.born_host = slot_of(message, b"born_host")
-        self.store_host = slot_of(message, b"store_host")
-        self.reconsumed = slot_of(message, b"reconsume_times")
-        self.prepared = slot_of(message, b"prepared_transaction_offset")
-        self.wire = slot_of(host, b"wire")
-        if not (
-            self.topic and self.body and self.queue_id and self.properties and self.flag
-            and self.sys_flag and self.born and self.born_host and self.store_host
-            and self.reconsumed and self.prepared and self.wire
-        ):
-            raise TypeError("a message and a host keep their fields in slots")
+cdef object _five(
+    object made, object first, object second, object third, object fourth, object fifth
+):
+    """Return a tuple of the class ``made``."""
+    found = tuple_to_fill(made, 5)
+    _fill(found, 0, first)
+    _fill(found, 1, second)
+    _fill(found, 2, third)
+    _fill(found, 3, fourth)
+    _fill(found, 4, fifth)
+    return found
+
+
+cdef inline void _fill(object made, Py_ssize_t at, object item) noexcept:
+    Py_INCREF(item)
+    PyTuple_SET_ITEM(made, at, item)
+
+
+cdef void _heed(Plain *plain, const char *name, Py_ssize_t size, PyObject *value) noexcept:
+    """Keep the value if it is one that dispatch needs."""
+    if size == 4 and memcmp(name, b"TAGS", 4) == 0:
+        plain.tags = value
+    elif size == 4 and memcmp(name, b"KEYS", 4) == 0:
+        plain.words = value
+    elif size == 8 and memcmp(name, b"UNIQ_KEY", 8) == 0:
+        plain.uniq_key = value
+
+
+cdef void _write(
+    Plain *plain, const char *properties, char *start, int64_t offset, int64_t phy_offset,
+    int64_t now,
+) noexcept:
+    """Write a record to ``start``, its size and magic code last: from there on it is one."""
+    cdef char *out = put32(start + BLANK, plain.crc)
+    out = put32(put32(out, <uint32_t> plain.queue_id), <uint32_t> plain.flag)
+    out = put64(put64(out, offset), phy_offset)
+    out = put64(put32(out, <uint32_t> plain.sys_flag), plain.born)
+    out = put64(put_bytes(out, plain.born_host, HOST), now)
+    out = put_bytes(out, plain.store_host, HOST)
+    out = put64(put32(out, <uint32_t> plain.reconsumed), plain.prepared)
+    out = put_bytes(put32(out, <uint32_t> plain.body_size), plain.body, plain.body_size)
+    out = put_bytes(out, plain.topic, plain.topic_size)
+    out = put16(out, <unsigned short> plain.properties_size)
+    put_bytes(out, properties + plain.properties_at, plain.properties_size)
+    in_this_order()
+    put32(put32(start, <uint32_t> plain.size), <uint32_t> plain.magic)

@@ -41,7 +41,8 @@ cdef class PlainPulls:
     the log and are where they should be. Any thread.
     """
 
-    cdef object log, readable, meter
+    cdef PlainLog log
+    cdef object meter
     cdef Histogram seconds
     cdef int64_t most_bytes, most_count, in_memory, filtered, per_file
     cdef readonly int64_t found, messages, total_bytes
@@ -54,7 +55,7 @@ cdef class PlainPulls:
         """Take the log, and the limits.
 
         Args:
-            log: tells its end, and by ``readable`` the file that holds an offset.
+            log: what a ``PlainLog`` is made of.
             meter: what the pulls took is counted in its ``seconds``, and told ``took`` of those
                 that found nothing.
             most_bytes: of records that one pull may return from memory.
@@ -63,7 +64,7 @@ cdef class PlainPulls:
             filtered: units that a filter may pass over, which bound a pull without one too.
             per_file: units of a queue file, whose end no pull passes.
         """
-        self.log, self.readable = log, log.readable
+        self.log = PlainLog(log)
         self.meter, self.seconds = meter, meter.seconds
         self.most_bytes, self.most_count = most_bytes, max(most_count, 1)
         self.in_memory, self.filtered, self.per_file = in_memory, filtered, max(per_file, 1)
@@ -130,9 +131,9 @@ cdef class PlainPulls:
         if not 1 <= count <= MOST_AT_ONCE:
             return False
         phy = load64(unit)
-        if phy < 0 or <int64_t> self.log.max_phy_offset() - phy > self.in_memory:
+        if phy < 0 or self.log.end() - phy > self.in_memory:
             return False
-        if not open_part(self.readable, phy, &part, files):
+        if not self.log.open(phy, &part, files):
             return False
         for number in range(count):  # records lie far apart: let memory fetch them side by side
             phy = load64(unit + number * stride)
@@ -143,7 +144,9 @@ cdef class PlainPulls:
         for number in range(count):
             phy, size = load64(unit), load32(unit + AT_SIZE_OF_UNIT)
             unit += stride
-            if phy < 0 or (not part.start <= phy < part.end and not open_part(self.readable, phy, &part, files)):
+            if phy < 0 or (
+                not part.start <= phy < part.end and not self.log.open(phy, &part, files)
+            ):
                 return False
             if size < LEAST_RECORD or size > part.end - phy:
                 return False

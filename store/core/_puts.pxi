@@ -10,6 +10,7 @@ from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_CheckExact
 from cpython.dict cimport PyDict_CheckExact, PyDict_Next, PyDict_SetItem
 from cpython.object cimport Py_TYPE
+from cpython.tuple cimport PyTuple_SET_ITEM
 from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 from libc.stdlib cimport free, realloc
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
@@ -17,9 +18,7 @@ from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 from time import time_ns  # the one that needs no call
 
 cdef extern from "_record.h":
-    Py_ssize_t slot_of(object type, const char *name)
-    PyObject *in_slot(PyObject *object, Py_ssize_t offset)
-    bint whole_number(PyObject *object, int64_t least, int64_t most, int64_t *found)
+    object tuple_to_fill(object type, Py_ssize_t size)
     char *put16(char *at, unsigned short value)
     char *put_bytes(char *at, const char *data, size_t size)
     void in_this_order()
@@ -40,53 +39,84 @@ cdef enum:
     ODD_FLAGS = 0x400000B4  # a half message, IPv6 hosts, an inner batch, passed over
 
 
+include "_state.pxi"
 include "_plain.pxi"
 
 
 cdef class PlainPuts:
     """Puts plain messages into one store. Any thread; whoever appends otherwise has the lock."""
 
-    cdef _Slots _slots
+    cdef _StateSlots _slots
     cdef _Scratch _scratch
-    cdef object _log, _pending, _section, _state, _locked, _clock
-    cdef object _appended, _result, _ok, _topics, _scheduled
-    cdef dict _next
-    cdef Py_ssize_t _max_body, _file_size
-    cdef bint _keys_wanted, _tags_wanted
+    cdef _Known _known
     cdef _Columns _columns
+    cdef object _log, _pending, _section, _state, _dispatcher, _locked
+    cdef object _host, _appended, _result, _ok, _no_reason, _topics, _scheduled, _time
+    cdef dict _next, _clock_names
+    cdef int64_t _stamp, _due
+    cdef Py_ssize_t _wire, _max_body, _file_size, _every
+    cdef bint _alone, _keys_wanted, _tags_wanted
 
     def __init__(
-        self, *, log, pending, state, clock, topics, scheduled, classes, ok, tags_prefix,
-        max_body, file_size, keys_wanted, tags_wanted,
+        self, *, log, pending, state, dispatcher, clock, topics, scheduled, classes, ok,
+        tags_prefix, max_body, file_size, keys_wanted, tags_wanted, alone, every,
     ):
-        message, host, self._appended, self._result, queue_key = classes
-        self._columns = _Columns(queue_key, tags_prefix)
-        self._slots, self._scratch = _Slots(message, host), _Scratch()
-        self._log, self._pending, self._state = log, pending, state
+        self._host, self._appended, self._result, queue_key, file_class = classes
+        self._columns, self._known = _Columns(queue_key), _Known(tags_prefix)
+        self._scratch, self._wire = _Scratch(), _slot_of_class(self._host, "wire")
+        self._slots = _StateSlots(log, file_class, pending, state, dispatcher)
+        self._log, self._pending, self._state, self._dispatcher = log, pending, state, dispatcher
         self._section, self._locked = pending.appending, pending.lock.locked
-        self._clock, self._ok = clock, ok
+        self._clock_names, self._ok, self._no_reason = vars(clock), ok, ""
         self._topics, self._scheduled, self._next = topics, scheduled, pending.offsets.next
         self._max_body, self._file_size = min(max_body, <Py_ssize_t> MOST_BODY), file_size
         self._keys_wanted, self._tags_wanted = keys_wanted, tags_wanted
+        self._alone, self._every = alone, every
+        self._stamp, self._time = 0, 0
 
-    def one(self, message):
+    def quick(self, message):
+        """Put a message if nothing else is due with it, see the protocol."""
+        cdef _StateSlots slots = self._slots
+        cdef int64_t appended = 0, full_at = 0
+        cdef PyObject *units = in_slot(<PyObject *> self._pending, slots.units)
+        if not self._alone or units == NULL or not (
+            whole_number(
+                in_slot(<PyObject *> self._log, slots.appended_records), 0, INT64_MAX, &appended
+            )
+            and whole_number(
+                in_slot(<PyObject *> self._dispatcher, slots.full_at), 0, INT64_MAX, &full_at
+            )
+        ):
+            return None
+        if appended >= self._due:
+            self._due = appended + self._every
+            return None
+        if self._columns.waiting(<object> units) + 1 >= full_at:
+            return None
+        return self.one(message)
+
+    cpdef one(self, message):
         """Put a message; return its result, ``None`` if it has to go the long way."""
         cdef int64_t now = self._now()
         cdef int collecting = PyGC_Disable()
         try:
-            found = self._put((message,), now)
+            self._scratch.begin(1)
+            self._scratch.count = 1
+            if not self._look(<PyObject *> message, self._scratch, now):
+                return None
+            return self._append_all(self._scratch, now, None)
         finally:
             if collecting:
                 PyGC_Enable()
-        return None if found is None else (<list> found)[0]
 
     def several(self, messages):
         """Put all ``messages``, in order; return their results, ``None``: the long way for all."""
         cdef tuple held = tuple(messages)
         cdef int64_t now = self._now()
         cdef int collecting = PyGC_Disable()
+        cdef list results = []
         try:
-            return self._put(held, now)
+            return results if self._put(held, now, results) is not None else None
         finally:
             if collecting:
                 PyGC_Enable()
@@ -95,10 +125,13 @@ cdef class PlainPuts:
         """Put all messages of a client batch that was checked as one message."""
         cdef int64_t now = self._now()
         cdef int collecting = PyGC_Disable()
+        cdef list results = []
         try:
-            if not self._look_into(<PyObject *> batch, self._scratch, now):
+            if not self._look_into(batch, self._scratch, now):
                 return None
-            return self._append_all(self._scratch, now)
+            if self._append_all(self._scratch, now, results) is None:
+                return None
+            return results
         finally:
             if collecting:
                 PyGC_Enable()
@@ -106,12 +139,12 @@ cdef class PlainPuts:
     cdef int64_t _now(self) except? -1:
         """Return the store time, ms. No line of Python: nobody appends behind it with an earlier one."""
         cdef timespec now
-        asked = self._clock.time_ns
+        asked = self._clock_names["time_ns"]
         if asked is time_ns and clock_gettime(CLOCK_REALTIME, &now) == 0:
             return <int64_t> now.tv_sec * 1000 + now.tv_nsec // 1_000_000
         return <int64_t> asked() // 1_000_000
 
-    cdef list _put(self, tuple messages, int64_t now):
+    cdef object _put(self, tuple messages, int64_t now, list results):
         cdef Py_ssize_t at, count = len(messages)
         cdef _Scratch scratch = self._scratch
         if count > MOST_AT_ONCE // FIXED:
@@ -121,63 +154,80 @@ cdef class PlainPuts:
             scratch.count = at + 1
             if not self._look(<PyObject *> PyTuple_GET_ITEM(messages, at), scratch, now):
                 return None
-        return self._append_all(scratch, now)
+        return self._append_all(scratch, now, results)
 
-    cdef list _append_all(self, _Scratch scratch, int64_t now):
-        """Append what was looked at, if there is room and nothing forbids it."""
-        if not scratch.count or self._locked() or self._section.begun or self._state.unwritable:
+    cdef object _append_all(self, _Scratch scratch, int64_t now, list results):
+        """Append what was looked at, if there is room and nothing forbids it; return the last result.
+
+        ``results`` get those of all, if they are wanted.
+        """
+        cdef _StateSlots slots = self._slots
+        cdef PyObject *none = <PyObject *> None
+        cdef int64_t position = 0, start = 0
+        if (
+            not scratch.count
+            or in_slot(<PyObject *> self._section, slots.begun) != Py_False
+            or in_slot(<PyObject *> self._state, slots.unwritable) != Py_False
+            or self._locked()
+        ):
             return None
-        file = self._log.current
-        if file is None or file is not self._log.prepared:
+        cdef PyObject *file = in_slot(<PyObject *> self._log, slots.current)
+        if file == NULL or file == none or file != in_slot(<PyObject *> self._log, slots.prepared):
             return None
-        cdef int64_t position = file.wrote_position
-        if position < 0 or scratch.total + BLANK > self._file_size - position:
+        if <PyObject *> Py_TYPE(<object> file) != <PyObject *> slots.file_class or not (
+            whole_number(in_slot(file, slots.wrote_position), 0, INT64_MAX, &position)
+            and whole_number(in_slot(file, slots.file_from_offset), 0, INT64_MAX, &start)
+        ):
             return None
-        target = file.heap
-        if target is None:
-            target = file.mapped
-        if target is None:
+        if scratch.total + BLANK > self._file_size - position:
             return None
-        return self._append(scratch, now, file, position, target)
+        cdef PyObject *target = in_slot(file, slots.heap)
+        if target == none:
+            target = in_slot(file, slots.mapped)
+        if target == NULL or target == none:
+            return None
+        return self._append(
+            scratch, now, <object> file, start, position, <object> target, results
+        )
 
     # ---- looking
 
-    cdef bint _look(self, PyObject *message, _Scratch scratch, int64_t now) except -1:
+    cdef bint _look(self, PyObject *given, _Scratch scratch, int64_t now) except -1:
         """Look at a message; return whether it is plain."""
-        cdef _Slots slots = self._slots
         cdef Plain *plain = &scratch.plain[scratch.count - 1]
+        if type(<object> given) is not Message:
+            return False
+        cdef Message message = <Message> given
         if not (
             self._look_at_head(message, plain, now)
-            and self._look_at_body(plain, in_slot(message, slots.body))
-            and whole_number(in_slot(message, slots.flag), INT32_MIN, INT32_MAX, &plain.flag)
+            and self._look_at_body(plain, <PyObject *> message.body)
+            and whole_number(<PyObject *> message.flag, INT32_MIN, INT32_MAX, &plain.flag)
             and whole_number(
-                in_slot(message, slots.prepared), INT64_MIN, INT64_MAX, &plain.prepared
+                <PyObject *> message.prepared_transaction_offset, INT64_MIN, INT64_MAX,
+                &plain.prepared,
             )
-            and self._look_at_properties(plain, in_slot(message, slots.properties), scratch)
+            and self._look_at_properties(plain, <PyObject *> message.properties, scratch)
         ):
             return False
         return self._look_at_queue(plain, scratch)
 
-    cdef bint _look_at_head(self, PyObject *message, Plain *plain, int64_t now) except -1:
+    cdef bint _look_at_head(self, Message message, Plain *plain, int64_t now) except -1:
         """Look at what the messages of a client batch have in common."""
-        cdef _Slots slots = self._slots
-        if <PyObject *> Py_TYPE(<object> message) != <PyObject *> slots.message:
-            return False
         if not (
-            self._look_at_topic(plain, in_slot(message, slots.topic))
-            and whole_number(in_slot(message, slots.queue_id), 0, INT32_MAX, &plain.queue_id)
-            and whole_number(in_slot(message, slots.sys_flag), 0, INT32_MAX, &plain.sys_flag)
+            self._look_at_topic(plain, <PyObject *> message.topic)
+            and whole_number(<PyObject *> message.queue_id, 0, INT32_MAX, &plain.queue_id)
+            and whole_number(<PyObject *> message.sys_flag, 0, INT32_MAX, &plain.sys_flag)
             and not plain.sys_flag & ODD_FLAGS
-            and whole_number(in_slot(message, slots.born), INT64_MIN, INT64_MAX, &plain.born)
+            and whole_number(<PyObject *> message.born_timestamp, INT64_MIN, INT64_MAX, &plain.born)
             and whole_number(
-                in_slot(message, slots.reconsumed), INT32_MIN, INT32_MAX, &plain.reconsumed
+                <PyObject *> message.reconsume_times, INT32_MIN, INT32_MAX, &plain.reconsumed
             )
-            and self._look_at_host(&plain.born_host, in_slot(message, slots.born_host))
-            and self._look_at_host(&plain.store_host, in_slot(message, slots.store_host))
+            and self._look_at_host(&plain.born_host, <PyObject *> message.born_host)
+            and self._look_at_host(&plain.store_host, <PyObject *> message.store_host)
         ):
             return False
         plain.born = plain.born or now
-        plain.stored_at = in_slot(message, slots.store_host)
+        plain.stored_at = <PyObject *> message.store_host
         return True
 
     cdef bint _look_at_queue(self, Plain *plain, _Scratch scratch) except -1:
@@ -185,13 +235,13 @@ cdef class PlainPuts:
         scratch.total += plain.size
         if scratch.total > MOST_AT_ONCE:
             return False
-        key = (<object> plain.key, plain.queue_id)
-        scratch.keys.append(key)
-        plain.key = <PyObject *> key
-        return PyDict_GetItemWithError(self._next, key) != NULL
+        plain.queue = self._known.queue(plain.key, plain.queue_id)
+        plain.key = plain.queue.key
+        scratch.keys.append(<object> plain.key)
+        return PyDict_GetItemWithError(self._next, <object> plain.key) != NULL
 
     cdef bint _look_at_topic(self, Plain *plain, PyObject *topic) except -1:
-        if topic == NULL or type(<object> topic) is not str:
+        if type(<object> topic) is not str:
             return False
         cdef PyObject *known = PyDict_GetItemWithError(self._topics, <object> topic)
         if known == NULL:
@@ -204,7 +254,7 @@ cdef class PlainPuts:
         return True
 
     cdef bint _look_at_body(self, Plain *plain, PyObject *body) except -1:
-        if body == NULL or not PyBytes_CheckExact(<object> body):
+        if not PyBytes_CheckExact(<object> body):
             return False
         return self._take_body(
             plain, PyBytes_AS_STRING(<object> body), PyBytes_GET_SIZE(<object> body)
@@ -218,9 +268,9 @@ cdef class PlainPuts:
         return True
 
     cdef bint _look_at_host(self, const char **wire, PyObject *host) except -1:
-        if host == NULL or <PyObject *> Py_TYPE(<object> host) != <PyObject *> self._slots.host:
+        if <PyObject *> Py_TYPE(<object> host) != <PyObject *> self._host:
             return False
-        cdef PyObject *found = in_slot(host, self._slots.wire)
+        cdef PyObject *found = in_slot(host, self._wire)
         if found == NULL or not PyBytes_CheckExact(<object> found):
             return False
         wire[0] = PyBytes_AS_STRING(<object> found)
@@ -236,7 +286,7 @@ cdef class PlainPuts:
         cdef const char *name_text = NULL
         cdef const char *text = NULL
         cdef char *out
-        if properties == NULL or not PyDict_CheckExact(<object> properties):
+        if not PyDict_CheckExact(<object> properties):
             return False
         plain.tags = plain.uniq_key = plain.words = NULL
         plain.properties_at = scratch.used
@@ -255,23 +305,25 @@ cdef class PlainPuts:
             out = put_bytes(out + 1, text, size)
             out[0] = VALUE_END
             scratch.used += name_size + size + 2
-        plain.tags_code = _hash(<object> plain.tags) if plain.tags != NULL else 0
+        plain.tags_code = self._known.tag(plain.tags).code if plain.tags != NULL else 0
         plain.properties_size = scratch.used - plain.properties_at
         return True
 
     # ---- looking into a client batch
 
-    cdef bint _look_into(self, PyObject *batch, _Scratch scratch, int64_t now) except -1:
+    cdef bint _look_into(self, object given, _Scratch scratch, int64_t now) except -1:
         """Look at the messages in a batch; return whether all are plain, lengths and all."""
+        if type(given) is not Message:
+            return False
+        cdef Message batch = <Message> given
         cdef Plain common
         cdef Plain *plain
         scratch.begin(1)
         if not self._look_at_head(batch, &common, now):
             return False
-        cdef PyObject *body = in_slot(batch, self._slots.body)
-        if body == NULL or not PyBytes_CheckExact(<object> body):
+        data = batch.body
+        if not PyBytes_CheckExact(data):
             return False
-        data = <object> body
         cdef const char *start = PyBytes_AS_STRING(data)
         cdef int64_t at = 0, end = PyBytes_GET_SIZE(data), size, body_size, properties_size
         while at < end:
@@ -336,94 +388,91 @@ cdef class PlainPuts:
         plain.properties_at, plain.properties_size = scratch.used, size
         put_bytes(scratch.take(size), data, size)
         scratch.used += size
-        plain.tags_code = _hash(<object> plain.tags) if plain.tags != NULL else 0
+        plain.tags_code = self._known.tag(plain.tags).code if plain.tags != NULL else 0
         return True
 
     # ---- appending
 
-    cdef list _append(
-        self, _Scratch scratch, int64_t now, object file, int64_t position, object target
+    cdef object _append(
+        self, _Scratch scratch, int64_t now, object file, int64_t start, int64_t position,
+        object target, list results,
     ):
         """Append what was looked at: no line that fails but for want of memory, and none between."""
         cdef Py_buffer buffer
-        cdef int64_t first = position, phy_offset = file.file_from_offset + position
-        cdef int64_t offset
+        cdef _StateSlots slots = self._slots
+        cdef int64_t phy_offset = start + position, offset
+        cdef int64_t appended = <object> in_slot(<PyObject *> self._log, slots.appended_records)
         cdef Py_ssize_t at
         cdef Plain *plain
-        cdef list results = []
         pending, log, section = self._pending, self._log, self._section
-        units, keys = pending.units, pending.keys
+        units = <object> in_slot(<PyObject *> pending, slots.units)
+        keys = <object> in_slot(<PyObject *> pending, slots.keys)
+        place = result = None
         PyObject_GetBuffer(target, &buffer, PyBUF_WRITABLE)
         try:
             if buffer.len < self._file_size:
                 return None
-            section.begun = True  # left so if a line below fails: the store has failed then
+            # Left so if a line below fails: the store has failed then.
+            set_slot(section, slots.begun, <object> Py_True)
             columns = self._columns.of(units, keys)
             columns.grow(scratch.count)
+            if now != self._stamp:
+                self._stamp, self._time = now, now
             for at in range(scratch.count):
                 plain = &scratch.plain[at]
                 key = <object> plain.key
-                offset = <object> PyDict_GetItemWithError(self._next, key)
+                queue_offset = <object> PyDict_GetItemWithError(self._next, key)
+                offset = queue_offset
                 _write(plain, scratch.properties, <char *> buffer.buf + position, offset,
                        phy_offset, now)
                 PyDict_SetItem(self._next, key, offset + 1)
-                columns.add(key, offset, phy_offset, plain.size, plain.tags_code, now)
+                columns.add_at(
+                    self._number(columns, plain), offset, phy_offset, plain.size,
+                    plain.tags_code, now,
+                )
                 if self._keys_wanted:
                     self._add_keys(columns, plain, phy_offset, now)
-                appended = _new(self._appended, (phy_offset, plain.size, now))
-                results.append(_new(
-                    self._result, (self._ok, appended, offset, <object> plain.stored_at, "")
-                ))
+                place = _three(self._appended, phy_offset, plain.size, self._time)
+                result = _five(
+                    self._result, self._ok, place, queue_offset, <object> plain.stored_at,
+                    self._no_reason,
+                )
+                if results is not None:
+                    results.append(result)
                 position += plain.size
                 phy_offset += plain.size
-            file.wrote_position = position
-            log.end = phy_offset
-            log.appended_records += scratch.count
-            units.end_phy_offset = phy_offset
-            pending.last = appended
-            section.begun = False
+            end = phy_offset
+            set_slot(file, slots.wrote_position, position)
+            set_slot(log, slots.end, end)
+            set_slot(log, slots.appended_records, appended + scratch.count)
+            set_slot(units, slots.end_phy_offset, end)
+            set_slot(pending, slots.last, place)
+            set_slot(section, slots.begun, <object> Py_False)
         finally:
             PyBuffer_Release(&buffer)
-        return results
+        return result
+
+    cdef int _number(self, _Columns columns, Plain *plain) except -1:
+        """Return the number of the message's queue in the batch."""
+        cdef KnownQueue *queue = plain.queue
+        if queue.key == plain.key and queue.batch == columns.batch:
+            return queue.number
+        cdef int number = columns.index(<object> plain.key)
+        if queue.key == plain.key:  # else another queue of this call has the place
+            queue.number, queue.batch = number, columns.batch
+        return number
 
     cdef int _add_keys(
         self, _Columns columns, Plain *plain, int64_t phy_offset, int64_t now
     ) except -1:
-        columns.add_keys(
-            (<tuple> plain.key)[0],
-            <object> plain.uniq_key if plain.uniq_key != NULL else None,
-            <object> plain.words if plain.words != NULL else None,
-            <object> plain.tags if self._tags_wanted and plain.tags != NULL else None,
-            phy_offset, now,
-        )
+        topic = (<tuple> plain.key)[0]
+        if plain.uniq_key != NULL or plain.words != NULL:
+            columns.add_keys(
+                topic,
+                <object> plain.uniq_key if plain.uniq_key != NULL else None,
+                <object> plain.words if plain.words != NULL else None,
+                phy_offset, now,
+            )
+        if self._tags_wanted and plain.tags != NULL:
+            columns.add_key(topic, <object> self._known.tag(plain.tags).key, phy_offset, now)
         return 0
-
-
-cdef void _heed(Plain *plain, const char *name, Py_ssize_t size, PyObject *value) noexcept:
-    """Keep the value if it is one that dispatch needs."""
-    if size == 4 and memcmp(name, b"TAGS", 4) == 0:
-        plain.tags = value
-    elif size == 4 and memcmp(name, b"KEYS", 4) == 0:
-        plain.words = value
-    elif size == 8 and memcmp(name, b"UNIQ_KEY", 8) == 0:
-        plain.uniq_key = value
-
-
-cdef void _write(
-    Plain *plain, const char *properties, char *start, int64_t offset, int64_t phy_offset,
-    int64_t now,
-) noexcept:
-    """Write a record to ``start``, its size and magic code last: from there on it is one."""
-    cdef char *out = put32(start + BLANK, plain.crc)
-    out = put32(put32(out, <uint32_t> plain.queue_id), <uint32_t> plain.flag)
-    out = put64(put64(out, offset), phy_offset)
-    out = put64(put32(out, <uint32_t> plain.sys_flag), plain.born)
-    out = put64(put_bytes(out, plain.born_host, HOST), now)
-    out = put_bytes(out, plain.store_host, HOST)
-    out = put64(put32(out, <uint32_t> plain.reconsumed), plain.prepared)
-    out = put_bytes(put32(out, <uint32_t> plain.body_size), plain.body, plain.body_size)
-    out = put_bytes(out, plain.topic, plain.topic_size)
-    out = put16(out, <unsigned short> plain.properties_size)
-    put_bytes(out, properties + plain.properties_at, plain.properties_size)
-    in_this_order()
-    put32(put32(start, <uint32_t> plain.size), <uint32_t> plain.magic)

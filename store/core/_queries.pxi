@@ -166,7 +166,7 @@ cdef int chain_places(int fd, int64_t slots, int64_t wanted, Chain *chain) noexc
     return 0
 
 
-def messages_with_key(log, int64_t file_size, phy_offsets, topic, key):
+def messages_with_key(PlainLog log not None, int64_t file_size, phy_offsets, topic, key):
     """Return the messages of ``topic`` at these places that have ``key``; ``None``: not plain.
 
     Plain are records that are whole, in files of ``file_size`` bytes, and text without an odd
@@ -190,7 +190,7 @@ def messages_with_key(log, int64_t file_size, phy_offsets, topic, key):
     part.start = part.end = 0
     for phy in phy_offsets:
         if phy < 0 or (
-            not part.start <= phy < part.end and not open_part(log.readable, phy, &part, files)
+            not part.start <= phy < part.end and not log.open(phy, &part, files)
         ):
             return None
         if part.end - phy < LEAST_RECORD:

@@ -22,12 +22,17 @@ static inline PyObject *in_slot(PyObject *object, Py_ssize_t offset) {
     return *(PyObject **)((char *)object + offset);
 }
 
-/* Put a number into a slot that has one. */
-static inline void set_slot(PyObject *object, Py_ssize_t offset, PyObject *number) {
+/* A tuple of a class made from it, as a named tuple is, whose items are set next. */
+static inline PyObject *tuple_to_fill(PyObject *type, Py_ssize_t size) {
+    return ((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, size);
+}
+
+/* Put something into a slot. What was there must need no line of Python to go. */
+static inline void set_slot(PyObject *object, Py_ssize_t offset, PyObject *value) {
     PyObject **slot = (PyObject **)((char *)object + offset), *before = *slot;
-    Py_INCREF(number);
-    *slot = number;
-    Py_DECREF(before);
+    Py_INCREF(value);
+    *slot = value;
+    Py_XDECREF(before);
 }
 
 /* Read a whole number of [least, most]; 0: it is none, no exception is set. */

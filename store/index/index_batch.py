@@ -1,5 +1,6 @@
 """IndexBatch: keys on their way into the index, as columns, in log order."""
 
+from array import array
 from collections.abc import Iterator, Sequence
 
 TAGS_PREFIX = "T#"
@@ -13,15 +14,16 @@ class IndexBatch:
     """Keys of records as columns; row *i* is one key of the record at ``phy_offsets[i]``.
 
     Rows stand in log order, those of one record in the order in which they are indexed. One thread
-    adds; others may ``find`` meanwhile: ``keys`` grows last, and readers go by it.
+    adds; others may ``find`` meanwhile: ``keys`` grows last, and readers go by it. They ask for
+    numbers one by one: an array of which somebody has a view cannot grow.
     """
 
     __slots__ = ("keys", "phy_offsets", "store_timestamps", "topics")
 
     def __init__(self) -> None:
         self.topics: list[str] = []
-        self.phy_offsets: list[int] = []
-        self.store_timestamps: list[int] = []
+        self.phy_offsets = array("q")
+        self.store_timestamps = array("q")
         self.keys: list[str] = []
 
     def __len__(self) -> int:

@@ -61,6 +61,8 @@ class CommitLog(LogReads):
     below ``max_phy_offset``. Every other method is for opening and closing.
     """
 
+    __slots__ = ("appended_records", "current", "prepared")  # for a plain put, as in LogReads
+
     def __init__(self, folders: Sequence[Path], config: StoreConfig, *, read_only: bool) -> None:
         """Describe the log in ``folders``, of which only the first is written to."""
         warm_pages = config.flush_least_pages_when_warm if config.warm_mapped_file_enable else 0

@@ -31,6 +31,8 @@ _STAMP_SPAN = store_timestamp_position(SysFlag.BORN_HOST_V6) + _STAMP.size
 class LogReads:
     """The reading side of one log."""
 
+    __slots__ = ("__dict__", "end")  # a plain put sets the end by its place
+
     def __init__(self, files: MappedFileQueue) -> None:
         self.files = files
         self.readable = files.readable

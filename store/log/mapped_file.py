@@ -24,6 +24,9 @@ class MappedFile:
     alive until then: hold it for one request, copy what must live longer.
     """
 
+    __slots__ = ("__dict__", "file_from_offset", "heap", "mapped", "wrote_position")
+    """What a plain put finds by its place, and the rest."""
+
     def __init__(self, path: Path, file_size: int, *, read_only: bool) -> None:
         """Describe an existing file; nothing is opened yet."""
         self.path = path

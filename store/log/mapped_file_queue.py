@@ -28,6 +28,8 @@ class MappedFileQueue:
     first. Reading is for any thread, everything else for the thread under the append lock.
     """
 
+    __slots__ = ("__dict__", "by_start")  # reads find it by its place
+
     def __init__(
         self,
         folders: Sequence[Path],
@@ -47,8 +49,8 @@ class MappedFileQueue:
         self.file_size = file_size
         self._read_only = read_only
         self._mapped_max = mapped_max
-        # By start offset, in order. Replaced, never changed: readers walk it without a lock.
-        self._files: dict[int, MappedFile] = {}
+        self.by_start: dict[int, MappedFile] = {}
+        """In order. Replaced, never changed: readers walk it without a lock."""
         self._mapped: OrderedDict[int, MappedFile] = OrderedDict()
         self._mapped_lock = threading.Lock()  # guards _mapped
         self._ahead: _AheadOfTime | None = None
@@ -80,7 +82,7 @@ class MappedFileQueue:
                 continue
             self._check_place(path, length)
             file = MappedFile(path, self.file_size, read_only=self._read_only)
-            self._files[file.file_from_offset] = file  # nobody reads yet
+            self.by_start[file.file_from_offset] = file  # nobody reads yet
 
     def _check_place(self, path: Path, length: int) -> None:
         if length != self.file_size:
@@ -89,8 +91,8 @@ class MappedFileQueue:
                 expected=f"{self.file_size} bytes", got=f"{length} bytes",
             )  # fmt: skip
         start, end = int(path.name), self.end_offset()
-        if start % self.file_size or (self._files and start != end):
-            expected = f"start {end}" if self._files else f"a multiple of {self.file_size}"
+        if start % self.file_size or (self.by_start and start != end):
+            expected = f"start {end}" if self.by_start else f"a multiple of {self.file_size}"
             raise CorruptionError(
                 "a commit log file is missing before this one", path=path,
                 expected=expected, got=f"start {start}",
@@ -100,20 +102,20 @@ class MappedFileQueue:
 
     def files(self) -> list[MappedFile]:
         """Return the files, oldest first."""
-        return list(self._files.values())
+        return list(self.by_start.values())
 
     def min_offset(self) -> int:
         """Return the start of the first file, -1 without files."""
-        return next(iter(self._files), -1)
+        return next(iter(self.by_start), -1)
 
     def end_offset(self) -> int:
         """Return the end of the last file as if it were full, 0 without files."""
-        files = self._files
+        files = self.by_start
         return next(reversed(files)) + self.file_size if files else 0
 
     def find(self, offset: int) -> MappedFile | None:
         """Return the file that holds ``offset``."""
-        return self._files.get(offset - offset % self.file_size)
+        return self.by_start.get(offset - offset % self.file_size)
 
     def select(self, offset: int, size: int) -> memoryview:
         """Return a view of ``size`` bytes at ``offset``, see ``MappedFile.select``.
@@ -141,7 +143,7 @@ class MappedFileQueue:
 
         ``None``: no file holds ``offset``, or it has shrunk.
         """
-        file = self._files.get(offset - offset % self.file_size)
+        file = self.by_start.get(offset - offset % self.file_size)
         if file is None:
             return None
         mapped = file.mapped
@@ -161,7 +163,7 @@ class MappedFileQueue:
         return file.read(offset - file.file_from_offset, size)
 
     def _existing(self, offset: int) -> MappedFile:
-        file = self._files.get(offset - offset % self.file_size)
+        file = self.by_start.get(offset - offset % self.file_size)
         if file is None:
             raise TruncatedRecordError(
                 "no commit log file holds this offset", path=self.folder, phy_offset=offset,
@@ -171,7 +173,7 @@ class MappedFileQueue:
 
     def _make_room(self, file: MappedFile) -> None:
         with self._mapped_lock:
-            if self._files.get(file.file_from_offset) is not file:
+            if self.by_start.get(file.file_from_offset) is not file:
                 return  # deleted meanwhile: it goes with its last reader
             self._mapped[file.file_from_offset] = file
             self._mapped.move_to_end(file.file_from_offset)
@@ -189,7 +191,7 @@ class MappedFileQueue:
         Raises:
             DiskFullError: there is no room for it; the queue is as it was.
         """
-        offset = self.end_offset() if self._files else (start or 0)
+        offset = self.end_offset() if self.by_start else (start or 0)
         file = self._ahead.take(offset) if self._ahead else None
         if file is None:
             with os_errors("make the folder of the commit log", self.folder):
@@ -198,7 +200,7 @@ class MappedFileQueue:
                 if empty.exists() and empty.stat().st_size == 0:
                     empty.unlink()  # passed over by load: a crash while it was made
             file = MappedFile.create(self.folder, offset, self.file_size, self._warm_pages)
-        self._files = {**self._files, offset: file}
+        self.by_start = {**self.by_start, offset: file}
         self._make_room(file)
         return file
 
@@ -210,8 +212,8 @@ class MappedFileQueue:
 
     def truncate(self, offset: int) -> None:
         """Make ``offset`` the end: later files are deleted, its file's positions set to it."""
-        for start, file in reversed(list(self._files.items())):
-            if start > offset or (start == offset and len(self._files) > 1):
+        for start, file in reversed(list(self.by_start.items())):
+            if start > offset or (start == offset and len(self.by_start) > 1):
                 file.destroy()
                 self._drop(start)
                 self.sync()  # after each, so that no power cut leaves a gap in the row
@@ -221,13 +223,13 @@ class MappedFileQueue:
 
     def drop_all(self) -> None:
         """Delete every file, durably: they hold no record."""
-        for start, file in list(self._files.items()):
+        for start, file in list(self.by_start.items()):
             file.destroy()
             self._drop(start)
         self.sync()
 
     def _drop(self, start: int) -> None:
-        self._files = {at: kept for at, kept in self._files.items() if at != start}
+        self.by_start = {at: kept for at, kept in self.by_start.items() if at != start}
         with self._mapped_lock:
             self._mapped.pop(start, None)
 
@@ -266,7 +268,7 @@ class MappedFileQueue:
         """Close every file; the one made ahead and not used is deleted."""
         if self._ahead is not None:
             self._ahead.close()
-        for file in self._files.values():
+        for file in self.by_start.values():
             file.close()
 
     def __iter__(self) -> Iterator[MappedFile]:

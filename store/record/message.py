@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
 from functools import lru_cache
 from struct import Struct
+from typing import TYPE_CHECKING
 
+from store.core import CORE
 from store.errors import IllegalMessageError
 
 
@@ -144,7 +146,7 @@ LOOPBACK = _host("127.0.0.1", 0)
 
 
 @dataclass(slots=True)
-class Message:
+class InterpretedPut:
     """A message to be put.
 
     ``body`` is stored as it is (compress it first and set ``sys_flag``); timestamps are ms since
@@ -163,3 +165,10 @@ class Message:
     store_host: Host = LOOPBACK
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
+
+
+if TYPE_CHECKING or CORE is None:
+    Message = InterpretedPut
+else:
+    CORE.bind_message(LOOPBACK, InterpretedPut.__dataclass_fields__)
+    Message = CORE.Message

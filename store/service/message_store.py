@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from store.config import StoreConfig
+from store.core import READS
 from store.errors import os_errors
 from store.progress import Progress, untold
 from store.record.message import Message
@@ -48,6 +49,7 @@ class MessageStore(StoreCare):
         self.report = loaded.report
         self.checkpoint = loaded.checkpoint
         self.commit_log = loaded.log
+        self._plain_log = READS.PlainLog(loaded.log) if READS is not None else None
         self.queues = loaded.queues
         self.index = recovered.index
         self.deleted_topics = loaded.deleted

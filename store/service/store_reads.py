@@ -7,6 +7,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from store.comparing.compared import Compared
 from store.comparing.open_sides import compare_open
@@ -40,6 +41,9 @@ from store.service.tracing.recorder import RecordedPutter, Recorder
 from store.service.tracing.trace import MOST_TRACE_BYTES, Trace
 from store.service.writing.putter import Puts
 
+if TYPE_CHECKING:
+    from store.core import _reads
+
 _ALL_TIME = (0, (1 << 63) - 1)
 
 
@@ -60,6 +64,7 @@ class StoreReads(ABC):
     _trace: Trace | None
     _tracing: threading.Lock
     """Guards what begins and ends a trace."""
+    _plain_log: "_reads.PlainLog | None"
     _dispatcher: Dispatcher
     _clean: CleanService
     _expiry: FileExpiry
@@ -125,10 +130,10 @@ class StoreReads(ABC):
             return []
         most = min(max_num, self.config.max_msgs_num_batch)
         phy_offsets = sorted(self.index.query(topic, key, most, begin, end))
-        if READS is not None:
+        if READS is not None and self._plain_log is not None:
             file_size = self.commit_log.files.file_size
             plain: list[StoredMessage] | None = READS.messages_with_key(
-                self.commit_log, file_size, phy_offsets, topic, key
+                self._plain_log, file_size, phy_offsets, topic, key
             )
             if plain is not None:
                 return plain

@@ -14,13 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from store.config import StoreConfig
+from store.config import FlushDiskType, StoreConfig
 from store.core import CORE
 from store.errors import StoreFailedError
 from store.record.message import Host, Message
 from store.service.message_store import MessageStore
+from store.service.reading.puller import TagFilter
 from store.service.results import PutMessageResult
-from store.service.writing.plain_puts import PlainPuts
+from store.service.writing.plain_puts import SAMPLED_PUTS, PlainPuts
 from tests.kit.long_way import go_the_long_way
 from tests.kit.messages import MOST_BODY, WAYS, messages, plain, put
 
@@ -47,6 +48,11 @@ class Counted:
     def __init__(self, real: PlainPuts) -> None:
         self._real = real
         self.taken = 0
+
+    def quick(self, message: Message) -> PutMessageResult | None:
+        found = self._real.quick(message)
+        self.taken += found is not None
+        return found
 
     def one(self, message: Message) -> PutMessageResult | None:
         found = self._real.one(message)
@@ -143,9 +149,11 @@ def test_no_line_of_python_runs_in_a_plain_put(
                    if event == "call" else None)  # fmt: skip
     try:
         done = puts.one(message), puts.several([message] * 3), puts.batch(batch)
+        quick = puts.quick(message)
     finally:
         sys.setprofile(None)
     assert None not in done
+    assert quick is not None
     assert called == []
 
 
@@ -158,6 +166,93 @@ def test_plain_messages_take_the_short_way(store: MessageStore, count: int) -> N
     store.put_messages(given_messages * count)
     store.put_message(given_messages[0])
     assert counted.taken == count + 1
+
+
+def test_a_put_with_which_something_is_due_is_not_quick(tmp_path: Path) -> None:
+    """A sample of the time, a full batch, and a wait for the disk are Python's to do."""
+    config = CONFIG.model_copy(update={"dispatch_slice": 100})
+    with MessageStore.open(tmp_path / "a", config, housekeeping=False) as store:
+        store.put_message(Message("t", b""))  # a sample; the next one is due SAMPLED_PUTS later
+        puts = store._parts.putter._plain
+        quick = [puts.quick(Message("t", b"")) for _ in range(SAMPLED_PUTS)]
+        assert [at for at, found in enumerate(quick) if found is None] == [SAMPLED_PUTS - 1]
+        assert [found.queue_offset for found in quick if found] == list(range(1, SAMPLED_PUTS))
+        for _ in range(99 - len(store._pending.units)):
+            assert puts.quick(Message("t", b"")) is not None
+        assert puts.quick(Message("t", b"")) is None  # the batch is full with it
+        store.put_message(Message("t", b""))
+        assert len(store._pending.units) == 0
+        assert puts.quick(Message("t", b"")) is not None
+    syncing = config.model_copy(update={"flush_disk_type": FlushDiskType.SYNC_FLUSH})
+    with MessageStore.open(tmp_path / "b", syncing, housekeeping=False) as store:
+        store.put_message(Message("t", b""))
+        puts = store._parts.putter._plain
+        assert puts.one(Message("t", b"")) is not None
+        assert [puts.quick(Message("t", b"")) for _ in range(3)] == [None] * 3
+
+
+def test_queues_that_share_a_place_at_hand_are_told_apart(store: MessageStore) -> None:
+    """Their ids lie as far apart as there are places (``KNOWN_QUEUES``)."""
+    far = [0, 1 << 15, 1 << 16]
+    given_messages = [Message("t", b"%d" % queue, queue) for queue in far * 3]
+    for message in given_messages[:3]:
+        store.put_message(message)
+    puts = store._parts.putter._plain
+    done = [
+        *(puts.one(message) for message in given_messages),
+        *(puts.several(given_messages) or ()),
+    ]
+    offsets = [found.queue_offset for found in done if found]
+    assert offsets == [offset for offset in range(1, 7) for _ in far]
+    for queue in far:
+        found = store.get_message("g", "t", queue, 0).messages()
+        assert [each.stored_body for each in found] == [b"%d" % queue] * 7
+
+
+def place_of(text: str) -> int:
+    """Where the core has queue 0 of a topic with this very text."""
+    return ((id(text) >> 4) * 0x9E3779B97F4A7C15 >> 32) & (1 << 15) - 1
+
+
+@pytest.fixture
+def roomy(tmp_path: Path) -> Iterator[MessageStore]:
+    config = CONFIG.model_copy(update={"mapped_file_size_commit_log": 1 << 20})
+    with MessageStore.open(tmp_path, config, housekeeping=False) as opened:
+        yield opened
+
+
+def test_topics_that_share_a_place_at_hand_are_told_apart(roomy: MessageStore) -> None:
+    names = [f"topic-{number}-{'x' * (number * 7919 % 80)}" for number in range(3000)]
+    roomy.put_messages([Message(name, b"") for name in names])
+    learnt = roomy._parts.putter._encoder.topics
+    groups: dict[int, list[str]] = {}
+    for name in names:
+        groups.setdefault(place_of(learnt[name][2]), []).append(name)
+    shared = [name for group in groups.values() if len(group) > 1 for name in group][:40]
+    assert len(shared) > 1  # of three thousand in 32,768 places hundreds
+    puts = roomy._parts.putter._plain
+    for turn in range(3):
+        for name in shared:
+            found = puts.one(Message(name, name.encode()))
+            assert found is not None
+            assert found.queue_offset == turn + 1
+    for name in shared:
+        bodies = [each.stored_body for each in roomy.get_message("g", name, 0, 1).messages()]
+        assert bodies == [name.encode()] * 3
+
+
+def test_tags_that_share_a_place_at_hand_are_told_apart(roomy: MessageStore) -> None:
+    roomy.put_message(Message("t", b""))
+    puts = roomy._parts.putter._plain
+    tags = [f"tag-{number}" for number in range(200)]  # more than there are places for
+    for tag in tags * 2:
+        assert puts.one(Message("t", b"", 0, {"TAGS": tag})) is not None
+    assert roomy.index is not None
+    for tag in tags:
+        pulled = roomy.get_message("g", "t", 0, 0, 32, TagFilter(tag)).messages()
+        assert [each.properties["TAGS"] for each in pulled] == [tag, tag]
+        found = roomy.index.query("t", f"T#{tag}", 32, 0, NOW * 2)
+        assert found == [each.phy_offset for each in pulled][::-1]
 
 
 def changed(**fields: object) -> Message:
@@ -426,6 +521,26 @@ def test_what_stops_in_the_middle_has_failed_the_store(
         assert [each.stored_body for each in again.get_message("g", "t", 0, 0).messages()] == [
             b"kept"
         ]
+
+
+@pytest.mark.parametrize("column", ["phy_offsets", "store_timestamps"])
+def test_what_stops_behind_its_record_has_failed_the_store(
+    store: MessageStore, tmp_path: Path, column: str
+) -> None:
+    """The record is whole then: an open may find it, with its unit and its key."""
+    keyed = Message("t", b"kept", 0, {"KEYS": "k"})
+    store.put_message(keyed)
+    with memoryview(getattr(store._pending.keys, column)), pytest.raises(BufferError):
+        store.put_message(keyed)
+    with pytest.raises(StoreFailedError):
+        store.put_message(keyed)
+    store.close()
+    with MessageStore.open(tmp_path, CONFIG) as again:
+        count = again.max_offset("t", 0)
+        assert count in {1, 2}
+        assert len(again.get_message("g", "t", 0, 0).messages()) == count
+        assert len(again.query_message("t", "k")) == count
+        assert [each for each in again.check() if each.damage] == []
 
 
 def test_a_close_tells_that_a_put_stopped_in_the_middle(

@@ -16,6 +16,7 @@ from store.core import READS
 from store.errors import StoreError
 from store.index import index_file, index_service
 from store.index.index_batch import IndexBatch
+from store.log.commit_log import CommitLog
 from store.record.message import Message
 from store.service.message_store import MessageStore
 
@@ -223,3 +224,71 @@ def test_the_walk_ends_at_an_entry_that_is_too_old(tmp_path: Path) -> None:
             assert READS.walk_chain(
                 [], file.fileno(), 1, 9, 7, 32, 5000, ALWAYS[1], 5, 9, read_only=False
             ) == [400]  # fmt: skip
+
+
+class OtherLog:
+    """A log whose fields lie elsewhere: its methods are asked, and how often."""
+
+    def __init__(self, real: CommitLog) -> None:
+        self.real = real
+        self.asked: list[int] = []
+
+    def readable(self, offset: int) -> tuple[int, object, int] | None:
+        self.asked.append(offset)
+        return self.real.readable(offset)
+
+    def min_phy_offset(self) -> int:
+        return self.real.min_phy_offset()
+
+    def max_phy_offset(self) -> int:
+        return self.real.max_phy_offset()
+
+
+@pytest.mark.skipif(READS is None, reason="the core does not run")
+def test_a_log_that_keeps_its_fields_elsewhere_is_asked(store: MessageStore) -> None:
+    assert READS is not None
+    assert store.index is not None
+    places = sorted(store.index.query("t", "cc", 64, *ALWAYS))
+    assert len(places) > 5
+    other, own = OtherLog(store.commit_log), store.commit_log
+    found = [
+        READS.messages_with_key(READS.PlainLog(log), LOG_FILE, places, "t", "cc")
+        for log in (other, own)
+    ]
+    assert None not in found
+    answers = [[bytes(message.record) for message in messages or ()] for messages in found]
+    assert answers[0] == answers[1]
+    assert answers[0] == [bytes(own.message(place).record) for place in places]
+    assert other.asked  # each file is held while its records follow each other
+    assert {place // LOG_FILE for place in other.asked} == {place // LOG_FILE for place in places}
+    for place in (-1, own.max_phy_offset(), 1 << 60):
+        gone = [*places, place]
+        for log in (other, own):
+            plain = READS.PlainLog(log)
+            assert READS.messages_with_key(plain, LOG_FILE, gone, "t", "cc") is None
+
+
+@pytest.mark.skipif(READS is None, reason="the core does not run")
+def test_a_file_of_another_kind_is_left_to_the_log(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the fields of its own files lie is not forgotten over it."""
+    assert READS is not None
+    assert store.index is not None
+    files = store.commit_log.files
+    found = sorted(store.index.query("t", "cc", 64, *ALWAYS))
+    first = files.find(found[0])
+    assert first is not None
+    late = [place for place in found if place >= first.file_from_offset + LOG_FILE]
+    assert late
+    places = [*late, found[0], *late]
+    expected = [bytes(store.commit_log.message(place).record) for place in places]
+    other: Any = SimpleNamespace(
+        file_from_offset=first.file_from_offset, mapped=first.map(), heap=None,
+        wrote_position=first.wrote_position, readable_position=first.readable_position,
+    )  # fmt: skip
+    monkeypatch.setattr(files, "by_start", {**files.by_start, first.file_from_offset: other})
+    plain = READS.PlainLog(store.commit_log)
+    messages = READS.messages_with_key(plain, LOG_FILE, places, "t", "cc")
+    assert messages is not None
+    assert [bytes(message.record) for message in messages] == expected

@@ -93,7 +93,7 @@ odd = st.builds(
 nearly = st.builds(
     changed,
     plain,
-    st.sampled_from([field for field in Message.__slots__ if field != "properties"]),
+    st.sampled_from([field for field in Message.__match_args__ if field != "properties"]),
     st.one_of(topics, bodies, ints, hosts),
 )
 with_property = st.builds(

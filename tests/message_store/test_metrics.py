@@ -18,7 +18,7 @@ from store.record.message import Message, SysFlag
 from store.service.figures.metrics import disk_used_ratio
 from store.service.message_store import MessageStore
 from store.service.results import GetMessageStatus, PutMessageStatus
-from store.service.writing.putter import SAMPLED_PUTS
+from store.service.writing.plain_puts import SAMPLED_PUTS
 from tests.kit.engines import ENGINES
 
 FILE = 65536

@@ -36,6 +36,8 @@ class Dispatcher:
     its being in queues and index either all of it happens or the store fails.
     """
 
+    __slots__ = ("__dict__", "full_at")  # a plain put finds it by its place
+
     def __init__(
         self,
         pending: Pending,

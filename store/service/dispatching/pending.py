@@ -41,6 +41,8 @@ NOTHING = Appends(UnitBatch(), IndexBatch(), None)
 class Pending:
     """What waits. Everything under ``lock``, unless told otherwise."""
 
+    __slots__ = ("__dict__", "keys", "last", "units")  # a plain put finds them by their places
+
     def __init__(
         self, queues: ConsumeQueueStore, units: RecordUnits, keys: RecordKeys, state: RunningState
     ) -> None:

@@ -29,6 +29,8 @@ class RunningState:
     Failed, closed and forked are for good; only a full disk may have room again.
     """
 
+    __slots__ = ("__dict__", "__weakref__", "unwritable")  # a plain put finds it by its place
+
     def __init__(self, root: Path, *, read_only: bool) -> None:
         self._root = root
         self._read_only = read_only

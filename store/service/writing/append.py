@@ -18,6 +18,7 @@ from store.record.encoder import EncodedRecord, MessageEncoder, is_queued
 from store.record.message import LMQ_PREFIX
 from store.record.properties import dispatch_properties
 from store.record.scan import ScanRules
+from store.service.dispatching.dispatch import Dispatcher
 from store.service.dispatching.pending import Pending
 from store.service.dispatching.queue_offsets import Queue
 from store.service.dispatching.record_units import Unit
@@ -52,9 +53,11 @@ class Appender:
         self._section = pending.appending
         self.quota = quota
 
-    def plain_puts(self, config: StoreConfig, encoder: MessageEncoder) -> PlainPuts:
+    def plain_puts(
+        self, config: StoreConfig, encoder: MessageEncoder, dispatcher: Dispatcher, *, alone: bool
+    ) -> PlainPuts:
         """Return the short way of messages that are plain; it takes the lock's part itself."""
-        return plain_puts(config, encoder, self._log, self._pending, self._state)
+        return plain_puts(config, encoder, self._log, dispatcher, self._state, alone=alone)
 
     def one(self, record: EncodedRecord) -> tuple[int, Appended]:
         """Append one record; return its queue offset and its place."""

@@ -12,12 +12,17 @@ from store.config import StoreConfig
 from store.core import CORE
 from store.index.index_batch import TAGS_PREFIX
 from store.log.commit_log import Appended, CommitLog
+from store.log.mapped_file import MappedFile
 from store.queue.units import QueueKey
 from store.record.encoder import MessageEncoder
 from store.record.message import SCHEDULE_TOPIC, Host, Message
-from store.service.dispatching.pending import Pending
+from store.service.dispatching.dispatch import Dispatcher
 from store.service.results import PutMessageResult, PutMessageStatus
 from store.service.running.running_state import RunningState
+
+SAMPLED_PUTS = 61
+"""One in so many asynchronous puts of one message is timed: a clock costs what a put must not. A
+prime, so that no rhythm of the batches behind it is always met or always missed."""
 
 
 class PlainPuts(Protocol):
@@ -27,6 +32,13 @@ class PlainPuts(Protocol):
     refused, a queue or topic that was not put to of late, and any message where the log's file is
     full, or somebody else appends, or nothing may be written.
     """
+
+    def quick(self, message: Message) -> PutMessageResult | None:
+        """Put a message if that is all there is to do; ``None``: nothing was done.
+
+        Something else is due if puts wait for disk or followers, if the batch of units is full with
+        it, and once in ``SAMPLED_PUTS`` records.
+        """
 
     def one(self, message: Message) -> PutMessageResult | None:
         """Put a message; ``None``: nothing was done, it has to go the long way."""
@@ -40,6 +52,9 @@ class PlainPuts(Protocol):
 
 class NoPlainPuts:
     """Lets every message go the long way."""
+
+    def quick(self, message: Message) -> None:
+        """Do nothing."""
 
     def one(self, message: Message) -> None:
         """Do nothing."""
@@ -55,25 +70,34 @@ def plain_puts(
     config: StoreConfig,
     encoder: MessageEncoder,
     log: CommitLog,
-    pending: Pending,
+    dispatcher: Dispatcher,
     state: RunningState,
+    *,
+    alone: bool,
 ) -> PlainPuts:
-    """Return the compiled way if there is one for these settings."""
+    """Return the compiled way if there is one for these settings.
+
+    ``alone``: a put waits for nothing, neither disk nor followers.
+    """
     if CORE is None or config.enabled_append_prop_crc:
         return NoPlainPuts()
+    pending = dispatcher.pending
     made: PlainPuts = CORE.PlainPuts(
         log=log,
         pending=pending,
         state=state,
+        dispatcher=dispatcher,
         clock=time,
         topics=encoder.topics,
         scheduled=SCHEDULE_TOPIC,
-        classes=(Message, Host, Appended, PutMessageResult, QueueKey),
+        classes=(Host, Appended, PutMessageResult, QueueKey, MappedFile),
         ok=PutMessageStatus.PUT_OK,
         tags_prefix=TAGS_PREFIX,
         max_body=config.max_message_size,
         file_size=config.mapped_file_size_commit_log,
         keys_wanted=pending.record_keys.wanted,
         tags_wanted=pending.record_keys.tags,
+        alone=alone,
+        every=SAMPLED_PUTS,
     )
     return made

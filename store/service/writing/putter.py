@@ -42,6 +42,7 @@ from store.service.running.meters import PutMeter
 from store.service.writing.answers import Answers
 from store.service.writing.append import Appender
 from store.service.writing.light_quota import LightQuotaError
+from store.service.writing.plain_puts import SAMPLED_PUTS
 
 _LOG = logging.getLogger(__name__)
 _MAX_TOPIC_BYTES = 127
@@ -55,9 +56,6 @@ _NO_TOPICS = frozenset({".", "..", CHECKPOINT_TOPIC})
 _NO_NAME = frozenset("/\0")
 """In no name of a folder: a topic with them could never be moved to file queues."""
 _new = tuple.__new__
-SAMPLED_PUTS = 61
-"""One in so many asynchronous puts of one message is timed: a clock costs what a put must not. A
-prime, so that no rhythm of the batches behind it is always met or always missed."""
 
 
 class Puts(Protocol):
@@ -99,7 +97,7 @@ class Putter:
         self._replicas = answers.replicas
         self._has_to_wait = answers.waits
         self._encoder = MessageEncoder(config, self._check_topic)
-        self._plain = append.plain_puts(config, self._encoder)
+        self._plain = append.plain_puts(config, self._encoder, dispatcher, alone=not answers.waits)
         self.meter = PutMeter()
         self._timed_from = 0  # appended records at which the next put is timed
         self._look_ahead = look_ahead  # see PagesAhead.look
@@ -108,6 +106,10 @@ class Putter:
 
     def put(self, message: Message, *, wait: bool = True) -> PutMessageResult:
         """Put one message, see ``MessageStore.put_message``; ``wait``: as far as it is due."""
+        return self._plain.quick(message) or self._put(message, wait=wait)
+
+    def _put(self, message: Message, *, wait: bool) -> PutMessageResult:
+        """Put one message, and do what else is due."""
         started = 0.0
         if self._log.appended_records >= self._timed_from:
             started = self._start_timing()

@@ -1,0 +1,54 @@
+# Message: what is put, its fields where a put finds them without asking. Part of `_core.pyx`.
+
+cdef object _not_given = []  # nothing that is given is this list
+cdef object _loopback = None
+
+
+def bind_message(loopback, fields):
+    """Take the host that messages have unless they are given one, and what `dataclasses` looks for."""
+    global _loopback
+    _loopback = loopback
+    Message.__dataclass_fields__.update(fields)
+
+
+@cython.freelist(32)
+cdef class Message:
+    """A message to be put, see ``InterpretedPut``, its twin: fields and words are the same."""
+
+    cdef public object topic, body, queue_id, properties, flag, sys_flag, born_timestamp
+    cdef public object born_host, store_host, reconsume_times, prepared_transaction_offset
+
+    __match_args__ = (
+        "topic", "body", "queue_id", "properties", "flag", "sys_flag", "born_timestamp",
+        "born_host", "store_host", "reconsume_times", "prepared_transaction_offset",
+    )
+    __hash__ = None
+    __dataclass_fields__ = {}  # so that `replace`, `fields` and `asdict` take it for one
+
+    def __init__(
+        self, topic, body, queue_id=0, properties=_not_given, flag=0, sys_flag=0,
+        born_timestamp=0, born_host=_not_given, store_host=_not_given, reconsume_times=0,
+        prepared_transaction_offset=0,
+    ):
+        self.topic, self.body, self.queue_id = topic, body, queue_id
+        self.properties = {} if properties is _not_given else properties
+        self.flag, self.sys_flag, self.born_timestamp = flag, sys_flag, born_timestamp
+        self.born_host = _loopback if born_host is _not_given else born_host
+        self.store_host = _loopback if store_host is _not_given else store_host
+        self.reconsume_times = reconsume_times
+        self.prepared_transaction_offset = prepared_transaction_offset
+
+    def _fields(self):
+        return tuple([getattr(self, name) for name in self.__match_args__])
+
+    def __eq__(self, other):
+        if type(self) is not type(other):
+            return NotImplemented
+        return self._fields() == other._fields()
+
+    def __repr__(self):
+        fields = ", ".join([f"{name}={getattr(self, name)!r}" for name in self.__match_args__])
+        return f"{type(self).__qualname__}({fields})"
+
+    def __reduce__(self):
+        return type(self), self._fields()

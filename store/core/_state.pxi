@@ -1,0 +1,28 @@
+# Where the fields lie that a put finds and sets in the objects that own them. Part of `_core.pyx`.
+
+cdef extern from "_record.h":
+    void set_slot(object owner, Py_ssize_t offset, object value)
+
+
+cdef class _StateSlots:
+    """Fields of the log, its files, what waits, and who may write. Made of the objects themselves."""
+
+    cdef object file_class
+    cdef Py_ssize_t current, prepared, end, appended_records  # of the log
+    cdef Py_ssize_t file_from_offset, wrote_position, heap, mapped  # of a file
+    cdef Py_ssize_t units, keys, last  # of what waits
+    cdef Py_ssize_t end_phy_offset  # of a batch of units
+    cdef Py_ssize_t begun, unwritable, full_at
+
+    def __init__(self, log, file_class, pending, state, dispatcher):
+        self.file_class = file_class
+        self.current, self.prepared = _slot(log, "current"), _slot(log, "prepared")
+        self.end, self.appended_records = _slot(log, "end"), _slot(log, "appended_records")
+        self.file_from_offset = _slot_of_class(file_class, "file_from_offset")
+        self.wrote_position = _slot_of_class(file_class, "wrote_position")
+        self.heap, self.mapped = _slot_of_class(file_class, "heap"), _slot_of_class(file_class, "mapped")
+        self.units, self.keys = _slot(pending, "units"), _slot(pending, "keys")
+        self.last = _slot(pending, "last")
+        self.end_phy_offset = _slot(pending.units, "end_phy_offset")
+        self.begun, self.unwritable = _slot(pending.appending, "begun"), _slot(state, "unwritable")
+        self.full_at = _slot(dispatcher, "full_at")
