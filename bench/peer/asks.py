@@ -45,8 +45,8 @@ class Asks:
     def _pulled(self, queue: int, offset: int) -> GetMessageResult:
         topic, queue_id = self._queues.key(queue)
         result = self._store.get_message("g", topic, queue_id, offset, _PULL)
-        if len(result.queue_offsets) != _PULL:
-            raise RuntimeError(f"{len(result.queue_offsets)} messages, {result.status.name}")
+        if result.record_count() != _PULL:
+            raise RuntimeError(f"{result.record_count()} messages, {result.status.name}")
         return result
 
     def time(self, count: int) -> Figures:

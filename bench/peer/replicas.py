@@ -4,7 +4,6 @@ The slave is a process of its own, with a store of its own; log and queues of bo
 each other when the rows are done.
 """
 
-import shutil
 import socket
 import time
 from collections.abc import Iterator
@@ -114,7 +113,7 @@ class Follows:
                         window["count"] = self.messages
                         refuse_unequal(name, totals, follower.do("totals"))
                     refuse_other_bytes(sides.store(THEIRS), sides.slave(name), end)
-                    shutil.rmtree(sides.slave(name))
+                    sides.clear(sides.slave(name))
         median, low, high = Spread.of(bare)
         for measured in self.row.measured(self.backend, found):
             measured.note = (

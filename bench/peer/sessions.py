@@ -206,7 +206,7 @@ class Replays(_Again):
             lost = 0
             for _ in range(rounds):
                 for name in asked:
-                    only_the_log(sides.store(name))
+                    sides.clear(sides.store(name), keep="commitlog")
                     with sides.running(name, settings) as side:
                         window = found.add(side, "open")
                         window["count"] = self.messages
@@ -232,17 +232,6 @@ def fill(sides: Sides, side: str, settings: dict[str, str], messages: int) -> No
             running.do(line)
 
 
-def only_the_log(root: Path) -> None:
-    """Leave nothing of a store but its log."""
-    for path in root.iterdir():
-        if path.name == "commitlog":
-            continue
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-
-
 @contextmanager
 def stores(sides: Sides) -> Iterator[None]:
     """Remove both stores when the block ends."""
@@ -250,8 +239,8 @@ def stores(sides: Sides) -> Iterator[None]:
         yield
     finally:
         for side in SIDES:
-            shutil.rmtree(sides.store(side), ignore_errors=True)
-            shutil.rmtree(sides.slave(side), ignore_errors=True)
+            sides.clear(sides.store(side))
+            sides.clear(sides.slave(side))
 
 
 def blocks(folder: Path) -> int:
