@@ -45,6 +45,7 @@ from store.errors import (
     UnsupportedFormatError,
     os_errors,
 )
+from store.files import Descriptor
 from store.log.mapped_file import PAGE_BYTES
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.context import QueueStoreContext
@@ -94,7 +95,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         if READS is not None:
             self._table.plain = READS.FileUnits(
                 self.context.log, self._cache, self._access.mapped_file_size,
-                (QueueTable, FileConsumeQueue),
+                (QueueTable, FileConsumeQueue, Descriptor),
             )  # fmt: skip
         self._appends = plain_appends(self._access, self._table)
         self._loaded = True

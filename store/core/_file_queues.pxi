@@ -36,6 +36,7 @@ cdef bint read_whole(int fd, uint8_t *to, size_t size, int64_t position) noexcep
 
 cdef enum:
     BLOCK_UNITS = 409  # as many as two pages have
+    READS_UNTIL_MAPPED = 4  # a file that is read once needs no map
 
 
 cdef class FileUnits:
@@ -54,16 +55,20 @@ cdef class FileUnits:
     cdef Py_ssize_t at_starts, at_generation, at_first_offset, at_max_offset  # of a queue's files
     cdef Py_ssize_t at_known_min, at_known_path
     cdef Py_ssize_t at_closed, at_simple  # of the table
+    cdef object open_class
+    cdef Py_ssize_t at_mapped, at_reads  # of an open file
 
     def __init__(self, log, opened, int64_t file_size, classes):
         """``opened`` gives a file of ``file_size`` bytes, open, by its path (DescriptorCache).
 
-        ``classes`` are that of the table of queues and that of a queue's files: both keep their
-        fields in slots.
+        ``classes`` are that of the table of queues, that of a queue's files, and that of an open
+        file: all keep their fields in slots.
         """
         self.log, self.opened = PlainLog(log), opened.get
         self.file_size = max(file_size, UNIT_OF_FILES)
-        self.table_class, self.files_class = table_class, files_class = classes
+        self.table_class, self.files_class, self.open_class = table_class, files_class, _ = classes
+        self.at_mapped = _slot_of_class(self.open_class, "mapped")
+        self.at_reads = _slot_of_class(self.open_class, "reads")
         self.at_starts = _slot_of_class(files_class, "starts")
         self.at_generation = _slot_of_class(files_class, "generation")
         self.at_first_offset = _slot_of_class(files_class, "first_offset")
@@ -124,9 +129,27 @@ cdef class FileUnits:
         if position + count * UNIT_OF_FILES > self.file_size:
             return False
         descriptor = self._open(files, logic - position)  # held while its number is in use
-        if descriptor is None:
+        if type(descriptor) is not self.open_class:
             return False
-        return read_whole(descriptor.number, to, count * UNIT_OF_FILES, position)
+        return self._read_file(descriptor, to, count * UNIT_OF_FILES, position)
+
+    cdef bint _read_file(self, descriptor, uint8_t *to, int64_t size, int64_t position) except -1:
+        """Read bytes of an open file: of pages that were read before from a map, if it has one."""
+        cdef PyObject *mapped = in_slot(<PyObject *> descriptor, self.at_mapped)
+        cdef int64_t reads
+        if mapped != <PyObject *> None and (<FileMap> <object> mapped).read_again(to, size, position):
+            return True
+        if not read_whole(descriptor.number, to, size, position):
+            return False
+        if mapped != <PyObject *> None:
+            (<FileMap> <object> mapped).saw(size, position)
+            return True
+        reads = <object> in_slot(<PyObject *> descriptor, self.at_reads)
+        if reads < READS_UNTIL_MAPPED:
+            set_slot(descriptor, self.at_reads, reads + 1)
+        else:
+            set_slot(descriptor, self.at_mapped, FileMap(descriptor.number, self.file_size))
+        return True
 
     cdef object _find(self, table, topic, queue_id):
         """Return the files that bear a name now, ``None`` if no simple queue does."""

@@ -285,6 +285,39 @@ cdef class StoredMessage:
         self._twin().check_property_crc()
 
 
+cdef extern from "Python.h":
+    PyObject *PyList_GET_ITEM(list owner, Py_ssize_t at) nogil
+    bint PyUnicode_IS_ASCII(object text) nogil
+    Py_ssize_t PyUnicode_GET_LENGTH(object text) nogil
+    void *PyUnicode_DATA(object text) nogil
+
+cdef enum:
+    MOST_KNOWN = 128  # a power of two
+    LONGEST_KNOWN = 32
+
+cdef list _known_names = [None] * MOST_KNOWN  # few, and of nearly every message
+cdef list _known_tags = [None] * MOST_KNOWN
+
+
+cdef object _text(const char *data, Py_ssize_t size, list known):
+    """Return the text of ``size`` bytes, at least one: the object of last time, if it is known."""
+    cdef Py_ssize_t at
+    cdef PyObject *before
+    if size > LONGEST_KNOWN:
+        return PyUnicode_DecodeUTF8(data, size, "replace")
+    at = (size * 31 + <uint8_t> data[0] * 5 + <uint8_t> data[size - 1] * 3) & (MOST_KNOWN - 1)
+    before = PyList_GET_ITEM(known, at)
+    if (
+        before != <PyObject *> None and PyUnicode_GET_LENGTH(<object> before) == size
+        and memcmp(PyUnicode_DATA(<object> before), data, size) == 0
+    ):
+        return <object> before
+    text = PyUnicode_DecodeUTF8(data, size, "replace")
+    if PyUnicode_IS_ASCII(text):  # else a character is not a byte
+        known[at] = text
+    return text
+
+
 cdef dict read_properties(const char *data, Py_ssize_t size):
     """Return the properties in ``data``; drops what RocketMQ's parser drops, see the twin."""
     cdef const char *end = data + size
@@ -297,9 +330,11 @@ cdef dict read_properties(const char *data, Py_ssize_t size):
             value_end = end
         name_end = <const char *> memchr(data, NAME_END, value_end - data)
         if name_end != NULL and name_end > data and name_end + 1 < value_end:
-            name = PyUnicode_DecodeUTF8(data, name_end - data, "replace")
-            found[name] = PyUnicode_DecodeUTF8(
-                name_end + 1, value_end - name_end - 1, "replace"
-            )
+            name = _text(data, name_end - data, _known_names)
+            if name_end - data == 4 and memcmp(data, b"TAGS", 4) == 0:
+                value = _text(name_end + 1, value_end - name_end - 1, _known_tags)
+            else:
+                value = PyUnicode_DecodeUTF8(name_end + 1, value_end - name_end - 1, "replace")
+            found[name] = value
         data = value_end + 1
     return found

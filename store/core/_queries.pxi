@@ -14,14 +14,14 @@ cdef int64_t MOST_TIME = <int64_t> 1 << 62
 
 
 def walk_chain(
-    list before not None, int fd, int64_t slots, int64_t entries, int64_t wanted, int64_t most,
-    int64_t begin, int64_t end, int64_t began, int64_t drained, bint read_only,
+    list before not None, FileMap file not None, int64_t slots, int64_t entries, int64_t wanted,
+    int64_t most, int64_t begin, int64_t end, int64_t began, int64_t drained, bint read_only,
 ):
     """Return the phy offsets that the chain of a hash leads to, newest first; ``None``: not plain.
 
     Args:
         before: what was found until now, and is returned before the others.
-        fd: an index file, held by the caller.
+        file: an index file.
         slots: its slots.
         entries: the entries that it can have, the unused one included.
         wanted: the hash.
@@ -36,12 +36,13 @@ def walk_chain(
     cdef Py_ssize_t at
     cdef list found = list(before)
     cdef int64_t last = found[len(found) - 1] if found else -1
+    chain.count = 0
     chain.most = most - len(found)
     chain.begin, chain.end, chain.began = begin, end, began
     chain.entries, chain.drained, chain.read_only = entries, drained, read_only
     chain.after, chain.has_before = last, len(found) > 0
     with nogil:
-        at = chain_places(fd, slots, wanted, &chain)
+        at = chain_places(file, slots, wanted, &chain)
     if at < 0:
         return None
     for at in range(chain.count):
@@ -49,35 +50,147 @@ def walk_chain(
     return found
 
 
-def query_files(tuple files not None, topic, key, max_num, begin, end):
-    """Return what ``IndexService.query`` does of these files, oldest first; ``None``: not plain.
+cdef class PlainQueries:
+    """Queries by key of one store that find nothing odd, each wholly; the rest is the twin's.
 
-    Plain are a key that does not wait in memory, and chains that ``walk_chain`` can walk.
+    Plain are a key that does not wait in memory, chains that can be walked, records that are whole,
+    and text without an odd letter. Any thread.
     """
-    cdef Chain chain
-    cdef int64_t most, wanted
-    cdef Py_ssize_t number, at
-    cdef list found = []
-    if type(topic) is not str or type(key) is not str:
-        return None
-    if not (_fits(max_num, &most) and _fits(begin, &chain.begin) and _fits(end, &chain.end)):
-        return None
-    wanted = _without_sign(_hash_on(_hash_on(0, topic) * 31 + HASH_SIGN, key))
-    for number in range(len(files) - 1, -1, -1):
-        file = files[number]
-        chain.read_only = file.read_only
-        if chain.read_only:
-            file.refresh()
-        if chain.begin <= <int64_t> file.end_timestamp and chain.end >= <int64_t> file.begin_timestamp:
-            chain.most = most - len(found)
-            if not _walk_file(file, topic, key, wanted, &chain):
+
+    cdef PlainLog log
+    cdef object index
+    cdef int64_t file_size, most
+    cdef Py_ssize_t at_files, at_closed  # of the index
+    cdef object file_class
+    cdef Py_ssize_t at_read_only, at_begin, at_end, at_waiting, at_mapped, at_geometry  # of a file
+
+    def __init__(self, PlainLog log not None, index, file_class, int64_t file_size, int64_t most):
+        """Take the log with files of ``file_size`` bytes, and the index.
+
+        ``file_class`` is that of its files; ``most``: records of one query.
+        """
+        self.log, self.index, self.file_class = log, index, file_class
+        self.file_size, self.most = file_size, most
+        self.at_files, self.at_closed = _slot(index, "files"), _slot(index, "closed")
+        self.at_read_only = _slot_of_class(file_class, "read_only")
+        self.at_begin = _slot_of_class(file_class, "begin_timestamp")
+        self.at_end = _slot_of_class(file_class, "end_timestamp")
+        self.at_waiting = _slot_of_class(file_class, "waiting")
+        self.at_mapped = _slot_of_class(file_class, "mapped")
+        self.at_geometry = _slot_of_class(file_class, "geometry")
+
+    def ask(self, topic, key, max_num, begin, end):
+        """Return what ``StoreReads.query_message`` does; ``None``: it is not plain."""
+        cdef Chain chain
+        cdef int64_t most, wanted, began, ended
+        cdef Py_ssize_t number
+        cdef tuple files
+        if type(topic) is not str or type(key) is not str:
+            return None
+        if not (_fits(max_num, &most) and _fits(begin, &chain.begin) and _fits(end, &chain.end)):
+            return None
+        if in_slot(<PyObject *> self.index, self.at_closed) != Py_False:
+            return None
+        files = <object> in_slot(<PyObject *> self.index, self.at_files)
+        wanted = _without_sign(_hash_on(_hash_on(0, topic) * 31 + HASH_SIGN, key))
+        chain.count, chain.most = 0, min(most, self.most)
+        for number in range(len(files) - 1, -1, -1):
+            file = files[number]
+            if type(file) is not self.file_class:
                 return None
-            at = 1 if chain.count and found and found[len(found) - 1] == chain.places[0] else 0
-            for at in range(at, chain.count):  # entries of one record may lie in two files
-                found.append(chain.places[at])
-        if len(found) >= most or (<int64_t> file.begin_timestamp < chain.begin and file.count):
-            break
-    return found
+            chain.read_only = in_slot(<PyObject *> file, self.at_read_only) != Py_False
+            if chain.read_only:
+                file.refresh()
+            began = <object> in_slot(<PyObject *> file, self.at_begin)
+            ended = <object> in_slot(<PyObject *> file, self.at_end)
+            if chain.begin <= ended and chain.end >= began:
+                if not self._walk(file, topic, key, wanted, began, &chain):
+                    return None
+            if chain.count >= chain.most or (began < chain.begin and file.count):
+                break
+        return self._messages(&chain, topic, key)
+
+    cdef bint _walk(
+        self, file, topic, key, int64_t wanted, int64_t began, Chain *chain
+    ) except -1:
+        """Add the places of the chain of a key in one file; False: it is not plain.
+
+        What waits is looked at before the disk: what was written since was among it.
+        """
+        cdef tuple waiting = <object> in_slot(<PyObject *> file, self.at_waiting)
+        cdef FileMap mapped
+        cdef int64_t slots
+        cdef int walked
+        pending = waiting[0]
+        if pending.keys and pending.find(topic, key):
+            return False
+        mapped = <object> in_slot(<PyObject *> file, self.at_mapped)  # held while it is read
+        if mapped is None:
+            return False
+        slots, chain.entries = <object> in_slot(<PyObject *> file, self.at_geometry)
+        chain.began, chain.drained = began, waiting[1]
+        chain.has_before = chain.count > 0  # entries of one record may lie in two files
+        chain.after = chain.places[chain.count - 1] if chain.count else -1
+        with nogil:
+            walked = chain_places(mapped, slots, wanted, chain)
+        return walked == 0
+
+    cdef object _messages(self, Chain *chain, topic, key):
+        """Return the messages of ``topic`` that have ``key``, in log order; ``None``: not plain."""
+        cdef const char *topic_text
+        cdef const char *key_text
+        cdef Py_ssize_t topic_size = 0, key_size = 0, at
+        cdef list files = [], found = []
+        cdef Part part
+        cdef StoredMessage message
+        cdef int64_t phy, size
+        cdef int held
+        if not key or "\ufffd" in key or " " in key:
+            return None
+        try:
+            topic_text = PyUnicode_AsUTF8AndSize(topic, &topic_size)
+            key_text = PyUnicode_AsUTF8AndSize(key, &key_size)
+        except UnicodeEncodeError:
+            return None
+        _ascending(chain.places, chain.count)
+        part.start = part.end = 0
+        for at in range(chain.count):
+            phy = chain.places[at]
+            if phy < 0 or (
+                not part.start <= phy < part.end and not self.log.open(phy, &part, files)
+            ):
+                return None
+            if part.end - phy < LEAST_RECORD:
+                return None
+            message = StoredMessage.__new__(StoredMessage)
+            message.data = part.data + (phy - part.start)
+            size = load32(message.data)
+            if size > part.end - phy or size + BLANK_BYTES > self.file_size - phy % self.file_size:
+                return None
+            if not find_places(message.data, size, &message.places):
+                message.places.size = 0
+                return None
+            message.held = files[len(files) - 1]
+            held = has_key(message, topic_text, topic_size, key_text, key_size)
+            if held < 0:
+                return None
+            if held:
+                found.append(message)
+        return found
+
+
+cdef void _ascending(int64_t *places, Py_ssize_t count) noexcept nogil:
+    """Sort places that mostly descend."""
+    cdef Py_ssize_t at, to
+    cdef int64_t place
+    for at in range(count // 2):
+        places[at], places[count - 1 - at] = places[count - 1 - at], places[at]
+    for at in range(1, count):
+        place, to = places[at], at
+        while to > 0 and places[to - 1] > place:
+            places[to] = places[to - 1]
+            to -= 1
+        places[to] = place
 
 
 cdef inline bint _fits(number, int64_t *to) noexcept:
@@ -89,30 +202,6 @@ cdef inline bint _fits(number, int64_t *to) noexcept:
     return overflow == 0
 
 
-cdef bint _walk_file(file, topic, key, int64_t wanted, Chain *chain) except -1:
-    """Fill the places of the chain of a key; False: it is not plain.
-
-    What waits is looked at before the disk: what was written since was among it.
-    """
-    cdef tuple waiting = file.waiting
-    cdef int64_t slots, entries
-    cdef int fd
-    cdef int walked
-    pending = waiting[0]
-    if pending.keys and pending.find(topic, key):
-        return False
-    opened = file.opened  # held while its number is in use
-    if opened is None:
-        return False
-    slots, entries = file.geometry
-    chain.began, chain.drained = file.begin_timestamp, waiting[1]
-    chain.entries, chain.after, chain.has_before = entries, -1, False
-    fd = opened.number
-    with nogil:
-        walked = chain_places(fd, slots, wanted, chain)
-    return walked == 0
-
-
 cdef struct Chain:
     # What is asked of a chain, see `walk_chain`, and what was found.
     int64_t most, begin, end, began, entries, drained, after
@@ -121,22 +210,21 @@ cdef struct Chain:
     int64_t places[MOST_PLACES]
 
 
-cdef int chain_places(int fd, int64_t slots, int64_t wanted, Chain *chain) noexcept nogil:
-    """Fill the places of a chain; -1: it is not plain."""
+cdef int chain_places(FileMap file, int64_t slots, int64_t wanted, Chain *chain) noexcept nogil:
+    """Add the places of a chain; -1: it is not plain."""
     cdef uint8_t data[INDEX_HEADER]
     cdef int64_t base, index, limit = chain.entries, stored, phy, looked = 0
     cdef int32_t diff
-    chain.count = 0
     if not (1 <= slots <= MOST_IN_FILE and 1 <= limit <= MOST_IN_FILE and wanted >= 0):
         return -1
     if not -MOST_TIME <= chain.began <= MOST_TIME:
         return -1
     base = INDEX_HEADER + INDEX_SLOT * slots
-    if pread(fd, data, INDEX_SLOT, INDEX_HEADER + INDEX_SLOT * (wanted % slots)) != INDEX_SLOT:
+    if not file.read(data, INDEX_SLOT, INDEX_HEADER + INDEX_SLOT * (wanted % slots)):
         return -1
     index = load32(data)
     if chain.read_only:  # behind the slot: a header written before it covers the slot's entry
-        if pread(fd, data, INDEX_HEADER, 0) != INDEX_HEADER:
+        if not file.read(data, INDEX_HEADER, 0):
             return -1
         chain.began = load64(data)
         if not -MOST_TIME <= chain.began <= MOST_TIME:
@@ -146,7 +234,7 @@ cdef int chain_places(int fd, int64_t slots, int64_t wanted, Chain *chain) noexc
         looked += 1
         if looked > MOST_ENTRIES or chain.count == MOST_PLACES:
             return -1
-        if pread(fd, data, INDEX_ENTRY, base + INDEX_ENTRY * index) != INDEX_ENTRY:
+        if not file.read(data, INDEX_ENTRY, base + INDEX_ENTRY * index):
             return -1
         diff = load32(data + 12)
         if diff < 0:
@@ -164,52 +252,6 @@ cdef int chain_places(int fd, int64_t slots, int64_t wanted, Chain *chain) noexc
         limit = index
         index = load32(data + 16)
     return 0
-
-
-def messages_with_key(PlainLog log not None, int64_t file_size, phy_offsets, topic, key):
-    """Return the messages of ``topic`` at these places that have ``key``; ``None``: not plain.
-
-    Plain are records that are whole, in files of ``file_size`` bytes, and text without an odd
-    letter.
-    """
-    cdef const char *topic_text
-    cdef const char *key_text
-    cdef Py_ssize_t topic_size = 0, key_size = 0
-    cdef list files = [], found = []
-    cdef Part part
-    cdef StoredMessage message
-    cdef int64_t phy, size
-    cdef int held
-    if type(topic) is not str or type(key) is not str or not key or "\ufffd" in key or " " in key:
-        return None
-    try:
-        topic_text = PyUnicode_AsUTF8AndSize(topic, &topic_size)
-        key_text = PyUnicode_AsUTF8AndSize(key, &key_size)
-    except UnicodeEncodeError:
-        return None
-    part.start = part.end = 0
-    for phy in phy_offsets:
-        if phy < 0 or (
-            not part.start <= phy < part.end and not log.open(phy, &part, files)
-        ):
-            return None
-        if part.end - phy < LEAST_RECORD:
-            return None
-        message = StoredMessage.__new__(StoredMessage)
-        message.data = part.data + (phy - part.start)
-        size = load32(message.data)
-        if size > part.end - phy or size + BLANK_BYTES > file_size - phy % file_size:
-            return None
-        if not find_places(message.data, size, &message.places):
-            message.places.size = 0
-            return None
-        message.held = files[len(files) - 1]
-        held = has_key(message, topic_text, topic_size, key_text, key_size)
-        if held < 0:
-            return None
-        if held:
-            found.append(message)
-    return found
 
 
 cdef int has_key(

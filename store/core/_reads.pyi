@@ -1,10 +1,12 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from store.index.index_file import IndexFile
+from store.index.index_service import IndexService
 from store.record.interpreted_message import InterpretedMessage
+from store.service.dispatching.dispatch import Dispatcher
 from store.service.results import InterpretedResult
 from store.service.running.meters import GetMeter, HistogramSnapshot, InterpretedHistogram
+from store.service.running.running_state import RunningState
 
 class StoredMessage(InterpretedMessage): ...
 class GetMessageResult(InterpretedResult): ...
@@ -24,6 +26,16 @@ class _Queue(Protocol):
     def plain_units(
         self, queue_offset: int, max_count: int
     ) -> tuple[int, int, bytes, int] | None: ...
+
+class Ready:
+    def __init__(
+        self,
+        state: RunningState,
+        dispatcher: Dispatcher,
+        nothing: object,
+        otherwise: Callable[[], None],
+    ) -> None: ...
+    def __call__(self) -> None: ...
 
 class PlainPulls:
     found: int
@@ -69,7 +81,7 @@ class _Opened(Protocol):
 
 class FileUnits:
     def __init__(
-        self, log: _Log, opened: _Opened, file_size: int, classes: tuple[type, type]
+        self, log: _Log, opened: _Opened, file_size: int, classes: tuple[type, type, type]
     ) -> None: ...
     def plain_units(
         self, table: _Table[F], topic: str, queue_id: int, queue_offset: int, max_count: int
@@ -90,9 +102,12 @@ class PlainFilter:
         most_matches: int,
     ) -> int | None: ...
 
+class FileMap:
+    def __init__(self, fd: int, size: int) -> None: ...
+
 def walk_chain(
     before: list[int],
-    fd: int,
+    file: FileMap,
     slots: int,
     entries: int,
     wanted: int,
@@ -103,12 +118,15 @@ def walk_chain(
     drained: int,
     read_only: bool,
 ) -> list[int] | None: ...
-def query_files(
-    files: tuple[IndexFile, ...], topic: str, key: str, max_num: int, begin: int, end: int
-) -> list[int] | None: ...
-def messages_with_key(
-    log: PlainLog, file_size: int, phy_offsets: Iterable[int], topic: str, key: str
-) -> list[StoredMessage] | None: ...
+
+class PlainQueries:
+    def __init__(
+        self, log: PlainLog, index: IndexService, file_class: type, file_size: int, most: int
+    ) -> None: ...
+    def ask(
+        self, topic: str, key: str, max_num: int, begin: int, end: int
+    ) -> list[InterpretedMessage] | None: ...
+
 def bind_messages(*parts: Callable[..., object]) -> None: ...
 def bind_results(found: object, *parts: Callable[..., object]) -> None: ...
 def bind_meters(

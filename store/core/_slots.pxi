@@ -9,6 +9,7 @@ cdef extern from "Python.h":
 cdef extern from "_record.h":
     Py_ssize_t slot_of(object type, const char *name)
     PyObject *in_slot(PyObject *object, Py_ssize_t offset)
+    void set_slot(object owner, Py_ssize_t offset, object value)
     bint whole_number(PyObject *object, int64_t least, int64_t most, int64_t *found)
 
 

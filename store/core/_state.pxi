@@ -1,9 +1,5 @@
 # Where the fields lie that a put finds and sets in the objects that own them. Part of `_core.pyx`.
 
-cdef extern from "_record.h":
-    void set_slot(object owner, Py_ssize_t offset, object value)
-
-
 cdef class _StateSlots:
     """Fields of the log, its files, what waits, and who may write. Made of the objects themselves."""
 

@@ -70,6 +70,11 @@ class IndexFile:
     and ends where it does not.
     """
 
+    __slots__ = (  # a plain query finds these by their places
+        "__dict__", "begin_timestamp", "end_timestamp", "geometry", "mapped", "read_only",
+        "waiting",
+    )  # fmt: skip
+
     def __init__(self, path: Path, geometry: IndexGeometry, *, read_only: bool) -> None:
         """Read the header of an existing file.
 
@@ -97,6 +102,10 @@ class IndexFile:
                 path, os.O_RDONLY if read_only else os.O_RDWR
             )
             """The file, ``None`` after ``close``."""
+        self.mapped = (
+            None if READS is None else READS.FileMap(self.opened.number, geometry.file_size)
+        )
+        """What the core reads of it; ``None`` without a core, and after ``close``."""
         self._take_header(self._read_header())
 
     @classmethod
@@ -226,7 +235,7 @@ class IndexFile:
 
     def close(self) -> None:
         """Let the file go; collected keys that were not drained are lost."""
-        self.opened = None
+        self.opened = self.mapped = None
 
     def destroy(self) -> None:
         """Delete the file. A reader that still has it may end its search in it.
@@ -295,12 +304,12 @@ class IndexFile:
         self, found: list[int], wanted: int, max_num: int, begin: int, end: int, count: int
     ) -> list[int] | None:
         """Let the core walk the chain; ``None``: it is left to ``select``."""
-        if READS is None:
+        mapped = self.mapped
+        if READS is None or mapped is None:
             return None
-        file = self._descriptor()  # held while its number is in use
         try:
             walked: list[int] | None = READS.walk_chain(
-                found, file.number, *self.geometry, wanted, max_num, begin, end,
+                found, mapped, *self.geometry, wanted, max_num, begin, end,
                 self.begin_timestamp, count, self.read_only,
             )  # fmt: skip
         except OverflowError:  # times that no record has

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-from store.core import READS
 from store.errors import (
     CorruptionError,
     ReadOnlyStoreError,
@@ -62,6 +61,8 @@ class IndexService:
     queries, and finds a key as soon as ``put_batch`` has returned.
     """
 
+    __slots__ = ("__dict__", "closed", "files")  # a plain query finds them by their places
+
     def __init__(
         self, folder: Path, slots: int | None, entries: int | None, *, read_only: bool
     ) -> None:
@@ -79,18 +80,14 @@ class IndexService:
         """Files that are no index files, as ``check`` reports them."""
         self._given = (slots, entries)
         self._read_only = read_only
-        self._files: tuple[IndexFile, ...] = ()  # replaced, never changed: readers need no lock
+        self.files: tuple[IndexFile, ...] = ()
+        """Oldest first; replaced, never changed: readers need no lock."""
         self._current: IndexFile | None = None  # the last file, where keys go; None: read-only
         self._trusted = 0  # leading files that need no replay
         self._replay = False
         self._index_timestamp = 0
         self._behind: _FlushBehind | None = None
-        self._closed = False
-
-    @property
-    def files(self) -> tuple[IndexFile, ...]:
-        """Return the files, oldest first."""
-        return self._files
+        self.closed = False
 
     # ---- opening
 
@@ -111,7 +108,7 @@ class IndexService:
         if self.geometry is None:
             return
         files = [IndexFile(path, self.geometry, read_only=self._read_only) for path in paths]
-        self._files = tuple(files)
+        self.files = tuple(files)
         self._trusted = len(files)
         self._replay = not last_exit_ok
         if last_exit_ok:
@@ -133,7 +130,7 @@ class IndexService:
         """
         if not self._replay:
             return None
-        kept = self._files[: self._trusted]
+        kept = self.files[: self._trusted]
         return kept[-1].end_phy_offset if kept else 0
 
     def truncate_dirty(self, phy_offset: int) -> int:
@@ -150,10 +147,10 @@ class IndexService:
         dirty = (
             file.end_phy_offset >= max(phy_offset, 1)
             or (file.count > 0 and file.end_phy_offset >= phy_offset)
-            for file in self._files
+            for file in self.files
         )
-        first = next((at for at, bad in enumerate(dirty) if bad), len(self._files))
-        removed = len(self._files) - first
+        first = next((at for at, bad in enumerate(dirty) if bad), len(self.files))
+        removed = len(self.files) - first
         if removed:
             self._replay = True
             self._trusted = min(self._trusted, first)
@@ -230,12 +227,12 @@ class IndexService:
 
         Source: RocketMQ ``IndexService.deleteExpiredFile``.
         """
-        files = self._files
+        files = self.files
         alive = (file.end_phy_offset >= min_phy_offset for file in files[:-1])
         expired = next((at for at, good in enumerate(alive) if good), max(len(files) - 1, 0))
         if expired:
             self._wait_behind()
-            self._files = files[expired:]
+            self.files = files[expired:]
             self._trusted = max(self._trusted - expired, 0)
             self._destroy(files[:expired])
         return expired
@@ -247,15 +244,15 @@ class IndexService:
             StoreIOError: the disk refused; the files are released all the same.
             StoreFailedError: an earlier write failed.
         """
-        if self._closed:
+        if self.closed:
             return
         try:
             if flush:
                 self.flush()
         finally:
-            self._closed = True
+            self.closed = True
             self._current = None
-            for file in self._files:
+            for file in self.files:
                 file.close()
 
     # ---- reading (any thread)
@@ -271,21 +268,16 @@ class IndexService:
 
         Source: RocketMQ ``IndexService.queryOffset``.
         """
-        if self._closed:
+        if self.closed:
             raise StoreClosedError("the index is closed", path=self.folder)
-        files = self._files
-        if READS is not None:
-            plain: list[int] | None = READS.query_files(
-                files, topic, key, max_num, begin_ms, end_ms
-            )
-            if plain is not None:
-                return plain
         found: list[int] = []
-        for file in reversed(files):
+        for file in reversed(self.files):
             file.refresh()
             if begin_ms <= file.end_timestamp and end_ms >= file.begin_timestamp:
-                more = file.select(topic, key, max_num - len(found), begin_ms, end_ms)
-                found += more[1:] if more[:1] == found[-1:] else more  # entries of one in two files
+                again = bool(found)  # one record may have entries in two files
+                more = file.select(topic, key, max_num - len(found) + again, begin_ms, end_ms)
+                found += more[1:] if again and more[:1] == found[-1:] else more
+                del found[max_num:]
             if len(found) >= max_num or (file.count and file.begin_timestamp < begin_ms):
                 break
         return found
@@ -297,7 +289,7 @@ class IndexService:
         """
         yield from self.ignored
         before: IndexFile | None = None
-        for file in self._files:
+        for file in self.files:
             yield from check_index_file(file, max_phy_offset)
             if before is not None and file.begin_phy_offset < before.end_phy_offset:
                 yield IndexFinding("the file begins before the end of the last one", str(file.path))
@@ -369,8 +361,8 @@ class IndexService:
     def _remove_untrusted(self) -> None:
         if self._read_only:
             return
-        kept, removed = self._files[: self._trusted], self._files[self._trusted :]
-        self._files = kept
+        kept, removed = self.files[: self._trusted], self.files[self._trusted :]
+        self.files = kept
         if removed:
             _LOG.info("removing %d index files from %s on", len(removed), removed[0].path)
             self._destroy(removed)
@@ -385,7 +377,7 @@ class IndexService:
             sync_folder(self.folder)
 
     def _set_current(self) -> None:
-        self._current = self._files[-1] if self._files and not self._read_only else None
+        self._current = self.files[-1] if self.files and not self._read_only else None
 
     def _append(self, batch: IndexBatch, start: int) -> None:
         """Put the rows of ``batch`` from ``start`` on, into as many files as they need."""
@@ -404,7 +396,7 @@ class IndexService:
         return missing
 
     def _has(self, topic: str, key: str, phy_offset: int) -> bool:
-        for file in reversed(self._files):
+        for file in reversed(self.files):
             if file.end_phy_offset < phy_offset:
                 return False
             if file.contains(topic, key, phy_offset):
@@ -413,7 +405,7 @@ class IndexService:
 
     def _roll(self) -> IndexFile:
         """Begin a new file; the full one is synced by a thread of its own."""
-        if self._closed:
+        if self.closed:
             raise StoreClosedError("the index is closed", path=self.folder)
         if self._read_only or self.geometry is None:
             raise ReadOnlyStoreError("the index is open for reading only", path=self.folder)
@@ -426,7 +418,7 @@ class IndexService:
         path = self.folder / _next_name(full.path.name if full is not None else "")
         made = IndexFile.create(path, self.geometry, full)
         _LOG.info("new index file %s", path)
-        self._files = (*self._files, made)
+        self.files = (*self.files, made)
         self._current = made
         if full is not None:
             self._behind = _FlushBehind(full)

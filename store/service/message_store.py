@@ -10,21 +10,28 @@ from collections.abc import Collection, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from store.config import StoreConfig
 from store.core import READS
 from store.errors import os_errors
+from store.index.index_file import IndexFile
+from store.index.index_service import IndexService
+from store.log.commit_log import CommitLog
 from store.progress import Progress, untold
 from store.record.message import Message
 from store.service.opening.open_parts import open_parts
 from store.service.opening.options import OpenOptions
 from store.service.opening.parts import Parts
+from store.service.reading.ready import ready_of
 from store.service.recovering.replacement import Rebuild
 from store.service.results import PutMessageResult
 from store.service.running.surroundings import Surroundings
 from store.service.store_care import StoreCare
 from store.service.writing.replicas import Replicas
+
+if TYPE_CHECKING:
+    from store.core import _reads
 
 _LOG = logging.getLogger(__name__)
 
@@ -49,15 +56,16 @@ class MessageStore(StoreCare):
         self.report = loaded.report
         self.checkpoint = loaded.checkpoint
         self.commit_log = loaded.log
-        self._plain_log = READS.PlainLog(loaded.log) if READS is not None else None
         self.queues = loaded.queues
         self.index = recovered.index
+        self._plain_queries = _plain_queries(loaded.log, recovered.index, loaded.config)
         self.deleted_topics = loaded.deleted
         self.metrics = parts.metrics
         """Counters and figures of the store, see ``StoreMetrics.snapshot``."""
         self._state = loaded.state
         self._pending = recovered.pending
         self._dispatcher = recovered.dispatcher
+        self._ready = ready_of(loaded.state, recovered.dispatcher)
         self._commit = recovered.commit
         self._rebuild = recovered.rebuild
         self._flush, self._flush_all = parts.flush, parts.flush_all
@@ -257,12 +265,14 @@ class MessageStore(StoreCare):
     ) -> None:
         self.close()
 
-    # ---- inside
 
-    def _ready(self) -> None:
-        """Refuse after close; hand on what waits, so that the reader sees it."""
-        state = self._state
-        if state.closed or state.forked:  # each read asks: no call where there is nothing to say
-            state.check_open()
-        if self._dispatcher.behind and state.failure is None:
-            self._dispatcher.drain()
+def _plain_queries(
+    log: CommitLog, index: IndexService | None, config: StoreConfig
+) -> "_reads.PlainQueries | None":
+    """Return what answers queries by key where nothing is odd; ``None``: the twin answers all."""
+    if READS is None or index is None:
+        return None
+    plain: _reads.PlainQueries = READS.PlainQueries(
+        READS.PlainLog(log), index, IndexFile, log.files.file_size, config.max_msgs_num_batch
+    )
+    return plain

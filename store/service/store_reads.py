@@ -4,7 +4,6 @@ Source: RocketMQ ``DefaultMessageStore``.
 """
 
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING
 from store.comparing.compared import Compared
 from store.comparing.open_sides import compare_open
 from store.config import FlushDiskType, StoreConfig
-from store.core import READS
 from store.errors import CorruptionError, StoreConfigError
 from store.index.index_service import IndexService
 from store.journals.deleted_topics import DeletedTopics
@@ -47,7 +45,7 @@ if TYPE_CHECKING:
 _ALL_TIME = (0, (1 << 63) - 1)
 
 
-class StoreReads(ABC):
+class StoreReads:
     """The questions; any thread may ask. Each sees what was put before it."""
 
     config: StoreConfig
@@ -56,6 +54,8 @@ class StoreReads(ABC):
     index: IndexService | None
     deleted_topics: DeletedTopics
     paths: StorePaths
+    _ready: Callable[[], None]
+    """Refuses after close, and hands on what waits, so that the reader sees it."""
     _puller: Puller
     _putter: Puts
     _mirror: Mirror | None
@@ -64,14 +64,10 @@ class StoreReads(ABC):
     _trace: Trace | None
     _tracing: threading.Lock
     """Guards what begins and ends a trace."""
-    _plain_log: "_reads.PlainLog | None"
+    _plain_queries: "_reads.PlainQueries | None"
     _dispatcher: Dispatcher
     _clean: CleanService
     _expiry: FileExpiry
-
-    @abstractmethod
-    def _ready(self) -> None:
-        """Refuse after close; hand on what waits, so that the reader sees it."""
 
     def get_message(
         self,
@@ -128,15 +124,12 @@ class StoreReads(ABC):
             trace.note(StoreOp.QUERY, topic, key, max_num, begin, end)
         if self.index is None:
             return []
-        most = min(max_num, self.config.max_msgs_num_batch)
-        phy_offsets = sorted(self.index.query(topic, key, most, begin, end))
-        if READS is not None and self._plain_log is not None:
-            file_size = self.commit_log.files.file_size
-            plain: list[StoredMessage] | None = READS.messages_with_key(
-                self._plain_log, file_size, phy_offsets, topic, key
-            )
+        if self._plain_queries is not None:
+            plain = self._plain_queries.ask(topic, key, max_num, begin, end)
             if plain is not None:
                 return plain
+        most = min(max_num, self.config.max_msgs_num_batch)
+        phy_offsets = sorted(self.index.query(topic, key, most, begin, end))
         return self._messages_with_key(topic, key, phy_offsets)
 
     def _messages_with_key(

@@ -4,7 +4,6 @@ import os
 import random
 import struct
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,8 +13,9 @@ import pytest
 from store.config import StoreConfig
 from store.core import READS
 from store.errors import StoreError
-from store.index import index_file, index_service
+from store.index import index_file
 from store.index.index_batch import IndexBatch
+from store.index.index_file import IndexFile
 from store.log.commit_log import CommitLog
 from store.record.message import Message
 from store.service.message_store import MessageStore
@@ -68,9 +68,7 @@ def compare(store: MessageStore, asked: tuple[str, str, int, int, int]) -> objec
     assert index is not None
     found = index.query(*asked)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index_service, "READS", None)  # the core walks each chain, or nothing
-        assert index.query(*asked) == found, asked
-        patch.setattr(index_file, "READS", None)
+        patch.setattr(index_file, "READS", None)  # else the core walks each chain
         assert index.query(*asked) == found, asked
     topic, key, most, begin, end = asked
     messages = outcome(lambda: store.query_message(topic, key, most, begin, end))
@@ -132,28 +130,50 @@ def test_damaged_queries_are_alike(store: MessageStore, what: str) -> None:
 def test_odd_geometries_lead_nowhere(tmp_path: Path, arguments: tuple[int, int]) -> None:
     path = tmp_path / "index"
     path.write_bytes(random.Random(5).randbytes(4000))
-    with path.open("rb") as file:
-        for read_only in (False, True):
-            if READS is not None:
-                walked = READS.walk_chain(
-                    [], file.fileno(), *arguments, 7, 32, *ALWAYS, 0, 100, read_only
-                )
-                assert walked is None or walked == []
+    for read_only in (False, True):
+        if READS is not None:
+            mapped = mapped_file(path)
+            walked = READS.walk_chain([], mapped, *arguments, 7, 32, *ALWAYS, 0, 100, read_only)
+            assert walked is None or walked == []
 
 
+class OddIndex:
+    __slots__ = ("closed", "files")
+    closed: bool
+    files: "tuple[OddFile, ...]"
+
+
+class OddFile:
+    __slots__ = (
+        "begin_timestamp", "count", "end_timestamp", "geometry", "mapped", "read_only", "waiting",
+    )  # fmt: skip
+    count: int
+    begin_timestamp: int
+    end_timestamp: int
+    geometry: tuple[int, int]
+    mapped: Any
+    read_only: bool
+    waiting: tuple[IndexBatch, int]
+
+
+@pytest.mark.skipif(READS is None, reason="the core does not run")
 @pytest.mark.parametrize("geometry", [
     (0, 5), (5, 0), (-1, 5), (5, -1), (1 << 62, 5), (5, 1 << 62), (1 << 62, 1 << 62),
 ])  # fmt: skip
-def test_odd_geometries_lead_to_no_file(tmp_path: Path, geometry: tuple[int, int]) -> None:
+def test_odd_geometries_lead_to_no_file(
+    store: MessageStore, tmp_path: Path, geometry: tuple[int, int]
+) -> None:
+    assert READS is not None
     path = tmp_path / "index"
     path.write_bytes(random.Random(5).randbytes(4000))
-    with path.open("rb") as file:
-        odd: Any = SimpleNamespace(
-            read_only=False, begin_timestamp=0, end_timestamp=1, waiting=(IndexBatch(), 100),
-            opened=SimpleNamespace(number=file.fileno()), geometry=geometry, count=5,
-        )  # fmt: skip
-        if READS is not None:
-            assert not READS.query_files((odd,), "t", "a", 32, *ALWAYS)
+    index: Any = OddIndex()
+    file = OddFile()
+    file.begin_timestamp, file.end_timestamp, file.count = 0, 1, 5
+    file.waiting, file.read_only, file.geometry = (IndexBatch(), 100), False, geometry
+    file.mapped = mapped_file(path)
+    index.files, index.closed = (file,), False
+    plain = READS.PlainQueries(READS.PlainLog(store.commit_log), index, OddFile, LOG_FILE, 64)
+    assert not plain.ask("t", "a", 32, *ALWAYS)
 
 
 def test_the_core_answers_by_itself_unless_the_key_waits_in_memory(tmp_path: Path) -> None:
@@ -171,15 +191,21 @@ def test_the_core_answers_by_itself_unless_the_key_waits_in_memory(tmp_path: Pat
         records = [record.phy_offset for record in store.commit_log.scan(0)]
         assert store.query_message("t", "memory")  # hands it on: now it waits in the index
         if READS is not None:
-            ask = partial(READS.query_files, store.index.files, "t")
-            assert ask("disk", 9, *ALWAYS) == [records[2], records[1]]
-            assert ask("disk", 1, *ALWAYS) == [records[2]]
-            assert ask("memory", 9, *ALWAYS) is None
-            assert ask("none", 9, *ALWAYS) == []
+            assert places(store, "disk", 9) == [records[1], records[2]]
+            assert places(store, "disk", 1) == [records[2]]
+            assert places(store, "memory", 9) is None
+            assert places(store, "none", 9) == []
             store.flush()
-            assert ask("memory", 9, *ALWAYS) == [records[3]]
+            assert places(store, "memory", 9) == [records[3]]
     if READS is not None:
-        assert READS.query_files(store.index.files, "t", "disk", 9, *ALWAYS) is None  # closed
+        assert places(store, "disk", 9) is None  # closed
+
+
+def places(store: MessageStore, key: str, most: int) -> list[int] | None:
+    """Return where the core finds a key by itself."""
+    assert store._plain_queries is not None
+    found = store._plain_queries.ask("t", key, most, *ALWAYS)
+    return None if found is None else [message.phy_offset for message in found]
 
 
 def test_a_record_whose_topic_is_no_text_is_refused_alike(store: MessageStore) -> None:
@@ -204,13 +230,12 @@ def test_entries_that_were_drained_since_are_those_that_were_pending(tmp_path: P
     data += b"".join(struct.pack(">iqii", *row) for row in rows)
     path = tmp_path / "index"
     path.write_bytes(data)
-    with path.open("rb") as file:
-        for drained in (1, 3, 6):
-            expected = [100 * number for number in range(drained - 1, 0, -1)]
-            if READS is not None:
-                assert READS.walk_chain(
-                    [], file.fileno(), slots, entries, 7, 32, *ALWAYS, 5, drained, read_only=False
-                ) == expected  # fmt: skip
+    for drained in (1, 3, 6):
+        expected = [100 * number for number in range(drained - 1, 0, -1)]
+        if READS is not None:
+            assert READS.walk_chain(
+                [], mapped_file(path), slots, entries, 7, 32, *ALWAYS, 5, drained, read_only=False
+            ) == expected  # fmt: skip
 
 
 def test_the_walk_ends_at_an_entry_that_is_too_old(tmp_path: Path) -> None:
@@ -219,11 +244,16 @@ def test_the_walk_ends_at_an_entry_that_is_too_old(tmp_path: Path) -> None:
     data = bytes(36) + (5).to_bytes(4, "big") + (4).to_bytes(4, "big") + bytes(20)
     path = tmp_path / "index"
     path.write_bytes(data + b"".join(struct.pack(">iqii", *row) for row in rows))
+    if READS is not None:
+        assert READS.walk_chain(
+            [], mapped_file(path), 1, 9, 7, 32, 5000, ALWAYS[1], 5, 9, read_only=False
+        ) == [400]  # fmt: skip
+
+
+def mapped_file(path: Path) -> Any:
+    assert READS is not None
     with path.open("rb") as file:
-        if READS is not None:
-            assert READS.walk_chain(
-                [], file.fileno(), 1, 9, 7, 32, 5000, ALWAYS[1], 5, 9, read_only=False
-            ) == [400]  # fmt: skip
+        return READS.FileMap(file.fileno(), path.stat().st_size)
 
 
 class OtherLog:
@@ -244,28 +274,43 @@ class OtherLog:
         return self.real.max_phy_offset()
 
 
+def asked(store: MessageStore, log: object, index: object) -> list[bytes] | None:
+    """Return what the core finds of one key in a log and an index."""
+    assert READS is not None
+    plain = READS.PlainQueries(READS.PlainLog(log), index, IndexFile, LOG_FILE, 64)
+    found = plain.ask("t", "cc", 64, *ALWAYS)
+    return None if found is None else [bytes(message.record) for message in found]
+
+
 @pytest.mark.skipif(READS is None, reason="the core does not run")
 def test_a_log_that_keeps_its_fields_elsewhere_is_asked(store: MessageStore) -> None:
-    assert READS is not None
     assert store.index is not None
     places = sorted(store.index.query("t", "cc", 64, *ALWAYS))
     assert len(places) > 5
     other, own = OtherLog(store.commit_log), store.commit_log
-    found = [
-        READS.messages_with_key(READS.PlainLog(log), LOG_FILE, places, "t", "cc")
-        for log in (other, own)
-    ]
-    assert None not in found
-    answers = [[bytes(message.record) for message in messages or ()] for messages in found]
-    assert answers[0] == answers[1]
-    assert answers[0] == [bytes(own.message(place).record) for place in places]
-    assert other.asked  # each file is held while its records follow each other
+    found = asked(store, own, store.index)
+    assert found == [bytes(own.message(place).record) for place in places]
+    assert asked(store, other, store.index) == found
+    # each file is held while its records follow each other
     assert {place // LOG_FILE for place in other.asked} == {place // LOG_FILE for place in places}
-    for place in (-1, own.max_phy_offset(), 1 << 60):
-        gone = [*places, place]
-        for log in (other, own):
-            plain = READS.PlainLog(log)
-            assert READS.messages_with_key(plain, LOG_FILE, gone, "t", "cc") is None
+    assert len(other.asked) == len({place // LOG_FILE for place in places})
+
+
+@pytest.mark.skipif(READS is None, reason="the core does not run")
+def test_places_outside_the_log_are_left_to_the_twin(store: MessageStore) -> None:
+    """An index that is ahead of its log: that has no answer to give."""
+    assert store.index is not None
+    own = store.commit_log
+    last = max(store.index.query("t", "cc", 64, *ALWAYS))
+
+    class Shorter(OtherLog):
+        def readable(self, offset: int) -> tuple[int, object, int] | None:
+            file = super().readable(offset)
+            assert file is not None
+            start, mapped, there = file
+            return start, mapped, min(there, last - start)
+
+    assert asked(store, Shorter(own), store.index) is None
 
 
 @pytest.mark.skipif(READS is None, reason="the core does not run")
@@ -273,22 +318,40 @@ def test_a_file_of_another_kind_is_left_to_the_log(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the fields of its own files lie is not forgotten over it."""
-    assert READS is not None
     assert store.index is not None
     files = store.commit_log.files
-    found = sorted(store.index.query("t", "cc", 64, *ALWAYS))
-    first = files.find(found[0])
+    expected = asked(store, store.commit_log, store.index)
+    places = sorted(store.index.query("t", "cc", 64, *ALWAYS))
+    first = files.find(places[0])
     assert first is not None
-    late = [place for place in found if place >= first.file_from_offset + LOG_FILE]
-    assert late
-    places = [*late, found[0], *late]
-    expected = [bytes(store.commit_log.message(place).record) for place in places]
+    assert places[-1] >= first.file_from_offset + LOG_FILE
     other: Any = SimpleNamespace(
         file_from_offset=first.file_from_offset, mapped=first.map(), heap=None,
         wrote_position=first.wrote_position, readable_position=first.readable_position,
     )  # fmt: skip
+    assert READS is not None
+    plain = READS.PlainQueries(
+        READS.PlainLog(store.commit_log), store.index, IndexFile, LOG_FILE, 64
+    )
     monkeypatch.setattr(files, "by_start", {**files.by_start, first.file_from_offset: other})
-    plain = READS.PlainLog(store.commit_log)
-    messages = READS.messages_with_key(plain, LOG_FILE, places, "t", "cc")
-    assert messages is not None
-    assert [bytes(message.record) for message in messages] == expected
+    for _ in range(2):
+        messages = plain.ask("t", "cc", 64, *ALWAYS)
+        assert messages is not None
+        assert [bytes(message.record) for message in messages] == expected
+
+
+def test_a_record_with_entries_in_two_files_counts_once(tmp_path: Path) -> None:
+    """Also where no more records are wanted than there are entries."""
+    config = CONFIG.model_copy(update={"max_index_num": 5})  # four entries
+    with MessageStore.open(tmp_path / "store", config) as store:
+        for keys in ("a", "a", "a", "b a", "a a a", "a b"):
+            assert store.put_message(Message("t", keys.encode(), 0, {"KEYS": keys})).ok
+        store.flush()
+        assert store.index is not None
+        assert len(store.index.files) > 2
+        starts = [record.phy_offset for record in store.commit_log.scan(0)]
+        for most in range(1, 8):
+            expected = starts[::-1][:most]
+            assert store.index.query("t", "a", most, *ALWAYS) == expected
+            found = store.query_message("t", "a", most)
+            assert [message.phy_offset for message in found] == expected[::-1]

@@ -36,7 +36,7 @@ class Dispatcher:
     its being in queues and index either all of it happens or the store fails.
     """
 
-    __slots__ = ("__dict__", "full_at")  # a plain put finds it by its place
+    __slots__ = ("__dict__", "full_at", "handed")  # found by their places: a plain put, a read
 
     def __init__(
         self,
@@ -63,7 +63,8 @@ class Dispatcher:
         self._slice = dispatch_slice
         self.full_at = dispatch_slice
         """Waiting units at which the writer should ``drain_unless_busy``."""
-        self._handed = NOTHING
+        self.handed = NOTHING
+        """The batch that is being handed on."""
         self.last_dispatched: Appended | None = None
         """The last record of the log that queues and index have."""
         self._before_store = before_store
@@ -78,7 +79,7 @@ class Dispatcher:
 
         True also while another thread hands a batch on: a reader has to wait for that one too.
         """
-        return bool(self.pending.units.end_phy_offset) or self._handed is not NOTHING
+        return bool(self.pending.units.end_phy_offset) or self.handed is not NOTHING
 
     @property
     def is_full(self) -> bool:
@@ -90,7 +91,7 @@ class Dispatcher:
 
         0 if none waits. The answer may be of a moment ago.
         """
-        return oldest_timestamp(self._handed.units) or oldest_timestamp(self.pending.units)
+        return oldest_timestamp(self.handed.units) or oldest_timestamp(self.pending.units)
 
     def drain(self) -> None:
         """Hand everything that waits on to the queues; when it returns readers see it.
@@ -148,12 +149,12 @@ class Dispatcher:
         """Take what waits; the caller holds the lock of ``pending``."""
         waiting = self.pending.seen()
         self._handing_on.begin()
-        self._handed = waiting  # before nothing waits any more, see behind
+        self.handed = waiting  # before nothing waits any more, see behind
         self.pending.let_go()
 
     def _hand_on(self) -> None:
         """Bring what was taken into the queues and the index."""
-        units, keys, last = self._handed
+        units, keys, last = self.handed
         try:
             if units.end_phy_offset:
                 self._before_store()
@@ -164,5 +165,5 @@ class Dispatcher:
         except BaseException as exc:
             self._state.fail(exc)
             raise
-        self._handed = NOTHING
+        self.handed = NOTHING
         self._handing_on.end()

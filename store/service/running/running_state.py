@@ -29,7 +29,9 @@ class RunningState:
     Failed, closed and forked are for good; only a full disk may have room again.
     """
 
-    __slots__ = ("__dict__", "__weakref__", "unwritable")  # a plain put finds it by its place
+    __slots__ = (  # a plain put and a plain read find these by their places
+        "__dict__", "__weakref__", "closed", "forked", "unwritable",
+    )  # fmt: skip
 
     def __init__(self, root: Path, *, read_only: bool) -> None:
         self._root = root

@@ -1,0 +1,121 @@
+# Files that are mapped to be read, and what happens where the disk has nothing to give. Part of
+# `_reads.pyx`.
+
+cdef extern from *:
+    """
+    #include <setjmp.h>
+    #include <signal.h>
+    #include <sys/mman.h>
+
+    /* A page that cannot be read, or lies behind the end of a file that was cut, is SIGBUS. Where
+     * this thread copies from a map it is an answer instead; anywhere else it is what it was. */
+    static __thread sigjmp_buf *volatile copying;
+    static struct sigaction bus_before;
+
+    static void on_bus(int number, siginfo_t *about, void *context) {
+        (void)context;
+        int sent = about->si_code <= 0; /* by a process; else it is a fault, which comes again */
+        if (copying && !sent) siglongjmp(*copying, 1);
+        sigaction(number, &bus_before, NULL);
+        if (sent) raise(number);
+    }
+
+    static int heed_bus(void) {
+        struct sigaction action;
+        memset(&action, 0, sizeof action);
+        action.sa_sigaction = on_bus;
+        action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
+        return sigaction(SIGBUS, &action, &bus_before);
+    }
+
+    static int copy_mapped(void *to, const void *from, size_t size) {
+        sigjmp_buf there;
+        if (sigsetjmp(there, 0)) {
+            copying = NULL;
+            return 0;
+        }
+        copying = &there;
+        __asm__ volatile("" ::: "memory");
+        memcpy(to, from, size);
+        __atomic_thread_fence(__ATOMIC_ACQUIRE); /* what is read next was there no earlier */
+        copying = NULL;
+        return 1;
+    }
+
+    static const uint8_t *map_file(int fd, size_t size) {
+        void *data = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+        if (data == MAP_FAILED) return NULL;
+        madvise(data, size, MADV_RANDOM); /* one page is wanted, not what the disk reads ahead */
+        return data;
+    }
+    static void unmap_file(const uint8_t *data, size_t size) { munmap((void *)data, size); }
+    """
+    int heed_bus() nogil
+    bint copy_mapped(void *to, const void *start, size_t size) noexcept nogil
+    const uint8_t *map_file(int fd, size_t size) nogil
+    void unmap_file(const uint8_t *data, size_t size) nogil
+
+
+cdef bint _heeds_bus = False
+cdef enum:
+    PAGE = 4096
+    MOST_MAPS = 8192  # of this process, which the kernel lets have 65,530 by default
+cdef int64_t _maps = 0
+
+
+cdef class FileMap:
+    """A file that is mapped to be read at random. Any thread.
+
+    A file that is shorter than it was, or a disk that refuses, is met where it is read, and nowhere
+    else. What others write to the file is seen.
+    """
+
+    cdef const uint8_t *data
+    cdef int64_t size
+    cdef uint8_t *seen  # a bit for each page
+
+    def __init__(self, int fd, int64_t size):
+        """Map ``size`` bytes; the descriptor may be closed behind that. Not mapped: no byte is read."""
+        global _heeds_bus, _maps
+        if self.data != NULL:
+            raise TypeError("it is mapped already")
+        if not _heeds_bus:
+            _heeds_bus = heed_bus() == 0
+        if _heeds_bus and size > 0 and _maps < MOST_MAPS:
+            self.data = map_file(fd, size)
+            if self.data != NULL:
+                self.size = size
+                _maps += 1
+
+    def __dealloc__(self):
+        global _maps
+        if self.data != NULL:
+            unmap_file(self.data, self.size)
+            _maps -= 1
+        free(self.seen)
+
+    cdef bint read(self, void *to, int64_t size, int64_t position) noexcept nogil:
+        """Copy bytes; False: they are not there, or cannot be read."""
+        if position < 0 or size > self.size or position > self.size - size:
+            return False
+        return copy_mapped(to, self.data + position, size)
+
+    cdef bint read_again(self, void *to, int64_t size, int64_t position) noexcept nogil:
+        """Copy bytes of pages that were read before, so that the disk is hardly ever waited for."""
+        cdef int64_t page
+        if self.seen == NULL or position < 0 or position + size > self.size:
+            return False
+        for page in range(position // PAGE, (position + size - 1) // PAGE + 1):
+            if not self.seen[page >> 3] >> (page & 7) & 1:
+                return False
+        return copy_mapped(to, self.data + position, size)
+
+    cdef void saw(self, int64_t size, int64_t position) noexcept:
+        """Note that bytes were read by another way."""
+        cdef int64_t page
+        if self.seen == NULL and self.size:
+            self.seen = <uint8_t *> calloc(self.size // PAGE // 8 + 1, 1)
+        if self.seen == NULL or position < 0 or position + size > self.size:
+            return
+        for page in range(position // PAGE, (position + size - 1) // PAGE + 1):
+            self.seen[page >> 3] |= 1 << (page & 7)

@@ -1,0 +1,37 @@
+"""Ready: what each read asks first."""
+
+from collections.abc import Callable
+
+from store.core import READS
+from store.service.dispatching.dispatch import Dispatcher
+from store.service.dispatching.pending import NOTHING
+from store.service.running.running_state import RunningState
+
+
+class InterpretedReady:
+    """Refuses after close, and hands on what waits, so that the reader sees it. Any thread."""
+
+    def __init__(self, state: RunningState, dispatcher: Dispatcher) -> None:
+        self._state = state
+        self._dispatcher = dispatcher
+
+    def __call__(self) -> None:
+        """See to it.
+
+        Raises:
+            StoreClosedError, StoreFailedError, StoreIOError: what waits cannot be handed on.
+        """
+        state = self._state
+        if state.closed or state.forked:
+            state.check_open()
+        if self._dispatcher.behind and state.failure is None:
+            self._dispatcher.drain()
+
+
+def ready_of(state: RunningState, dispatcher: Dispatcher) -> Callable[[], None]:
+    """Return what the reads of one store ask; the core sees for itself that all is well."""
+    twin = InterpretedReady(state, dispatcher)
+    if READS is None:
+        return twin
+    ready: Callable[[], None] = READS.Ready(state, dispatcher, NOTHING, twin)
+    return ready
