@@ -129,3 +129,24 @@ def test_a_message_that_was_never_read_says_nothing() -> None:
 def test_only_bytes_are_read(wrong: object) -> None:
     with pytest.raises((TypeError, AttributeError, CorruptionError)):
         StoredMessage(wrong)  # type: ignore[arg-type]
+
+
+def test_names_and_tags_that_were_met_of_late_are_no_others() -> None:
+    """Of the same length, with the same ends, or whose characters are no bytes."""
+    draw = random.Random(11)
+    words = [b"axb", b"ayb", b"a\xffb", b"a\xe4b", "äb".encode(), b"\xe4b", b"\xe4", b"x", b"TAGS"]
+    words += [b"KEYS", "ä".encode(), b"a" * 32, b"a" * 33, b"a" * 31 + b"b", "é".encode() * 16]
+    for _ in range(600):
+        pairs = [(draw.choice(words), draw.choice(words)) for _ in range(draw.randrange(1, 5))]
+        text = b"\x02".join(name + b"\x01" + value for name, value in pairs)
+        record = PlainRecord(properties=text).encode()
+        assert StoredMessage(record).properties == InterpretedMessage(record).properties
+
+
+def test_names_and_tags_that_were_met_of_late_are_not_made_again() -> None:
+    one, other = (
+        StoredMessage(PlainRecord(properties=b"TAGS\x01some\x02odd\x01some").encode()).properties
+        for _ in range(2)
+    )
+    assert [*map(id, one)] == [*map(id, other)] or StoredMessage is InterpretedMessage
+    assert one["TAGS"] is other["TAGS"] or StoredMessage is InterpretedMessage
