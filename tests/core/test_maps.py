@@ -106,6 +106,18 @@ def test_what_is_written_to_a_mapped_queue_is_seen(tmp_path: Path) -> None:
         assert pulled(store, 290)[:2] == [291, 290]
 
 
+def test_a_mapped_queue_needs_no_system_call_for_what_was_read(tmp_path: Path) -> None:
+    with filled(tmp_path) as store, (tmp_path / "empty").open("wb+") as empty:
+        for _ in range(8):
+            assert pulled(store, 290) == [290, 291, 292, 293, 294]
+        opened = opened_queue(store)
+        kept = os.dup(opened.number)
+        os.dup2(empty.fileno(), opened.number)
+        assert pulled(store, 285) == [285, 286, 287, 288, 289]
+        os.dup2(kept, opened.number)
+        os.close(kept)
+
+
 def test_a_file_that_is_read_once_is_not_mapped(tmp_path: Path) -> None:
     with filled(tmp_path) as store:
         pulled(store, 0)

@@ -201,6 +201,14 @@ def test_the_core_answers_by_itself_unless_the_key_waits_in_memory(tmp_path: Pat
         assert places(store, "disk", 9) is None  # closed
 
 
+def test_a_closed_index_without_files_answers_nothing(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "store", CONFIG) as store:
+        if READS is not None:
+            assert places(store, "k", 9) == []
+    if READS is not None:
+        assert places(store, "k", 9) is None
+
+
 def places(store: MessageStore, key: str, most: int) -> list[int] | None:
     """Return where the core finds a key by itself."""
     assert store._plain_queries is not None
