@@ -49,6 +49,7 @@ class StoreReads:
     """The questions; any thread may ask. Each sees what was put before it."""
 
     config: StoreConfig
+    read_only: bool
     commit_log: CommitLog
     queues: ConsumeQueueStore
     index: IndexService | None
@@ -153,13 +154,19 @@ class StoreReads:
     def _unless_expired(self, phy_offset: int) -> StoredMessage | None:
         """Return the message at ``phy_offset``, ``None`` if it has left the log, also just now.
 
+        Likewise if this store was opened to read before it came: another process may go on with the
+        index.
+
         Raises:
             CorruptionError: none starts there, though the log holds the place.
         """
         try:
             return self.commit_log.message(phy_offset)
         except CorruptionError:
-            if phy_offset < self.commit_log.min_phy_offset():
+            log = self.commit_log
+            if phy_offset < log.min_phy_offset():
+                return None
+            if self.read_only and phy_offset >= log.max_phy_offset():
                 return None
             raise
 

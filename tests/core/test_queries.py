@@ -3,6 +3,7 @@
 import os
 import random
 import struct
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ from store.index.index_file import IndexFile
 from store.log.commit_log import CommitLog
 from store.record.message import Message
 from store.service.message_store import MessageStore
+from tests.kit.waiting import until
 
 LOG_FILE = 1 << 15
 CONFIG = StoreConfig(
@@ -199,6 +201,46 @@ def test_the_core_answers_by_itself_unless_the_key_waits_in_memory(tmp_path: Pat
             assert places(store, "memory", 9) == [records[3]]
     if READS is not None:
         assert places(store, "disk", 9) is None  # closed
+
+
+def test_a_reader_finds_what_its_log_has_though_the_index_goes_on(tmp_path: Path) -> None:
+    """Keys that the writer wrote down later are found, messages that came later are not."""
+    root = tmp_path / "store"
+    with MessageStore.open(root, CONFIG, housekeeping=False) as writer:
+        first = writer.put_message(Message("t", b"1", 0, {"KEYS": "a"}))
+        writer.flush()
+        assert first.appended is not None
+        began = first.appended.store_timestamp
+        until(lambda: time.time_ns() // 1_000_000 >= began + 1000)
+        assert writer.put_message(Message("t", b"2", 0, {"KEYS": "a"})).ok
+
+        def found(*times: int) -> list[bytes]:
+            answers = []
+            for plain in (reader._plain_queries, None):
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr(reader, "_plain_queries", plain)
+                    messages = reader.query_message("t", "a", 32, *times)
+                answers.append([message.body for message in messages])
+            assert answers[0] == answers[1]
+            return answers[0]
+
+        with MessageStore.open(root, CONFIG, read_only=True) as reader:
+            assert found() == [b"1"]
+            writer.flush()
+            assert found(began + 1000) == [b"2"]
+            assert writer.put_message(Message("t", b"3", 0, {"KEYS": "a"})).ok
+            writer.flush()
+            assert found() == [b"1", b"2"]
+
+
+def test_no_more_are_found_than_the_settings_allow(tmp_path: Path) -> None:
+    config = CONFIG.model_copy(update={"max_msgs_num_batch": 3})
+    with MessageStore.open(tmp_path / "store", config) as store:
+        for number in range(9):
+            assert store.put_message(Message("t", b"%d" % number, 0, {"KEYS": "a"})).ok
+        store.flush()
+        bodies = [message.body for message in store.query_message("t", "a", 32)]
+        assert bodies == [b"6", b"7", b"8"]
 
 
 def test_a_closed_index_without_files_answers_nothing(tmp_path: Path) -> None:
