@@ -1,0 +1,71 @@
+"""What each read asks first: the core sees that all is well, and leaves all else to its twin."""
+
+from itertools import product
+from typing import Any
+
+import pytest
+
+from store.core import READS
+
+NOTHING = object()
+
+
+class State:
+    __slots__ = ("closed", "forked")
+
+
+class Batch:
+    __slots__ = ("end_phy_offset",)
+
+
+class OtherBatch:
+    end_phy_offset = 0
+
+
+class Pending:
+    __slots__ = ("units",)
+
+
+class Dispatcher:
+    __slots__ = ("handed", "pending")
+
+
+@pytest.mark.skipif(READS is None, reason="the core does not run")
+def test_the_twin_is_asked_unless_the_store_is_open_and_nothing_waits() -> None:
+    assert READS is not None
+    state: Any = State()
+    pending: Any = Pending()
+    dispatcher: Any = Dispatcher()
+    pending.units, dispatcher.pending = Batch(), pending
+    asked: list[int] = []
+    ready = READS.Ready(state, dispatcher, NOTHING, lambda: asked.append(1))
+    ends = (0, 1, 1 << 70, -1, None)
+    for closed, forked, handed, end in product((False, True), (False, True), (NOTHING, 5), ends):
+        state.closed, state.forked, dispatcher.handed = closed, forked, handed
+        pending.units = Batch()
+        pending.units.end_phy_offset = end
+        asked.clear()
+        assert ready() is None
+        well = not closed and not forked and handed is NOTHING and end == 0
+        assert asked == ([] if well else [1]), (closed, forked, handed, end)
+    state.closed = state.forked = False
+    dispatcher.handed, pending.units = NOTHING, OtherBatch()
+    asked.clear()
+    ready()
+    assert asked == [1]
+
+
+@pytest.mark.skipif(READS is None, reason="the core does not run")
+def test_what_the_twin_refuses_is_refused() -> None:
+    assert READS is not None
+    state: Any = State()
+    pending: Any = Pending()
+    dispatcher: Any = Dispatcher()
+    pending.units, dispatcher.pending, dispatcher.handed = Batch(), pending, NOTHING
+    state.closed, state.forked, pending.units.end_phy_offset = True, False, 0
+
+    def refuse() -> None:
+        raise ValueError("closed")
+
+    with pytest.raises(ValueError, match="closed"):
+        READS.Ready(state, dispatcher, NOTHING, refuse)()
