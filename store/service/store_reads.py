@@ -33,6 +33,7 @@ from store.service.dispatching.dispatch import Dispatcher
 from store.service.mirroring.mirror import Mirror
 from store.service.reading.puller import MAX_PULL_BYTES, Puller, TagFilter
 from store.service.reading.tap import NoTap, Tap
+from store.service.recovering.recovery import RecoveryReport
 from store.service.results import GetMessageResult
 from store.service.tracing.operation_lines import StoreOp
 from store.service.tracing.recorder import RecordedPutter, Recorder
@@ -50,6 +51,7 @@ class StoreReads:
 
     config: StoreConfig
     read_only: bool
+    report: RecoveryReport
     commit_log: CommitLog
     queues: ConsumeQueueStore
     index: IndexService | None
@@ -243,7 +245,7 @@ class StoreReads:
         self._ready()
         return StoreCheck(
             self.config, self.commit_log, end, self.queues, self.index, self.deleted_topics,
-            progress,
+            progress, self.report.index_left_out,
         )  # fmt: skip
 
     def check(self) -> Iterator[CheckFinding]:

@@ -1,5 +1,7 @@
 """``cqstore check --repair``: says what it would do, mends a copy, loses nothing unasked."""
 
+import json
+import os
 from pathlib import Path
 
 import pytest
@@ -94,6 +96,21 @@ def test_a_broken_index_is_built_anew(root: Path, tmp_path: Path) -> None:
     assert "build the index anew" in done.stderr
     with MessageStore.open(tmp_path / "copy", read_only=True) as store:
         assert len(store.query_message("t", "k", 64)) == 64
+
+
+def test_an_index_that_cannot_be_opened_is_told(root: Path) -> None:
+    """It may be whole, but for numbers that nobody has given."""
+    files = sorted((root / "index").iterdir())
+    for file in files:
+        os.truncate(file, 555)
+    before = tree_digest(root)
+    done = run("check", root, "--output", "jsonl")
+    (found,) = map(json.loads, done.stdout.splitlines())
+    assert found["severity"] == "note"
+    assert found["path"] == str(files[0])
+    assert "nothing can be found by key" in found["problem"]
+    assert "give maxHashSlotNum and maxIndexNum" in found["problem"]
+    assert tree_digest(root) == before
 
 
 def test_records_are_given_up_only_when_told_and_counted_before(root: Path) -> None:

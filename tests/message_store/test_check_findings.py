@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from store.config import StoreConfig
+from store.errors import CorruptionError, UnsupportedFormatError
 from store.queue.units import QueueKey
 from store.record.message import Message, SysFlag
 from store.service.care import check
@@ -53,6 +54,19 @@ def test_records_and_units_are_counted_and_told_now_and_then(
     assert (looked.records, looked.units) == (COUNT + 1, COUNT)
     assert ticks == [places[at] for at in (5, 11, 17)] * 2
     assert list(look(store).run()) == []
+
+
+def test_an_index_that_was_left_out_is_told(store: MessageStore) -> None:
+    faults = (CorruptionError("odd", path=Path("/x"), position=7), UnsupportedFormatError("odd"))
+    for fault in faults:
+        looked = StoreCheck(
+            CONFIG, store.commit_log, store.commit_log.max_phy_offset(), store.queues, None,
+            store.deleted_topics, index_left_out=fault,
+        )  # fmt: skip
+        (found,) = looked.run()
+        assert found.problem.startswith("the index cannot be read")
+        assert found.damage == isinstance(fault, CorruptionError)
+        assert (found.path, found.position) == (("/x", 7) if fault.path else ("", None))
 
 
 def test_what_was_deleted_is_worth_no_word(root: Path) -> None:

@@ -60,8 +60,11 @@ class StoreCheck:
         index: IndexService | None,
         deleted: DeletedTopics,
         progress: Callable[[int], None] | None = None,
+        index_left_out: StoreError | None = None,
     ) -> None:
         """Take the parts of an open store; ``progress`` is told phy offsets now and then.
+
+        ``index_left_out``: why ``index`` is ``None``, if there is one that cannot be read.
 
         Records below ``end_phy_offset`` have been handed on to queues and index.
         """
@@ -69,6 +72,7 @@ class StoreCheck:
         self._end = end_phy_offset
         self._queues = queues
         self._index = index
+        self._index_left_out = index_left_out
         self._deleted = deleted
         self._rules = ScanRules(check_crc=True, property_crc=config.force_verify_prop_crc)
         self._delays = DelayLevels(config.message_delay_level)
@@ -103,6 +107,13 @@ class StoreCheck:
         if self._index is not None:
             for odd in self._index.check(self._log.max_phy_offset()):
                 yield CheckFinding(odd.problem, path=odd.path, position=odd.position)
+        if (fault := self._index_left_out) is not None:
+            yield CheckFinding(
+                f"the index cannot be read, and nothing can be found by key: {fault}",
+                damage=isinstance(fault, CorruptionError),
+                path=str(fault.path) if fault.path else "",
+                position=fault.position,
+            )
 
     # ---- the log
 

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from store.config import StoreConfig
-from store.errors import CorruptionError, RefusedStoreError, UnsupportedFormatError
+from store.errors import CorruptionError, RefusedStoreError, StoreError, UnsupportedFormatError
 from store.index.index_service import IndexService
 from store.log.checkpoint import StoreCheckpoint
 from store.paths import StorePaths
@@ -23,31 +23,32 @@ def open_index(
     checkpoint: StoreCheckpoint,
     *,
     read_only: bool,
-) -> tuple[IndexService | None, str]:
+) -> tuple[IndexService | None, StoreError | None]:
     """Load the index; ``None`` where it is switched off, or read-only where it cannot be read.
 
     Read-write an index that cannot be read is moved away, to be built anew by the replay: it never
-    stops the store. The second value says why that was done. The caller has marked the store open.
+    stops the store. The second value says why that was done, or it was left out. The caller has
+    marked the store open.
 
     Raises:
         StoreIOError: as ``IndexService.load``, or it cannot be moved.
     """
     if not config.message_index_enable:
-        return None, ""
+        return None, None
     index = _index(paths, config, read_only=read_only)
     try:
         index.load(last_exit_ok, checkpoint.fields.index_msg_timestamp)
     except (CorruptionError, UnsupportedFormatError) as exc:
         if read_only:
             _LOG.warning("the index is left out: %s", exc)
-            return None, ""
+            return None, exc
         _LOG.warning("the index is built anew: %s", exc)
         replacement.begin(paths, [], [], index=True)
         replacement.move(paths)
         index = _index(paths, config, read_only=False)
         index.load(False, 0)  # noqa: FBT003 - as after a crash: all of it is missing
-        return index, str(exc)
-    return index, ""
+        return index, exc
+    return index, None
 
 
 def _index(paths: StorePaths, config: StoreConfig, *, read_only: bool) -> IndexService:

@@ -174,9 +174,13 @@ def _recover(undo: ExitStack, marking: Marking, loaded: Loaded, options: OpenOpt
     report, deleted, state = loaded.report, loaded.deleted, loaded.state
     if not loaded.read_only and loaded.last_exit_ok:
         marking.mark()
-    index, report.index_dropped = open_index(
+    index, fault = open_index(
         paths, config, loaded.last_exit_ok, loaded.checkpoint, read_only=loaded.read_only
     )
+    if loaded.read_only:
+        report.index_left_out = fault
+    else:
+        report.index_dropped = str(fault or "")
     if index is not None:
         undo.callback(marking.closing, partial(index.close, flush=False))
     deleted.load()

@@ -19,6 +19,7 @@ from store.errors import (
     CorruptionError,
     RefusedStoreError,
     StoreConfigError,
+    StoreError,
     TruncatedRecordError,
     os_errors,
 )
@@ -85,6 +86,8 @@ class RecoveryReport:
     index_files_cut: int = 0
     index_dropped: str = ""
     """Why the index was moved away and built anew."""
+    index_left_out: StoreError | None = None
+    """Read-only: why the index cannot be read; an opening to write would build it anew."""
     written_since: Mapping[str, int] = field(default_factory=dict)
     """Backend that was left behind → phy offset up to which somebody else has written to it."""
     unfinished_rebuild: bool = False
