@@ -105,7 +105,7 @@ class Sides:
             path.rename(self._work / f"aside-{self._aside}")
 
     def clear(self, root: Path, *, keep: str = "") -> None:
-        """Leave nothing of a store but what is called ``keep``; only its log is deleted at once."""
+        """Leave nothing of a store but what is called ``keep``; of the rest the log is deleted."""
         if not root.is_dir():
             return
         for path in root.iterdir():
@@ -113,6 +113,8 @@ class Sides:
                 shutil.rmtree(path)
             elif path.name != keep:
                 self.set_aside(path)
+        if not keep:
+            root.rmdir()
 
     @contextmanager
     def running(self, side: str, settings: dict[str, str]) -> Iterator[SideProcess]:
