@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 TWINS := tests/core tests/codec tests/commit_log tests/consume_queue tests/index tests/message_store tests/property
 # Tests that run with sanitizers; `-s` there, for a sanitizer's last words go to the terminal.
 FUZZED := tests/core tests/fuzz/test_records.py tests/fuzz/test_queue_files.py
-RACED := tests/message_store/test_threads.py
+RACED := tests/message_store/test_threads.py tests/core/test_thread_reads.py
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-wrapv -O1 -g
 
 .DEFAULT_GOAL := help

@@ -135,14 +135,16 @@ cdef class FileUnits:
 
     cdef bint _read_file(self, descriptor, uint8_t *to, int64_t size, int64_t position) except -1:
         """Read bytes of an open file: of pages that were read before from a map, if it has one."""
-        cdef PyObject *mapped = in_slot(<PyObject *> descriptor, self.at_mapped)
+        cdef FileMap mapped = <object> in_slot(<PyObject *> descriptor, self.at_mapped)  # held
         cdef int64_t reads
-        if mapped != <PyObject *> None and (<FileMap> <object> mapped).read_again(to, size, position):
+        if mapped is not None and mapped.read_again(to, size, position):
             return True
-        if not read_whole(descriptor.number, to, size, position):
+        if not read_whole(descriptor.number, to, size, position):  # others run meanwhile
             return False
-        if mapped != <PyObject *> None:
-            (<FileMap> <object> mapped).saw(size, position)
+        if mapped is None:  # unless another thread has made one
+            mapped = <object> in_slot(<PyObject *> descriptor, self.at_mapped)
+        if mapped is not None:
+            mapped.saw(size, position)
             return True
         reads = <object> in_slot(<PyObject *> descriptor, self.at_reads)
         if reads < READS_UNTIL_MAPPED:

@@ -10,6 +10,7 @@ import pytest
 
 from store.config import FlushDiskType, RocksDBEngine, StoreConfig
 from store.service.message_store import MessageStore
+from tests.kit.cold_pages import folder_in_memory, pages_dropped
 from tests.kit.engines import ENGINES
 from tests.kit.threads import Threads, compare_all
 
@@ -45,6 +46,18 @@ def test_a_minute_over_all_stores(
     tmp_path: Path, backend: str, engine: RocksDBEngine, flush: FlushDiskType
 ) -> None:
     work(tmp_path, backend, engine, flush, 8, seed=1)
+
+
+@pytest.mark.slow
+def test_over_files_in_memory(tmp_path: Path) -> None:
+    with folder_in_memory(tmp_path) as root:
+        work(root / "store", "file", RocksDBEngine.AUTO, FlushDiskType.ASYNC_FLUSH, 8, seed=1)
+
+
+@pytest.mark.slow
+def test_over_files_whose_pages_are_dropped(tmp_path: Path) -> None:
+    with pages_dropped(tmp_path / "store"):
+        work(tmp_path / "store", "file", RocksDBEngine.AUTO, FlushDiskType.ASYNC_FLUSH, 8, seed=1)
 
 
 @pytest.mark.long

@@ -1,0 +1,123 @@
+"""Threads that only read, where each read of a queue file lets the others run in its midst."""
+
+import random
+import threading
+from bisect import bisect_left
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cq_file.consume_queue import FileConsumeQueue
+from cq_file.named_queue import QueueTable
+from cq_file.store import FileConsumeQueueStore
+from store.config import StoreConfig
+from store.core import READS
+from store.files import Descriptor
+from store.record.message import Message
+from store.service.message_store import MessageStore
+from tests.kit.cold_pages import folder_in_memory, pages_dropped
+
+QUEUES, UNITS = 24, 1000
+CONFIG = StoreConfig(
+    mapped_file_size_commit_log=1 << 20, mapped_file_size_consume_queue=20 * UNITS,
+    queue_files_max=16,
+)  # fmt: skip
+"""Fewer files are open than there are queues: files are opened and mapped anew all the time."""
+THREADS, ROUNDS = 6, 2500
+
+
+@pytest.fixture(params=["in memory", "dropped"])
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    if request.param == "in memory":
+        with folder_in_memory(tmp_path) as folder:
+            yield folder / "store"
+    else:
+        with pages_dropped(tmp_path):
+            yield tmp_path / "store"
+
+
+@pytest.fixture
+def store(root: Path) -> Iterator[MessageStore]:
+    with MessageStore.open(root, CONFIG, backend="file", housekeeping=False) as opened:
+        for _ in range(UNITS):
+            opened.put_messages([Message("t", b"x", queue) for queue in range(QUEUES)])
+        opened.flush()
+        yield opened
+
+
+def stored_times(store: MessageStore, queue: int) -> list[int]:
+    times = list[int]()
+    while len(times) < UNITS:
+        found = store.get_message("g", "t", queue, len(times), 100)
+        times += [message.store_timestamp for message in found.messages()]
+    return times
+
+
+def test_threads_that_read_the_same_queues_are_told_the_truth(store: MessageStore) -> None:
+    times = [stored_times(store, queue) for queue in range(QUEUES)]
+    wrong = list[BaseException]()
+
+    def read(seed: int) -> None:
+        draw = random.Random(seed)
+        try:
+            for _ in range(ROUNDS):
+                queue, offset = draw.randrange(QUEUES), draw.randrange(UNITS)
+                found = store.get_message("g", "t", queue, offset, 4).messages()
+                assert [one.queue_offset for one in found][:1] == [offset]
+                time = times[queue][offset]
+                assert store.offset_by_time("t", queue, time) == bisect_left(times[queue], time)
+        except BaseException as exc:  # noqa: BLE001 - told below
+            wrong.append(exc)
+
+    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+class Watched(Descriptor):
+    """An open file that another thread lets go of its map, whenever its number is asked for."""
+
+    __slots__ = ("had_map", "is_watched", "kept", "path")
+    kept: int
+
+    def __init__(self, path: Path, flags: int) -> None:
+        self.path, self.is_watched, self.had_map = path, False, list[bool]()
+        super().__init__(path, flags)
+
+    @property
+    def number(self) -> int:
+        if self.is_watched:
+            self.mapped = None
+            maps = Path("/proc/self/maps").read_text()
+            self.had_map.append(str(self.path) in maps)
+        return self.kept
+
+    @number.setter
+    def number(self, number: int) -> None:
+        self.kept = number
+
+
+@pytest.mark.skipif(READS is None, reason="the core does not run")
+def test_a_map_lives_as_long_as_a_read_that_may_use_it(store: MessageStore, root: Path) -> None:
+    assert READS is not None
+    queues: Any = store.queues
+    assert isinstance(queues, FileConsumeQueueStore)
+    path = root / "consumequeue" / "t" / "0" / f"{0:020d}"
+    watched: Any = Watched(path, 0)
+    queues._cache.entries[str(path)] = watched
+    units = READS.FileUnits(
+        store.commit_log, queues._cache, 20 * UNITS, (QueueTable, FileConsumeQueue, Watched)
+    )
+    for _ in range(8):
+        assert units.plain_units(queues._table, "t", 0, 0, 4) is not None
+    while len(queues._cache.entries) > 1:
+        queues._cache.entries.popitem(last=False)
+    assert watched.mapped is not None
+    watched.is_watched = True
+    assert units.plain_units(queues._table, "t", 0, UNITS - 4, 4) is not None
+    assert watched.had_map == [True]
