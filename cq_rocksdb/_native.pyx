@@ -10,6 +10,7 @@ use, also when opening fails half-way; the filter's state outlives the database;
 (iterators, pinned values) outlives it.
 """
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
@@ -22,6 +23,7 @@ include "_rocksdb_search.pxi"
 include "_rocksdb_units.pxi"
 
 
+@cython.no_gc_clear  # what is open uses the options and the filter until it is closed
 cdef class Database:
     """An open database with any families, numbered as they are given, the first one ``default``.
 
@@ -43,17 +45,22 @@ cdef class Database:
     def __cinit__(self, bytes folder, list names, list options, bint read_only, bint filtered=True):
         cdef const char *path = folder
         cdef char *error = NULL
-        cdef int at, count = len(names)
+        cdef tuple held = tuple(names)  # their bytes are used while others run
+        cdef bytes name
+        cdef int at, count = len(held)
         cdef const char **named = <const char **>calloc(count, sizeof(char *))
         cdef P *handles = <P *>calloc(count, sizeof(P))
         self.families = <P *>calloc(count, sizeof(P))
         self.family_count, self.options = count, list(options)
         try:
+            if len(self.options) != count:
+                raise ValueError("a family has a name and options")
             if named == NULL or handles == NULL or self.families == NULL:
                 raise MemoryError
             for at in range(count):
-                named[at] = <bytes>names[at]
-                handles[at] = (<Options>options[at]).handle
+                name = held[at]
+                named[at] = name
+                handles[at] = (<Options?>self.options[at]).handle
             if filtered:
                 self.filter = CompactionFilter()
                 O.options_set_compaction_filter(handles[0], self.filter.handle)
@@ -242,12 +249,17 @@ cdef class Database:
     def ingest(self, int family, list paths):
         """Take SST files in; they are moved (linked) where the file system allows."""
         cdef char *error = NULL
-        cdef size_t count = len(paths)
+        cdef tuple held = tuple(paths)  # their bytes are used while others run
+        cdef bytes path
+        cdef size_t count = len(held)
         cdef const char **names = <const char **>calloc(count, sizeof(char *))
         cdef P options = T.ingestexternalfileoptions_create()
         try:
+            if names == NULL:
+                raise MemoryError
             for at in range(count):
-                names[at] = <bytes>paths[at]
+                path = held[at]
+                names[at] = path
             T.ingestexternalfileoptions_set_move_files(options, 1)
             with nogil:
                 T.ingest_external_file_cf(self.db, self.families[family], names, count, options,

@@ -10,6 +10,7 @@ ctypedef void (*SetText)(P, const char *) noexcept nogil
 ctypedef void (*SetHandle)(P, P) noexcept nogil
 
 
+@cython.no_gc_clear  # freed before what it refers to
 cdef class Options:
     """One object of options, freed with its last user. Setters are called by name.
 
@@ -110,6 +111,7 @@ cdef class CompactionFilter:
         return filter_load(&self.state.seen)
 
 
+@cython.no_gc_clear  # freed before its options
 cdef class TableWriter:
     """Writes one SST file; keys come in ascending order."""
 

@@ -1,8 +1,12 @@
 # A database as of one moment. Part of `_native.pyx`.
 
 
+@cython.no_gc_clear  # it is given back to the database
 cdef class Snapshot:
-    """The database as of one moment; everything that is read through it agrees."""
+    """The database as of one moment; everything that is read through it agrees.
+
+    Nobody may read through it while it is released; a read behind that is refused.
+    """
 
     cdef Database database
     cdef P snapshot, read_options
@@ -24,10 +28,17 @@ cdef class Snapshot:
             if self.database.db != NULL and getpid() == self.database.opened_by:
                 C.release_snapshot(self.database.db, self.snapshot)
 
+    cdef int _check_held(self) except -1:
+        if self.read_options == NULL:
+            raise Error("the snapshot was released")
+        return 0
+
     def get(self, int family, bytes key):
         """Return one value, ``None`` if there is none."""
+        self._check_held()
         return self.database._get(self.read_options, family, key)
 
     def scan_into(self, bytes prefix, int64_t queue_offset, uint8_t[:, ::1] target):
         """As ``Database.scan_into``."""
+        self._check_held()
         return self.database._scan_into(self.read_options, prefix, queue_offset, target)

@@ -152,7 +152,7 @@ cdef class FileAppends:
             runs.write()
         for at in range(runs.queues):
             if runs.runs[at].state == IS_WRITTEN:
-                paths.append(<object> in_slot(<PyObject *> queues[done], self._tail_path))
+                paths.append(ends[done][4])  # that of now may be another one
                 sizes.append(runs.runs[at].size)
                 done += 1
         self._note(paths, sizes)  # behind the writes: a sync in between has not brought these bytes
@@ -174,7 +174,8 @@ cdef class FileAppends:
         found = PyDict_GetItemWithError(self._topics, topic)
         if found == NULL or type(<object> found) is not dict:
             return 0
-        found = PyDict_GetItemWithError(<object> found, queue_id)
+        queues_of_topic = <object> found  # held: its keys may be compared by anything
+        found = PyDict_GetItemWithError(queues_of_topic, queue_id)
         if found == NULL or type(<object> found) is not self._queue:
             return 0
         queue = <object> found
@@ -203,7 +204,7 @@ cdef class FileAppends:
             return 0
         queues.append(queue)
         open_files.append(open_file)
-        ends.append((run.position + run.size, run.last_phy, run.end_phy, run.next_offset))
+        ends.append((run.position + run.size, run.last_phy, run.end_phy, run.next_offset, path))
         run.fd, run.state = <int> number, IS_PLAIN
         return 0
 

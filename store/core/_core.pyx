@@ -77,14 +77,15 @@ cdef class PropertyNames:
     cdef Py_ssize_t count
 
     def __init__(self, names, made):
-        self.held = [name.encode() for name in names]
-        self.made = made
-        self.count = len(self.held)
-        if self.count > MOST_NAMES:
+        cdef list held = [name.encode() for name in names]
+        cdef Py_ssize_t at
+        if len(held) > MOST_NAMES:
             raise ValueError("too many names")
-        for at in range(self.count):
-            self.names[at] = PyBytes_AS_STRING(self.held[at])
-            self.sizes[at] = PyBytes_GET_SIZE(self.held[at])
+        for at in range(len(held)):
+            name = <bytes?> held[at]
+            self.names[at] = PyBytes_AS_STRING(name)
+            self.sizes[at] = PyBytes_GET_SIZE(name)
+        self.held, self.made, self.count = held, made, len(held)
 
     cdef Py_ssize_t _find(self, const char *name, Py_ssize_t size) noexcept:
         cdef Py_ssize_t at

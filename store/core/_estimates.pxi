@@ -21,12 +21,13 @@ cdef class PlainFilter:
         Raises:
             ValueError: there are too many of them.
         """
-        self.everything = codes is None
-        if codes is not None and len(codes) > MOST_CODES:
+        cdef tuple given = tuple(codes or ())
+        cdef Py_ssize_t number
+        if len(given) > MOST_CODES:
             raise ValueError("too many codes")
-        for code in codes or ():
-            self.codes[self.count] = code
-            self.count += 1
+        for number in range(len(given)):
+            self.codes[number] = given[number]
+        self.everything, self.count = codes is None, len(given)
 
     cdef bint _matches(self, int64_t tags_code) noexcept nogil:
         cdef Py_ssize_t number

@@ -84,18 +84,23 @@ cdef class PlainLog:
         """
         cdef PyObject *none = <PyObject *> None
         cdef PyObject *by_start = self._by_start()
-        cdef PyObject *file
+        cdef PyObject *entry
         cdef PyObject *found
         if by_start == NULL or phy < 0:
             return None
         start[0] = phy - phy % self.file_size
-        file = PyDict_GetItemWithError(<object> by_start, start[0])
-        if file == NULL or not self._learn(<object> file):
+        entry = PyDict_GetItemWithError(<object> by_start, start[0])
+        if entry == NULL:
             return None
-        found = in_slot(file, self.at_mapped)
+        file = <object> entry  # held: to learn of its class may run anything
+        if not self._learn(file):
+            return None
+        found = in_slot(<PyObject *> file, self.at_mapped)
         if (
-            found == NULL or found == none or in_slot(file, self.at_heap) != none
-            or not whole_number(in_slot(file, self.at_wrote_position), 0, INT64_MAX, there)
+            found == NULL or found == none or in_slot(<PyObject *> file, self.at_heap) != none
+            or not whole_number(
+                in_slot(<PyObject *> file, self.at_wrote_position), 0, INT64_MAX, there
+            )
         ):
             return None
         return <object> found

@@ -111,7 +111,10 @@ cdef class StoredMessage:
 
     def __init__(self, record, phy_offset=None):
         """Read the record that fills ``record``, see the twin."""
-        cdef Held held = Held(record)
+        cdef Held held
+        if self.held is not None:  # others may be reading what it holds
+            raise TypeError("the message was read already")
+        held = Held(record)
         self.places.size = 0
         if not find_places(<const uint8_t *> held.buffer.buf, held.buffer.len, &self.places):
             self.places.size = 0

@@ -45,7 +45,7 @@ cdef class GetMessageResult:
         self, status, next_begin_offset, min_offset, max_offset, records=None, queue_offsets=None,
         total_bytes=0, hole=None, damaged=None,
     ):
-        self._drop()
+        self.count = 0  # what was taken stays: others may be reading it
         self.status, self.next_begin_offset = status, next_begin_offset
         self.min_offset, self.max_offset = min_offset, max_offset
         self._records, self._offsets = records, queue_offsets
@@ -54,13 +54,8 @@ cdef class GetMessageResult:
     def __dealloc__(self):
         free(self.found)
 
-    cdef void _drop(self) noexcept:
-        free(self.found)
-        self.found, self.count, self.files = NULL, 0, None
-
     cdef bint _take(self, list files, const Found *found, Py_ssize_t count, int64_t first) except 0:
-        """Take the places of ``count`` records whose queue offsets rise from ``first`` on."""
-        self._drop()
+        """Take the places of ``count`` records whose queue offsets rise from ``first`` on. Once."""
         self.found = <Found *> malloc(count * sizeof(Found))
         if self.found == NULL:
             raise MemoryError

@@ -77,9 +77,10 @@ cdef class BlockScan:
     cdef int step(self) except -1:
         """Go behind the next record if it is plain; ``ODD``: ask ``odd``."""
         cdef Scanned found
-        if self._position + FIXED >= len(self._data):
+        cdef bytes data = self._data  # held: others run while a long body is summed
+        if self._position + FIXED >= len(data):
             return AT_END
-        if not self._is_plain(PyBytes_AS_STRING(self._data) + self._position, &found):
+        if not self._is_plain(PyBytes_AS_STRING(data) + self._position, &found):
             return ODD
         if self._look is not None and (
             memchr(found.properties, 0, found.properties_size) != NULL

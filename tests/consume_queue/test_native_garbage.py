@@ -1,0 +1,49 @@
+"""Snapshots that nobody released, and those that somebody has."""
+
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cq_rocksdb import _native, native_engine
+from cq_rocksdb.engine import Family
+from cq_rocksdb.engines import engine_works
+from store.config import RocksDBEngine
+from tests.kit.rocksdb_queues import RocksDBQueues, engine_of, put
+
+pytestmark = pytest.mark.skipif(
+    not engine_works(RocksDBEngine.NATIVE), reason="there is no library"
+)
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[native_engine.NativeEngine]:
+    store = RocksDBQueues(tmp_path).open(rocksdb_engine="native")
+    put(store, "T", 0, range(3), 0)
+    opened = engine_of(store)
+    assert isinstance(opened, native_engine.NativeEngine)
+    yield opened
+    store.close()
+
+
+def test_the_collector_gives_a_snapshot_back_to_its_database(
+    engine: native_engine.NativeEngine,
+) -> None:
+    def held() -> str | None:
+        return engine.property_value(Family.DEFAULT, "rocksdb.num-snapshots")
+
+    owner: list[Any] = [_native.Snapshot(engine._database)]
+    owner.append(owner)  # so that the collector alone can free it
+    assert held() == "1"
+    del owner
+    gc.collect()
+    assert held() == "0"
+
+
+def test_a_snapshot_that_was_released_reads_nothing(engine: native_engine.NativeEngine) -> None:
+    with engine.snapshot() as snapshot:
+        pass
+    with pytest.raises(_native.Error, match="released"):
+        snapshot.get(Family.DEFAULT, b"key")
