@@ -194,6 +194,9 @@ class StoreConfig(ReplicaConfig):
     """Most light queues; not limited unless given (RocketMQ's 20,000 is enforced nowhere)."""
     enable_consume_queue_ext: bool = False
     """File queues have extension files; they are read, never written."""
+    allow_delay_without_service: bool = False
+    """Store messages with a delay (``DELAY``, ``TIMER_*``) as if they had none: readers see them at
+    once. Off, such a put is refused, for nothing here delivers them later; ours."""
     message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
     """Delay levels, counted from 1."""
 

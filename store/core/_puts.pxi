@@ -43,6 +43,14 @@ include "_state.pxi"
 include "_plain.pxi"
 
 
+cdef inline bint is_irregular(const char *name, Py_ssize_t size) noexcept:
+    """Return whether a property by its name may ask for more than to be stored."""
+    return size >= 5 and (
+        memcmp(name, b"INNER", 5) == 0 or memcmp(name, b"DELAY", 5) == 0
+        or memcmp(name, b"TIMER", 5) == 0
+    )
+
+
 cdef class PlainPuts:
     """Puts plain messages into one store. Any thread; whoever appends otherwise has the lock."""
 
@@ -93,7 +101,8 @@ cdef class PlainPuts:
             return None
         if self._columns.waiting(<object> units) + 1 >= full_at:
             return None
-        return self.one(message)
+        result = self.one(message)
+        return False if result is None else result
 
     cpdef one(self, message):
         """Put a message; return its result, ``None`` if it has to go the long way."""
@@ -238,7 +247,11 @@ cdef class PlainPuts:
         plain.queue = self._known.queue(plain.key, plain.queue_id)
         plain.key = plain.queue.key
         scratch.keys.append(<object> plain.key)
-        return PyDict_GetItemWithError(self._next, <object> plain.key) != NULL
+        if PyDict_GetItemWithError(self._next, <object> plain.key) == NULL:
+            return False
+        # Last, for it takes longest: what is not eligible was found out before it.
+        plain.crc = crc_of(plain.body, plain.body_size) & 0x7FFFFFFF
+        return True
 
     cdef bint _look_at_topic(self, Plain *plain, PyObject *topic) except -1:
         if type(<object> topic) is not str:
@@ -264,7 +277,6 @@ cdef class PlainPuts:
         plain.body, plain.body_size = body, size
         if plain.body_size > self._max_body:
             return False
-        plain.crc = crc_of(plain.body, plain.body_size) & 0x7FFFFFFF
         return True
 
     cdef bint _look_at_host(self, const char **wire, PyObject *host) except -1:
@@ -295,7 +307,7 @@ cdef class PlainPuts:
                 return False
             if not _plain(<object> value, &text, &size):
                 return False
-            if name_size >= 6 and memcmp(name_text, b"INNER_", 6) == 0:
+            if is_irregular(name_text, name_size):
                 return False
             if scratch.used + name_size + size + 2 - plain.properties_at > MOST_PROPERTIES:
                 return False
@@ -373,7 +385,7 @@ cdef class PlainPuts:
             name_size, value = value - segment, value + 1
             if memchr(value, NAME_END, value_end - value) != NULL or count == MOST_NAMES:
                 return False
-            if name_size >= 6 and memcmp(segment, b"INNER_", 6) == 0:
+            if is_irregular(segment, name_size):
                 return False
             for at in range(count):
                 if sizes[at] == name_size and memcmp(names[at], segment, name_size) == 0:

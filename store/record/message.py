@@ -48,6 +48,10 @@ class MessageProperty:
     TAGS = "TAGS"
     WAIT = "WAIT"
     DELAY = "DELAY"
+    TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
+    TIMER_DELAY_MS = "TIMER_DELAY_MS"
+    TIMER_DELAY_SEC = "TIMER_DELAY_SEC"
+    TIMER_OUT_MS = "TIMER_OUT_MS"
     REAL_TOPIC = "REAL_TOPIC"
     REAL_QID = "REAL_QID"
     UNIQ_KEY = "UNIQ_KEY"
@@ -59,6 +63,7 @@ class MessageProperty:
 
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+TIMER_TOPIC = "rmq_sys_wheel_timer"
 CHECKPOINT_TOPIC = "CHECKPOINT_TOPIC"
 """No topic: the name of RocksDB's checkpoint entry."""
 RETRY_PREFIX = "%RETRY%"

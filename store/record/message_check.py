@@ -3,7 +3,7 @@
 The encoder finds out while it works, which costs nothing; this is asked once that has failed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from store.errors import IllegalMessageError
 from store.record.message import Host, Message
@@ -17,6 +17,28 @@ _RANGES = {
     "reconsume_times": (-_INT_MAX - 1, _INT_MAX),
     "prepared_transaction_offset": (-_LONG_MAX - 1, _LONG_MAX),
 }
+
+
+def require_messages(given: Sequence[object]) -> None:
+    """Refuse a sequence that holds something else than messages, before any of it is put.
+
+    What has the fields of a message is one: what was read is put again as it is.
+
+    Raises:
+        TypeError: an element is no message; the sentence says which one.
+    """
+    for index, each in enumerate(given):
+        require_message(each, f"element {index}")
+
+
+def require_message(given: object, name: str = "the argument") -> None:
+    """Refuse what is no message.
+
+    Raises:
+        TypeError: as for ``require_messages``; ``name`` is what the sentence calls it.
+    """
+    if not hasattr(given, "properties"):
+        raise TypeError(f"{name} is {given!r:.60}, not a Message")
 
 
 def illegal(message: Message, exc: Exception) -> IllegalMessageError:

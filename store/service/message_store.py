@@ -6,7 +6,7 @@ threads. Source: RocketMQ ``DefaultMessageStore``, ``RocksDBMessageStore``.
 
 import logging
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
@@ -170,14 +170,20 @@ class MessageStore(StoreCare):
             return refused
         return self._putter.put_async(message)
 
-    def put_messages(self, messages: Sequence[Message]) -> list[PutMessageResult]:
+    def put_messages(self, messages: Iterable[Message]) -> list[PutMessageResult]:
         """Put several messages, in order, under one lock; one result each.
 
-        A message that is refused does not keep the others out. Cheaper than single puts.
+        ``messages`` is iterated once, before the first put; what its owner does to it later changes
+        nothing. A message that is refused does not keep the others out. Cheaper than single puts.
+
+        Raises:
+            TypeError: an element is no message; none was put.
+            StoreError: as for ``put_message``.
         """
+        given = list(messages)
         if self._state.unwritable:
-            return [self._state.refuse_put()] * len(messages)
-        return self._putter.put_list(messages)
+            return [self._state.refuse_put()] * len(given)
+        return self._putter.put_list(given)
 
     def put_client_batch(self, batch: Message) -> list[PutMessageResult]:
         """Put a client batch (``encode_client_batch`` makes its body): all messages or none.

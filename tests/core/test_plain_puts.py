@@ -8,7 +8,7 @@ import time
 from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given, settings
@@ -47,14 +47,15 @@ class Counted:
 
     def __init__(self, real: PlainPuts) -> None:
         self._real = real
-        self.taken = 0
+        self.taken = self.asked_again = 0
 
-    def quick(self, message: Message) -> PutMessageResult | None:
+    def quick(self, message: Message) -> PutMessageResult | Literal[False] | None:
         found = self._real.quick(message)
-        self.taken += found is not None
+        self.taken += bool(found)
         return found
 
     def one(self, message: Message) -> PutMessageResult | None:
+        self.asked_again += 1
         found = self._real.one(message)
         self.taken += found is not None
         return found
@@ -153,7 +154,7 @@ def test_no_line_of_python_runs_in_a_plain_put(
     finally:
         sys.setprofile(None)
     assert None not in done
-    assert quick is not None
+    assert quick
     assert called == []
 
 
@@ -178,11 +179,11 @@ def test_a_put_with_which_something_is_due_is_not_quick(tmp_path: Path) -> None:
         assert [at for at, found in enumerate(quick) if found is None] == [SAMPLED_PUTS - 1]
         assert [found.queue_offset for found in quick if found] == list(range(1, SAMPLED_PUTS))
         for _ in range(99 - len(store._pending.units)):
-            assert puts.quick(Message("t", b"")) is not None
+            assert puts.quick(Message("t", b""))
         assert puts.quick(Message("t", b"")) is None  # the batch is full with it
         store.put_message(Message("t", b""))
         assert len(store._pending.units) == 0
-        assert puts.quick(Message("t", b"")) is not None
+        assert puts.quick(Message("t", b""))
     syncing = config.model_copy(update={"flush_disk_type": FlushDiskType.SYNC_FLUSH})
     with MessageStore.open(tmp_path / "b", syncing, housekeeping=False) as store:
         store.put_message(Message("t", b""))
@@ -563,3 +564,19 @@ def test_columns_are_what_numpy_reads(store: MessageStore) -> None:
     units = store._pending.units
     assert units.queue_offset == array("q", range(300))
     assert units.queue_index == array("i", [0] * 300)
+
+
+@pytest.mark.parametrize(
+    "properties", [{"INNER_X": "1"}, {"DELAY": "0"}, {"TIMER_X": "1"}], ids=str
+)
+def test_a_message_that_is_not_eligible_is_looked_at_once(
+    store: MessageStore, properties: dict[str, str]
+) -> None:
+    assert store.put_message(Message("t", b"x")).ok  # the next put to the queue is eligible
+    counted = store._parts.putter._plain = Counted(store._parts.putter._plain)
+    results = [store.put_message(Message("t", b"x", 0, properties)) for _ in range(50)]
+    assert all(result.ok for result in results)
+    assert counted.taken == 0
+    assert counted.asked_again <= 1  # where a put is timed the fast path is asked by itself
+    assert store.put_message(Message("t", b"x")).ok
+    assert counted.taken == 1

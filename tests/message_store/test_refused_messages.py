@@ -188,3 +188,62 @@ def test_a_refused_message_takes_no_place_of_the_light_quota(tmp_path: Path) -> 
         other = Message("t", b"x", properties={"INNER_MULTI_DISPATCH": "%LMQ%b"})
         status = store.put_message(other).status
         assert status is PutMessageStatus.LMQ_CONSUME_QUEUE_NUM_EXCEEDED
+
+
+DELAYED = [
+    {"DELAY": "1"}, {"DELAY": "+18"}, {"DELAY": "3", "TAGS": "a"}, {"DELAY": "x"}, {"DELAY": "٣"},
+    {"TIMER_DELAY_SEC": "5"}, {"TIMER_DELAY_MS": "5000"}, {"TIMER_DELIVER_MS": "1893456000000"},
+]  # fmt: skip
+AT_ONCE = [
+    {"DELAY": "0"}, {"DELAY": "-1"}, {"DELAY": "+00"}, {"DELAYED": "3"}, {"TIMER": "3"},
+    {"TIMER_DELAY_SEC": "5", "TIMER_OUT_MS": "1893456000000"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("properties", DELAYED, ids=str)
+@pytest.mark.parametrize("sys_flag", [0, 0x8])
+def test_a_message_that_is_to_come_later_is_refused(
+    store: MessageStore, properties: dict[str, str], sys_flag: int
+) -> None:
+    message = Message("t", b"x", 0, properties, sys_flag=sys_flag)
+    others = [Message("t", b"a"), message, Message("t", b"b")]
+    results = [
+        store.put_message(message), store.put_message_async(message).result(),
+        store.put_messages(others)[1],
+    ]  # fmt: skip
+    if not sys_flag:
+        results += store.put_client_batch(Message("t", encode_client_batch([message])))
+    for result in results:
+        assert result.status is ILLEGAL
+        assert "allowDelayWithoutService" in result.reason
+    assert store.max_offset("t", 0) == 2
+
+
+@pytest.mark.parametrize("properties", AT_ONCE, ids=str)
+def test_what_no_broker_would_delay_is_stored(
+    store: MessageStore, properties: dict[str, str]
+) -> None:
+    assert store.put_message(Message("t", b"x", 0, properties)).ok
+    (found,) = store.get_message("g", "t", 0, 0, 32).messages()
+    assert found.properties == properties
+
+
+@pytest.mark.parametrize("properties", [{"DELAY": "1"}, {"TIMER_DELAY_SEC": "5"}])
+def test_what_is_in_a_schedule_already_is_stored(
+    store: MessageStore, properties: dict[str, str]
+) -> None:
+    topic = SCHEDULED if "DELAY" in properties else "rmq_sys_wheel_timer"
+    assert store.put_message(Message(topic, b"x", 0, properties)).ok
+    prepared = Message("t", b"x", 0, properties, sys_flag=0x4)
+    assert store.put_message(prepared).ok  # it is delayed when it is committed
+
+
+@pytest.mark.parametrize("properties", DELAYED[:3] + DELAYED[5:], ids=str)
+def test_a_setting_stores_it_all_the_same(tmp_path: Path, properties: dict[str, str]) -> None:
+    config = StoreConfig(mapped_file_size_commit_log=65536, allow_delay_without_service=True)
+    with MessageStore.open(tmp_path / "s", config) as opened:
+        message = Message("t", b"x", 0, properties)
+        assert opened.put_message(message).ok
+        assert [result.ok for result in opened.put_messages([message, message])] == [True, True]
+        (first, _, _) = opened.get_message("g", "t", 0, 0, 32).messages()
+        assert first.properties == properties

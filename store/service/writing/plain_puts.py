@@ -6,7 +6,7 @@ core, ``Putter`` and ``Appender`` are there, which say what is right.
 
 import time
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Literal, Protocol
 
 from store.config import StoreConfig
 from store.core import CORE
@@ -33,11 +33,12 @@ class PlainPuts(Protocol):
     full, or somebody else appends, or nothing may be written.
     """
 
-    def quick(self, message: Message) -> PutMessageResult | None:
-        """Put a message if that is all there is to do; ``None``: nothing was done.
+    def quick(self, message: Message) -> PutMessageResult | Literal[False] | None:
+        """Put a message if that is all there is to do.
 
-        Something else is due if puts wait for disk or followers, if the batch of units is full with
-        it, and once in ``SAMPLED_PUTS`` records.
+        ``None``: nothing was done, for something else is due: puts wait for disk or followers, the
+        batch of units is full with it, or the next of ``SAMPLED_PUTS`` is timed.
+        ``False``: nothing was done, and ``one`` would do nothing either.
         """
 
     def one(self, message: Message) -> PutMessageResult | None:
@@ -53,8 +54,9 @@ class PlainPuts(Protocol):
 class NoPlainPuts:
     """Lets every message go the long way."""
 
-    def quick(self, message: Message) -> None:
+    def quick(self, message: Message) -> Literal[False]:
         """Do nothing."""
+        return False
 
     def one(self, message: Message) -> None:
         """Do nothing."""

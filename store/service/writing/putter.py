@@ -33,7 +33,7 @@ from store.record.message import (
     MessageProperty,
     SysFlag,
 )
-from store.record.message_check import fault_of, illegal
+from store.record.message_check import fault_of, illegal, require_message, require_messages
 from store.record.scan import ScanRules
 from store.service.dispatching.dispatch import Dispatcher
 from store.service.dispatching.record_units import allows_light_queues
@@ -41,6 +41,7 @@ from store.service.results import PutMessageResult, PutMessageStatus
 from store.service.running.meters import PutMeter
 from store.service.writing.answers import Answers
 from store.service.writing.append import Appender
+from store.service.writing.delay_check import refuse_delay
 from store.service.writing.light_quota import LightQuotaError
 from store.service.writing.plain_puts import SAMPLED_PUTS
 
@@ -96,6 +97,7 @@ class Putter:
         self._answers = answers
         self._replicas = answers.replicas
         self._has_to_wait = answers.waits
+        self._refuses_delay = not config.allow_delay_without_service
         self._encoder = MessageEncoder(config, self._check_topic)
         self._plain = append.plain_puts(config, self._encoder, dispatcher, alone=not answers.waits)
         self.meter = PutMeter()
@@ -106,16 +108,18 @@ class Putter:
 
     def put(self, message: Message, *, wait: bool = True) -> PutMessageResult:
         """Put one message, see ``MessageStore.put_message``; ``wait``: as far as it is due."""
-        return self._plain.quick(message) or self._put(message, wait=wait)
+        result = self._plain.quick(message)
+        return result or self._put(message, wait=wait, eligible=result is None)
 
-    def _put(self, message: Message, *, wait: bool) -> PutMessageResult:
-        """Put one message, and do what else is due."""
+    def _put(self, message: Message, *, wait: bool, eligible: bool) -> PutMessageResult:
+        """Put one message, and do what else is due; ``eligible``: the fast path may take it."""
+        self._look_ahead()
         started = 0.0
         if self._log.appended_records >= self._timed_from:
             started = self._start_timing()
         if self._replicas is not None and (refused := self._lacks_replicas(message)):
             return refused
-        result = self._plain.one(message) or self._put_any(message)
+        result = (self._plain.one(message) if eligible else None) or self._put_any(message)
         if result.appended is None:
             return result
         if self._has_to_wait or len(self._pending.units.queue_index) >= self._dispatcher.full_at:
@@ -125,16 +129,17 @@ class Putter:
         return result
 
     def _start_timing(self) -> float:
-        """Return when the put began; what one in so many puts does is done here."""
-        self._look_ahead()
+        """Return when the put began."""
         self._timed_from = 0 if self._has_to_wait else self._log.appended_records + SAMPLED_PUTS
         return time.perf_counter()
 
     def _put_any(self, message: Message) -> PutMessageResult:
         """Put a message that need not be plain."""
-        self._look_ahead()
+        require_message(message)
         properties = message.properties
         try:
+            if self._refuses_delay:
+                refuse_delay(message)
             if _LIGHT in properties or message.sys_flag & _INNER or _INNER_NUM in properties:
                 _refuse_inner_batch(message)
                 if self._goes_to_light(message):
@@ -176,8 +181,12 @@ class Putter:
     # ---- several messages
 
     def put_list(self, messages: Sequence[Message]) -> list[PutMessageResult]:
-        """Put a list under one lock, see ``MessageStore.put_messages``."""
+        """Put a list under one lock, see ``MessageStore.put_messages``.
+
+        ``messages`` is the caller's own copy: it is iterated more than once.
+        """
         if self._replicas is not None and self._replicas.lacking():
+            require_messages(messages)
             return [self.put(message) for message in messages]  # some may not want replicas
         started = time.perf_counter()
         self._look_ahead()
@@ -189,12 +198,15 @@ class Putter:
 
     def _put_each(self, messages: Sequence[Message]) -> list[PutMessageResult]:
         """Put messages of which any may be refused or go to light queues."""
+        require_messages(messages)
         results: list[PutMessageResult | None] = [None] * len(messages)
         places: list[int] = []
         records: list[EncodedRecord] = []
         for place, message in enumerate(messages):
             properties = message.properties
             try:
+                if self._refuses_delay:
+                    refuse_delay(message)
                 if not (
                     _LIGHT in properties or message.sys_flag & _INNER or _INNER_NUM in properties
                 ):
@@ -204,7 +216,7 @@ class Putter:
             except IllegalMessageError as exc:
                 results[place] = self._refused(exc)
                 continue
-            except TypeError as exc:
+            except (TypeError, AttributeError) as exc:
                 results[place] = self._refused(illegal(message, exc))
                 continue
             # Rare, and encoded under the lock: what came before it goes first.
@@ -218,6 +230,7 @@ class Putter:
         """Put a client batch, all of it or nothing, see ``MessageStore.put_client_batch``."""
         if self._replicas is not None and (refused := self._lacks_replicas(batch)):
             return [refused]
+        require_message(batch)
         started = time.perf_counter()
         self._look_ahead()
         try:
@@ -231,6 +244,8 @@ class Putter:
 
     def _put_whole(self, messages: Sequence[Message]) -> list[PutMessageResult]:
         for message in messages:
+            if self._refuses_delay:
+                refuse_delay(message)
             _refuse_inner_batch(message)
             _refuse_light_offsets(message)
         records = [self._encoder.encode(message) for message in messages]
