@@ -19,24 +19,36 @@ UNKNOWN = -1
 class StateCache:
     """Rows ``(last phy, last offset, first phy, first offset)`` by prefix.
 
-    Not thread-safe: the table that owns it holds a lock around every call.
+    Not thread-safe: the table that owns it holds a lock around every call. Whole after an exception
+    between any two instructions: a change that was cut short drops all that was here.
     """
 
     def __init__(self, capacity: int) -> None:
         """Take room for ``capacity`` queues, as it is needed."""
         self.capacity = capacity
+        self.clear()
+
+    def __len__(self) -> int:
+        if self._changing:
+            self.clear()
+        return len(self._slots)
+
+    def clear(self) -> None:
+        """Drop every queue, and what a change that was cut short has left."""
+        self._changing = True
+        """A change has begun and has not come to its end: slots and columns may not fit."""
         self._slots: dict[bytes, int] = {}
         self._prefixes: list[bytes] = []
         self._rows = np.empty((0, FIELDS), np.int64)
         self._used = np.empty(0, bool)
         self._free: list[int] = []
         self._hand = 0
-
-    def __len__(self) -> int:
-        return len(self._slots)
+        self._changing = False
 
     def get(self, prefix: bytes) -> list[int] | None:
         """Return the row of one queue, ``None`` if it is not here."""
+        if self._changing:
+            self.clear()
         slot = self._slots.get(prefix)
         if slot is None:
             return None
@@ -46,6 +58,8 @@ class StateCache:
 
     def last_offset(self, prefix: bytes) -> int | None:
         """Return the offset of a queue's last unit alone, ``None`` if it is not here."""
+        if self._changing:
+            self.clear()
         slot = self._slots.get(prefix)
         if slot is None:
             return None
@@ -55,6 +69,8 @@ class StateCache:
 
     def find(self, prefixes: list[bytes]) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
         """Return a row for each of ``prefixes``, and the places of those that are not here."""
+        if self._changing:
+            self.clear()
         get = self._slots.get
         slots = np.array([get(prefix, UNKNOWN) for prefix in prefixes], np.int64)
         missing = np.flatnonzero(slots < 0)
@@ -66,6 +82,9 @@ class StateCache:
 
     def put(self, prefixes: list[bytes], rows: NDArray[np.int64]) -> None:
         """Set the rows of ``prefixes``; of more new ones than fit the last stay."""
+        if self._changing:
+            self.clear()
+        self._changing = True
         slots_of = self._slots  # new ones count as used only when somebody asks for them again
         new = [prefix for prefix in dict.fromkeys(prefixes) if prefix not in slots_of]
         new = new[-self.capacity :]
@@ -78,33 +97,39 @@ class StateCache:
         # also where ``new`` alone would fill the cache: an old one would be taken for true.
         here = slots >= 0
         self._rows[slots[here]] = rows[here]
+        self._changing = False
 
     def put_one(self, prefix: bytes, row: list[int]) -> None:
         """Set the row of one queue; as ``put``, without arrays."""
+        if self._changing:
+            self.clear()
+        self._changing = True
         slot = self._slots.get(prefix)
         if slot is None:
             (slot,) = self._take(1)
             self._slots[prefix] = slot
             self._prefixes[slot] = prefix
         self._rows[slot] = row
+        self._changing = False
 
     def set_first(self, prefix: bytes, phy_offset: int, queue_offset: int) -> None:
         """Set the first unit of a queue, if it is here."""
+        if self._changing:
+            self.clear()
         slot = self._slots.get(prefix)
         if slot is not None:
             self._rows[slot, 2:] = phy_offset, queue_offset
 
     def discard(self, prefix: bytes) -> None:
         """Drop one queue, if it is here."""
+        if self._changing:
+            self.clear()
+        self._changing = True
         slot = self._slots.pop(prefix, None)
         if slot is not None:
             self._prefixes[slot] = b""
             self._free.append(slot)
-
-    def clear(self) -> None:
-        """Drop every queue."""
-        for prefix in [*self._slots]:
-            self.discard(prefix)
+        self._changing = False
 
     def _take(self, count: int) -> list[int]:
         """Return ``count`` slots that are nobody's."""

@@ -1,0 +1,156 @@
+"""A reader is asked to stop at any instant: the puts behind it get the offsets that are theirs.
+
+Each place where Python looks for signals in a read of queues that nothing is known of yet; caches
+have room for a few queues, or grow while they are read. Then puts to the same queues, compared with
+a model; the store closed, opened again, and all of it compared once more.
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from store.config import RocksDBEngine, StoreConfig
+from store.queue.units import QueueKey
+from store.record.message import Message
+from store.service.message_store import MessageStore
+from tests.kit.engines import ENGINES
+from tests.kit.interrupts import Interrupted, run_interrupted
+from tests.kit.mutations import in_time
+
+SECONDS = 120
+QUEUES = 240
+BLOCK = 4
+"""Queues of a step: all are read, then put to."""
+SHARE = 25
+"""Places of a step and a backend that the normal run takes."""
+TOPIC = "t"
+SMALL = StoreConfig(
+    mapped_file_size_commit_log=1 << 20, mapped_file_size_consume_queue=200, rocksdb_hot_queues=3,
+    queue_files_max=16, max_hash_slot_num=20, max_index_num=400,
+)  # fmt: skip
+ROOMY = SMALL.model_copy(update={"rocksdb_hot_queues": 4 * QUEUES})
+Read = Callable[[MessageStore, int], object]
+READS: dict[str, Read] = {
+    "pull": lambda store, queue: store.get_message("g", TOPIC, queue, 0),
+    "max": lambda store, queue: store.max_offset(TOPIC, queue),
+    "min": lambda store, queue: store.min_offset(TOPIC, queue),
+    "time": lambda store, queue: store.offset_by_time(TOPIC, queue, 1),
+    "spans": lambda store, queue: next(store.queue_spans(TOPIC, QueueKey(TOPIC, queue)), None),
+    "query": lambda store, queue: store.query_message(TOPIC, f"k{queue}"),
+}
+VARIANTS = [
+    ("file", "", "small"), ("both", "", "small"),
+    *[("rocksdb", engine.value, size) for engine in ENGINES for size in ("small", "roomy")],
+]  # fmt: skip
+IGNORED = pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"  # in a generator that is being closed
+)
+
+
+class Readers:
+    """A store, and how many messages each of its queues was given."""
+
+    def __init__(self, folder: Path, backend: str, engine: str, size: str) -> None:
+        self.folder = folder
+        config = {"small": SMALL, "roomy": ROOMY}[size]
+        self.backend = None if backend == "both" else backend
+        if self.backend is None:
+            config = config.model_copy(update={"rocksdb_cq_double_write_enable": True})
+        if engine:
+            config = config.model_copy(update={"rocksdb_engine": RocksDBEngine(engine)})
+        self.config = config
+        self.ends = [0] * QUEUES
+        with self.opened() as store:
+            for queue in range(QUEUES):
+                self.put(store, queue)
+                if queue % 2:
+                    self.put(store, queue)
+
+    def opened(self) -> MessageStore:
+        return MessageStore.open(self.folder, self.config, backend=self.backend, housekeeping=False)
+
+    def put(self, store: MessageStore, queue: int) -> None:
+        body = b"%d %d" % (queue, self.ends[queue])
+        done = store.put_message(Message(TOPIC, body, queue, {"KEYS": f"k{queue}"}))
+        assert (done.ok, done.queue_offset) == (True, self.ends[queue]), queue
+        self.ends[queue] += 1
+
+    def compare(self, store: MessageStore, queues: range) -> None:
+        for queue in queues:
+            assert store.max_offset(TOPIC, queue) == self.ends[queue], queue
+            assert store.min_offset(TOPIC, queue) == 0
+            found = store.get_message("g", TOPIC, queue, 0).messages()
+            assert [message.body for message in found] == [
+                b"%d %d" % (queue, number) for number in range(self.ends[queue])
+            ]
+
+    def blocks(self, read: Read, numbers: Iterator[int]) -> bool:
+        """Open the store, interrupt reads at ``numbers``, a block of queues each; more of them?"""
+        with self.opened() as store:
+            for first in range(0, QUEUES, BLOCK):
+                number = next(numbers, None)
+                if number is None:
+                    break
+                self.interrupted(store, read, range(first, first + BLOCK), number)
+            else:
+                first = QUEUES
+        with self.opened() as store:
+            self.compare(store, range(QUEUES))
+            assert [finding for finding in store.check() if finding.damage] == []
+        return first == QUEUES
+
+    def interrupted(self, store: MessageStore, read: Read, queues: range, number: int) -> int:
+        places = 0
+        with suppress(Interrupted):
+            places = run_interrupted(lambda: [read(store, queue) for queue in queues], number)
+        for queue in queues:
+            self.put(store, queue)
+            read(store, queue)
+            self.put(store, queue)
+        self.compare(store, queues)
+        return places
+
+    def places(self, read: Read) -> int:
+        """Return how many there are in the reads of queues that nothing is known of yet."""
+        with self.opened() as store:
+            first = self.interrupted(store, read, range(BLOCK), 0)
+            return max(first, self.interrupted(store, read, range(BLOCK, 2 * BLOCK), 0))
+
+
+@pytest.fixture(params=VARIANTS, ids="-".join)
+def readers(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Readers:
+    monkeypatch.setattr("cq_rocksdb.state_cache._FIRST_SLOTS", 2)
+    with in_time(SECONDS):
+        return Readers(tmp_path / "store", *request.param)
+
+
+def interrupt_all(readers: Readers, read: Read, numbers: Iterator[int]) -> None:
+    with in_time(SECONDS):
+        while readers.blocks(read, numbers):
+            pass
+
+
+@IGNORED
+@pytest.mark.slow
+@pytest.mark.parametrize("name", READS)
+def test_an_interrupted_read_leaves_the_offsets_of_puts_right(readers: Readers, name: str) -> None:
+    read = READS[name]
+    places = readers.places(read)
+    assert places > 3
+    chosen = random.Random(name).sample(range(1, places + 1), min(SHARE, places))
+    interrupt_all(readers, read, iter(chosen))
+
+
+@IGNORED
+@pytest.mark.long
+@pytest.mark.parametrize("name", READS)
+def test_a_read_interrupted_anywhere_leaves_the_offsets_of_puts_right(
+    readers: Readers, name: str
+) -> None:
+    read = READS[name]
+    interrupt_all(readers, read, iter(range(1, readers.places(read) + 1)))
