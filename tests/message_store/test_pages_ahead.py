@@ -109,7 +109,7 @@ def test_it_is_due_where_half_of_what_was_brought_in_is_used(drive: Drive) -> No
     for end in (MIB + MIB // 2 - 1, MIB + MIB // 2):
         drive.log.end = end
         drive.ahead.look()
-        due.append(drive.ahead._wake.is_set())
+        due.append(drive.ahead._wake.wait(0))
     assert due == [False, True]
 
 
@@ -121,12 +121,12 @@ def test_a_file_that_is_gone_ends_nothing(drive: Drive) -> None:
     drive.log.end += MIB
     drive.now += 0.1
     drive.ahead.look()
-    drive.ahead._wake.clear()
+    assert drive.ahead._wake.wait(0)
     assert drive.ahead.step()
     assert drive.spans == []
     drive.log.end += MIB
     drive.ahead.look()
-    assert drive.ahead._wake.is_set()
+    assert drive.ahead._wake.wait(0)
 
 
 def test_a_kernel_that_cannot_is_asked_once(drive: Drive) -> None:

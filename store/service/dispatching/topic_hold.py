@@ -12,15 +12,22 @@ class TopicHold:
 
     def __init__(self, topics: frozenset[str]) -> None:
         self.topics = topics
-        self._over = threading.Event()
+        self._over = threading.Lock()  # no Event: an interrupted caller could leave its lock taken
+        self._over.acquire()
 
     def end(self) -> None:
         """Let go on all who wait."""
-        self._over.set()
+        if self._over.locked():
+            self._over.release()
 
     def wait(self, seconds: float) -> None:
-        """Wait for the end, at most so long: whoever was to tell of it may have been cut short."""
-        self._over.wait(seconds)
+        """Wait for the end, at most so long: whoever was to tell of it may have been cut short.
+
+        Each that goes on opens the gate for the next; the one that was interrupted there leaves
+        the others to their own deadline.
+        """
+        if self._over.acquire(timeout=seconds):
+            self._over.release()
 
 
 class TopicHeldError(Exception):

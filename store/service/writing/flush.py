@@ -25,6 +25,7 @@ from store.queue.consume_queue_store import ConsumeQueueStore
 from store.service.dispatching.dispatch import Dispatcher
 from store.service.running.worker import Worker
 from store.service.writing.group_commit import GroupCommit
+from store.wakeup import Wakeup
 
 
 class FlushService:
@@ -47,7 +48,7 @@ class FlushService:
         self._failed = failed
         self._waiting: list[_Waiter] = []
         self._waiting_lock = threading.Lock()  # guards _waiting
-        self._wake = threading.Event()
+        self._wake = Wakeup()
         self._stopped = False
         self._failure: StoreError | None = None  # what ended the thread
         self._thread = Worker("cqstore-flush", self._run, self._give_up)
@@ -92,7 +93,6 @@ class FlushService:
         rounds.add(config.flush_consume_queue_thorough_interval, self._whole.without_index)
         while not self._stopped or self._waiting:
             self._wake.wait(rounds.seconds_left(time.monotonic()))
-            self._wake.clear()
             if self._waiting:
                 self._serve()
             if not self._stopped:

@@ -7,7 +7,6 @@ time, puts meet their pages themselves. Decision 47 has the figures.
 """
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 
@@ -15,6 +14,7 @@ from store.core import CORE
 from store.errors import StoreError
 from store.log.commit_log import CommitLog
 from store.service.running.worker import Worker
+from store.wakeup import Wakeup
 
 _LOG = logging.getLogger(__name__)
 LEAST_AHEAD = 256 << 10
@@ -39,7 +39,7 @@ class PagesAhead:
         self._bring_in = bring_in
         self._clock = clock
         self._due = 0  # the end of the log from which on the thread has something to do
-        self._wake = threading.Event()
+        self._wake = Wakeup()
         self._stopped = False
         self._seen, self._seen_at = log.end, clock()
         self.brought = log.end
@@ -74,7 +74,6 @@ class PagesAhead:
     def _run(self) -> None:
         while True:
             self._wake.wait()
-            self._wake.clear()
             if self._stopped:
                 return
             if not self.step():
