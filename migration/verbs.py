@@ -114,17 +114,20 @@ def run(
         float | None, typer.Option(metavar="N", min=1, help="Of queues written, all tasks.")
     ] = None,
     workspace: Space = None,
+    config: ConfigFile = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
     """Move what is planned into new queues beside the store; run again, it goes on.
 
-    Nothing of the store is changed, and nobody sees the new queues before the switch.
+    Nothing of the store is changed, and nobody sees the new queues before the switch. The plan
+    holds the settings that count; a --config that says otherwise is refused.
     """
+    settings = None if config is None else read_config(config)
     with _bar("moving") as tick:
         try:
             report = run_plan(
                 root, workspace=_space(root, workspace), master=master,
-                bytes_per_second=max_bytes_per_second, progress=tick,
+                bytes_per_second=max_bytes_per_second, progress=tick, config=settings,
             )  # fmt: skip
         except KeyboardInterrupt:
             note("stopped; what was moved is kept: run again to go on")

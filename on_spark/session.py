@@ -130,8 +130,9 @@ def _placed_settings(master: str) -> dict[str, str]:
     }
     if _is_on_this_machine(master):
         placed["spark.driver.host"] = os.environ["SPARK_LOCAL_IP"]
-    if path := os.environ.get("PYTHONPATH"):
-        placed["spark.executorEnv.PYTHONPATH"] = path
+    for name in ("PYTHONPATH", "PYTHONSAFEPATH"):
+        if value := os.environ.get(name):
+            placed[f"spark.executorEnv.{name}"] = value
     return placed
 
 
@@ -145,6 +146,8 @@ def _wanted_environment(master: str) -> dict[str, str]:
     if _is_on_this_machine(master):
         wanted["SPARK_LOCAL_IP"] = "127.0.0.1"
     wanted = {name: value for name, value in wanted.items() if name not in os.environ}
+    # A worker imports nothing from the folder that it is started in, which is the user's.
+    wanted["PYTHONSAFEPATH"] = "1"
     installed = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")}
     if _ROOT not in installed:
         paths = [str(_ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
+from pathlib import Path
 
 from store.errors import StoreConfigError, StoreError
 from store.progress import untold
@@ -23,6 +24,15 @@ TASK_ATTEMPTS = 4
 POLL_SECONDS = 0.25
 Outcome = tuple[str, str]
 """See ``store.worker.unwrap``."""
+
+
+def worker_environment() -> dict[str, str]:
+    """Return the environment of a Python process of ours: it imports what this one would.
+
+    Never from the current folder, where a file of the user's may be called as a package of ours is.
+    """
+    paths = [path for path in sys.path if Path(path).is_absolute()]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1"}
 
 
 class _Workers:
@@ -62,8 +72,9 @@ class _Workers:
             if self._stopped:
                 raise StoreError("the tasks were cancelled")
             process = subprocess.Popen(
-                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-            )
+                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                env=worker_environment(),
+            )  # fmt: skip
             self._started.append(process)
         return process
 

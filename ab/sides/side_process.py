@@ -12,6 +12,7 @@ from typing import Any
 from ab.sides.side import SideSpec
 from ab.sides.worker import ERROR, Told
 from store.errors import StoreError
+from store.processes import worker_environment
 
 
 class SideProcess:
@@ -22,7 +23,7 @@ class SideProcess:
         self.spec = spec
         self._process = subprocess.Popen(
             [sys.executable, "-m", "ab.sides.worker", str(os.getpid())],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=worker_environment(),
         )  # fmt: skip
         config = spec.config.model_dump(mode="json", exclude_unset=True)
         try:

@@ -22,6 +22,7 @@ from ab.stores.survey import StoreSurvey
 from ab.workloads.base import Done, Setting, Turn, Workload
 from store.errors import StoreError
 from store.paths import StorePaths
+from store.processes import worker_environment
 from store.record.message import Message
 from store.service.message_store import MessageStore
 
@@ -147,6 +148,7 @@ class RestartAfterKill(_Life):
         ended = subprocess.run(
             [sys.executable, "-m", "ab.stores.killed_writer", str(os.getpid())],
             input=json.dumps(told), text=True, check=False, capture_output=True,
+            env=worker_environment(),
         )  # fmt: skip
         if ended.returncode != -signal.SIGKILL:
             raise StoreError(f"the process that was to be killed ended: {ended.stderr[-500:]}")

@@ -19,6 +19,7 @@ from migration.planning.context import log_identity
 from migration.planning.plan import Plan, read_plan
 from migration.tasks import MASTER, NO_SPARK, ready, run_tasks
 from migration.workspace import Workspace
+from store.config import StoreConfig
 from store.errors import RefusedStoreError, os_errors
 from store.files import sync_folder
 from store.queue.bulk import bulk_backend
@@ -51,19 +52,25 @@ def run_plan(
     bytes_per_second: float | None = None,
     progress: Callable[[int, int], object] = lambda done, units: None,
     timestamps: bool = True,
+    config: StoreConfig | None = None,
 ) -> RunReport:
     """Move what the plan of the store in ``root`` says, into the workspace.
+
+    The settings are the plan's; ``config``: settings that must be no others.
 
     ``progress`` is told units moved and units planned. ``bytes_per_second`` is shared by all tasks.
 
     Raises:
-        RefusedStoreError: there is no plan, it is another store's, or the store was changed.
+        RefusedStoreError: there is no plan, it is another store's or was made under other settings,
+            or the store was changed.
         StoreLockedError: another migration works in the workspace.
         CorruptionError, StoreIOError: a task could not do its work; run again to go on.
     """
     space = workspace or Workspace.of(root.absolute())
     with space.held():
         plan = read_plan(space)
+        if config is not None:
+            plan.refuse_other_settings(config)
         check_source(plan, root)
         if space.made.root.exists():
             return _report(space, plan, 0, 0.0)

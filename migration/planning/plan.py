@@ -21,6 +21,10 @@ from store.queue.units import MOST_UNITS, QueueKey
 
 FORMAT = 1
 """Version of the plan's files."""
+_SHOWN_BY_FILES = frozenset({
+    "mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue", "rocksdbMemoryBytes",
+})  # fmt: skip
+"""Keys of settings that the planner replaces by what it found."""
 
 
 class Slice(NamedTuple):
@@ -101,6 +105,27 @@ class Plan(BaseModel):
     def config(self) -> StoreConfig:
         """Return the settings."""
         return StoreConfig.from_mapping(self.settings)
+
+    def refuse_other_settings(self, config: StoreConfig) -> None:
+        """Refuse ``config`` where a setting that it gives was another one when this was made.
+
+        Sizes that the files show, and what a task needs of memory, are the plan's in any case.
+
+        Raises:
+            RefusedStoreError: it names the keys, with both values.
+        """
+        given = config.model_dump(mode="json", by_alias=True, include=config.model_fields_set)
+        own = self.config.model_dump(mode="json", by_alias=True)
+        others = [
+            f"{key} is {value}, planned with {own[key]}"
+            for key, value in sorted(given.items())
+            if key not in _SHOWN_BY_FILES and own[key] != value
+        ]
+        if others:
+            raise RefusedStoreError(
+                f"the plan was made under other settings: {'; '.join(others)}. Plan again",
+                path=Path(self.store),
+            )
 
     def own_digest(self) -> str:
         """Return what ``digest`` has to be."""

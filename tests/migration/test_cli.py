@@ -91,6 +91,18 @@ def test_a_difference_is_told_by_the_exit_code(root: Path) -> None:
     assert plan.source == "file"
 
 
+def test_a_run_takes_the_settings_of_its_plan_and_no_others(root: Path) -> None:
+    conf = root.with_name("broker.conf")
+    conf.write_text("enableConsumeQueueExt=false\n")
+    run("plan", root, "--config", conf)
+    other = root.with_name("other.conf")
+    other.write_text("enableLmq=true\nenableConsumeQueueExt=false\n")
+    told = refusal("run", root, "--config", other, *NONE)
+    assert "enableLmq is True, planned with False" in told
+    assert "enableConsumeQueueExt" not in told
+    assert record("run", root, "--config", conf, *NONE)["units"] == 1_000
+
+
 def test_nothing_published_is_said_by_a_way_back(root: Path) -> None:
     run("plan", root)
     done = run("rollback", root)

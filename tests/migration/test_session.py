@@ -125,7 +125,7 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 def test_spark_is_given_what_nobody_has_set(bare: pytest.MonkeyPatch) -> None:
     python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-    root = {"PYTHONPATH": str(session._ROOT)}
+    root = {"PYTHONPATH": str(session._ROOT), "PYTHONSAFEPATH": "1"}
     here = {"SPARK_LOCAL_IP": "127.0.0.1"}
     for master in ("local", "local[2]", "local[*]"):
         assert session._wanted_environment(master) == python | root | here
@@ -136,7 +136,7 @@ def test_spark_is_given_what_nobody_has_set(bare: pytest.MonkeyPatch) -> None:
     bare.setenv("PYTHONPATH", os.pathsep.join(["", "/a", str(session._ROOT), "/a", "/b", ""]))
     paths = os.pathsep.join([str(session._ROOT), "/a", "/b"])
     assert session._wanted_environment("local") == {
-        "PYSPARK_DRIVER_PYTHON": sys.executable, "PYTHONPATH": paths
+        "PYSPARK_DRIVER_PYTHON": sys.executable, "PYTHONPATH": paths, "PYTHONSAFEPATH": "1",
     }  # fmt: skip
     bare.setattr(session, "_ROOT", Path(sysconfig.get_path("purelib")).resolve())
     assert "PYTHONPATH" not in session._wanted_environment("yarn"), "installed: it is found"

@@ -1,0 +1,83 @@
+"""Commands beside files that are named as packages of ours, or as what those need."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from store.config import StoreConfig
+from store.record.message import Message
+from store.service.message_store import MessageStore
+
+COMMAND = Path(sys.executable).parent / "cqstore"
+NAMES = [
+    "store", "cq_file", "cq_rocksdb", "migration", "replication", "analysis", "on_spark", "ab",
+    "numpy", "pandas", "pyarrow", "pydantic", "typer", "rich", "rocksdict", "pyspark", "json",
+    "queue", "signal", "base64", "pickle",
+]  # fmt: skip
+CONFIG = StoreConfig(mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=2000)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A store, and a folder of files that no process may import."""
+    with MessageStore.open(tmp_path / "s", CONFIG, backend="file") as store:
+        store.put_messages([Message("orders", b"%d" % n, n % 4) for n in range(200)])
+    made = tmp_path / "user"
+    made.mkdir()
+    for name in NAMES:
+        (made / f"{name}.py").write_text(f"raise SystemExit('{name} of the user was imported')\n")
+    (made / "broker.conf").write_text(
+        "mappedFileSizeCommitLog=65536\nmappedFileSizeConsumeQueue=2000\n"
+    )
+    return made
+
+
+def run(folder: Path, *words: object) -> str:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
+    done = subprocess.run(
+        [COMMAND, *map(str, words)], cwd=folder, env=environment, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "of the user was imported" not in done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["info"], ["check"], ["dump", "--queues"], ["get", "--topic", "orders"], ["topics"],
+        ["query", "--help"], ["top", "--once"], ["mode"], ["migrate", "preflight"],
+        ["ha", "check", "--help"], ["follow", "--help"], ["feed", "--help"], ["sql", "--help"],
+        ["rocksdb", "stats", "--help"], ["ab", "run", "--help"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+@pytest.mark.slow
+def test_a_verb_imports_nothing_from_the_current_folder(folder: Path, words: list[str]) -> None:
+    rest = [] if "--help" in words else [folder.parent / "s"]
+    at = next((at for at, word in enumerate(words) if word.startswith("--")), len(words))
+    run(folder, *words[:at], *rest, *words[at:])
+
+
+@pytest.mark.slow
+def test_processes_of_a_move_import_nothing_from_it(folder: Path) -> None:
+    root = folder.parent / "s"
+    run(folder, "migrate", "plan", root, "--master", "none", "--config", "broker.conf")
+    for verb in ("run", "verify"):
+        run(folder, "migrate", verb, root, "--master", "none")
+    assert "rocksdb" in run(folder, "migrate", "status", root)
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("spark")
+def test_spark_s_workers_import_nothing_from_it(folder: Path) -> None:
+    root = folder.parent / "s"
+    run(folder, "migrate", "plan", root, "--config", "broker.conf")
+    run(folder, "migrate", "run", root, "--master", "local[1]")
+    assert "200" in run(
+        folder, "sql", root, "select count(*) from commitlog", "--master", "local[1]"
+    )
