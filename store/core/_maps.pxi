@@ -6,6 +6,7 @@ cdef extern from *:
     #include <setjmp.h>
     #include <signal.h>
     #include <sys/mman.h>
+    #include <sys/stat.h>
 
     /* A page that cannot be read, or lies behind the end of a file that was cut, is SIGBUS. Where
      * this thread copies from a map it is an answer instead; anywhere else it is what it was. */
@@ -48,37 +49,53 @@ cdef extern from *:
         madvise(data, size, MADV_RANDOM); /* one page is wanted, not what the disk reads ahead */
         return data;
     }
+    static int has_size(int fd, int64_t size) {
+        struct stat about;
+        return fstat(fd, &about) == 0 && about.st_size >= size;
+    }
     static void unmap_file(const uint8_t *data, size_t size) { munmap((void *)data, size); }
     """
     int heed_bus() nogil
     bint copy_mapped(void *to, const void *start, size_t size) noexcept nogil
     const uint8_t *map_file(int fd, size_t size) nogil
     void unmap_file(const uint8_t *data, size_t size) nogil
+    bint has_size(int fd, int64_t size) noexcept nogil
 
 
 cdef bint _heeds_bus = False
 cdef enum:
     PAGE = 4096
+    AT_ONCE = 256
     MOST_MAPS = 8192  # of this process, which the kernel lets have 65,530 by default
 cdef int64_t _maps = 0
 
 
+@cython.no_gc  # an open file leads nowhere
 cdef class FileMap:
     """A file that is mapped to be read at random. Any thread.
 
     A file that is shorter than it was, or a disk that refuses, is met where it is read, and nowhere
-    else. What others write to the file is seen.
+    else; but of the page that its end lies in the rest reads as zeros, see ``ends_before``. What others
+    write to the file is seen.
     """
+
+    cdef int fd
+    cdef object owner
 
     cdef const uint8_t *data
     cdef int64_t size
     cdef uint8_t *seen  # a bit for each page
 
-    def __init__(self, int fd, int64_t size):
-        """Map ``size`` bytes; the descriptor may be closed behind that. Not mapped: no byte is read."""
+    def __init__(self, int fd, int64_t size, owner=None):
+        """Map ``size`` bytes. Not mapped: no byte is read.
+
+        ``owner`` keeps the descriptor open; without one it may be closed behind this, and nobody
+        can ask for the size of the file.
+        """
         global _heeds_bus, _maps
         if self.data != NULL:
             raise TypeError("it is mapped already")
+        self.fd, self.owner = fd if owner is not None else -1, owner
         if not _heeds_bus:
             _heeds_bus = heed_bus() == 0
         if _heeds_bus and size > 0 and _maps < MOST_MAPS:
@@ -93,6 +110,23 @@ cdef class FileMap:
             unmap_file(self.data, self.size)
             _maps -= 1
         free(self.seen)
+
+    cdef bint ends_before(self, int64_t position) noexcept nogil:
+        """Return whether zeros that end there may be none of the file, since it was cut.
+
+        What follows in the page can tell, as all of it is zero then; else the system is asked.
+        """
+        cdef uint8_t block[AT_ONCE]
+        cdef int64_t end = min((position // PAGE + 1) * PAGE, self.size), count, at
+        while position < end:
+            count = min(<int64_t> AT_ONCE, end - position)
+            if not self.read(block, count, position):
+                return True
+            for at in range(count):
+                if block[at]:
+                    return False
+            position += count
+        return self.fd >= 0 and not has_size(self.fd, self.size)
 
     cdef bint read(self, void *to, int64_t size, int64_t position) noexcept nogil:
         """Copy bytes; False: they are not there, or cannot be read."""

@@ -210,10 +210,14 @@ cdef struct Chain:
     int64_t places[MOST_PLACES]
 
 
+cdef bint _is_blank(const uint8_t *entry) noexcept nogil:
+    return load32(entry) == 0 and load64(entry + 12) == 0
+
+
 cdef int chain_places(FileMap file, int64_t slots, int64_t wanted, Chain *chain) noexcept nogil:
     """Add the places of a chain; -1: it is not plain."""
     cdef uint8_t data[INDEX_HEADER]
-    cdef int64_t base, index, limit = chain.entries, stored, phy, looked = 0
+    cdef int64_t base, index, limit = chain.entries, stored, phy, looked = 0, at, size
     cdef int32_t diff
     if not (1 <= slots <= MOST_IN_FILE and 1 <= limit <= MOST_IN_FILE and wanted >= 0):
         return -1
@@ -223,6 +227,8 @@ cdef int chain_places(FileMap file, int64_t slots, int64_t wanted, Chain *chain)
     if not file.read(data, INDEX_SLOT, INDEX_HEADER + INDEX_SLOT * (wanted % slots)):
         return -1
     index = load32(data)
+    if index == 0 and file.ends_before(INDEX_HEADER + INDEX_SLOT * (wanted % slots + 1)):
+        return -1
     if chain.read_only:  # behind the slot: a header written before it covers the slot's entry
         if not file.read(data, INDEX_HEADER, 0):
             return -1
@@ -234,7 +240,15 @@ cdef int chain_places(FileMap file, int64_t slots, int64_t wanted, Chain *chain)
         looked += 1
         if looked > MOST_ENTRIES or chain.count == MOST_PLACES:
             return -1
-        if not file.read(data, INDEX_ENTRY, base + INDEX_ENTRY * index):
+        at = base + INDEX_ENTRY * index
+        size = min(<int64_t> INDEX_ENTRY + 4, file.size - at)  # with the next one's hash
+        if size < INDEX_ENTRY or not file.read(data, size, at):
+            return -1
+        if (size == INDEX_ENTRY or load32(data + INDEX_ENTRY) == 0) and (
+            file.ends_before(at + INDEX_ENTRY - 1)  # cut within the entry, maybe
+        ):
+            return -1
+        if load64(data + 4) == 0 and _is_blank(data):  # the twin knows whether it may be
             return -1
         diff = load32(data + 12)
         if diff < 0:

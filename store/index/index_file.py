@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from store.core import READS
 from store.errors import (
+    CorruptionError,
     StoreClosedError,
     StoreError,
     StoreFailedError,
@@ -48,6 +49,7 @@ BATCH_KEYS = 1024
 UNFINISHED_NAME = "index.new"
 """A file is made under this name, which no one takes for an index file, and then renamed."""
 _BLOCK_ROWS = 1 << 16
+_BLANK = IndexEntry(0, 0, 0, 0)
 
 
 class IndexRow(NamedTuple):
@@ -103,7 +105,9 @@ class IndexFile:
             )
             """The file, ``None`` after ``close``."""
         self.mapped = (
-            None if READS is None else READS.FileMap(self.opened.number, geometry.file_size)
+            None
+            if READS is None
+            else READS.FileMap(self.opened.number, geometry.file_size, self.opened)
         )
         """What the core reads of it; ``None`` without a core, and after ``close``."""
         self._take_header(self._read_header())
@@ -401,16 +405,34 @@ class IndexFile:
     # ---- inside
 
     def _chain(self, hashed: int) -> Iterator[tuple[int, IndexEntry]]:
-        """Yield the entries of the slot of ``hashed``, newest first: number, entry."""
+        """Yield the entries of the slot of ``hashed``, newest first: number, entry.
+
+        Raises:
+            CorruptionError: one that the chain leads to is nothing but zeros.
+            TruncatedRecordError: the file ends before it.
+        """
         slot = self.read(slot_position(hashed % self.geometry.slots), INDEX_SLOT.size)
         index = INDEX_SLOT.unpack_from(slot).newest
         self.refresh()  # behind the slot: a header written before it covers the slot's entry
         limit = self.waiting[1] if self.read_only else self.geometry.entries
         while 0 < index < limit:
             entry = self.entry(index)
+            if entry == _BLANK and not self._may_be_blank(index, hashed):
+                raise CorruptionError(
+                    "an index entry is missing", path=self.path,
+                    position=self.geometry.entry_position(index),
+                    expected=f"entry {index}, which its slot leads to", got="zeros",
+                )  # fmt: skip
             yield index, entry
             limit = index
             index = entry.previous_index
+
+    def _may_be_blank(self, index: int, hashed: int) -> bool:
+        """Return whether an entry of zeros may be real: of the log's first record, with hash 0."""
+        if hashed % self.geometry.slots or self.begin_phy_offset:
+            return False
+        before = self.entry(index - 1) if index > 1 else None
+        return before is None or (before != _BLANK and before.phy_offset == 0)
 
     def _rows(
         self, pending: IndexBatch, first: int, hashes: NDArray[np.int64],

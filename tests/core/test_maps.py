@@ -14,7 +14,7 @@ import pytest
 from cq_file.store import FileConsumeQueueStore
 from store.config import StoreConfig
 from store.core import READS
-from store.errors import StoreError
+from store.errors import CorruptionError, StoreError
 from store.record.message import Message
 from store.service.message_store import MessageStore
 
@@ -64,8 +64,11 @@ def test_an_index_file_that_is_cut_is_told_as_the_twin_tells_it(tmp_path: Path) 
             patch.setattr(store, "_plain_queries", None)
             patch.setattr("store.index.index_file.READS", None)
             assert outcome(lambda: keyed(store, 7)) == found
-        os.truncate(path, size)  # with zeros behind: no chain
-        assert keyed(store, 7) == []
+        os.truncate(path, size)  # with zeros behind
+        found = outcome(lambda: keyed(store, 7))
+        assert isinstance(found, tuple)
+        assert found[0] is CorruptionError
+        assert "position 8200): expected entry 8, which its slot leads to, found zeros" in found[1]
 
 
 def opened_queue(store: MessageStore) -> Any:
