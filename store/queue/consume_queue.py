@@ -140,7 +140,7 @@ class ConsumeQueue(ABC):
         matches: MessageFilter,
         plain: "_reads.PlainFilter | None" = None,
     ) -> int:
-        """Estimate how many units of [from_offset, to_offset) ``matches`` lets through.
+        """Estimate how many messages of [from_offset, to_offset) ``matches`` lets through.
 
         ``plain`` is the same filter in the core, where there is one.
 
@@ -157,7 +157,7 @@ class ConsumeQueue(ABC):
             found = plain.estimate(self, start, end, config.units_per_file, *bounds)
             if found is not None:
                 return found
-        return estimate(self.iterate(start), end - start, matches, *bounds)
+        return estimate(self.iterate(start), start, end, matches, *bounds)
 
 
 def no_units(queue_offset: int, stride: int) -> UnitBlock:

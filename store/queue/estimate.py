@@ -1,6 +1,6 @@
 """Estimate of how many messages of a range a filter lets through (a consumer's lag).
 
-Source: RocketMQ ``ConsumeQueue.estimateMessageCount``.
+Source: RocketMQ ``ConsumeQueue.estimateMessageCount``, ``BatchConsumeQueue.estimateMessageCount``.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -26,19 +26,28 @@ def plain_filter(codes: Collection[int] | None) -> "_reads.PlainFilter | None":
 
 
 def estimate(
-    units: Iterator[CqUnit], total: int, matches: MessageFilter, max_scan: int, max_matches: int
+    units: Iterator[CqUnit],
+    start: int,
+    end: int,
+    matches: MessageFilter,
+    max_scan: int,
+    max_matches: int,
 ) -> int:
-    """Count the matches among the units of the next ``total`` offsets.
+    """Count the messages of [start, end) in ``units`` that ``matches`` lets through.
 
-    Once a bound is met the share of matches is taken of ``total``. As in RocketMQ a unit of a batch
-    queue counts once, however many messages it holds.
+    A unit of a batch queue counts as many messages as it holds of the range. As in RocketMQ the
+    bounds count units; once one is met, the share of matches is taken of the whole range.
     """
-    passed = found = 0
+    passed = found = matched = 0
     for scanned, unit in enumerate(units):
-        if passed >= total:
+        if unit.queue_offset >= end:
             return found
-        if scanned >= max_scan or found > max_matches:
-            return found * total // scanned
-        passed += unit.batch_num
-        found += matches(unit.tags_code)
+        if scanned >= max_scan or matched > max_matches:
+            return found * (end - start) // max(passed, 1)
+        behind = unit.queue_offset + unit.batch_num
+        messages = max(min(behind, end) - max(unit.queue_offset, start), 0)
+        passed += messages
+        if matches(unit.tags_code):
+            matched += 1
+            found += messages
     return found

@@ -1,4 +1,4 @@
-"""Estimates of how many units a filter lets through: exact until a bound is passed."""
+"""Estimates of how many messages a filter lets through: exact until a bound is passed."""
 
 from collections.abc import Iterator
 
@@ -31,14 +31,30 @@ def units(codes: str) -> Iterator[CqUnit]:
 def test_an_estimate_is_exact_until_a_bound_is_passed(
     codes: str, total: int, most_scanned: int, most_matches: int, expected: int
 ) -> None:
-    found = estimate(units(codes), total, lambda code: code == 1, most_scanned, most_matches)
+    found = estimate(units(codes), 0, total, lambda code: code == 1, most_scanned, most_matches)
     assert found == expected
 
 
 @pytest.mark.parametrize(
-    ("total", "most_scanned", "expected"), [(50, 100, 3), (31, 100, 2), (30, 100, 2), (50, 2, 25)]
+    ("start", "end", "most_scanned", "most_matches", "expected"),
+    [
+        (0, 50, 100, 100, 30),
+        (0, 30, 100, 100, 20),
+        (10, 50, 100, 100, 20),
+        (0, 50, 2, 100, 25),  # ten of twenty messages, of fifty
+        (0, 50, 100, 1, 33),  # more than one unit matches: twenty of thirty
+        (0, 50, 100, 2, 30),  # three units match, and none is behind them
+        (4, 45, 100, 100, 21),  # what the range has of its first and last unit
+    ],
 )
-def test_a_unit_of_a_batch_counts_once(total: int, most_scanned: int, expected: int) -> None:
-    """Five units of ten messages; of each as RocketMQ counts."""
-    batches = (CqUnit(10 * at, 100 * at, 100, code, 10) for at, code in enumerate([1, 0, 1, 0, 1]))
-    assert estimate(batches, total, lambda code: code == 1, most_scanned, 100) == expected
+def test_messages_of_a_batch_are_counted_and_units_are_bounded(
+    start: int, end: int, most_scanned: int, most_matches: int, expected: int
+) -> None:
+    """Five units of ten messages; on the bounds of units as RocketMQ counts."""
+    batches = (
+        CqUnit(10 * at, 100 * at, 100, code, 10)
+        for at, code in enumerate([1, 0, 1, 0, 1])
+        if 10 * at + 10 > start
+    )
+    found = estimate(batches, start, end, lambda code: code == 1, most_scanned, most_matches)
+    assert found == expected

@@ -52,6 +52,18 @@ def test_a_batch_queue_is_known_and_counts_messages(tmp_path: Path) -> None:
     store.close()
 
 
+def test_an_estimate_counts_the_messages_of_a_batch_queue(tmp_path: Path) -> None:
+    """Units were counted: a lag of fifteen was told as five."""
+    store = batch_disk(tmp_path).open()
+    queue = store.queue("B", 0)
+    assert queue.estimate_message_count(0, 15, lambda _: True) == 15
+    assert queue.estimate_message_count(-1, 100, lambda code: code == 9) == 15
+    assert queue.estimate_message_count(7, 12, lambda _: True) == 5
+    assert queue.estimate_message_count(3, 9, lambda _: True) == 6
+    assert queue.estimate_message_count(0, 15, lambda code: code == 8) == 0
+    store.close()
+
+
 @pytest.mark.parametrize("crashed", [False, True])
 def test_nothing_is_cut_behind_a_file_that_is_missing(tmp_path: Path, *, crashed: bool) -> None:
     """The units behind it were taken for a torn end, and cut."""

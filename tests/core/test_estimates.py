@@ -62,7 +62,7 @@ def test_estimates_are_alike(tmp_path: Path, name: str, seed: int) -> None:
         end = draw.randrange(start, high + 1)
         bounds = draw.choice((1, 2, 10, 400, 1 << 40)), draw.choice((0, 1, 30, 1 << 40))
         found = tags.plain and tags.plain.estimate(queue, start, end, UNITS_PER_FILE, *bounds)
-        wanted = estimate(queue.iterate(start), end - start, tags.may_match, *bounds)
+        wanted = estimate(queue.iterate(start), start, end, tags.may_match, *bounds)
         assert found is None or found == wanted, (tags.tags, start, end, bounds)
         cut = queue.estimate_message_count(-5, 1 << 62, tags.may_match, tags.plain)
         assert cut == queue.estimate_message_count(-5, 1 << 62, tags.may_match)
