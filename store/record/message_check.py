@@ -3,7 +3,7 @@
 The encoder finds out while it works, which costs nothing; this is asked once that has failed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from store.errors import IllegalMessageError
 from store.record.message import Host, Message
@@ -17,6 +17,18 @@ _RANGES = {
     "reconsume_times": (-_INT_MAX - 1, _INT_MAX),
     "prepared_transaction_offset": (-_LONG_MAX - 1, _LONG_MAX),
 }
+
+
+def listed(messages: Iterable[Message]) -> list[Message]:
+    """Return a list of our own of what is to be put, iterated once.
+
+    Raises:
+        TypeError: not an iterable of messages, as a text, bytes, a mapping or one message.
+    """
+    one = isinstance(messages, str | bytes | bytearray | memoryview | Mapping)
+    if one or hasattr(messages, "properties"):
+        raise TypeError(f"{messages!r:.60} is not an iterable of messages")
+    return list(messages)
 
 
 def require_messages(given: Sequence[object]) -> None:

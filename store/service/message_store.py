@@ -20,6 +20,7 @@ from store.index.index_service import IndexService
 from store.log.commit_log import CommitLog
 from store.progress import Progress, untold
 from store.record.message import Message
+from store.record.message_check import listed
 from store.service.opening.open_parts import open_parts
 from store.service.opening.options import OpenOptions
 from store.service.opening.parts import Parts
@@ -177,10 +178,11 @@ class MessageStore(StoreCare):
         nothing. A message that is refused does not keep the others out. Cheaper than single puts.
 
         Raises:
-            TypeError: an element is no message; none was put.
+            TypeError: a text, bytes, a mapping or one message instead of several, or an element is
+                no message; none was put.
             StoreError: as for ``put_message``.
         """
-        given = list(messages)
+        given = listed(messages)
         if self._state.unwritable:
             return [self._state.refuse_put()] * len(given)
         return self._putter.put_list(given)

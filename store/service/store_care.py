@@ -36,8 +36,10 @@ class StoreCare(StoreReads):
 
         Raises:
             IllegalMessageError: no queue could have one of the names; nothing was deleted.
+            TypeError: one name instead of several, whose letters would be taken for topics.
             StoreError: as for ``put_message``.
         """
+        _require_several(topics)
         names = list(dict.fromkeys(topics))
         for name in names:
             self.queues.check_topic(name)
@@ -49,7 +51,11 @@ class StoreCare(StoreReads):
         """Delete the topics with queues that are not in ``retain``, the broker's table of topics.
 
         Never a light queue or a system topic. Returns them; with ``dry_run`` nothing is deleted.
+
+        Raises:
+            TypeError: one name instead of several: all other topics would be deleted.
         """
+        _require_several(retain)
         self._ready()
         unused = list(self._clean.unused_topics(frozenset(retain)))
         if not dry_run:
@@ -95,3 +101,8 @@ class StoreCare(StoreReads):
         self._state.check_writable()
         self._expiry.delete_manually()
         self._expiry.run()
+
+
+def _require_several(topics: Iterable[str]) -> None:
+    if isinstance(topics, str | bytes | bytearray):
+        raise TypeError(f"{topics!r:.60} is one name, not an iterable of topics")

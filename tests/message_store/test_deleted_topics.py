@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pytest
 from crcmod.predefined import mkCrcFun
@@ -267,3 +267,15 @@ def test_an_interrupted_deletion_forgets_where_expired_queues_went_on(
     with MessageStore.open(root, CONFIG, backend=backend) as store:
         assert store.max_offset("gone", 0) == 0
         assert put(store, "gone", 1) == [0]
+
+
+@pytest.mark.parametrize("name", ["ab", b"ab"])
+def test_one_name_is_not_taken_for_its_letters(tmp_path: Path, name: Any) -> None:
+    with MessageStore.open(tmp_path / "s", StoreConfig()) as store:
+        for topic in ("a", "ab", "c"):
+            store.put_message(Message(topic, b"x"))
+        with pytest.raises(TypeError, match="is one name"):
+            store.delete_topics(name)
+        with pytest.raises(TypeError, match="is one name"):
+            store.clean_unused_topics(name, dry_run=False)
+        assert [store.max_offset(topic, 0) for topic in ("a", "ab", "c")] == [1, 1, 1]

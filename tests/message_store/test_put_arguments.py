@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from store.config import FlushDiskType, StoreConfig
 from store.record.message import Message
 from store.service.message_store import MessageStore
+from store.service.results import PutMessageResult
 
 NEVER = 3_600_000
 CONFIG = StoreConfig(
@@ -58,7 +60,57 @@ def test_several_messages_are_durable_whatever_they_come_in(
         assert store.commit_log.flushed_phy_offset() >= last.phy_offset + last.appended.size
 
 
-@pytest.mark.parametrize("given", ["ab", b"ab", {"a": 1}, [None], [1, 2], [["x"]]], ids=repr)
+def put_one(store: MessageStore, message: Message) -> PutMessageResult:
+    return store.put_message(message)
+
+
+def put_async(store: MessageStore, message: Message) -> PutMessageResult:
+    return store.put_message_async(message).result()
+
+
+def put_several(store: MessageStore, message: Message) -> PutMessageResult:
+    return store.put_messages([message])[0]
+
+
+@pytest.mark.parametrize("put", [put_one, put_async, put_several])
+def test_what_becomes_of_the_properties_later_does_not_end_the_wait(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    put: Callable[[MessageStore, Message], PutMessageResult],
+) -> None:
+    properties = {"INNER_X": "1"}  # which the fast path does not take
+    with MessageStore.open(tmp_path, SYNC) as store:
+        append = store._parts.putter._append
+        for name in ("one", "many"):
+            real = getattr(append, name)
+
+            def changed(*given: Any, real: Callable[..., Any] = real, **also: Any) -> Any:
+                done = real(*given, **also)
+                properties["WAIT"] = "false"  # by another thread
+                return done
+
+            monkeypatch.setattr(append, name, changed)
+        result = put(store, Message("orders", b"x", 0, properties))
+        assert properties["WAIT"] == "false"
+        assert result.appended is not None
+        assert store.commit_log.flushed_phy_offset() >= result.phy_offset + result.appended.size
+        (found,) = store.get_message("g", "orders", 0, 0, 32).messages()
+        assert found.properties == {"INNER_X": "1"}, "its producer waits"
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["", "ab", b"", b"ab", bytearray(b"a"), {}, {"a": 1}, Message("orders", b"x")],
+    ids=repr,
+)
+def test_what_is_no_iterable_of_messages_is_refused(tmp_path: Path, given: Given) -> None:
+    with MessageStore.open(tmp_path, CONFIG) as store:
+        with pytest.raises(TypeError, match="is not an iterable of messages"):
+            store.put_messages(given)
+        assert store.commit_log.max_phy_offset() == 0
+
+
+@pytest.mark.parametrize("given", [["ab"], [b"ab"], [{"a": 1}], [None], [1, 2], [["x"]]], ids=repr)
 def test_what_is_no_message_is_refused_before_anything_is_put(
     tmp_path: Path, given: list[Message]
 ) -> None:

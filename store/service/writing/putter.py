@@ -119,11 +119,12 @@ class Putter:
             started = self._start_timing()
         if self._replicas is not None and (refused := self._lacks_replicas(message)):
             return refused
+        wait = wait and self._is_awaited(message)
         result = (self._plain.one(message) if eligible else None) or self._put_any(message)
         if result.appended is None:
             return result
         if self._has_to_wait or len(self._pending.units.queue_index) >= self._dispatcher.full_at:
-            result = self._settle([result], wait=wait and _waits(message.properties))[0]
+            result = self._settle([result], wait=wait)[0]
         if started:
             self.meter.seconds.observe(time.perf_counter() - started)
         return result
@@ -160,8 +161,9 @@ class Putter:
         """Put one message without waiting, see ``MessageStore.put_message_async``."""
         done: Future[PutMessageResult] = Future()
         done.set_running_or_notify_cancel()
+        awaited = self._is_awaited(message)
         result = self.put(message, wait=False)
-        if result.appended is None or not (self._has_to_wait and _waits(message.properties)):
+        if result.appended is None or not awaited:
             done.set_result(result)
             return done
 
@@ -190,9 +192,9 @@ class Putter:
             return [self.put(message) for message in messages]  # some may not want replicas
         started = time.perf_counter()
         self._look_ahead()
+        awaited = any(map(self._is_awaited, messages))
         done = self._plain.several(messages) or self._put_each(messages)
-        wait = self._has_to_wait and any(_waits(message.properties) for message in messages)
-        done = self._settle(done, wait=wait)
+        done = self._settle(done, wait=awaited)
         self.meter.list_seconds.observe(time.perf_counter() - started)
         return done
 
@@ -233,12 +235,13 @@ class Putter:
         require_message(batch)
         started = time.perf_counter()
         self._look_ahead()
+        awaited = self._is_awaited(batch)
         try:
             _check_client_batch(batch, self._config.max_message_size)
             done = self._plain.batch(batch) or self._put_whole(decode_client_batch(batch))
         except IllegalMessageError as exc:
             return [self._refused(exc)]
-        done = self._settle(done, wait=_waits(batch.properties))
+        done = self._settle(done, wait=awaited)
         self.meter.list_seconds.observe(time.perf_counter() - started)
         return done
 
@@ -346,7 +349,7 @@ class Putter:
     def _settle(self, results: list[PutMessageResult], *, wait: bool) -> list[PutMessageResult]:
         """Wait and dispatch as configured, after the lock is free."""
         end = 0
-        if self._has_to_wait and wait:
+        if wait:
             end = max((r.phy_offset + r.appended.size for r in results if r.appended), default=0)
         if end and (late := self._answers.wait(end)) is not _OK:
             results = [r._replace(status=late) if r.appended else r for r in results]
@@ -354,6 +357,15 @@ class Putter:
         if self._dispatcher.is_full:
             self._dispatcher.drain_unless_busy()
         return results
+
+    def _is_awaited(self, message: Message) -> bool:
+        """Return whether a put of ``message`` waits; asked before it, the properties may change."""
+        if not self._has_to_wait:
+            return False
+        try:
+            return _waits(message.properties)
+        except (TypeError, AttributeError):
+            return True  # no message at all: that is said further on
 
     def _lacks_replicas(self, message: Message) -> PutMessageResult | None:
         """Refuse a message whose producer waits for replicas while too few are in sync."""
