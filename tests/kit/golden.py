@@ -34,7 +34,7 @@ def load_dump(name: str) -> Dump:
 def unpack_all(folder: Path) -> None:
     """Unpack every store below ``folder``."""
     with tarfile.open(FOLDER / "stores.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
+        archive.extractall(folder, filter="fully_trusted")  # ours: no look at each path
 
 
 def _column(values: Any) -> list[Any]:

@@ -14,8 +14,9 @@ def tree_digest(root: Path, but: Path | None = None) -> str:
         if but in path.parents:
             continue
         status = path.lstat()
-        changed = 0 if path.is_dir() else status.st_mtime_ns
-        facts = (path.relative_to(root), status.st_mode, status.st_size, changed)
+        # What a folder's own size says, a file system has for itself; its names are here anyway.
+        size, changed = (0, 0) if path.is_dir() else (status.st_size, status.st_mtime_ns)
+        facts = (path.relative_to(root), status.st_mode, size, changed)
         digest.update(repr(facts).encode("utf-8", "surrogatepass"))
         if path.is_file():
             digest.update(path.read_bytes())

@@ -5,16 +5,19 @@ from pathlib import Path
 
 import pytest
 
+from store.config import StoreConfig
 from store.errors import StoreError
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from store.service.upkeep.store_copy import copy_store
 from tests.kit.tree import tree_digest
 
+CONFIG = StoreConfig(mapped_file_size_commit_log=65536)
+
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    with MessageStore.open(tmp_path / "store") as store:
+    with MessageStore.open(tmp_path / "store", CONFIG) as store:
         assert store.put_message(Message("t", b"body")).ok
     return tmp_path / "store"
 
