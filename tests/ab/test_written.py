@@ -24,6 +24,7 @@ def put(store: MessageStore, count: int = 500) -> None:
     store.flush()
 
 
+@pytest.mark.disk
 def test_what_stores_of_a_side_have_written_is_added_up(tmp_path: Path) -> None:
     side = SideStore(tmp_path / "side", "rocksdb", StoreConfig())
     assert not side.written()
@@ -42,6 +43,7 @@ def test_what_stores_of_a_side_have_written_is_added_up(tmp_path: Path) -> None:
     side.close()
 
 
+@pytest.mark.disk
 def test_files_count_nothing(tmp_path: Path) -> None:
     side = SideStore(tmp_path / "side", "file", StoreConfig())
     side.open()

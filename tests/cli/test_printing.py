@@ -90,6 +90,7 @@ def test_lines_are_put_by_256() -> None:
         assert [line["topic"] for each in lists for line in each] == [*map(str, range(count))]
 
 
+@pytest.mark.disk
 def test_a_put_tells_each_message_s_place_or_why_it_has_none(tmp_path: Path) -> None:
     root = tmp_path / "s"
     done = call("put", root, feed='\n{"topic":"t","body":"\\ud800","flag":7}\n \n{"topic":""}\n')
@@ -111,6 +112,7 @@ def test_a_put_tells_each_message_s_place_or_why_it_has_none(tmp_path: Path) -> 
     assert (plain["queueId"], plain["flag"], plain["body"]) == (0, 0, "")
 
 
+@pytest.mark.disk
 def test_properties_are_given_one_by_one(tmp_path: Path) -> None:
     put = ["put", tmp_path / "s", "--topic", "t", "--queue-id", 2]
     for pair in ("=v", "nv"):

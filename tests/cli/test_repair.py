@@ -191,6 +191,7 @@ def test_a_rebuild_that_makes_no_sense_changes_nothing(root: Path, options: list
     assert ends(root) == [100] * 3
 
 
+@pytest.mark.disk
 def test_the_index_of_a_store_without_keys_is_rebuilt_to_nothing(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", backend="file") as store:
         assert store.put_message(Message("t", b"x")).ok

@@ -13,6 +13,7 @@ from cq_rocksdb.compaction import CompactionRun
 from cq_rocksdb.engine import EngineBatch, Family, RocksEngine
 from cq_rocksdb.keys import max_key, queue_prefix, unit_key
 from store.cli.output import OutputFormat
+from store.config import StoreConfig
 from store.errors import StoreError
 from store.record.message import Message
 from store.service.message_store import MessageStore
@@ -22,6 +23,7 @@ from tests.kit.rocksdb_queues import RocksDBQueues, engine_of, put
 
 Told = tuple[list[dict[str, object]], str]
 Facts = dict[tuple[str, str], object]
+CONFIG = StoreConfig(mapped_file_size_commit_log=65536)
 NAME = "basic-defaultRocksDB"
 
 
@@ -45,7 +47,7 @@ def facts(told: Told) -> Facts:
 
 def made(root: Path, change: Callable[[RocksEngine], None] | None = None) -> None:
     """Make a store of two queues of six units, and change its database behind its back."""
-    with MessageStore.open(root, backend="rocksdb") as store:
+    with MessageStore.open(root, CONFIG, backend="rocksdb") as store:
         for topic in ("t", "u"):
             for _ in range(6):
                 assert store.put_message(Message(topic, b"x")).ok
@@ -89,7 +91,7 @@ def test_topics_that_the_broker_does_not_know_are_notes(
     tell: Callable[..., Told], tmp_path: Path
 ) -> None:
     root = tmp_path / "store"
-    with MessageStore.open(root, backend="rocksdb") as store:
+    with MessageStore.open(root, CONFIG, backend="rocksdb") as store:
         for topic in ("known", "%LMQ%x", "odd", "rmq_sys_x", "SCHEDULE_TOPIC_XXXX", "odder"):
             assert store.put_message(Message(topic, b"x")).ok
     assert tell(verbs.audit, root)[0] == []

@@ -228,6 +228,7 @@ def test_a_last_file_that_begins_inside_one_of_ours_is_refused(led: Led, tmp_pat
     assert "a multiple of 8192, found 4096" in found.error
 
 
+@pytest.mark.disk
 def test_a_record_of_a_forged_size_asks_for_no_memory(led: Led, tmp_path: Path) -> None:
     config = StoreConfig(mapped_file_size_commit_log=1 << 30, max_message_size=1000)
     most = (1 << 20) + (64 << 10) + 8

@@ -18,6 +18,7 @@ def test_every_layout_is_on_the_format_page_as_it_is_declared() -> None:
     assert rendered(text) == text
 
 
+@pytest.mark.disk  # a log file of a gigabyte
 @pytest.mark.parametrize("page", ["README.md", "docs/operations.md"])
 def test_the_example_of_a_page_runs_and_prints_what_it_says(page: str, tmp_path: Path) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")

@@ -164,6 +164,7 @@ def test_status_tells_the_stage(root: Path) -> None:
     assert (status(root)["stage"], status(root)["unitsMoved"]) == ("made", UNITS)
 
 
+@pytest.mark.disk  # a copy of an index of the default size has no holes
 def test_on_spark_as_without_it(root: Path, tmp_path: Path, spark: SparkSession) -> None:
     plain = closed_copy(root, tmp_path / "plain")
     space, plan, first = move(plain, segment_units=500)
