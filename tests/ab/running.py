@@ -1,16 +1,16 @@
 """Comparisons run by tests: in this process, or as the command."""
 
-import subprocess
-import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
 from ab.results.result import Result, WorkloadFigures
 from ab.results.result_file import read_result
 from ab.running.rounds import Effort
 from ab.running.run import Run, RunOptions
 from store.config import StoreConfig
+from tests.kit import commands
 
-COMMAND = [str(Path(sys.executable).parent / "cqstore"), "ab", "run"]
+COMMAND = [*commands.COMMAND, "ab", "run"]
 SHORT = Effort(3, 0.004)
 
 
@@ -36,12 +36,10 @@ def workload(found: Result, name: str) -> WorkloadFigures:
     return one
 
 
-def command(root: Path, *words: str, code: int = 0) -> "subprocess.CompletedProcess[str]":
+def command(root: Path, *words: str, code: int = 0) -> CompletedProcess[str]:
     """Run ``cqstore ab run``, which must end with ``code``."""
-    done = subprocess.run(
-        [*COMMAND, str(root), "--result", str(root.with_name("result.json")), *words],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    result = root.with_name("result.json")
+    done = commands.run(["ab", "run", root, "--result", result, *words])
     assert done.returncode == code, done.stderr
     return done
 

@@ -3,7 +3,6 @@
 import json
 import random
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -23,11 +22,11 @@ from store.service.mirroring import mirror as mirror_module
 from store.service.mirroring.differences import Differences, Mismatch
 from store.service.mirroring.figures import HOUR_SECONDS, Figures, Taken
 from store.service.mirroring.verdict import ReadOutcome
+from tests.kit import commands
 from tests.kit.double_write import Told, refuse
 from tests.kit.mirrored import by_hand, drive, open_mirrored
 from tests.kit.tree import tree_digest
 
-COMMAND = [str(Path(sys.executable).parent / "cqstore"), "ab", "live"]
 HOURS = 24
 READS = 200
 
@@ -172,8 +171,7 @@ def test_what_cannot_be_told_is_refused_in_a_sentence(tmp_path: Path) -> None:
 
 
 def live(root: Path, *words: object, code: int) -> subprocess.CompletedProcess[str]:
-    whole = [*COMMAND, str(root), *map(str, words)]
-    done = subprocess.run(whole, capture_output=True, text=True, check=False, timeout=180)
+    done = commands.run(["ab", "live", root, *words])
     assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return done

@@ -1,8 +1,6 @@
 """What classes of topics wrote, against what was put."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ from store.config import StoreConfig
 from store.paths import StorePaths
 from store.record.message import Message
 from store.service.message_store import MessageStore
+from tests.kit import commands
 
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=4096, enable_lmq=True, enable_multi_dispatch=True,
@@ -64,19 +63,15 @@ def test_a_log_that_is_younger_is_counted_over_what_it_has(store: MessageStore) 
 
 
 def test_the_command_prints_it_and_refuses_what_names_nothing(store: MessageStore) -> None:
-    command = [str(Path(sys.executable).parent / "cqstore"), "ab", "policy", str(store.paths.root)]
-    done = subprocess.run(
-        [*command, "--topics", "orders*", "--hottest", "0", "--output", "json"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    command = ["ab", "policy", store.paths.root]
+    done = commands.run([*command, "--topics", "orders*", "--hottest", "0", "--output", "json"])
+    assert done.returncode == 0, done.stderr
     rows = {row["class"]: row for row in json.loads(done.stdout)}
     assert [*rows] == ["orders*", "%LMQ%*", "%RETRY%*", "%DLQ%*", "*"]
     assert (rows["orders*"]["units"], rows["orders*"]["topics"]) == (270, 3)
     assert "handed, not those it writes: no backend counts" in done.stderr
     assert "times" not in done.stderr
-    refused = subprocess.run(
-        [*command, "--topics", ";"], capture_output=True, text=True, check=False
-    )
+    refused = commands.run([*command, "--topics", ";"])
     assert (refused.returncode, "names at least one" in refused.stderr) == (2, True)
 
 

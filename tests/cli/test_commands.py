@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,17 +9,16 @@ import pytest
 
 from store.record.message import Message
 from store.service.message_store import MessageStore
+from tests.kit import commands
 from tests.kit.golden import CLEAN, CRASHED, NAMES, load_dump
 from tests.kit.tree import tree_digest
 
 Golden = Callable[[str], Path]
-COMMAND = [str(Path(sys.executable).parent / "cqstore")]
+pytestmark = pytest.mark.disk  # `put` makes log files of a gigabyte where it is given no size
 
 
 def run(*words: object, feed: str = "", code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [*COMMAND, *map(str, words)], input=feed, capture_output=True, text=True, check=False
-    )
+    done = commands.run(words, feed)
     assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return done
@@ -212,7 +210,7 @@ def test_a_promise_of_replicas_keeps_out_puts_alone(golden: Golden, tmp_path: Pa
 
 def test_a_reader_that_leaves_is_no_fault(golden: Golden) -> None:
     root = golden("basic-default")
-    text = f"{COMMAND[0]} dump {root} --messages --output jsonl | head -1"
+    text = f"{commands.COMMAND[0]} dump {root} --messages --output jsonl | head -1"
     done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=False)
     assert json.loads(done.stdout)["phy"] == 0
     assert done.stderr == ""

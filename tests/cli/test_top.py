@@ -24,9 +24,10 @@ from store.record.message import Message
 from store.service.figures.watch import FolderSize, StoreWatch, measure
 from store.service.finding.store_layout import detect
 from store.service.message_store import MessageStore
+from tests.kit import commands
 from tests.kit.tree import tree_digest
 
-COMMAND = [str(Path(sys.executable).parent / "cqstore"), "top"]
+COMMAND = [*commands.COMMAND, "top"]
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=2000,
     rocksdb_memory_bytes=16 << 20, flush_interval_commit_log=10_000_000,
@@ -36,9 +37,7 @@ Facts = dict[tuple[object, object], object]
 
 
 def run(*words: object, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [*COMMAND, *map(str, words)], capture_output=True, text=True, check=False, timeout=60
-    )
+    done = commands.run(["top", *words])
     assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return done

@@ -3,7 +3,6 @@
 import json
 import shutil
 import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from itertools import pairwise
@@ -26,6 +25,7 @@ from store.service.upkeep.mode import (
     store_modes,
 )
 from tests.double_write.test_verify import Database
+from tests.kit import commands
 from tests.kit.call_order import CallOrder
 from tests.kit.crash_images import crash_image
 from tests.kit.double_write import OTHER, Told, config, open_store, refuse, standing
@@ -33,7 +33,6 @@ from tests.kit.golden import load_dump
 from tests.kit.tree import tree_digest
 
 Golden = Callable[[str], Path]
-COMMAND = [str(Path(sys.executable).parent / "cqstore")]
 THERE_AND_BACK = [*store_modes(), *reversed(store_modes()[:-1])]
 PLAIN = config(rocksdb_cq_double_write_enable=False)
 
@@ -352,7 +351,7 @@ def test_differences_keep_the_incomplete_one_from_being_read(golden: Golden) -> 
 
 
 def run(*words: object, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([*COMMAND, *map(str, words)], capture_output=True, text=True, check=False)
+    done = commands.run(words)
     assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return done

@@ -18,6 +18,7 @@ from store.errors import StoreConfigError
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.feeding.conftest import CONFIG, log_in
+from tests.kit import commands
 from tests.kit.running import COMMAND
 from tests.kit.wire_slave import WireSlave
 
@@ -34,10 +35,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def run(*words: object, code: int) -> str:
-    done = subprocess.run(
-        [*FEED, *map(str, words)], capture_output=True, text=True, check=False,
-        timeout=LIMIT_SECONDS,
-    )  # fmt: skip
+    done = commands.run(["feed", *words])
     assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return done.stderr

@@ -20,6 +20,7 @@ from store.errors import StoreConfigError
 from store.queue.backends import backend_names
 from store.service.message_store import MessageStore
 from tests.following.conftest import CONFIG, SIZES, Led
+from tests.kit import commands
 from tests.kit.log_bytes import log_of
 from tests.kit.running import COMMAND
 from tests.kit.served import served
@@ -41,9 +42,7 @@ def words(master: WireMaster | str, root: Path, conf: Path, *more: object) -> li
 def run(
     master: WireMaster | str, root: Path, conf: Path, *more: object, code: int = 0
 ) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        words(master, root, conf, *more), capture_output=True, text=True, check=False, timeout=120
-    )
+    done = commands.run(words(master, root, conf, *more)[1:])
     assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return done

@@ -4,7 +4,6 @@ import asyncio
 import dataclasses
 import json
 import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from store.service.prometheus import register
 from tests.following.conftest import CONFIG, Led
 from tests.following.test_command import FAINT, running
 from tests.following.test_follower import FAST
-from tests.kit.running import COMMAND
+from tests.kit import commands
 from tests.kit.waiting import becomes, run, until
 from tests.kit.wire_broker import WireBroker, topic
 from tests.kit.wire_master import WireMaster
@@ -39,10 +38,7 @@ NOTE = Following(
 
 def cqstore(*words: object) -> list[dict[str, object]]:
     """Run the command in a process of its own; return the rows that it prints."""
-    done = subprocess.run(
-        [COMMAND[0], *map(str, words), "--output", "jsonl"], capture_output=True, text=True,
-        check=False, timeout=60,
-    )  # fmt: skip
+    done = commands.run([*words, "--output", "jsonl"])
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 

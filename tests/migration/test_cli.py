@@ -15,6 +15,7 @@ from migration.copying.run import run_plan
 from migration.planning.planner import make_plan
 from migration.verify import verify_migration
 from migration.workspace import Workspace
+from tests.kit import commands
 from tests.kit.migrations import NO_SPARK
 from tests.kit.running import COMMAND, until
 from tests.kit.served import served
@@ -26,8 +27,7 @@ REFUSED, DIFFERENT = 2, 1
 
 
 def run(verb: str, *words: object, code: int = 0) -> subprocess.CompletedProcess[str]:
-    whole = [*COMMAND, verb, *map(str, words)]
-    done = subprocess.run(whole, capture_output=True, text=True, check=False, timeout=180)
+    done = commands.run(["migrate", verb, *words])
     assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return done

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,11 @@ from migration.preflight import PreflightReport, preflight
 from migration.preflight.command import _rows, preflight_command
 from migration.preflight.report import NameCount, Severity
 from store.cli.output import OutputFormat
+from tests.kit import commands
 from tests.kit.golden import NAMES
 from tests.kit.tree import tree_digest
 from tests.preflight.kit import FakeMachine
 
-COMMAND = [str(Path(sys.executable).parent / "cqstore"), "migrate", "preflight"]
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "object": dict, "array": list, "string": str, "number": (int, float), "boolean": bool,
     "null": type(None),
@@ -27,7 +26,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 
 
 def run(*words: object, code: int) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([*COMMAND, *map(str, words)], capture_output=True, text=True, check=False)
+    done = commands.run(["migrate", "preflight", *words])
     assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return done

@@ -1,0 +1,109 @@
+"""``cqstore`` in a process of its own that does not begin with half a second of imports.
+
+``run`` asks a process that has imported what the verbs use. It forks for each command; the child
+has the command's words, files and folder, runs ``main`` and ends as every program ends. What a
+start imports, signals, and what a terminal shows are tried with ``subprocess``.
+"""
+
+import atexit
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+COMMAND = [str(Path(sys.executable).parent / "cqstore")]
+_ROOT = Path(__file__).parents[2]
+_IMPORTED = (
+    "store.cli.app", "store.cli.check", "store.cli.clean", "store.cli.dump", "store.cli.get",
+    "store.cli.info", "store.cli.mode", "store.cli.offset", "store.cli.put", "store.cli.query",
+    "store.cli.rebuild", "store.cli.recover", "store.cli.top", "store.cli.topics",
+    "cq_file.store", "cq_file.bulk", "cq_rocksdb.store", "cq_rocksdb.bulk", "cq_rocksdb.commands",
+    "migration.commands", "replication.commands", "analysis.command", "ab.commands",
+    "rich.console", "rich.table", "typer.rich_utils",
+)  # fmt: skip
+
+
+class _Server:
+    """The process that forks; one for each process of pytest, started when it is asked first."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # The library of numpy would start threads, which no fork takes along.
+        environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.kit.commands"], cwd=_ROOT, env=environment, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        atexit.register(self._end)
+
+    def run(self, request: dict[str, Any]) -> int:
+        """Return a command's exit code; below 0 the signal that ended it."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with self._lock:
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+            return int(self._process.stdout.readline())
+
+    def _end(self) -> None:
+        with self._process:
+            self._process.terminate()
+
+
+_servers: dict[int, _Server] = {}
+
+
+def run(
+    words: Sequence[object], feed: str = "", cwd: Path | None = None
+) -> "subprocess.CompletedProcess[str]":
+    """Run ``cqstore`` with ``words``, ``feed`` on standard input; return what it printed."""
+    if "COVERAGE_PROCESS_START" in os.environ:  # each process takes its test's name from there
+        return subprocess.run(
+            [*COMMAND, *map(str, words)], input=feed, cwd=cwd, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+    server = _servers.get(os.getpid()) or _servers.setdefault(os.getpid(), _Server())
+    texts = [*map(str, words)]
+    with tempfile.TemporaryDirectory(prefix="cqstore-") as name:
+        folder = Path(name)
+        (folder / "0").write_text(feed, encoding="utf-8")
+        code = server.run({"words": texts, "folder": name, "cwd": str(cwd or Path.cwd())})
+        out, err = ((folder / each).read_text(encoding="utf-8") for each in "12")
+    return subprocess.CompletedProcess(texts, code, out, err)
+
+
+def _serve() -> None:
+    for name in _IMPORTED:
+        import_module(name)
+    for line in sys.stdin:
+        pid = os.fork()
+        if not pid:
+            _be(json.loads(line))
+            return
+        _, status = os.waitpid(pid, 0)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        sys.stdout.flush()
+
+
+def _be(request: dict[str, Any]) -> None:
+    from store.cli.app import main  # noqa: PLC0415
+
+    flags = os.O_RDONLY, os.O_WRONLY | os.O_CREAT, os.O_WRONLY | os.O_CREAT
+    for target, flag in enumerate(flags):
+        given = os.open(Path(request["folder"]) / str(target), flag, 0o600)
+        os.dup2(given, target)
+        os.close(given)
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    os.chdir(request["cwd"])
+    sys.argv = [COMMAND[0], *request["words"]]
+    main()
+
+
+if __name__ == "__main__":
+    _serve()
