@@ -20,7 +20,10 @@ from store.service.results import GetMessageStatus
 from tests.kit.crash_images import crash_image
 from tests.kit.tree import tree_digest
 
-CONFIG = StoreConfig(mapped_file_size_commit_log=65536)
+CONFIG = StoreConfig(
+    mapped_file_size_commit_log=65536,
+    max_hash_slot_num=100, max_index_num=1000,
+)  # fmt: skip
 COUNT = 20
 BODY = body_position(0)
 

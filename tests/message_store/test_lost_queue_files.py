@@ -23,7 +23,10 @@ from tests.kit.crash_images import crash_image
 from tests.kit.rebuilt import Facts, facts
 from tests.kit.tree import tree_digest
 
-CONFIG = StoreConfig(mapped_file_size_commit_log=8192, mapped_file_size_consume_queue=200)
+CONFIG = StoreConfig(
+    mapped_file_size_commit_log=8192, mapped_file_size_consume_queue=200,
+    max_hash_slot_num=100, max_index_num=1000,
+)  # fmt: skip
 FILE = 200
 LOST = QueueKey("a", 0)
 """45 units in five files of ten."""

@@ -41,7 +41,10 @@ from tests.kit.tree import tree_digest
 from tests.message_store.test_journals import line
 
 Golden = Callable[[str], Path]
-CONFIG = StoreConfig(mapped_file_size_commit_log=16384)
+CONFIG = StoreConfig(
+    mapped_file_size_commit_log=16384,
+    max_hash_slot_num=100, max_index_num=1000,
+)  # fmt: skip
 
 
 @pytest.fixture(params=backend_names())

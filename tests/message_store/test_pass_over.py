@@ -21,7 +21,10 @@ from store.service.results import PutMessageStatus
 from tests.kit.plain_record import PlainRecord
 from tests.kit.tree import tree_digest
 
-CONFIG = StoreConfig(mapped_file_size_commit_log=65536)
+CONFIG = StoreConfig(
+    mapped_file_size_commit_log=65536,
+    max_hash_slot_num=100, max_index_num=1000,
+)  # fmt: skip
 COUNT, BAD = 30, 12
 BODY = body_position(0)
 LOG = Path("commitlog", "0" * 20)

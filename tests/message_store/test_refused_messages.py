@@ -19,6 +19,7 @@ from store.service.results import PutMessageStatus
 
 ILLEGAL = PutMessageStatus.MESSAGE_ILLEGAL
 LIGHT = {"INNER_MULTI_DISPATCH": "%LMQ%a", "INNER_MULTI_QUEUE_OFFSET": "7"}
+CONFIG = StoreConfig(mapped_file_size_commit_log=5 << 20)  # above the longest message
 SCHEDULED = "SCHEDULE_TOPIC_XXXX"
 
 
@@ -28,7 +29,7 @@ class _Duck:
 
 @pytest.fixture(params=backend_names())
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    with MessageStore.open(tmp_path / "s", backend=request.param) as opened:
+    with MessageStore.open(tmp_path / "s", CONFIG, backend=request.param) as opened:
         yield opened
 
 
@@ -161,7 +162,7 @@ def test_a_light_queue_that_the_backend_cannot_hold_is_passed_over_in_the_log(
     tmp_path: Path, name: str
 ) -> None:
     """As RocketMQ does with files; such a store could be opened by nobody."""
-    config = StoreConfig(enable_lmq=True, enable_multi_dispatch=True)
+    config = CONFIG.model_copy(update={"enable_lmq": True, "enable_multi_dispatch": True})
     with MessageStore.open(tmp_path, config, backend=name) as store:
         properties = {"INNER_MULTI_DISPATCH": "%LMQ%aXb,%LMQ%c"}
         store.put_message(Message("t", b"x", properties=properties))
@@ -178,7 +179,7 @@ def test_a_light_queue_that_the_backend_cannot_hold_is_passed_over_in_the_log(
 def test_a_refused_message_takes_no_place_of_the_light_quota(tmp_path: Path) -> None:
     config = StoreConfig(
         enable_lmq=True, enable_multi_dispatch=True, max_lmq_consume_queue_num=1,
-        max_message_size=1000,
+        max_message_size=1000, mapped_file_size_commit_log=65536,
     )  # fmt: skip
     light = {"INNER_MULTI_DISPATCH": "%LMQ%a"}
     with MessageStore.open(tmp_path, config, backend="file") as store:
