@@ -28,7 +28,8 @@ def test_the_packages_warn_nobody_by_default() -> None:
         check=True,
     )  # fmt: skip
     assert PACKAGES == [
-        "ab", "analysis", "cq_file", "cq_rocksdb", "migration", "on_spark", "replication", "store",
+        "ab", "analysis", "cq_file", "cq_rocksdb", "metadata", "migration", "on_spark",
+        "replication", "store",
     ]  # fmt: skip
     assert (done.stdout, done.stderr) == ("", "")
 

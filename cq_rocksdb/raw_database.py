@@ -1,0 +1,102 @@
+"""RawDatabase: any RocksDB's keys and values as they are, read-only.
+
+The databases of a broker's metadata are small and have families of their own, so nothing here
+depends on the families and keys of consume queues.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from rocksdict import AccessType, DBRecoveryMode, Options, Rdict
+
+from cq_rocksdb.private_folder import PrivateFolder
+from store.errors import CorruptionError
+
+
+class RawDatabase:
+    """The database in ``folder``, as it was when it was opened. One thread at a time.
+
+    Opened through links in a private folder, so no byte of ``folder`` changes. Records that its
+    write-ahead log alone holds are seen. While another process writes to it, the newest of its
+    records may be missing. A write-ahead log that is damaged is read as far as a broker reads it,
+    and ``fault`` says that it is; one that merely ends in the middle of a record is no damage.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Open it.
+
+        Raises:
+            CorruptionError: RocksDB cannot read it, or it is gone.
+            StoreIOError: the private folder cannot be made.
+        """
+        self.folder = folder
+        self._private = PrivateFolder(folder)
+        self.fault: CorruptionError | None = None
+        try:
+            with _rocksdb_errors(folder):
+                self.families = frozenset(Rdict.list_cf(str(self._private.path), _options()))
+            try:
+                self._database = self._open(DBRecoveryMode.tolerate_corrupted_tail_records())
+            except CorruptionError as exc:
+                self._database = self._open(DBRecoveryMode.point_in_time())
+                self.fault = exc
+        except BaseException:
+            self._private.release()
+            raise
+
+    def _open(self, mode: DBRecoveryMode) -> Rdict:
+        options = _options()
+        options.set_wal_recovery_mode(mode)
+        families = {name: _options() for name in self.families}
+        with _rocksdb_errors(self.folder):
+            return Rdict(
+                str(self._private.path), options, families, access_type=AccessType.read_only()
+            )
+
+    def items(self, family: str) -> Iterator[tuple[bytes, bytes]]:
+        """Yield every key and value of a family in key order; nothing if there is no such family.
+
+        Raises:
+            CorruptionError: a block cannot be read; what came before it was yielded.
+        """
+        if family not in self.families:
+            return
+        with _rocksdb_errors(self.folder):
+            rows = self._database.get_column_family(family).iter()
+            rows.seek_to_first()
+            while rows.valid():
+                yield bytes(rows.key()), bytes(rows.value())
+                rows.next()
+            rows.status()  # an iterator ends at an unreadable block as it does at the end
+
+    def close(self) -> None:
+        """Close it and remove the private folder; may be called again."""
+        self._database.close()
+        self._private.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _options() -> Options:
+    return Options(raw_mode=True)
+
+
+@contextmanager
+def _rocksdb_errors(folder: Path) -> Iterator[None]:
+    """Turn RocksDB's words into an error that names ``folder``; rocksdict raises ``Exception``."""
+    try:
+        yield
+    except Exception as exc:
+        if type(exc) is not Exception:
+            raise
+        sentence = f"RocksDB cannot read this database: {exc}"
+        raise CorruptionError(sentence, path=folder) from exc

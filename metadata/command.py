@@ -1,0 +1,121 @@
+"""The verb ``cqstore meta``."""
+
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from metadata.forms import read_forms
+from metadata.model import BrokerMetadata, Form, Offsets, Table
+from store.cli.options import Dir, Format, note
+from store.cli.output import OutputFormat, Row, output
+from store.errors import RefusedStoreError
+from store.paths import StorePaths
+
+
+class Shown(StrEnum):
+    """What a call shows."""
+
+    FORMS = "forms"
+    TOPICS = "topics"
+    GROUPS = "groups"
+    OFFSETS = "offsets"
+    DELAYS = "delays"
+
+
+What = Annotated[
+    Shown, typer.Argument(metavar="[TABLE]", help="forms, topics, groups, offsets or delays.")
+]
+OneForm = Annotated[Form | None, typer.Option("--form", help="This form alone.")]
+
+
+def meta(
+    root: Dir,
+    what: What = Shown.FORMS,
+    form: OneForm = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """Show topics, groups and consumer offsets of a broker, JSON or RocksDB. Changes nothing.
+
+    Without TABLE: which forms the folder holds, how much is in each, and how often it was changed.
+    A store may hold several; each row says which one it is of. Exit code 1 if a file or a row
+    cannot be read; a file of JSON that is torn is read from its .bak, as a broker does.
+    """
+    found = read_forms(StorePaths(root))
+    if form is not None:
+        found = [each for each in found if each.form is form]
+    if not found:
+        missing = "config/" if form is None else f"config/ in the form {form}"
+        raise RefusedStoreError(f"no metadata of a broker is in {missing}", path=root)
+    output(kind).rows(_ROWS[what](found))
+    faults = [fault for each in found for fault in each.faults]
+    for fault in faults:
+        note(str(fault))
+    if faults:
+        raise typer.Exit(1)
+
+
+def _forms(found: Sequence[BrokerMetadata]) -> Iterator[Row]:
+    for each in found:
+        versions = {
+            f"{table}Counter": each.versions[table].counter if table in each.versions else None
+            for table in Table
+        }
+        yield {
+            "form": each.form.value,
+            "path": str(each.path),
+            "topics": len(each.topics),
+            "groups": len(each.groups),
+            "offsets": sum(map(len, each.offsets.values())),
+            "pullOffsets": sum(map(len, each.pull_offsets.values())),
+            "delayLevels": len(each.delay_offsets),
+            **versions,
+            "faults": len(each.faults),
+        }
+
+
+def _topics(found: Sequence[BrokerMetadata]) -> Iterator[Row]:
+    for each in found:
+        for name, config in sorted(each.topics.items()):
+            yield {"form": each.form.value, "topic": name, "config": config}
+
+
+def _groups(found: Sequence[BrokerMetadata]) -> Iterator[Row]:
+    for each in found:
+        for name, config in sorted(each.groups.items()):
+            forbidden = each.forbidden.get(name, {})
+            yield {
+                "form": each.form.value, "group": name, "config": config, "forbidden": forbidden,
+            }  # fmt: skip
+
+
+def _offsets(found: Sequence[BrokerMetadata]) -> Iterator[Row]:
+    for each in found:
+        for table, offsets in (("offset", each.offsets), ("pullOffset", each.pull_offsets)):
+            for key, queue_id, offset in _rows_of(offsets):
+                yield {
+                    "form": each.form.value, "topicAtGroup": key, "queueId": queue_id,
+                    "kind": table, "offset": offset,
+                }  # fmt: skip
+
+
+def _rows_of(offsets: Offsets) -> Iterator[tuple[str, int, int]]:
+    for key, row in sorted(offsets.items()):
+        for queue_id, offset in sorted(row.items()):
+            yield key, queue_id, offset
+
+
+def _delays(found: Sequence[BrokerMetadata]) -> Iterator[Row]:
+    first = found[0]  # one file, whatever the form
+    for level, offset in sorted(first.delay_offsets.items()):
+        yield {"level": level, "offset": offset}
+
+
+_ROWS = {
+    Shown.FORMS: _forms,
+    Shown.TOPICS: _topics,
+    Shown.GROUPS: _groups,
+    Shown.OFFSETS: _offsets,
+    Shown.DELAYS: _delays,
+}

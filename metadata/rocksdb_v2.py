@@ -1,0 +1,128 @@
+"""Version 2 of metadata in RocksDB: one database whose keys say what a row is.
+
+Source: RocketMQ ``config.v2.ConfigHelper``, ``TopicConfigManagerV2``,
+``SubscriptionGroupManagerV2``, ``ConsumerOffsetManagerV2``, ``TableId``, ``RecordPrefix``.
+"""
+
+import struct
+from enum import IntEnum
+from pathlib import Path
+from struct import Struct
+
+from cq_rocksdb.raw_database import RawDatabase
+from metadata.json_form import read_delays
+from metadata.model import SEPARATOR, BrokerMetadata, DataVersion, Form, Json, Table
+from metadata.rocksdb_v1 import is_database
+from metadata.values import json_object
+from store.errors import CorruptionError, StoreError
+
+_HEAD = Struct(">BHB")
+"""A table's prefix (1), its number, and what kind of row this is."""
+_LENGTH, _QUEUE_ID, _OFFSET = Struct(">H"), Struct(">i"), Struct(">q")
+_VERSION = Struct(">qqq")
+_TABLE_PREFIX, _CTRL_1, _JSON = 1, 1, 1
+_VERSION_NAME = b"data_version"
+
+
+class _Kind(IntEnum):
+    """What a row is."""
+
+    DATA_VERSION = 1
+    DATA = 2
+
+
+class _TableId(IntEnum):
+    """The number of a table in the keys of its rows."""
+
+    CONSUMER_OFFSET = 1
+    PULL_OFFSET = 2
+    TOPIC = 3
+    SUBSCRIPTION_GROUP = 4
+
+
+_VERSIONS = {
+    _TableId.CONSUMER_OFFSET: Table.OFFSETS,
+    _TableId.TOPIC: Table.TOPICS,
+    _TableId.SUBSCRIPTION_GROUP: Table.GROUPS,
+}
+
+
+def read_v2(config: Path) -> BrokerMetadata | None:
+    """Return what ``config/rdb`` holds; ``None`` if it is not there.
+
+    A row that no release is known to write becomes a fault and is passed over.
+    """
+    folder = config / "rdb"
+    if not is_database(folder):
+        return None
+    found = BrokerMetadata(Form.V2, folder)
+    try:
+        with RawDatabase(folder) as database:
+            if database.fault is not None:
+                found.faults.append(database.fault)
+            for key, value in database.items("default"):
+                try:
+                    _take(found, key, value)
+                except (ValueError, struct.error) as exc:
+                    sentence = f"the row of {key!r}: {exc}"
+                    found.faults.append(CorruptionError(sentence, path=folder))
+    except StoreError as exc:
+        found.faults.append(exc)
+    read_delays(config, found)
+    return found
+
+
+def _take(into: BrokerMetadata, key: bytes, value: bytes) -> None:
+    prefix, number, kind = _HEAD.unpack_from(key)
+    if prefix != _TABLE_PREFIX:
+        raise ValueError("its key is none of a table")
+    table, rest = _TableId(number), key[_HEAD.size :]
+    if kind == _Kind.DATA_VERSION:
+        if rest != _VERSION_NAME:
+            raise ValueError("its key is none of a data version")
+        if table in _VERSIONS:
+            into.versions[_VERSIONS[table]] = DataVersion(*_VERSION.unpack(value))
+    elif _Kind(kind) is _Kind.DATA:
+        _take_data(into, table, rest, value)
+
+
+def _take_data(into: BrokerMetadata, table: _TableId, rest: bytes, value: bytes) -> None:
+    name, rest = _name(rest)
+    if table is _TableId.TOPIC:
+        into.topics[name] = _config(rest, value)
+    elif table is _TableId.SUBSCRIPTION_GROUP:
+        into.groups[name] = _config(rest, value)
+    else:
+        topic, queue_id = _topic_and_queue(rest)
+        (offset,) = _OFFSET.unpack(value)
+        to = into.offsets if table is _TableId.CONSUMER_OFFSET else into.pull_offsets
+        to.setdefault(f"{topic}{SEPARATOR}{name}", {})[queue_id] = offset
+
+
+def _config(rest: bytes, value: bytes) -> Json:
+    if rest:
+        raise ValueError(f"its key goes on for {len(rest)} bytes behind the name")
+    if value[:1] != bytes([_JSON]):
+        raise ValueError(f"its value is of kind {value[:1].hex() or 'none'}, not JSON")
+    return json_object(value[1:])
+
+
+def _topic_and_queue(rest: bytes) -> tuple[str, int]:
+    """Take topic and queue id apart, which stand behind a group, with a byte 1 before each."""
+    topic, rest = _name(_behind_ctrl(rest))
+    (queue_id,) = _QUEUE_ID.unpack(_behind_ctrl(rest))
+    return topic, queue_id
+
+
+def _behind_ctrl(rest: bytes) -> bytes:
+    if rest[:1] != bytes([_CTRL_1]):
+        raise ValueError("no byte 1 stands behind a name in its key")
+    return rest[1:]
+
+
+def _name(rest: bytes) -> tuple[str, bytes]:
+    (length,) = _LENGTH.unpack_from(rest)
+    end = _LENGTH.size + length
+    if end > len(rest):
+        raise ValueError(f"a name of {length} bytes in {len(rest) - _LENGTH.size}")
+    return rest[_LENGTH.size : end].decode(), rest[end:]
