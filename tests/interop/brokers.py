@@ -11,8 +11,8 @@ from typing import Any
 
 from bench.peer.maven import JavaProgram
 
-VERSION = "5.5.0"
-"""The newest of which all modules of a broker are published."""
+VERSION = "5.5.1"
+"""Client, server utilities, filter and auth come from 5.5.0: newer ones are not published."""
 
 
 @dataclass(frozen=True)
