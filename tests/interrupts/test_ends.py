@@ -28,6 +28,7 @@ from tests.kit.waiting import until
 
 SECONDS = 30
 NEVER = 3_600_000
+SMALL = StoreConfig(mapped_file_size_commit_log=65536)
 SYNC = StoreConfig(
     flush_disk_type=FlushDiskType.SYNC_FLUSH, mapped_file_size_commit_log=65536,
     flush_interval_commit_log=NEVER, flush_commit_log_thorough_interval=NEVER,
@@ -86,7 +87,7 @@ def test_a_thread_that_looks_at_old_files_and_ends_fails_the_store(tmp_path: Pat
         def used_percent(self, folder: Path) -> int:
             raise RuntimeError(f"not foreseen at {folder}")
 
-    store = MessageStore.open(tmp_path, StoreConfig(), surroundings=Broken())
+    store = MessageStore.open(tmp_path, SMALL, surroundings=Broken())
     until(lambda: "cqstore-expiry" not in own_threads())
     with pytest.raises(StoreFailedError, match="not foreseen"):
         store.put_message(Message("t", b"refused"))
@@ -116,15 +117,15 @@ def test_an_end_is_for_good_wherever_room_on_the_disk_is_told(
 
 
 def test_a_read_only_store_has_no_thread_of_its_own(tmp_path: Path) -> None:
-    with MessageStore.open(tmp_path) as store:
+    with MessageStore.open(tmp_path, SMALL) as store:
         assert store.put_message(Message("t", b"x")).ok
         assert own_threads()
-    with MessageStore.open(tmp_path, read_only=True):
+    with MessageStore.open(tmp_path, SMALL, read_only=True):
         assert not own_threads()
 
 
 def test_a_closed_store_takes_no_write_and_says_that_it_is_closed(tmp_path: Path) -> None:
-    with MessageStore.open(tmp_path) as store:
+    with MessageStore.open(tmp_path, SMALL) as store:
         assert store.put_message(Message("t", b"x")).ok
     for write in (
         lambda: store.put_message(Message("t", b"x")),
@@ -142,7 +143,9 @@ def test_a_process_that_forgets_to_close_ends_and_has_lost_nothing(tmp_path: Pat
         "import sys",
         "from store.record.message import Message",
         "from store.service.message_store import MessageStore",
-        "store = MessageStore.open(sys.argv[1])",
+        "from store.config import StoreConfig",
+        "small = StoreConfig(mapped_file_size_commit_log=65536)",
+        "store = MessageStore.open(sys.argv[1], small)",
         "assert store.put_message(Message('t', b'x')).ok",
     )
     words = [sys.executable, "-c", "\n".join(lines), str(tmp_path)]
@@ -155,7 +158,7 @@ def test_a_process_that_forgets_to_close_ends_and_has_lost_nothing(tmp_path: Pat
 @pytest.mark.parametrize("backend", ["file", "rocksdb"])
 def test_closes_that_meet_close_once_and_well(tmp_path: Path, backend: str) -> None:
     for number in range(10):
-        store = MessageStore.open(tmp_path, StoreConfig(), backend=backend)
+        store = MessageStore.open(tmp_path, SMALL, backend=backend)
         store.put_message(Message("t", b"m"))
         start = threading.Barrier(4)
         faults: list[BaseException] = []
@@ -183,14 +186,14 @@ def test_closes_that_meet_close_once_and_well(tmp_path: Path, backend: str) -> N
 def test_an_opening_that_fails_late_leaves_no_thread_and_no_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with MessageStore.open(tmp_path, StoreConfig()) as store:
+    with MessageStore.open(tmp_path, SMALL) as store:
         store.put_message(Message("t", b"m"))
     before = own_threads()
     with monkeypatch.context() as patch:
         faults = Faults(patch)
         faults.fail("unlink", errno.EIO, "replacing")
         with pytest.raises(StoreIOError):
-            MessageStore.open(tmp_path, StoreConfig(), rebuild=Rebuild.QUEUES)
+            MessageStore.open(tmp_path, SMALL, rebuild=Rebuild.QUEUES)
         assert faults.refused
     assert own_threads() == before
     real = threading.Thread.start
@@ -203,7 +206,7 @@ def test_an_opening_that_fails_late_leaves_no_thread_and_no_lock(
 
         patch.setattr(threading.Thread, "start", start)
         with pytest.raises(RuntimeError, match="new thread"):
-            MessageStore.open(tmp_path, StoreConfig())
+            MessageStore.open(tmp_path, SMALL)
     assert own_threads() == before
     assert reopened(tmp_path) == 1
 
@@ -212,7 +215,7 @@ def test_a_put_that_comes_to_the_lock_behind_a_close_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else its record would lie behind the last flush, and the store would pass for whole."""
-    store = MessageStore.open(tmp_path, StoreConfig())
+    store = MessageStore.open(tmp_path, SMALL)
     encoded, closed = threading.Event(), threading.Event()
     assert isinstance(store._putter, Putter)
     encoder = store._putter._encoder
@@ -303,7 +306,9 @@ def test_a_follower_that_is_interrupted_leaves_the_others_served(
 def test_an_index_file_that_a_thread_could_not_flush_is_not_taken_for_flushed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = StoreConfig(max_hash_slot_num=20, max_index_num=10, dispatch_slice=1)
+    config = SMALL.model_copy(
+        update={"max_hash_slot_num": 20, "max_index_num": 10, "dispatch_slice": 1}
+    )
     store = MessageStore.open(tmp_path, config)
     real = os.fdatasync
 
