@@ -40,6 +40,20 @@ def work(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("backend", "engine", "flush"),
+    [
+        ("file", RocksDBEngine.AUTO, FlushDiskType.SYNC_FLUSH),
+        ("rocksdb", RocksDBEngine.AUTO, FlushDiskType.ASYNC_FLUSH),
+    ],
+)
+def test_some_seconds_over_both_backends(
+    tmp_path: Path, backend: str, engine: RocksDBEngine, flush: FlushDiskType
+) -> None:
+    work(tmp_path, backend, engine, flush, 5, seed=1)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("flush", FlushDiskType)
 @pytest.mark.parametrize(("backend", "engine"), STORES)
 def test_a_minute_over_all_stores(
