@@ -23,6 +23,7 @@ from replication.tables.broker_client import (
     BrokerClient,
     refusal,
 )
+from replication.tables.lmq_offsets import LMQ_TABLE
 from replication.tables.remoting import Answer
 from store.broker_json import broker_object
 
@@ -187,6 +188,9 @@ def _read_page(of: Paged, answer: Answer) -> Page:
 async def consumer_offsets(client: BrokerClient) -> Json:
     """Return ``offsetTable`` (``topic@group`` → queue id → offset) and ``dataVersion``.
 
+    And ``lmqOffsetTable``, if there is one: a broker with ``enableLmq`` and file queues has the
+    offsets of LMQ groups there (``topic@group`` → offset).
+
     Raises:
         BrokerError, OSError, WireError: as ``whole_table``.
     """
@@ -194,7 +198,11 @@ async def consumer_offsets(client: BrokerClient) -> Json:
     found = await _whole(client, what, CONSUMER_OFFSET)
     table = _table_of(what, found, "offsetTable")
     _check(what, table.values(), _is_offsets)
-    return {"offsetTable": table, "dataVersion": _version(what, found.get("dataVersion"))}
+    answer = {"offsetTable": table, "dataVersion": _version(what, found.get("dataVersion"))}
+    if found.get(LMQ_TABLE) is not None:
+        lmq = answer[LMQ_TABLE] = found[LMQ_TABLE]
+        _check(what, lmq.values() if isinstance(lmq, dict) else [lmq], _is_long)
+    return answer
 
 
 async def delay_offsets(client: BrokerClient) -> Json:

@@ -19,6 +19,7 @@ from store.record.layout import Annotated, Layout, Wire
 
 TOPICS, TOPIC_QUEUE_MAPPING = "topics.json", "topicQueueMapping.json"
 GROUPS, CONSUMER_OFFSET = "subscriptionGroup.json", "consumerOffset.json"
+LMQ_CONSUMER_OFFSET = "lmqConsumerOffset.json"
 DELAY_OFFSET, REQUEST_MODE = "delayOffset.json", "messageRequestMode.json"
 TIMER_METRICS, TIMER_CHECK = "timermetrics", "timercheck"
 _MOST_BYTES = 1 << 30
@@ -70,13 +71,15 @@ class ConfigFiles:
                 " without the file the master's is taken", path=self._folder / name,
             ) from exc  # fmt: skip
 
-    def write(self, name: str, content: Mapping[str, object]) -> bool:
+    def write(self, name: str, content: Mapping[str, object], *, backup: bool = True) -> bool:
         """Make ``content`` all of a file, durably; return whether it was something else.
+
+        ``backup``: what the file held goes to ``.bak``.
 
         Raises:
             StoreIOError: it cannot be written; what is there is whole.
         """
-        return self._replace(name, json.dumps(content).encode(), backup=True)
+        return self._replace(name, json.dumps(content).encode(), backup=backup)
 
     def merge_timer_check(self, answer: bytes) -> bool:
         """Take of a master's check point what a slave takes; the rest is about its own timer log.

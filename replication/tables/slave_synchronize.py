@@ -23,6 +23,12 @@ from replication.tables import config_files
 from replication.tables.broker_client import SYSTEM_ERROR, UNKNOWN_CODE, BrokerClient
 from replication.tables.broker_tables import GROUPS, TOPICS, Table, whole_table
 from replication.tables.config_files import ConfigFiles
+from replication.tables.lmq_offsets import (
+    LMQ_TABLE,
+    all_offsets,
+    consumer_offset,
+    lmq_consumer_offset,
+)
 from replication.tables.offsets import Lower, Offsets, merged, offsets_in
 from store.errors import StoreError
 from store.service.message_store import MessageStore
@@ -231,11 +237,16 @@ class SlaveSynchronize:
 
     def _forget_offsets(self, topics: Collection[str]) -> None:
         """Take the consumer offsets of topics away."""
-        content = self._files.read(config_files.CONSUMER_OFFSET)
-        if content is not None:
-            table = _entries(content, "offsetTable")
-            stay = {key: each for key, each in table.items() if key.partition("@")[0] not in topics}
-            self._files.write(config_files.CONSUMER_OFFSET, content | {"offsetTable": stay})
+        for name in (config_files.CONSUMER_OFFSET, config_files.LMQ_CONSUMER_OFFSET):
+            content = self._files.read(name)
+            if content is None:
+                continue
+            for key in ("offsetTable", LMQ_TABLE):
+                table = _entries(content, key)
+                stay = {each: row for each, row in table.items() if _topic(each) not in topics}
+                if key in content:
+                    content[key] = stay
+            self._files.write(name, content)
 
     # ---- other tables
 
@@ -273,20 +284,44 @@ class SlaveSynchronize:
         answer = await tables.consumer_offsets(client)
         # A broker that keeps offsets in RocksDB takes in only a file whose counter is above 0.
         answer["dataVersion"]["counter"] = max(answer["dataVersion"]["counter"], 1)
-        await to_the_end(self._merge, config_files.CONSUMER_OFFSET, answer, "consumer offsets")
+        await to_the_end(self._merge_consumer_offsets, answer)
 
     async def _delay_offsets(self, client: BrokerClient) -> None:
         answer = await tables.delay_offsets(client)
         answer["offsetTable"] = {"": answer["offsetTable"]}
-        await to_the_end(self._merge, config_files.DELAY_OFFSET, answer, "delay offsets")
+        await to_the_end(self._merge_delay_offsets, answer)
 
-    def _merge(self, name: str, answer: Json, what: str) -> None:
+    def _merge_consumer_offsets(self, answer: Json) -> None:
+        """Write the master's offsets, where one here is higher, that; as the next broker reads it.
+
+        ``consumerOffset.json`` always has all of them.
+        """
+        name, version = config_files.CONSUMER_OFFSET, answer["dataVersion"]
+        own: Offsets = {}
+        for each in (name, config_files.LMQ_CONSUMER_OFFSET):
+            content = self._files.read(each)
+            if content is not None:
+                table = all_offsets(content, self._files.path(each))
+                own, _ = merged(own, table, accept_lower=False)
+        master = all_offsets(answer, self._files.path(name))
+        offsets, lower = merged(own, master, accept_lower=self._accept_lower)
+        self._write_consumer_offsets(offsets, version, lmq=LMQ_TABLE in answer)
+        self._tell_lower(name, "consumer offsets", lower)
+
+    def _write_consumer_offsets(self, offsets: Offsets, version: Json, *, lmq: bool) -> None:
+        """``lmq``: the master is a broker that reads the other file."""
+        other = config_files.LMQ_CONSUMER_OFFSET
+        if lmq or self._store.config.enable_lmq or self._files.path(other).exists():
+            self._files.write(other, lmq_consumer_offset(offsets, version))
+        self._files.write(config_files.CONSUMER_OFFSET, consumer_offset(offsets, version))
+
+    def _merge_delay_offsets(self, answer: Json) -> None:
         """Write the master's offsets; where one here is higher, that."""
+        name = config_files.DELAY_OFFSET
         own = offsets_in(self._files.read(name), self._files.path(name))
         offsets, lower = merged(own, answer["offsetTable"], accept_lower=self._accept_lower)
-        flat: Offsets | dict[str, int] = offsets.get("", {}) if what == "delay offsets" else offsets
-        self._files.write(name, answer | {"offsetTable": flat})
-        self._tell_lower(name, what, lower)
+        self._files.write(name, answer | {"offsetTable": offsets.get("", {})})
+        self._tell_lower(name, "delay offsets", lower)
 
     def _tell_lower(self, name: str, what: str, lower: list[Lower]) -> None:
         now = {(name, f"{each.key}/{each.queue_id}"): each for each in lower}
@@ -329,6 +364,11 @@ def _entries(content: Json | None, key: str) -> Json:
     """Return a table of a file here; an empty one if there is none."""
     table = (content or {}).get(key)
     return table if isinstance(table, dict) else {}
+
+
+def _topic(key: str) -> str:
+    """Return the topic of a key ``topic@group``."""
+    return key.partition("@")[0]
 
 
 def _some(names: Collection[str]) -> str:

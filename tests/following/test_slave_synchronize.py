@@ -171,6 +171,31 @@ def test_a_file_is_replaced_when_it_changes_and_its_former_content_stays_beside(
     run(story())
 
 
+@pytest.mark.parametrize("before", [True, False])
+def test_offsets_of_a_master_with_light_queues_are_in_both_files(
+    tmp_path: Path, log: bytes, *, before: bool
+) -> None:
+    """A broker reads one of them, by its settings; with RocksDB queues it is the plain one."""
+    plain, light = tmp_path / "config" / "consumerOffset.json", "%LMQ%a@%LMQ%g"
+    lmq = plain.with_name("lmqConsumerOffset.json")
+    if before:
+        lmq.parent.mkdir()
+        lmq.write_text('{"offsetTable":{},"lmqOffsetTable":{"%LMQ%a@%LMQ%g":3,"%LMQ%b@%LMQ%g":8}}')
+
+    async def story() -> None:
+        async with scene(tmp_path, log) as here:
+            here.broker.offsets = '{"a@g":{0:5}}, "lmqOffsetTable":{"%LMQ%a@%LMQ%g":4}'
+            await here.beside.bring_tables(here.client)
+
+    asyncio.run(story())
+    flat = {light: 4} | ({"%LMQ%b@%LMQ%g": 8} if before else {})
+    found = json.loads(plain.read_text())
+    assert found["offsetTable"] == {"a@g": {"0": 5}} | {key: {"0": at} for key, at in flat.items()}
+    assert found["dataVersion"]["counter"] > 0
+    found = json.loads(lmq.read_text())
+    assert (found["offsetTable"], found["lmqOffsetTable"]) == ({"a@g": {"0": 5}}, flat)
+
+
 def test_a_timers_own_log_keeps_its_places(tmp_path: Path, log: bytes) -> None:
     async def story() -> None:
         async with scene(tmp_path, log) as now:
