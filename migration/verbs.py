@@ -23,6 +23,7 @@ from rich.progress import (
 from rich.text import Text
 
 from migration.copying.run import RunReport, run_plan
+from migration.metadata.option import AcceptOlderTables
 from migration.planning.planner import make_plan
 from migration.planning.segment_writer import SEGMENT_UNITS
 from migration.rebuild.block_source import LOG
@@ -155,6 +156,8 @@ def switch(
         Path | None,
         typer.Option("--workspace", metavar="PATH", help="Maybe that of a copy of this store."),
     ] = None,
+    *,
+    accept_older_tables: AcceptOlderTables = False,
     config: ConfigFile = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
@@ -164,8 +167,9 @@ def switch(
     """
     with _telling() as tell:
         report = switch_to(
-            root, read_config(config), to=to, workspace=_space(root, workspace), tell=tell
-        )
+            root, read_config(config), to=to, workspace=_space(root, workspace),
+            accept_older_tables=accept_older_tables, tell=tell,
+        )  # fmt: skip
     output(kind).record(_record(report))
 
 
@@ -179,6 +183,7 @@ def rollback(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what there is to be done.")
     ] = False,
+    accept_older_tables: AcceptOlderTables = False,
     workspace: Space = None,
     config: ConfigFile = None,
     kind: Format = OutputFormat.TABLE,
@@ -190,7 +195,7 @@ def rollback(
     with _telling() as tell:
         report = roll_back(
             root, read_config(config), workspace=_space(root, workspace), returning=returning,
-            dry_run=dry_run, tell=tell,
+            accept_older_tables=accept_older_tables, dry_run=dry_run, tell=tell,
         )  # fmt: skip
     if report is None:
         what = "would be" if dry_run else "are"

@@ -9,10 +9,13 @@ import typer
 from pydantic.alias_generators import to_camel
 
 from migration.following.move import FollowedMove, FollowedReport
+from migration.metadata.forms import commands, newer_in_database
+from migration.metadata.option import AcceptOlderTables
 from replication.address import address
 from replication.signals import ENDED_BY_SIGNAL, ended_by
 from store.cli.options import ConfigFile, Dir, Format, check_is_there, note, read_config
 from store.cli.output import OutputFormat, output
+from store.paths import StorePaths
 
 
 def follow_command(
@@ -20,10 +23,12 @@ def follow_command(
     master: Annotated[
         str, typer.Argument(metavar="HOST:PORT", help="Replication port of the broker.")
     ],
+    *,
     into: Annotated[Path, typer.Option("--into", metavar="NEW", help="Folder of the new store.")],
     to: Annotated[
         str, typer.Option(metavar="BACKEND", help="Of the new store's queues.")
     ] = "rocksdb",
+    accept_older_tables: AcceptOlderTables = False,
     config: ConfigFile = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
@@ -36,11 +41,17 @@ def follow_command(
     """
     check_is_there(root)
     settings = read_config(config)
-    move = FollowedMove(root, address(master), into, settings, backend=to, tell=note)
+    move = FollowedMove(
+        root, address(master), into, settings, backend=to,
+        accept_older_tables=accept_older_tables, tell=note,
+    )  # fmt: skip
     ended = asyncio.run(ended_by(move.run()))
     output(kind).record(_record(move.report))
     if ended:
         raise typer.Exit(ENDED_BY_SIGNAL + ended)
+    older = newer_in_database(StorePaths(into)) if move.report.older_tables else []
+    if older:
+        note(f"before a broker is started with {into}: {commands(older)}")
     note(f"{into} has all that {root} had: start the broker with it")
 
 

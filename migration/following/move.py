@@ -5,12 +5,12 @@ broker's store is only read.
 """
 
 import json
-import shutil
 import time
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 
+from migration.following.beside import take_beside
 from migration.following.proof import (
     compare_with_broker,
     deleted_topics,
@@ -20,7 +20,10 @@ from migration.following.proof import (
     refuse_other_ends,
     refuse_other_tail,
 )
+from migration.following.stopped import BrokerProcess
 from migration.markers import read_marker
+from migration.metadata.forms import newer_in_database, refuse_kept_tables
+from migration.metadata.prepare import reads_databases
 from migration.workspace import write_file
 from replication.following.base import closed_files, take_base
 from replication.following.blocking import to_the_end
@@ -29,8 +32,7 @@ from replication.following.standing import Standing, Timing
 from store.comparing.compared import Compared
 from store.config import StoreConfig
 from store.errors import CorruptionError, RefusedStoreError, StoreError, os_errors
-from store.files import sync_below
-from store.journals.store_lock import StoreLock, locked_by
+from store.journals.store_lock import StoreLock
 from store.paths import StorePaths
 from store.progress import Tell, untold
 from store.queue.backends import backend, backend_names
@@ -38,7 +40,6 @@ from store.service.finding.lay_out import lay_out
 from store.service.message_store import MessageStore
 
 _NOTE = "followed.json"
-_CONFIG = "config"
 _LEVEL_SECONDS = 2.0
 """Since the last record here was stored at the broker, on the same machine."""
 _TRIES = 5
@@ -64,8 +65,12 @@ class FollowedReport:
     """That did not come over the wire, taken from the broker's log when it had stopped."""
     down_seconds: float = 0.0
     """From the broker's last sign until it may be started again."""
+    prepared_tables: list[str] = field(default_factory=list)
+    """What was done to the broker's tables so that the next broker reads them."""
+    older_tables: list[str] = field(default_factory=list)
+    """That the broker kept in RocksDB: the files that the next one would read are older."""
     not_taken: list[str] = field(default_factory=list)
-    """What else lies in the broker's folder (its timer wheel, say): it stays there."""
+    """What else lies in the broker's folder (compacted topics, say): it stays there."""
 
 
 class FollowedMove:
@@ -80,16 +85,20 @@ class FollowedMove:
         *,
         backend: str = "rocksdb",
         timing: Timing | None = None,
+        accept_older_tables: bool = False,
         tell: Tell = untold,
     ) -> None:
         """``broker`` is the root of the broker's store, ``own`` that of the new one.
 
-        ``master``: host and replication port of the broker.
+        ``master``: host and replication port of the broker. ``accept_older_tables``: to file
+        queues although the broker keeps its tables in RocksDB, which file brokers do not read.
         """
         self._broker, self._own = StorePaths(broker.absolute()), StorePaths(own.absolute())
         self._master, self._config, self._backend = master, config, backend
         self._timing = timing or Timing(last_retry=0.5)
+        self._accept_older_tables = accept_older_tables
         self._tell = tell
+        self._process = BrokerProcess(self._broker)
         self._note = self._own.own / _NOTE
         self._last_sign = time.monotonic()
         self._opened: MessageStore | None = None  # also where nobody waits for it any more
@@ -117,6 +126,7 @@ class FollowedMove:
             if not self._is_stopped():
                 self._tell("following; stop the broker when it suits")
             await self._follower(store).run(self._has_stopped)
+            await self._process.ended(self._tell)
             await to_the_end(self._finish, store)
         finally:
             if self._opened is not None:
@@ -132,8 +142,11 @@ class FollowedMove:
             RefusedStoreError: there is no store to move, or it is to be moved onto itself.
         """
         lay_out(self._broker.root, self._config, None, read_only=True)
+        self._process.has_store()  # who is to have ended later
         if self._own.root.resolve() == self._broker.root.resolve():
             raise RefusedStoreError("the new store needs a folder of its own", path=self._own.root)
+        if not reads_databases([self._backend]) and not self._accept_older_tables:
+            refuse_kept_tables(self._broker, self._own)
         if any(self._own.commit_log.glob("*")):
             return
         try:
@@ -176,7 +189,7 @@ class FollowedMove:
 
     def _is_stopped(self) -> bool:
         """Return whether the broker has let its store go."""
-        return not locked_by(self._broker)
+        return not self._process.has_store()
 
     def _reading(self) -> MessageStore:
         """Open the broker's store to read, as it is now."""
@@ -242,7 +255,11 @@ class FollowedMove:
         try:
             self._take_rest(store)
             store.close()
-            self._take_config()
+            self.report.prepared_tables = take_beside(
+                self._broker, self._own, self._backend, lmq=self._config.enable_lmq
+            )
+            if not reads_databases([self._backend]):
+                self.report.older_tables = [each.name for each in newer_in_database(self._own)]
             self.report.not_taken = self._others()
         finally:
             lock.release()
@@ -271,19 +288,6 @@ class FollowedMove:
                 self._take_for_verified(store, compare_with_broker(theirs, store))
             refuse_other_ends(there, left, self._broker.root)
             self.report.queues, self.report.end = len(there), store.commit_log.max_phy_offset()
-
-    def _take_config(self) -> None:
-        """Copy the broker's tables of topics, groups and offsets, as it left them."""
-        source, target = self._broker.root / _CONFIG, self._own.root / _CONFIG
-        if not source.is_dir():
-            return
-        with os_errors("copy the broker's tables", source):
-            partial = self._own.own / _CONFIG
-            shutil.rmtree(partial, ignore_errors=True)
-            shutil.copytree(source, partial)
-            sync_below([partial])
-            shutil.rmtree(target, ignore_errors=True)
-            partial.rename(target)
 
     def _others(self) -> list[str]:
         """Return the names that are neither here nor those of queues."""

@@ -23,9 +23,11 @@ from migration.preflight.report import (
     by_severity,
 )
 from migration.preflight.survey import QueueCheck, QueueSurvey, Totals
+from migration.preflight.tables import table_findings
 from migration.preflight.units import BatchQueues, UnitCheck
 from store.config import StoreConfig, read_properties
 from store.errors import StoreConfigError, StoreError, os_errors
+from store.paths import StorePaths
 from store.queue.backends import backend
 from store.queue.bulk import bulk_backend, bulk_names
 from store.queue.consume_queue_store import ConsumeQueueStore
@@ -67,6 +69,8 @@ def preflight(
         found = look(root, config)
         state = list(state_findings(root))
         findings = [*layout_findings(root, found, to), *state]
+        if found.verdict in READABLE:
+            findings += table_findings(StorePaths(root), to, values)
         examination = _Examination(root, config, found, to, machine or MachineLimits())
         if found.verdict in READABLE and not any(finding.code == "in-use" for finding in state):
             findings += examination.run()

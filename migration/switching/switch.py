@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from migration.markers import read_marker
+from migration.metadata.forms import refuse_older_files
+from migration.metadata.prepare import prepare_tables, reads_databases
 from migration.planning.context import tail_identity
 from migration.planning.plan import Plan, read_plan
 from migration.rebuild.block_source import LOG
@@ -25,7 +27,7 @@ from migration.workspace import Workspace, write_file
 from store.comparing.known_queues import KnownFile
 from store.config import StoreConfig
 from store.errors import CorruptionError, RefusedStoreError, StoreError, os_errors
-from store.files import make_folder, reading, replacing
+from store.files import make_folder, reading, replacing, sync_folder
 from store.journals.store_lock import StoreLock, lock_stamp
 from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
@@ -59,6 +61,10 @@ class SwitchReport:
     """Backend that is no longer kept → phy offset up to which it is whole."""
     returning: list[str] = field(default_factory=list)
     """Of a way back: topics that only the old queues had, see ``Returning``."""
+    prepared_tables: list[str] = field(default_factory=list)
+    """What was done to the broker's tables so that the next broker reads them."""
+    older_tables: list[str] = field(default_factory=list)
+    """Whose files, which the next broker reads, are older than what the last one kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +94,20 @@ def switch(
     *,
     to: StoreMode | None = None,
     workspace: Workspace | None = None,
+    accept_older_tables: bool = False,
     tell: Tell = untold,
 ) -> SwitchReport:
     """Publish the verified queues, catch them up from the log, and go to state ``to``.
 
     ``to`` is by default the state in which the new backend alone is kept. ``workspace`` may be that
-    of a copy of this store. Cut short, the same call goes on.
+    of a copy of this store. Cut short, the same call goes on. The broker's tables are put into the
+    form that the next broker reads; ``accept_older_tables``: although files are older than what the
+    broker kept in RocksDB.
 
     Raises:
-        RefusedStoreError: nothing was verified, the store is another one or needs recovery, or the
-            new queues differ after they have caught up; the old ones are served then as before.
+        RefusedStoreError: nothing was verified, the store is another one or needs recovery, there
+            are such files, or the new queues differ after they have caught up; the old ones are
+            served then as before.
         StoreLockedError: somebody has the store open.
     """
     root = root.absolute()
@@ -113,11 +123,15 @@ def switch(
             raise RefusedStoreError(
                 f"in state {goal} the new {plan.target} queues would not be used", path=root
             )
+        report = SwitchReport(before, before)
+        if not reads_databases(goal.backends):
+            report.older_tables = refuse_older_files(layout.paths, accepted=accept_older_tables)
         trusted = Trusted()
         if not own.switched.exists():
             tell("publishing")
-            trusted = _publish(space, own, plan, layout, config, before, goal)
-        report = SwitchReport(before, before)
+            trusted = _publish(space, own, plan, layout, config, report, goal)
+        else:
+            report.prepared_tables = prepare(layout.paths, config, goal)
         if trusted.whole:
             tell("opening the store")
             report.caught_up_units = _open_as_compared(layout, config, plan)
@@ -139,21 +153,22 @@ def _publish(
     plan: Plan,
     layout: StoreLayout,
     config: StoreConfig,
-    before: StoreMode,
+    report: SwitchReport,
     goal: StoreMode,
 ) -> Trusted:
-    """Put the new queues into the store; return what need not be compared once more.
+    """Put tables and new queues into the store; return what need not be compared once more.
 
-    They are kept alone from here on if ``goal`` says so, and nothing has touched the store since
+    These are kept alone from here on if ``goal`` says so, and nothing has touched the store since
     they were compared.
     """
-    paths = layout.paths
+    paths, before = layout.paths, report.before
     _check(space, plan, layout, before, config)
     target = bulk_backend(plan.target)
     lock = StoreLock(paths)
     try:
         alone = goal == plan.target and is_as_compared(space, plan, layout, config)
         known = None if alone else known_queues(space, plan, layout, config)
+        report.prepared_tables = _prepare(paths, config, goal)
         if plan.replaces:
             before = StoreMode(plan.source)
             if not _is_publishing(plan, layout):
@@ -259,6 +274,32 @@ def _is_publishing(plan: Plan, layout: StoreLayout) -> bool:
     The new queues may have moved in part.
     """
     return layout.standing.behind.get(plan.target) == plan.complete_to
+
+
+def prepare(paths: StorePaths, config: StoreConfig, goal: StoreMode) -> list[str]:
+    """Put the broker's tables into the form that the next broker reads; return what was done.
+
+    Raises:
+        StoreLockedError: somebody has the store open.
+        CorruptionError, StoreIOError: as for ``prepare_tables``.
+    """
+    lock = StoreLock(paths)
+    try:
+        return _prepare(paths, config, goal)
+    finally:
+        lock.release()
+
+
+def _prepare(paths: StorePaths, config: StoreConfig, goal: StoreMode) -> list[str]:
+    away = replaced_folder(paths) / paths.topics.parent.name
+
+    def put_away(database: Path) -> None:
+        make_folder(away)
+        database.rename(away / database.name)
+        sync_folder(database.parent)
+
+    with os_errors("move an older database of the broker's away", away):
+        return prepare_tables(paths, goal.backends, put_away, lmq=config.enable_lmq)
 
 
 def replaced_folder(paths: StorePaths) -> Path:

@@ -7,11 +7,14 @@ old queues catch up before they are served, and then the new ones are moved away
 import shutil
 from pathlib import Path
 
+from migration.metadata.forms import refuse_older_files
+from migration.metadata.prepare import reads_databases
 from migration.planning.plan import read_plan
 from migration.rebuild.block_source import LOG
 from migration.rebuild.scan_plan import ScanSpace
 from migration.switching.switch import (
     SwitchReport,
+    prepare,
     read_switched,
     recover,
     replaced_folder,
@@ -38,6 +41,7 @@ def rollback(
     *,
     workspace: Workspace | None = None,
     returning: Returning | None = None,
+    accept_older_tables: bool = False,
     dry_run: bool = False,
     tell: Tell = untold,
 ) -> SwitchReport | None:
@@ -47,11 +51,12 @@ def rollback(
     compared and served, and the new ones are moved to ``cqstore/replaced``, first what makes them
     found. Topics that only the old queues have were deleted since, by RocketMQ: ``returning`` says
     what is to be done with them. With ``dry_run`` the report says what there is to be done, and
-    nothing is changed. Cut short, the same call goes on.
+    nothing is changed. ``accept_older_tables``: although the files that the next broker reads are
+    older than what the last one kept in RocksDB. Cut short, the same call goes on.
 
     Raises:
         RefusedStoreError: there is nothing to undo, or the old queues differ once they caught up,
-            or there are such topics and ``returning`` says nothing.
+            or there are such topics and ``returning`` says nothing, or such files.
         StoreLockedError: somebody has the store open.
     """
     root = root.absolute()
@@ -60,7 +65,10 @@ def rollback(
         config = (config or StoreConfig()).without_replicas()  # nothing is acknowledged here
         layout, config = lay_out(root, config, None, read_only=True)
         if space.switched.exists():
-            return _walk_back(space, layout, config, returning, tell, dry_run=dry_run)
+            return _walk_back(
+                space, layout, config, returning, tell,
+                accepted=accept_older_tables or dry_run, dry_run=dry_run,
+            )  # fmt: skip
         if not space.plan.exists():
             raise RefusedStoreError("there is no migration to roll back", path=space.root)
         if not dry_run:
@@ -76,6 +84,7 @@ def _walk_back(
     returning: Returning | None,
     tell: Tell,
     *,
+    accepted: bool,
     dry_run: bool,
 ) -> SwitchReport:
     """Serve the old queues again, or only say what there is to be done for it."""
@@ -86,6 +95,8 @@ def _walk_back(
         )
     before, goal = current_mode(layout, config), StoreMode(done.source)
     report = SwitchReport(before, before)
+    if not reads_databases(goal.backends):
+        report.older_tables = refuse_older_files(layout.paths, accepted=accepted)
     if not dry_run:
         recover(root, config, tell)
     tell("looking for deleted topics")
@@ -99,6 +110,7 @@ def _walk_back(
         if returning is Returning.DELETE:
             let_go(store, done.source)
 
+    report.prepared_tables = prepare(layout.paths, config, goal)
     walk(root, config, goal, report, tell, forget)
     tell(f"moving the {done.target} queues away")
     _withdraw(layout.paths, done.target, goal)

@@ -6,7 +6,9 @@ from pathlib import Path
 from migration.copying.run import RunReport, run_plan
 from migration.planning.plan import Plan
 from migration.planning.planner import make_plan
+from migration.verify import verify_migration
 from migration.workspace import Workspace
+from store.config import StoreConfig
 from store.paths import StorePaths
 from store.queue.bulk import bulk_backend
 from store.queue.places import queue_context
@@ -65,3 +67,10 @@ def closed_copy(store: Path, target: Path) -> Path:
 def without_times(queues: dict[QueueKey, Units]) -> dict[QueueKey, dict[int, tuple[int, ...]]]:
     """Return units without their store timestamps, which files do not keep."""
     return {key: {at: row[:3] for at, row in units.items()} for key, units in queues.items()}
+
+
+def moved_and_verified(root: Path, config: StoreConfig, target: str) -> None:
+    """Plan, run and verify, without Spark: what a switch needs."""
+    make_plan(root, config, target=target)
+    run_plan(root, master=NO_SPARK)
+    assert verify_migration(root, master=NO_SPARK).equal

@@ -1,6 +1,7 @@
 """The queues against the broker's tables in JSON, as RocketMQ writes them."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -175,3 +176,71 @@ def test_a_table_of_ours_reads_as_json_does(golden_folder: Path) -> None:
     path = golden_folder / "wide-default" / "config" / "topics.json"
     table = json.loads(path.read_text())["topicConfigTable"]
     assert dict(table_entries(path, "topicConfigTable")) == table
+
+
+# ---- tables of the other form
+
+
+def aged(path: Path, seconds: int) -> None:
+    os.utime(path, (seconds, seconds))
+
+
+def with_database(root: Path, name: str, seconds: int) -> None:
+    folder = root / "config" / name
+    folder.mkdir()
+    (folder / "CURRENT").write_bytes(b"MANIFEST-000001\n")
+    aged(folder / "CURRENT", seconds)
+
+
+def test_offsets_of_light_queues_are_named_where_rocksdb_will_not_read_them(golden: Golden) -> None:
+    root = golden("basic-default")
+    aged(consumers(root, '{"offsetTable":{}}'), 10)
+    aged(consumers(root, '{"offsetTable":{}}', "lmqConsumerOffset.json"), 20)
+    finding = the(preflight(root, machine=FakeMachine()), "offsets-of-light-queues")
+    assert finding.severity is Severity.INFO
+    aged(root / "config" / "consumerOffset.json", 30)
+    assert preflight(root, machine=FakeMachine()).find("offsets-of-light-queues") is None
+
+
+def test_tables_that_lie_in_rocksdb_are_named_with_the_commands(golden: Golden) -> None:
+    root = golden("basic-defaultRocksDB")
+    aged(consumers(root, '{"offsetTable":{}}'), 10)
+    with_database(root, "consumerOffsets", 20)
+    finding = the(preflight(root, to="file", machine=FakeMachine()), "tables-in-rocksdb")
+    assert finding.severity is Severity.WARN
+    assert f"mqadmin rocksDBConfigToJson -p {root}/config -t consumerOffsets" in finding.sentence
+    aged(root / "config" / "consumerOffset.json", 30)
+    assert preflight(root, to="file", machine=FakeMachine()).find("tables-in-rocksdb") is None
+    finding = the(preflight(root, machine=FakeMachine()), "older-databases")
+    assert names(finding) == ["config/consumerOffsets"]
+
+
+def test_tables_that_version_2_cannot_take_in_are_refused(golden: Golden, tmp_path: Path) -> None:
+    root, conf = golden("basic-default"), tmp_path / "broker.conf"
+    conf.write_text("configManagerVersion=v2\n")
+    aged(consumers(root, '{"offsetTable":{}}'), 10)
+    report = preflight(root, broker_conf=conf, machine=FakeMachine())
+    assert the(report, "tables-not-brought").severity is Severity.REFUSE
+    with_database(root, "rdb", 1 << 34)
+    report = preflight(root, broker_conf=conf, machine=FakeMachine())
+    assert report.find("tables-not-brought") is None
+    assert report.find("tables-in-version-2") is None
+    finding = the(preflight(root, machine=FakeMachine()), "tables-in-version-2")
+    assert finding.severity is Severity.WARN
+
+
+def test_what_a_followed_move_leaves_is_named(golden: Golden) -> None:
+    root = golden("basic-default")
+    for name in (
+        "timerwheel",
+        "timerwheel.104",
+        "timerlog",
+        "kvStore",
+        "rocksdbstore",
+        "tieredstore",
+    ):
+        (root / name).mkdir(exist_ok=True)
+    report = preflight(root, machine=FakeMachine())
+    assert names(the(report, "left-by-follow")) == [
+        "compaction", "kvStore", "rocksdbstore", "tieredstore",
+    ]  # fmt: skip

@@ -35,7 +35,8 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
  *
  * It says its ports, then answers each line of its input: topics PREFIX COUNT, groups PREFIX COUNT,
  * put TOPIC QUEUES COUNT, offset TOPIC GROUP QUEUE OFFSET, delay LEVEL OFFSET, mode TOPIC GROUP,
- * forbid GROUP TOPIC, delete TOPIC, metadata, end.
+ * forbid GROUP TOPIC, delete TOPIC, metadata, end,
+ * timer TOPIC COUNT MILLISECONDS.
  */
 public final class Broker {
     private static final PrintStream OUT = new PrintStream(System.out, false, StandardCharsets.UTF_8);
@@ -114,7 +115,9 @@ public final class Broker {
                 broker.getSubscriptionGroupManager().getDataVersion().nextVersion();
                 return Map.of("count", broker.getSubscriptionGroupManager().getSubscriptionGroupTable().size());
             case "put":
-                return put(broker, words[1], Integer.parseInt(words[2]), Integer.parseInt(words[3]));
+                return put(broker, words[1], Integer.parseInt(words[2]), Integer.parseInt(words[3]), null);
+            case "timer":
+                return put(broker, words[1], 1, Integer.parseInt(words[2]), words[3]);
             case "offset":
                 broker.getConsumerOffsetManager().commitOffset("here", words[2], words[1], Integer.parseInt(words[3]),
                     Long.parseLong(words[4]));
@@ -144,7 +147,7 @@ public final class Broker {
         }
     }
 
-    private static Object put(BrokerController broker, String topic, int queues, int count) {
+    private static Object put(BrokerController broker, String topic, int queues, int count, String delay) {
         Map<String, Integer> statuses = new TreeMap<>();
         for (int i = 0; i < count; i++) {
             MessageExtBrokerInner message = new MessageExtBrokerInner();
@@ -155,6 +158,9 @@ public final class Broker {
             message.setBornHost(new InetSocketAddress("10.0.0.1", 1));
             message.setStoreHost(broker.getStoreHost());
             MessageAccessor.putProperty(message, "KEYS", "k" + i);
+            if (delay != null) {
+                MessageAccessor.putProperty(message, "TIMER_DELAY_MS", delay);
+            }
             message.setPropertiesString(MessageDecoder.messageProperties2String(message.getProperties()));
             statuses.merge(broker.getMessageStore().putMessage(message).getPutMessageStatus().name(), 1, Integer::sum);
         }

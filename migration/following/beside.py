@@ -1,0 +1,112 @@
+"""What lies beside a broker's log and queues and comes along: its tables, and its timer's files.
+
+The timer's wheel and log say where in the commit log the messages lie that wait; ``timercheck``,
+one of the tables, says up to where the timer's queue has been read into them. Without them the
+broker would go on behind messages that it does not have.
+
+Source: RocketMQ ``TimerMessageStore.recover``, ``TimerWheel``, ``TimerLog``.
+"""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from migration.metadata.prepare import prepare_tables
+from store.errors import RefusedStoreError, os_errors
+from store.files import make_folder, sync_below, sync_folder
+from store.paths import StorePaths
+from store.service.upkeep.store_copy import copy_file
+
+_CONFIG, _PARTIAL = "config", "beside"
+_WHEEL, _TIMER_LOG = "timerwheel", "timerlog"
+_TRIES = 5
+Stamps = dict[str, tuple[int, int]]
+"""Name below the root → size and when it was written, ns."""
+
+
+def take_beside(broker: StorePaths, own: StorePaths, backend: str, *, lmq: bool) -> list[str]:
+    """Copy tables and timer of a broker that has ended; return what was done to the tables.
+
+    All is copied and durable before the first of it has its name; cut short, the same call begins
+    again. What is in ``own`` under these names goes.
+
+    Args:
+        broker: whose lock the caller has.
+        own: the new store, which nobody has open.
+        backend: of the new store's queues.
+        lmq: the next broker has ``enableLmq``.
+
+    Raises:
+        RefusedStoreError: the files change all the time.
+        CorruptionError, StoreIOError: as ``prepare_tables``, or something cannot be copied.
+    """
+    partial = own.own / _PARTIAL
+    with os_errors("copy the broker's tables", broker.topics.parent):
+        _copy_unchanged(broker, partial)
+        done = prepare_tables(StorePaths(partial), [backend], shutil.rmtree, lmq=lmq)
+        sync_below([partial])
+        for path in _names(own):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        for path in _names(StorePaths(partial)):
+            path.rename(own.root / path.name)
+        sync_folder(own.root)
+        shutil.rmtree(partial)
+    return done
+
+
+def _copy_unchanged(broker: StorePaths, partial: Path) -> None:
+    for _ in range(_TRIES):
+        before = _stamps(broker)
+        shutil.rmtree(partial, ignore_errors=True)
+        make_folder(partial)
+        for path in _names(broker):
+            if path.is_dir():
+                shutil.copytree(path, partial / path.name, copy_function=copy_file)
+            else:
+                copy_file(str(path), str(partial / path.name))
+        if _stamps(broker) == before:
+            return
+    raise RefusedStoreError(
+        f"the broker's tables changed while they were copied, {_TRIES} times in a row: a process"
+        " still writes them",
+        path=broker.topics.parent,
+    )
+
+
+def _names(paths: StorePaths) -> list[Path]:
+    """Return what comes along of what is there; the tables last, for they speak of the rest."""
+    timer = [path for path in paths.root.iterdir() if _is_timer(path)]
+    config = paths.root / _CONFIG
+    return [*timer, config] if config.is_dir() else timer
+
+
+def _is_timer(path: Path) -> bool:
+    """Return whether it is the timer's log or wheel, or a snapshot of that."""
+    name, _, number = path.name.partition(".")
+    return path.name == _TIMER_LOG or (name == _WHEEL and (not number or number.isdecimal()))
+
+
+def _stamps(paths: StorePaths) -> Stamps:
+    found: Stamps = {}
+    for path in _files(paths):
+        status = path.stat()
+        found[str(path.relative_to(paths.root))] = (status.st_size, status.st_mtime_ns)
+    return found
+
+
+def _files(paths: StorePaths) -> Iterator[Path]:
+    for path in _names(paths):
+        if path.is_dir():
+            yield from (each for each in path.rglob("*") if each.is_file())
+        else:
+            yield path
+
+
+def newest_table(paths: StorePaths) -> float | None:
+    """Return when a table or a file of the timer's was written last, seconds since the epoch.
+
+    Raises:
+        StoreIOError: it cannot be looked at.
+    """
+    with os_errors("look at the broker's tables", paths.topics.parent):
+        return max((written / 1e9 for _, written in _stamps(paths).values()), default=None)

@@ -1,0 +1,193 @@
+"""In which form a broker left its tables: as JSON, or in RocksDB databases.
+
+A broker with ``storeType=defaultRocksDB`` takes the JSON files in once and from then on keeps
+topics, groups and consumer offsets in databases; the files stay as they were. A broker with queues
+in files reads and writes the files alone. Which of both is the newer one is told by when the files
+were written: a broker writes either form every few seconds, and when it stops.
+
+Source: RocketMQ ``BrokerController``, ``RocksDBConfigManager``, ``ConfigRocksDBStorage``,
+``ConfigStorage``.
+"""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+
+from replication.tables.config_files import (
+    CONSUMER_OFFSET,
+    GROUPS,
+    LMQ_CONSUMER_OFFSET,
+    TOPICS,
+)
+from store.errors import RefusedStoreError, os_errors
+from store.paths import StorePaths
+
+_TABLES = {
+    "topics": (TOPICS,),
+    "subscriptionGroups": (GROUPS,),
+    "consumerOffsets": (CONSUMER_OFFSET, LMQ_CONSUMER_OFFSET),
+}
+"""Database of a table, and the files that hold it otherwise; RocksDB takes in the first."""
+_SINGLE, _VERSION_2 = "metadata", "rdb"
+"""Databases of all tables: ``useSingleRocksDBForAllConfigs``, ``configManagerVersion=v2``."""
+_CURRENT = "CURRENT"
+
+
+class Form(StrEnum):
+    """Which form of a table is the newest: that is the one which the last broker wrote."""
+
+    NONE = "none"
+    JSON = "json"
+    ROCKSDB = "rocksdb"
+    """A database that only a broker with ``storeType=defaultRocksDB`` reads."""
+    VERSION_2 = "v2"
+    """That of ``configManagerVersion=v2``, which reads nothing else whatever its ``storeType``."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableForms:
+    """One table of a broker's, and where it lies."""
+
+    name: str
+    """Of its own database; ``mqadmin rocksDBConfigToJson`` knows it by that."""
+    files: tuple[Path, ...]
+    """Whether they are there or not."""
+    databases: tuple[Path, ...]
+    """Those that are there, without that of version 2."""
+    newest: Path | None
+    """File or database that was written last."""
+
+    @property
+    def form(self) -> Form:
+        """Return which form counts; the database where both are of the same age."""
+        if self.newest is None:
+            return Form.NONE
+        if self.newest in self.files:
+            return Form.JSON
+        return Form.ROCKSDB if self.newest in self.databases else Form.VERSION_2
+
+    @property
+    def command(self) -> str:
+        """Return the command of RocketMQ's that brings the file up to date."""
+        if self.newest is not None and self.newest.name == _SINGLE:
+            return f"mqadmin rocksDBConfigToJson -b HOST:PORT -t {self.name}"
+        file = self.files[0]
+        return f"mqadmin rocksDBConfigToJson -p {file.parent} -t {self.name} -e {file}"
+
+
+def table_forms(paths: StorePaths) -> list[TableForms]:
+    """Look at topics, groups and consumer offsets; changes nothing.
+
+    Raises:
+        StoreIOError: a folder cannot be read.
+    """
+    folder = paths.topics.parent
+    with os_errors("look at the broker's tables", folder):
+        return [_forms(folder, name, files) for name, files in _TABLES.items()]
+
+
+def _forms(folder: Path, name: str, names: tuple[str, ...]) -> TableForms:
+    files = tuple(folder / each for each in names)
+    databases = [folder / each for each in (name, _SINGLE)]
+    written = {path: _written_to(path) for path in (*databases, folder / _VERSION_2)}
+    written |= {path: file_written(path) for path in files}
+    newest = max(written, key=lambda path: written[path])
+    return TableForms(
+        name, files, tuple(path for path in databases if written[path] >= 0),
+        newest if written[newest] >= 0 else None,
+    )  # fmt: skip
+
+
+def _written_to(database: Path) -> int:
+    """Return when a database was written last; to open it read-only writes nothing but ``LOG``."""
+    if not (database / _CURRENT).is_file():
+        return -1
+    return max(map(_written, filter(_holds_data, database.iterdir())), default=-1)
+
+
+def _holds_data(path: Path) -> bool:
+    if path.name == _CURRENT or path.name.startswith("MANIFEST-"):
+        return True
+    return path.suffix in {".log", ".sst"} and path.stem.isdecimal()
+
+
+def _written(path: Path) -> int:
+    """Return when a file was written, ns; -1: it is not there, or no longer."""
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return -1
+
+
+def file_written(path: Path) -> int:
+    """Return when a JSON file was written, ns, -1 without one.
+
+    A broker that was killed while it wrote the file has left the backup alone.
+    """
+    written = _written(path)
+    return written if written >= 0 else _written(path.with_name(f"{path.name}.bak"))
+
+
+def newer_in_database(paths: StorePaths) -> list[TableForms]:
+    """Return the tables whose files are older than databases that file brokers do not read."""
+    return [table for table in table_forms(paths) if table.form is Form.ROCKSDB]
+
+
+def refuse_older_files(paths: StorePaths, *, accepted: bool) -> list[str]:
+    """Refuse to lead a broker back to files that are older than what it kept in RocksDB.
+
+    Returns the names of such tables if that is ``accepted``.
+
+    Raises:
+        RefusedStoreError: there are some; the sentence has the commands.
+        StoreIOError: as ``table_forms``.
+    """
+    older = newer_in_database(paths)
+    if older and not accepted:
+        raise RefusedStoreError(
+            f"{older_files(older)}. To go on with the older files all the same:"
+            " --accept-older-tables", path=paths.topics.parent,
+        )  # fmt: skip
+    return [table.name for table in older]
+
+
+def refuse_kept_tables(broker: StorePaths, own: StorePaths) -> None:
+    """Refuse to follow a broker away from RocksDB, whose tables can be brought only afterwards.
+
+    Raises:
+        RefusedStoreError: there are such tables; the sentence has the commands for ``own``.
+        StoreIOError: as ``table_forms``.
+    """
+    older = newer_in_database(broker)
+    if older:
+        after = commands([replace(table, files=(own.topics.with_name(table.files[0].name),))
+                          for table in older])  # fmt: skip
+        raise RefusedStoreError(
+            f"the broker keeps {_names(older)} in RocksDB, which a broker with queues in files does"
+            f" not read. With --accept-older-tables they come along as they are, and {after} makes"
+            " the files of them, before the first start on the new folder",
+            path=broker.topics.parent,
+        )
+
+
+def older_files(older: list[TableForms]) -> str:
+    """Say what a broker with queues in files would take from older files, and the cure."""
+    when = "before the broker is stopped" if _is_single(older) else "while no broker runs"
+    return (
+        f"the broker kept {_names(older)} in RocksDB, and the JSON files are older: a broker with"
+        " queues in files would go on with those, consume messages again and lose topics. Bring the"
+        f" files up to date {when}, with RocketMQ 5.4.0 or later: {commands(older)}"
+    )
+
+
+def commands(older: list[TableForms]) -> str:
+    """Return RocketMQ's commands that bring the files up to date."""
+    return "; ".join(table.command for table in older)
+
+
+def _names(tables: list[TableForms]) -> str:
+    return ", ".join(table.name for table in tables)
+
+
+def _is_single(older: list[TableForms]) -> bool:
+    return any(each.newest is not None and each.newest.name == _SINGLE for each in older)

@@ -1,0 +1,114 @@
+"""The broker's tables and what else lies beside log and queues: what a move does with them.
+
+Source: RocketMQ ``BrokerController``; see ``migration.metadata``.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from migration.metadata.forms import Form, TableForms, file_written, older_files, table_forms
+from migration.metadata.prepare import reads_databases
+from migration.preflight.report import NameCount, PreflightFinding, Severity
+from replication.tables.config_files import LMQ_CONSUMER_OFFSET
+from store.paths import StorePaths
+from store.queue.backends import backend, backend_names
+
+_VERSION_KEY, _VERSION_2 = "configManagerVersion", "v2"
+_BROUGHT = {"config", "timerwheel", "timerlog"}
+"""Names below the root, or their begins, that come along beside log and queues."""
+
+
+def table_findings(
+    paths: StorePaths, to: str, values: Mapping[str, str]
+) -> Iterator[PreflightFinding]:
+    """Yield what becomes of the tables in a move to backend ``to``. Changes nothing.
+
+    Args:
+        paths: of the store.
+        to: a backend.
+        values: the settings of the broker that is to start on it, empty if they are not known.
+
+    Raises:
+        StoreIOError: a folder cannot be read.
+    """
+    tables = table_forms(paths)
+    yield from _version_2(tables, values)
+    by_form = {form: [table for table in tables if table.form is form] for form in Form}
+    if reads_databases([to]):
+        yield from _older_databases(by_form[Form.JSON])
+        yield from _light_queues(by_form[Form.JSON])
+    elif by_form[Form.ROCKSDB]:
+        sentence = older_files(by_form[Form.ROCKSDB])
+        yield _finding("tables-in-rocksdb", Severity.WARN, f"{sentence[0].upper()}{sentence[1:]}.")
+    yield from _not_brought(paths)
+
+
+def _version_2(tables: list[TableForms], values: Mapping[str, str]) -> Iterator[PreflightFinding]:
+    there = any(table.form is Form.VERSION_2 for table in tables)
+    is_set = values.get(_VERSION_KEY, "").strip().lower() == _VERSION_2
+    if there and not is_set:
+        yield _finding(
+            "tables-in-version-2", Severity.WARN,
+            "The broker keeps its tables in config/rdb, which is read with"
+            " configManagerVersion=v2 alone: without it topics, groups and offsets are those of"
+            " before.",
+        )  # fmt: skip
+    elif is_set and not there and any(table.form is not Form.NONE for table in tables):
+        yield _finding(
+            "tables-not-brought", Severity.REFUSE,
+            "A broker with configManagerVersion=v2 reads config/rdb alone, and no way leads there"
+            " from JSON or from another database: it would know none of these.",
+        )  # fmt: skip
+
+
+def _older_databases(tables: list[TableForms]) -> Iterator[PreflightFinding]:
+    count = NameCount()
+    for path in sorted({path for table in tables for path in table.databases}):
+        count.add(f"config/{path.name}")
+    yield from count.finding(
+        "older-databases",
+        Severity.INFO,
+        "Databases of the broker's tables are older than its JSON files: the move takes them out of"
+        " the way, or a broker with RocksDB queues would go on with them.",
+    )
+
+
+def _light_queues(tables: list[TableForms]) -> Iterator[PreflightFinding]:
+    for table in tables:
+        files = {path.name: file_written(path) for path in table.files}
+        if files.get(LMQ_CONSUMER_OFFSET, -1) >= max(0, *files.values()):
+            yield _finding(
+                "offsets-of-light-queues", Severity.INFO,
+                f"The broker keeps its offsets in {LMQ_CONSUMER_OFFSET} (enableLmq); one with"
+                " RocksDB queues reads consumerOffset.json alone. The move writes that.",
+            )  # fmt: skip
+
+
+def _not_brought(paths: StorePaths) -> Iterator[PreflightFinding]:
+    """Name what ``migrate follow`` leaves in the broker's folder; a switch moves nothing."""
+    count = NameCount()
+    for name in other_names(paths):
+        count.add(name)
+    yield from count.finding(
+        "left-by-follow",
+        Severity.INFO,
+        "Beside log, queues, tables and timer there is more: a switch leaves it in its place, but"
+        " migrate follow does not bring it into the new folder.",
+    )
+
+
+def other_names(paths: StorePaths) -> list[str]:
+    """Return names below the root that are neither of a store nor brought by ``migrate follow``."""
+    store = [paths.commit_log, paths.index, paths.checkpoint, paths.abort, paths.abort_backup]
+    queues = [path for name in backend_names() for path in backend(name).folders(paths)]
+    known = {path.name for path in (*store, *queues, paths.lock, paths.own, paths.consume_queue)}
+    names = {path.name for path in _children(paths.root)} - known
+    return sorted(name for name in names if name.partition(".")[0] not in _BROUGHT)
+
+
+def _children(folder: Path) -> list[Path]:
+    return [*folder.iterdir()] if folder.is_dir() else []
+
+
+def _finding(code: str, severity: Severity, sentence: str) -> PreflightFinding:
+    return PreflightFinding(code=code, severity=severity, sentence=sentence)

@@ -1,0 +1,201 @@
+"""A broker starts on what was moved, and its groups go on where they were."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from migration.following import move
+from migration.preflight.examine import preflight
+from migration.switching.switch import switch
+from migration.way_back.way_back import rollback
+from store.config import StoreConfig
+from store.errors import RefusedStoreError
+from tests.interop.admin_tool import AdminTool
+from tests.interop.asking import consumer_offset, max_offset
+from tests.interop.brokers import Broker, Brokers
+from tests.kit.migrations import moved_and_verified
+from tests.kit.moving import LEVEL, Moving
+from tests.kit.running import COMMAND
+from tests.kit.waiting import until
+from tests.preflight.kit import the
+
+pytestmark = pytest.mark.interop
+SIZES = {"mappedFileSizeCommitLog": 1 << 20, "mappedFileSizeConsumeQueue": 6000}
+MASTER = {**SIZES, "haSendHeartbeatInterval": 700}
+LMQ = {"enableLmq": "true", "enableMultiDispatch": "true"}
+KINDS = {"file": "default", "rocksdb": "defaultRocksDB"}
+LIGHT = "%LMQ%light"
+GROUPS = [("g", "n0", 0), ("g", "n0", 1), (LIGHT, LIGHT, 0), ("CID_RMQ_SYS_TRANS", "n1", 0)]
+
+
+def config(**more: object) -> StoreConfig:
+    return StoreConfig.from_mapping({key: str(value) for key, value in {**SIZES, **more}.items()})
+
+
+def committed(broker: Broker, first: int) -> list[int | None]:
+    """Let groups come to offsets from ``first`` on; return them."""
+    for at, (group, topic, queue_id) in enumerate(GROUPS):
+        broker.do("offset", topic, group, queue_id, first + at)
+    return offsets(broker)
+
+
+def offsets(broker: Broker) -> list[int | None]:
+    return [consumer_offset(broker, *place) for place in GROUPS]
+
+
+def filled(broker: Broker) -> list[int | None]:
+    """Put messages, and let groups read some of them."""
+    broker.do("topics", "n", 2)
+    assert broker.do("put", "n0", 2, 40)["statuses"] == {"PUT_OK": 40}
+    assert broker.do("put", "n1", 1, 20)["statuses"] == {"PUT_OK": 20}
+    found = committed(broker, 7)
+    assert found == [7, 8, 9, 10]
+    return found
+
+
+@pytest.mark.parametrize("lmq", [LMQ, {}], ids=["lmq", "plain"])
+def test_groups_go_on_after_a_running_broker_was_moved_to_rocksdb(
+    tmp_path: Path, brokers: Brokers, monkeypatch: pytest.MonkeyPatch, lmq: dict[str, str]
+) -> None:
+    """A table that counts no change, as of fewer than 500 commits, is one to take over too."""
+    monkeypatch.setattr(move, "_LEVEL_SECONDS", 0.0)
+    root, own = tmp_path / "theirs", tmp_path / "own"
+    with brokers.running(root, **MASTER, **lmq) as broker:
+        known = filled(broker)
+        moving = Moving(root, broker.ha_port, own, config(**lmq)).start()
+        moving.wait_for(LEVEL)
+    assert moving.end().stopped
+    with brokers.running(own, storeType="defaultRocksDB", **MASTER, **lmq) as broker:
+        assert offsets(broker) == known
+        assert max_offset(broker, "n1") == 20
+
+
+@pytest.mark.parametrize("backend", list(KINDS))
+def test_groups_of_a_broker_with_light_queues_go_on_at_its_follower(
+    tmp_path: Path, brokers: Brokers, backend: str
+) -> None:
+    conf, own = tmp_path / "broker.conf", tmp_path / "own"
+    conf.write_text("".join(f"{key}={value}\n" for key, value in {**SIZES, **LMQ}.items()))
+    with brokers.running(tmp_path / "theirs", **MASTER, **LMQ) as broker:
+        known = filled(broker)
+        done = subprocess.run(
+            [*COMMAND[:1], "follow", f"127.0.0.1:{broker.ha_port}", str(own), "--broker",
+             f"127.0.0.1:{broker.port}", "--config", str(conf), "--backend", backend,
+             "--until-quiet", "--output", "json"],
+            capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+    with brokers.running(own, storeType=KINDS[backend], **MASTER, **LMQ) as broker:
+        assert offsets(broker) == known
+
+
+@pytest.mark.parametrize("lmq", [LMQ, {}], ids=["lmq", "plain"])
+def test_groups_go_on_after_a_switch_to_rocksdb(
+    tmp_path: Path, brokers: Brokers, lmq: dict[str, str]
+) -> None:
+    root = tmp_path / "store"
+    with brokers.running(root, **MASTER, **lmq) as broker:
+        known = filled(broker)
+    moved_and_verified(root, config(**lmq), "rocksdb")
+    switch(root, config(**lmq))
+    with brokers.running(root, storeType="defaultRocksDB", **MASTER, **lmq) as broker:
+        assert offsets(broker) == known
+
+
+def exported(mqadmin: AdminTool, refusal: str) -> None:
+    """Do what a refusal says."""
+    for command in re.findall(r"mqadmin rocksDBConfigToJson -p \S+ -t \S+ -e [^\s;]+", refusal):
+        mqadmin.run(command.removesuffix("."))
+
+
+@pytest.mark.parametrize("lmq", [LMQ, {}], ids=["lmq", "plain"])
+def test_the_way_back_is_refused_until_the_tables_are_files_again(
+    tmp_path: Path, brokers: Brokers, mqadmin: AdminTool, lmq: dict[str, str]
+) -> None:
+    """And forth again: the databases of before do not hide what was committed to files since."""
+    root, settings = tmp_path / "store", config(**lmq)
+    with brokers.running(root, **MASTER, **lmq) as broker:
+        filled(broker)
+    moved_and_verified(root, settings, "rocksdb")
+    switch(root, settings)
+    with brokers.running(root, storeType="defaultRocksDB", **MASTER, **lmq) as broker:
+        broker.do("topics", "later", 1)
+        assert broker.do("put", "later0", 1, 5)["statuses"] == {"PUT_OK": 5}
+        known = committed(broker, 17)
+    assert the(preflight(root, settings, to="file"), "tables-in-rocksdb").severity == "warn"
+    report = rollback(root, settings, dry_run=True)
+    assert report is not None
+    assert report.older_tables == ["topics", "subscriptionGroups", "consumerOffsets"]
+    with pytest.raises(RefusedStoreError, match="mqadmin rocksDBConfigToJson") as caught:
+        rollback(root, settings)
+    exported(mqadmin, str(caught.value))
+    assert rollback(root, settings) is not None
+    with brokers.running(root, **MASTER, **lmq) as broker:
+        assert offsets(broker) == known
+        assert "later0" in broker.do("metadata")["topics"]
+        assert max_offset(broker, "later0") == 5
+        known = committed(broker, 19)
+    moved_and_verified(root, settings, "rocksdb")
+    switch(root, settings)
+    with brokers.running(root, storeType="defaultRocksDB", **MASTER, **lmq) as broker:
+        assert offsets(broker) == known
+        assert "later0" in broker.do("metadata")["topics"]
+
+
+TIMER_UNIT = 52
+"""Bytes of one in the timer's log, and what it begins with."""
+
+
+def in_timer_log(root: Path) -> int:
+    """Return how many messages the timer has taken out of its queue."""
+    path = root / "timerlog" / f"{0:020d}"
+    if not path.exists():
+        return 0
+    with path.open("rb") as file:
+        sizes = [file.read(TIMER_UNIT)[:4] for _ in range(9)]
+    return sizes.count(TIMER_UNIT.to_bytes(4, "big"))
+
+
+def delivered_once(broker: Broker, count: int) -> None:
+    """Wait for the delivery of ``count`` messages that wait; none of them comes twice."""
+    until(lambda: max_offset(broker, "n0") >= count)
+    broker.do("timer", "n0", 1, 1000)  # later than all that could come again
+    until(lambda: max_offset(broker, "n0") > count)
+    assert max_offset(broker, "n0") == count + 1
+
+
+def with_waiting_timer_messages(broker: Broker, root: Path) -> None:
+    """Have one delivered, and let three wait, which the timer has taken out of its queue."""
+    broker.do("topics", "n", 1)
+    broker.do("timer", "n0", 1, 1000)
+    until(lambda: max_offset(broker, "n0") == 1)
+    assert broker.do("timer", "n0", 3, 45_000)["statuses"] == {"PUT_OK": 3}
+    until(lambda: in_timer_log(root) == 4)
+
+
+def test_timer_messages_that_wait_are_delivered_once_after_a_followed_move(
+    tmp_path: Path, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(move, "_LEVEL_SECONDS", 0.0)
+    root, own = tmp_path / "theirs", tmp_path / "own"
+    with brokers.running(root, **MASTER) as broker:
+        with_waiting_timer_messages(broker, root)
+        moving = Moving(root, broker.ha_port, own, config()).start()
+        moving.wait_for(LEVEL)
+    assert moving.end().stopped
+    with brokers.running(own, storeType="defaultRocksDB", **MASTER) as broker:
+        delivered_once(broker, 4)
+
+
+def test_timer_messages_that_wait_are_delivered_once_after_a_switch(
+    tmp_path: Path, brokers: Brokers
+) -> None:
+    root = tmp_path / "store"
+    with brokers.running(root, **MASTER) as broker:
+        with_waiting_timer_messages(broker, root)
+    moved_and_verified(root, config(), "rocksdb")
+    switch(root, config())
+    with brokers.running(root, storeType="defaultRocksDB", **MASTER) as broker:
+        delivered_once(broker, 4)

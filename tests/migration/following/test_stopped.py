@@ -1,0 +1,141 @@
+"""A broker that has let its store go may write its tables still: what is copied is what it left."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from migration.following.beside import take_beside
+from migration.following.stopped import BrokerProcess
+from store.errors import RefusedStoreError
+from store.paths import StorePaths
+from store.service.upkeep.store_copy import copy_file
+from tests.feeding.conftest import leading
+from tests.kit.waiting import until
+from tests.migration.following.test_move import moving, put_more
+
+_BROKER = """
+import sys
+from pathlib import Path
+from store.journals.store_lock import StoreLock
+from store.paths import StorePaths
+root = Path(sys.argv[1])
+lock = StoreLock(StorePaths(root))
+print("open", flush=True)
+for line in sys.stdin:
+    if line == "release\\n":
+        lock.release()
+    else:
+        (root / "config" / "delayOffset.json").write_text(line)
+        break
+"""
+DELAYS = '{"offsetTable":{"3":11}}'
+
+
+class OtherBroker:
+    """A process that has a store open, lets it go, and writes a table later, if it is told so."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self.process = process
+
+    def do(self, line: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{line}\n")
+        self.process.stdin.flush()
+
+
+@contextmanager
+def running(root: Path) -> Iterator[OtherBroker]:
+    command = [sys.executable, "-c", _BROKER, str(root)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "open\n"
+            yield OtherBroker(process)
+        finally:
+            process.kill()
+
+
+def test_tables_are_taken_when_the_process_has_ended(tmp_path: Path) -> None:
+    root, own = tmp_path / "broker", tmp_path / "own"
+    with leading(root) as master:
+        put_more(master)
+    (root / "config").mkdir()
+    (root / "config" / "delayOffset.json").write_text('{"offsetTable":{"3":0}}')
+    with running(root) as broker:
+        move = moving(master, own).start()
+        move.wait_for("opening the follower")
+        broker.do("release")
+        move.wait_for("waiting for the end of process")
+        assert not (own / "config").exists()
+        broker.do(DELAYS)
+        assert move.end().stopped
+    assert json.loads((own / "config" / "delayOffset.json").read_text()) == json.loads(DELAYS)
+
+
+def test_a_process_that_does_not_end_is_named(tmp_path: Path) -> None:
+    with running(tmp_path) as broker:
+        watch = BrokerProcess(StorePaths(tmp_path), max_wait_seconds=0.1)
+        assert watch.has_store()
+        broker.do("release")
+        until(lambda: not watch.has_store())
+        with pytest.raises(RefusedStoreError, match=f"process {broker.process.pid} has let"):
+            asyncio.run(watch.ended(print))
+        broker.process.kill()  # and nobody has asked for its end yet
+        asyncio.run(BrokerProcess.ended(watch, print))
+
+
+def test_tables_of_a_process_that_is_not_known_settle(tmp_path: Path) -> None:
+    paths, told = StorePaths(tmp_path), list[str]()
+    paths.topics.parent.mkdir()
+    paths.topics.write_text("{}")
+    began = time.monotonic()
+    asyncio.run(BrokerProcess(paths, settle_seconds=0.3).ended(told.append))
+    assert time.monotonic() - began >= 0.3
+    assert [each for each in told if "is not known here" in each] == told != []
+    os.utime(paths.topics, (1, 1))
+    asyncio.run(BrokerProcess(paths, settle_seconds=30.0).ended(told.append))
+    assert len(told) == 1
+
+
+def test_tables_that_never_settle_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths, times = StorePaths(tmp_path), iter(range(1 << 40, 1 << 41))
+    monkeypatch.setattr("migration.following.stopped.newest_table", lambda _: float(next(times)))
+    watch = BrokerProcess(paths, settle_seconds=0.2, max_wait_seconds=0.3)
+    with pytest.raises(RefusedStoreError, match="still change after"):
+        asyncio.run(watch.ended(print))
+
+
+def test_what_changes_while_it_is_copied_is_copied_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker, own = StorePaths(tmp_path / "broker"), StorePaths(tmp_path / "own")
+    (broker.root / "config").mkdir(parents=True)
+    (broker.root / "timerwheel").write_bytes(b"wheel")
+    own.own.mkdir(parents=True)
+    changes = list(range(9))
+
+    def copy(source: str, target: str) -> str:
+        done = copy_file(source, target)
+        if source.endswith("delayOffset.json") and len(changes) > 6:
+            (broker.root / "config" / "delayOffset.json").write_text(f"{changes.pop(0):09d}")
+        return done
+
+    monkeypatch.setattr("migration.following.beside.copy_file", copy)
+    (broker.root / "config" / "delayOffset.json").write_text("at first")
+    take_beside(broker, own, "file", lmq=False)
+    assert (own.root / "config" / "delayOffset.json").read_text() == "000000002"
+    changes[:] = range(100)
+    with pytest.raises(RefusedStoreError, match="changed while they were copied"):
+        take_beside(broker, own, "file", lmq=False)
