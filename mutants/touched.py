@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor
@@ -141,7 +142,10 @@ def _run(tree: Path, name: str, marks: str) -> dict[str, Any]:
     rules = tree / "mutants" / "coverage.ini"
     testing = ["-q", "-p", "no:cacheprovider", "-p", "mutants.contexts"]
     words = ["run", f"--rcfile={rules}", "-m", "pytest", *testing, "-m", marks, name]
-    given = {"PYTHONPATH": str(tree), OUTCOMES: str(outcomes), DATA: str(data)}
+    given = {
+        "PYTHONPATH": str(tree), OUTCOMES: str(outcomes), DATA: str(data),
+        "PYTEST_DEBUG_TEMPROOT": tempfile.gettempdir(),  # as in a trial
+    }  # fmt: skip
     environment = {**os.environ, **given}
     environment.pop("PYTEST_CURRENT_TEST", None)  # of a test of ours
     subprocess.run(

@@ -101,7 +101,10 @@ class Tree:
         scratch = self.root.with_name("scratch")
         scratch.mkdir()
         options = ["-x", "-q", "-rfE", "-p", "no:cacheprovider"]
-        environment = os.environ | {"PYTHONPATH": str(self.root), "TMPDIR": str(scratch)}
+        environment = os.environ | {
+            "PYTHONPATH": str(self.root), "TMPDIR": str(scratch),
+            "PYTEST_DEBUG_TEMPROOT": str(scratch),  # what is killed leaves files behind
+        }  # fmt: skip
         with subprocess.Popen(
             [sys.executable, "-m", "pytest", *options, *tests],
             cwd=self.root, env=environment, text=True, errors="replace",
