@@ -107,7 +107,8 @@ def test_a_record_with_an_impossible_queue_offset_is_damage_that_can_be_cut(
     tmp_path: Path, name: str, offset: int
 ) -> None:
     """No checksum covers it: such a store could be opened by nobody, and cut by nobody."""
-    with MessageStore.open(tmp_path, backend=name) as store:
+    small = StoreConfig(mapped_file_size_commit_log=65536)
+    with MessageStore.open(tmp_path, small, backend=name) as store:
         phys = [store.put_message(Message("T", b"x")).phy_offset for _ in range(5)]
     with (tmp_path / "commitlog" / f"{0:020d}").open("r+b") as file:
         file.seek(phys[2] + QUEUE_OFFSET_POSITION)

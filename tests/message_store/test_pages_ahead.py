@@ -134,6 +134,7 @@ def test_a_kernel_that_cannot_is_asked_once(drive: Drive) -> None:
     assert drive.grow(MIB, 0.1) == [(MIB, 2 * MIB)]
 
 
+@pytest.mark.disk
 @pytest.mark.skipif(CORE is None, reason="the core's alone")
 def test_puts_have_pages_brought_in_by_the_thread(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path) as store:
@@ -156,6 +157,7 @@ def test_there_is_no_thread_where_records_wait_in_memory(tmp_path: Path) -> None
         assert store._parts.ahead is None
 
 
+@pytest.mark.disk
 def test_a_store_that_is_only_read_has_no_such_thread(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path) as store:
         assert store.put_message(Message("T", b"x", 0, {})).ok

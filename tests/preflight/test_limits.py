@@ -152,6 +152,7 @@ def test_the_guess_of_the_duration_goes_with_the_units_and_the_queues(extent: Ex
     assert figures["seconds"] == 1.3  # 0.25 for the units, 1.0 for the queues
 
 
+@pytest.mark.disk
 def test_what_is_predicted_for_rocksdb_is_enough_and_not_absurd(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", backend="rocksdb") as store:
         store.put_messages([
@@ -167,6 +168,7 @@ def test_what_is_predicted_for_rocksdb_is_enough_and_not_absurd(tmp_path: Path) 
     assert tables <= ROCKSDB.footprint(totals.sums).disk_bytes <= 4 * tables
 
 
+@pytest.mark.disk
 def test_what_is_predicted_for_files_is_what_they_take(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s", backend="file") as store:
         store.put_messages([

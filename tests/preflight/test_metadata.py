@@ -51,6 +51,7 @@ def test_three_topics_that_the_table_lacks_are_exactly_those(golden: Golden) -> 
     }
 
 
+@pytest.mark.disk
 def test_light_queues_and_system_topics_are_exempt(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "s") as store:
         for topic in ("mine", "%LMQ%a", "rmq_sys_x", "SCHEDULE_TOPIC_XXXX", "%RETRY%g", "rmq_x"):
@@ -119,6 +120,7 @@ def test_consumers_outside_their_queues_are_named(golden: Golden) -> None:
     assert beyond.figures == {"compared": 7}
 
 
+@pytest.mark.disk
 def test_offsets_of_light_queues_are_compared_too(tmp_path: Path) -> None:
     root = tmp_path / "s"
     with MessageStore.open(root) as store:

@@ -193,6 +193,7 @@ def test_a_name_that_is_no_text_is_told_in_json(golden: Golden) -> None:
     assert "t\\\\udcff" in report.model_dump_json()
 
 
+@pytest.mark.disk
 def test_a_queue_that_cannot_go_back_to_files_is_named(tmp_path: Path) -> None:
     config = StoreConfig(enable_lmq=True)
     with MessageStore.open(tmp_path / "s", config, backend="rocksdb") as store:
