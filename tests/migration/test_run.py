@@ -3,8 +3,10 @@
 import json
 import shutil
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -118,7 +120,8 @@ def test_progress_is_told_and_kept_to_a_rate(root: Path, monkeypatch: pytest.Mon
     plan = make_plan(root)
     slept: list[float] = []
     monkeypatch.setattr(migration.copying.segment, "CHUNK_UNITS", 1_000)
-    monkeypatch.setattr("migration.copying.segment.time.sleep", slept.append)
+    clock = SimpleNamespace(sleep=slept.append, monotonic=time.monotonic)  # of this module alone:
+    monkeypatch.setattr(migration.copying.segment, "time", clock)  # threads of Spark sleep too
     write_segment(Workspace.of(root), plan, 0, bytes_per_second=28)
     assert len(slept) == 4
     for number, seconds in enumerate(slept, 1):
