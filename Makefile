@@ -3,15 +3,21 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# Tests of what the compiled core does, run once more without it.
+# Children of tests import the project thousands of times: from what was compiled once.
+export PYTHONDONTWRITEBYTECODE :=
+# Tests of what the compiled core does, run once more without it: each in test-all, a share in CI.
 TWINS := tests/core tests/codec tests/commit_log tests/consume_queue tests/index tests/message_store tests/property
 # Tests that run with sanitizers; `-s` there, for a sanitizer's last words go to the terminal.
 FUZZED := tests/core tests/fuzz/test_records.py tests/fuzz/test_queue_files.py
 RACED := tests/message_store/test_threads.py tests/core/test_thread_reads.py
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-wrapv -O1 -g
+# The long tests of a CI run are drawn anew with each commit, and again by its name.
+SEED ?= $(shell git rev-parse HEAD 2>/dev/null)
+SHARE ?= $(if $(filter test-share,$(MAKECMDGOALS)),1/12,1)
+DRAWN = --share $(SHARE) --seed "$(SEED)"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo backends check test test-all fuzz race mutants interop bench bench-peer dist wheels format clean
+.PHONY: help demo backends check test test-all test-share fuzz race mutants interop bench bench-peer dist wheels format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 12
@@ -36,10 +42,14 @@ check: $(READY) ## formatting, lint, types, layers
 
 test: $(READY) ## the tests, but for interop and the long runs
 	$(BIN)/pytest -n auto --dist loadgroup -m "not interop and not long"
+
+test-all: $(READY) ## the tests, the long runs, and what the compiled core does once more without it
+	$(BIN)/pytest -n auto --dist loadgroup -m "not interop"
 	CQSTORE_CORE=0 $(BIN)/pytest -n auto -m "not long and not slow" $(TWINS)
 
-test-all: $(READY) ## the tests and the long runs: random operations, kills, power cuts, damage, load
-	$(BIN)/pytest -n auto --dist loadgroup -m "not interop"
+test-share: $(READY) ## of what test-all adds to test a share that a seed draws (SHARE, SEED; the commit)
+	$(BIN)/pytest -n auto --dist loadgroup -m "long and not interop" $(DRAWN)
+	CQSTORE_CORE=0 $(BIN)/pytest -n auto -m "not long and not slow" $(DRAWN) $(TWINS)
 
 # The tree under build/$(1), compiled with the flags of $(2), wheels and all.
 define compiled_in
@@ -66,7 +76,7 @@ mutants: $(READY) ## put small faults into the code, a sample of them, and see w
 	nice $(BIN)/python -m mutants $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(if $(ONLY),--only $(ONLY))
 
 interop: $(READY) ## Apache RocketMQ opens our stores and we open its (Java 17, Maven)
-	$(BIN)/pytest tests/interop -m interop
+	$(BIN)/pytest tests/interop -m interop $(DRAWN)
 
 bench: $(READY) ## every workload beside its raw baseline
 	$(BIN)/python -m bench

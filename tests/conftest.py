@@ -15,6 +15,8 @@ from tests.kit.golden import unpack_all
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytest_plugins = ["tests.kit.scratch", "tests.kit.share"]
+
 settings.register_profile("ci", derandomize=True, max_examples=50, deadline=None)
 settings.register_profile("deep", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))

@@ -69,6 +69,7 @@ def test_a_master_is_followed_through_its_epochs(tmp_path: Path, rocketmq: Rocke
     compare(own, rocketmq.dump(root, "default", QUEUES, **SIZES))
 
 
+@pytest.mark.long
 def test_a_learner_is_never_counted(tmp_path: Path, rocketmq: RocketMQ) -> None:
     """Neither in the set in sync, nor by a put that waits for two replicas."""
     settings = {**MASTER, "brokerRole": "SYNC_MASTER", "inSyncReplicas": 2, "slaveTimeout": 400}
@@ -99,6 +100,7 @@ def test_a_learner_is_never_counted(tmp_path: Path, rocketmq: RocketMQ) -> None:
             assert sorted(put["inSync"]) == [1, 7]
 
 
+@pytest.mark.long
 def test_a_former_master_is_told_where_a_real_one_parted_from_it(
     tmp_path: Path, rocketmq: RocketMQ
 ) -> None:

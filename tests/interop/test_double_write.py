@@ -32,6 +32,7 @@ def both(read: str, **settings: object) -> StoreConfig:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("read", list(KINDS))
 def test_double_write_that_was_switched_on_late_is_filled(
     tmp_path: Path, rocketmq: RocketMQ, read: str
@@ -73,6 +74,7 @@ def test_light_queues_in_rocksdb_alone_go_on_with_the_setting_forgotten(
     assert [(row["min"], row["max"]) for row in rows if row["kind"] == "queue"] == [(0, 21)] * 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("later", [0, 25])
 @pytest.mark.parametrize("target", list(KINDS))
 def test_a_broker_with_the_store_type_of_before_is_noticed(

@@ -114,6 +114,7 @@ def test_a_real_slave_follows_while_messages_are_put_and_connections_cut(
     assert rows == rocketmq.dump(own, KINDS[backend], QUEUES, **SIZES)
 
 
+@pytest.mark.long
 def test_an_older_slave_follows_too(tmp_path: Path, rocketmq_533: RocketMQ) -> None:
     own, root = tmp_path / "own", tmp_path / "theirs"
     end = follow_while_it_grows(rocketmq_533, own, root, "file", "default", cuts=2)
@@ -121,6 +122,7 @@ def test_an_older_slave_follows_too(tmp_path: Path, rocketmq_533: RocketMQ) -> N
     compare(own, rocketmq_533.dump(root, "default", QUEUES, **SIZES))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
 def test_puts_wait_for_a_real_slave(tmp_path: Path, rocketmq: RocketMQ, flush: str) -> None:
     keys = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2, "flushDiskType": flush}
@@ -148,6 +150,7 @@ def test_puts_wait_for_a_real_slave(tmp_path: Path, rocketmq: RocketMQ, flush: s
     assert file_bytes(root, 0, acknowledged) == log
 
 
+@pytest.mark.long
 def test_a_slave_that_is_killed_and_one_that_begins_late_get_the_log(
     tmp_path: Path, rocketmq: RocketMQ
 ) -> None:
@@ -170,6 +173,7 @@ def test_a_slave_that_is_killed_and_one_that_begins_late_get_the_log(
     assert sorted(path.name for path in (late / "commitlog").iterdir())[0] == f"{begin:020d}"
 
 
+@pytest.mark.long
 def test_a_former_master_that_is_longer_is_served_nothing(
     tmp_path: Path, rocketmq: RocketMQ
 ) -> None:

@@ -81,6 +81,7 @@ def test_a_running_rocketmq_is_followed_while_connections_are_cut(
     assert rows == rocketmq.dump(root, theirs, QUEUES, **SIZES)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
 def test_a_synchronous_master_counts_on_what_is_acknowledged(
     tmp_path: Path, rocketmq: RocketMQ, flush: str
@@ -109,6 +110,7 @@ def test_a_synchronous_master_counts_on_what_is_acknowledged(
         asyncio.run(story(master))
 
 
+@pytest.mark.long
 def test_a_follower_that_comes_later_gets_the_last_file_and_goes_on_after_a_restart(
     tmp_path: Path, rocketmq: RocketMQ
 ) -> None:
@@ -139,6 +141,7 @@ def test_a_follower_that_comes_later_gets_the_last_file_and_goes_on_after_a_rest
     assert served(own) == served(replayed)
 
 
+@pytest.mark.long
 def test_an_older_rocketmq_is_followed_too(tmp_path: Path, rocketmq_533: RocketMQ) -> None:
     root, own = tmp_path / "theirs", tmp_path / "own"
 
@@ -157,6 +160,7 @@ def test_an_older_rocketmq_is_followed_too(tmp_path: Path, rocketmq_533: RocketM
         assert [finding for finding in store.check() if finding.damage] == []
 
 
+@pytest.mark.long
 def test_a_former_master_with_a_longer_log_is_told_by_a_real_one(
     tmp_path: Path, rocketmq: RocketMQ
 ) -> None:

@@ -104,6 +104,7 @@ def test_a_golden_store_moved_there_and_back(
     assert as_read(rocketmq.read(root, kind, before, **sizes)) == before
 
 
+@pytest.mark.long
 def test_a_million_units_over_ten_thousand_queues(tmp_path: Path, rocketmq: RocketMQ) -> None:
     root = tmp_path / "store"
     config = make_store(root, 1_000_000, 10_000)

@@ -96,6 +96,7 @@ def test_a_follower_becomes_the_master_and_the_former_one_comes_back(
     assert rows == rocketmq.dump(own, kind, QUEUES, **SIZES)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("backend", list(KINDS))
 def test_a_synchronous_master_counts_on_no_comparison(
     tmp_path: Path, rocketmq: RocketMQ, backend: str

@@ -1,0 +1,121 @@
+"""Where tests write: in memory where there is room, on the disk where a test is about one.
+
+A plugin of pytest. A sync in memory costs nothing, and most tests wait for little else. A test
+that measures what a disk does, or makes files of hundreds of megabytes, is marked ``disk``; so
+are all tests of a machine without a free file system in memory. ``--basetemp`` and
+``PYTEST_DEBUG_TEMPROOT`` come first, as ever.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import pytest
+
+MEMORY = Path("/dev/shm")
+_ROOM = 3 << 30
+"""Bytes free there, and free in the machine, without which all goes to the disk."""
+_ROOM_OF_ONE = 1 << 30
+"""The same, asked before each test: others use the memory too."""
+LARGEST = 256 << 20
+"""Bytes that one test may hold in memory. What is marked nowhere says so."""
+_IN_MEMORY = pytest.StashKey[bool]()
+_PASSED = pytest.StashKey[bool]()
+
+
+def kinds_of_mounts() -> dict[str, str]:
+    """Return the kind of file system by mount point, where the system says so."""
+    try:
+        lines = Path("/proc/mounts").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return {}
+    return {words[1]: words[2] for words in map(str.split, lines)}
+
+
+def free_bytes(folder: Path, meminfo: Path = Path("/proc/meminfo")) -> int:
+    """Return what can be written to a file system in memory: its limit and the machine's."""
+    try:
+        lines = meminfo.read_text(encoding="utf-8").splitlines()
+        available = next(line.split()[1] for line in lines if line.startswith("MemAvailable:"))
+        return min(shutil.disk_usage(folder).free, int(available) << 10)
+    except (OSError, StopIteration):
+        return 0
+
+
+def in_memory(folder: Path = MEMORY, kinds: dict[str, str] | None = None) -> bool:
+    """Tell whether a folder is a file system in memory with room, which we may write to."""
+    kinds = kinds_of_mounts() if kinds is None else kinds
+    return (
+        kinds.get(str(folder)) == "tmpfs"
+        and os.access(folder, os.W_OK | os.X_OK)
+        and free_bytes(folder) >= _ROOM
+    )
+
+
+def disk() -> Path:
+    """Return the temporary folder; another where that one is in memory."""
+    kinds = kinds_of_mounts()
+    folders = [Path(tempfile.gettempdir()), Path("/var/tmp")]
+    return next((one for one in folders if not _kind(one, kinds).startswith("tmp")), folders[0])
+
+
+def _kind(folder: Path, kinds: dict[str, str]) -> str:
+    place = folder.resolve()
+    return next((kinds[str(p)] for p in (place, *place.parents) if str(p) in kinds), "")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Have ``tmp_path`` lead into memory."""
+    config.stash[_IN_MEMORY] = str(config.option.basetemp or "").startswith(f"{MEMORY}/")
+    if config.option.basetemp or "PYTEST_DEBUG_TEMPROOT" in os.environ or not in_memory():
+        return  # a worker of pytest-xdist has its basetemp below the first process's
+    config.stash[_IN_MEMORY] = True
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+        config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note whether a test has passed so far."""
+    report = yield
+    item.stash[_PASSED] = item.stash.get(_PASSED, True) and report.passed
+    return report
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """A folder of the test's own, in memory or on the disk; kept if the test fails."""
+    node = request.node
+    moved = request.config.stash[_IN_MEMORY]
+    if not moved or not (node.get_closest_marker("disk") or free_bytes(MEMORY) < _ROOM_OF_ONE):
+        yield tmp_path
+        if moved:
+            held = bytes_held(tmp_path)
+            assert held <= LARGEST, f"holds {held:,} bytes in memory: smaller files, or mark `disk`"
+        return
+    folder = Path(tempfile.mkdtemp(prefix="cqstore-", dir=disk()))
+    yield folder
+    if node.stash.get(_PASSED, True):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def bytes_held(folder: Path) -> int:
+    """Return what the files below a folder hold, as far as they stand still; 0 if little.
+
+    What all hold is one call and comes first.
+    """
+    if shutil.disk_usage(folder).used <= LARGEST:
+        return 0
+    held = 0
+    for path in folder.rglob("*"):
+        try:
+            held += path.lstat().st_blocks * 512
+        except OSError:
+            continue
+    return held

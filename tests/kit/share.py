@@ -1,0 +1,49 @@
+"""A share of the long tests, drawn by a seed: a plugin of pytest.
+
+``--share 1/6 --seed WORD`` leaves out all tests that are marked ``long`` but for about one of six.
+The same seed draws the same tests, whatever others there are; a commit's name is a good one. In a
+run without the compiled core (``CQSTORE_CORE=0``) every test counts as long.
+"""
+
+import hashlib
+import os
+from fractions import Fraction
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Take the share and the seed."""
+    group = parser.getgroup("long tests")
+    group.addoption("--share", type=Fraction, help="of the long tests, such as 1/6: others go")
+    group.addoption("--seed", default="0", help="draws the share; any word")
+
+
+def is_drawn(test: str, share: Fraction, seed: str) -> bool:
+    """Tell whether a test, by its id, is in the share."""
+    digest = hashlib.sha256(f"{seed} {test}".encode()).digest()
+    return Fraction(int.from_bytes(digest[:8], "big"), 1 << 64) < share
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the long tests that are not drawn."""
+    share = config.option.share
+    if share is None:
+        return
+    whole = os.environ.get("CQSTORE_CORE") == "0"
+    kept: list[pytest.Item] = []
+    left: list[pytest.Item] = []
+    for item in items:
+        long = whole or item.get_closest_marker("long") is not None
+        drawn = not long or is_drawn(item.nodeid, share, config.option.seed)
+        (kept if drawn else left).append(item)
+    config.hook.pytest_deselected(items=left)
+    items[:] = kept
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Say how to draw the same again."""
+    if config.option.share is None:
+        return None
+    return f"long tests: --share {config.option.share} --seed {config.option.seed}"
