@@ -5,15 +5,24 @@ from typing import Generic, TypeVar
 K = TypeVar("K")
 V = TypeVar("V")
 
-ENTRY_BYTES = 320
-"""What an entry takes beside its text: the dict's share, the objects' heads, a tuple."""
+ENTRY_BYTES = 448
+"""What an entry takes beside its text: its share of two dicts, the objects' heads, a tuple."""
 _SHARE = 1024
+_OLD_SHARE = 64
+"""One in so many entries, the oldest, goes after a 16th of them went as the newest."""
+_NEWEST_FIRST = 16
 
 
 class BoundedCache(dict[K, V], Generic[K, V]):
-    """A dict that begins anew when it is full; what is asked of it is asked as of a dict.
+    """A dict that parts with single entries when it is full; it is asked as any dict is.
 
-    Any thread may use it: two that learn at once count one entry less, and at most find out twice.
+    Keys that come round and round, more than there is room for, find most of the room in use: it is
+    the newest entry that goes then. Once in a while some of the oldest go too, so what is no longer
+    asked for does not stay.
+
+    Any thread may use it, and an exception may end any call between two lines: an entry is right or
+    not there. The count of bytes may be off by what two threads did at once; it is taken anew as
+    the oldest go, and the number of entries has a bound that needs no count.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -21,6 +30,8 @@ class BoundedCache(dict[K, V], Generic[K, V]):
         super().__init__()
         self._most = most_bytes
         self._held = 0
+        self._sizes: dict[K, int] = {}
+        self._newest_gone = 0
 
     def learn(self, key: K, value: V, text_bytes: int) -> V:
         """Remember ``value`` if it is not too large, and return it.
@@ -31,9 +42,33 @@ class BoundedCache(dict[K, V], Generic[K, V]):
         size = ENTRY_BYTES + 4 * text_bytes
         if size > self._most // _SHARE:
             return value
-        if self._held + size > self._most:
-            self.clear()
-            self._held = 0
-        self._held += size
+        sizes = self._sizes
+        while self and (
+            self._held + size - sizes.get(key, 0) > self._most
+            or len(self) >= self._most // ENTRY_BYTES
+        ):
+            self._part_with_some()
+            sizes = self._sizes
+        self._held += size - sizes.get(key, 0)  # first: what stops here counts too much, or once
+        sizes[key] = size
         self[key] = value
         return value
+
+    def _part_with_some(self) -> None:
+        if self._newest_gone < len(self) // _NEWEST_FIRST:
+            self._newest_gone += 1
+            try:
+                newest, _ = self.popitem()
+            except KeyError:  # another thread took the last one
+                return
+            self._held -= self._sizes.pop(newest, 0)
+            return
+        keys = [*self]
+        for oldest in keys[: max(len(keys) // _OLD_SHARE, 1)]:
+            self.pop(oldest, None)
+            self._sizes.pop(oldest, None)
+        if len(self._sizes) != len(self):  # a call was cut short, or another thread is at it
+            known, other = self._sizes, self._most // _SHARE
+            self._sizes = {key: known.get(key, other) for key in [*self]}
+        self._held = sum([*self._sizes.values()])
+        self._newest_gone = 0
