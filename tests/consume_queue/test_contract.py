@@ -322,6 +322,21 @@ def test_offsets_are_assigned_behind_the_queue(drive: QueueDrive) -> None:
     assert (len(offsets), offsets.assign(queue)) == (0, 4)
 
 
+def test_of_too_many_offsets_a_share_is_forgotten(drive: QueueDrive) -> None:
+    offsets, most = QueueOffsets(drive.store), 128
+    for number in range(3 * most):
+        assert offsets.assign(("topic", number)) == 0
+    in_order = [*offsets.next]
+    offsets.forget_beyond(most)
+    assert len(offsets) == most - 2
+    gone = 2 * most + 2
+    oldest = gone // 5
+    assert [*offsets.next] == in_order[oldest : oldest + most - 2]
+    offsets.forget_beyond(most - 1)
+    offsets.forget_beyond(most)
+    assert len(offsets) == most - 2
+
+
 def test_an_empty_batch_is_no_error(drive: QueueDrive) -> None:
     batch = UnitBatch()
     batch.end_phy_offset = drive.log.append(1000) + 100  # a record that no queue holds

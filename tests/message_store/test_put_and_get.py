@@ -399,6 +399,38 @@ def test_offsets_go_on_when_they_are_no_longer_kept_in_memory(
         assert [store.max_offset("t", queue_id) for queue_id in range(100)] == [3] * 100
 
 
+def test_most_offsets_stay_where_queues_are_put_to_in_turn(
+    tmp_path: Path, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch, "ASSIGNED_QUEUES", 128)
+    monkeypatch.setattr(dispatch, "_MAX_SLICE", 16)
+    alone = {"flush_interval_commit_log": 3_600_000, "flush_interval_consume_queue": 3_600_000}
+    config = LMQ.model_copy(update={"dispatch_slice": 7, **alone})
+    put = dict.fromkeys(range(200), 0)
+    with MessageStore.open(tmp_path / "turns", config, backend=backend) as store:
+        asked: list[int] = []
+        real = store.queues.next_offset
+        monkeypatch.setattr(
+            store._pending.offsets._queues,
+            "next_offset",
+            lambda topic, queue_id: asked.append(queue_id) or real(topic, queue_id),  # type: ignore[func-returns-value]
+        )
+        for turn in range(6):
+            asked.clear()
+            for queue_id in put:
+                batch = [Message("t", b"x", queue_id)] * (1 + queue_id % 3)
+                results = store.put_messages(batch)
+                assert [each.queue_offset for each in results] == [
+                    put[queue_id] + at for at in range(len(batch))
+                ]
+                put[queue_id] += len(batch)
+            assert len(asked) < (201 if turn == 0 else 120)
+        assert {number: store.max_offset("t", number) for number in put} == put
+    with MessageStore.open(tmp_path / "turns", config, backend=backend) as store:
+        assert {number: store.max_offset("t", number) for number in put} == put
+        assert [each for each in store.check() if each.damage] == []
+
+
 def test_a_message_for_a_hundred_light_queues_is_a_hundred_units(
     tmp_path: Path, backend: str
 ) -> None:

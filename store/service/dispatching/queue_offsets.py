@@ -7,6 +7,7 @@ Source: RocketMQ ``QueueOffsetOperator``, ``RocksDBConsumeQueueOffsetTable``.
 """
 
 from collections.abc import Collection, Iterable
+from itertools import islice
 
 from store.errors import CorruptionError, IllegalMessageError, QueueGapError
 from store.queue.consume_queue_store import ConsumeQueueStore
@@ -15,6 +16,9 @@ from store.service.dispatching.topic_hold import TopicHeldError, TopicHold
 
 Queue = tuple[str, int]
 """Topic and queue id."""
+_ROOM_SHARE = 64
+"""So much more is forgotten than has to be: not every batch should forget."""
+_OLD_SHARE = 5
 
 
 class QueueOffsets:
@@ -102,6 +106,19 @@ class QueueOffsets:
     def forget_all(self) -> None:
         """Let all be read from the queues again, which must have every unit."""
         self.next.clear()
+
+    def forget_beyond(self, most: int) -> None:
+        """Let those beyond ``most``, and a few, be read from the queues again.
+
+        These must have every unit. The newest go, so queues that are put to in turn, more than
+        ``most``, find most of these here. One in five that go is of the oldest, else queues that
+        live no more would stay.
+        """
+        excess = len(self.next) - most + most // _ROOM_SHARE
+        for queue in [*islice(self.next, max(excess, 0) // _OLD_SHARE)]:
+            del self.next[queue]
+        while len(self.next) > most - most // _ROOM_SHARE:
+            self.next.popitem()
 
     def _refuse_unfit(self, unit: Unit) -> None:
         try:
