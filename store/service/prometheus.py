@@ -38,6 +38,7 @@ _HISTOGRAMS: dict[str, tuple[str, tuple[str, ...]]] = {
 _COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "cqstore_put_messages": ("Messages stored", ()),
     "cqstore_put_bytes": ("Bytes of the records stored", ()),
+    "cqstore_put_long_way": ("Messages stored that the compiled path did not take", ()),
     "cqstore_put_not_ok": ("Messages refused, or stored but flushed late, by status", ("status",)),
     "cqstore_gets": ("Pulls by status", ("status",)),
     "cqstore_get_messages": ("Messages that pulls returned", ()),
@@ -243,6 +244,7 @@ def _gauge_samples(of: MetricsSnapshot) -> Iterator[tuple[str, tuple[str, ...], 
 def _counter_samples(of: MetricsSnapshot) -> Iterator[tuple[str, tuple[str, ...], float]]:
     yield "cqstore_put_messages", (), of.put_messages
     yield "cqstore_put_bytes", (), of.put_bytes
+    yield "cqstore_put_long_way", (), of.put_long_way
     for refused, count in of.put_not_ok.items():
         yield "cqstore_put_not_ok", (refused.name,), count
     for pulled, count in of.gets.statuses.items():

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from store.config import FlushDiskType, RocksDBEngine, StoreConfig
+from store.core import CORE
 from store.errors import DiskFullError, StoreClosedError, StoreIOError
 from store.queue.units import UnitBatch
 from store.record.client_batch import encode_client_batch
@@ -54,11 +55,39 @@ def test_messages_and_bytes_are_those_of_the_records_alone(store: MessageStore) 
     assert (snapshot.put_list_seconds.count, set(snapshot.put_not_ok.values())) == (2, {0})
 
 
+def test_messages_that_go_the_long_way_are_counted(store: MessageStore) -> None:
+    def added(put: Callable[[], object]) -> tuple[int, int]:
+        before = store.metrics.snapshot()
+        put()
+        after = store.metrics.snapshot()
+        messages = after.put_messages - before.put_messages
+        return messages, after.put_long_way - before.put_long_way
+
+    fast = 0 if CORE is not None else 1
+    one, light, half = (
+        Message("t", b"x"),
+        Message("t", b"x", 0, LIGHT),
+        Message("t", b"", sys_flag=4),
+    )
+    batch = Message("t", encode_client_batch([one] * 3))
+    other = Message("t", encode_client_batch([one] * 3), 1)
+    assert added(lambda: store.put_message(one)) == (1, 1), "the first of its queue"
+    assert added(lambda: [store.put_message(one) for _ in range(200)]) == (200, 200 * fast)
+    assert added(lambda: store.put_messages([one] * 5)) == (5, 5 * fast)
+    assert added(lambda: store.put_client_batch(batch)) == (3, 3 * fast)
+    assert added(lambda: store.put_client_batch(other)) == (3, 3)
+    assert added(lambda: store.put_message(light)) == (1, 1)
+    assert added(lambda: store.put_message(half)) == (1, 1)
+    assert added(lambda: store.put_messages([one, light, half, Message("", b"")])) == (3, 3)
+    assert added(lambda: store.put_message(Message("", b""))) == (0, 0), "refused"
+
+
 def test_a_store_that_nobody_has_asked_has_counted_nothing(store: MessageStore) -> None:
     snapshot = store.metrics.snapshot()
     assert set(snapshot.gets.statuses) == set(GET)
     assert set(snapshot.gets.statuses.values()) == set(snapshot.put_not_ok.values()) == {0}
     assert (snapshot.gets.messages, snapshot.gets.total_bytes) == (0, 0)
+    assert snapshot.put_long_way == 0
 
 
 def test_counts_begin_when_the_store_is_opened(tmp_path: Path) -> None:

@@ -89,9 +89,20 @@ class PutMeter:
         """Calls that put one message; a sample of them, see ``Putter``."""
         self.list_seconds = Histogram()
         """Calls that put several, all of them."""
-        self._lock = threading.Lock()  # guards _not_ok
+        self._lock = threading.Lock()  # guards what follows
+        self._long_way = 0
         self._not_ok = dict.fromkeys(PutMessageStatus, 0)
         del self._not_ok[PutMessageStatus.PUT_OK]
+
+    def went_long_way(self, messages: int = 1) -> None:
+        """Count messages that were stored, but not by the fast path (``PlainPuts``)."""
+        with self._lock:
+            self._long_way += messages
+
+    @property
+    def long_way(self) -> int:
+        """Return how many messages were stored, but not by the fast path."""
+        return self._long_way
 
     def not_ok(self, status: PutMessageStatus, messages: int = 1) -> None:
         """Count messages that were refused, or stored with a warning."""

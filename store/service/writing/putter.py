@@ -155,6 +155,7 @@ class Putter:
             queue_offset, appended = self._append.one(record)
         except (DiskFullError, IllegalMessageError) as exc:
             return self._refused(exc)
+        self.meter.went_long_way()
         return _new(PutMessageResult, (_OK, appended, queue_offset, message.store_host, ""))
 
     def put_async(self, message: Message) -> Future[PutMessageResult]:
@@ -276,6 +277,7 @@ class Putter:
                     results[place] = self._refused(exc)
                 records, places = records[out:], places[out:]
                 continue
+            self.meter.went_long_way(len(appended))
             for place, offset, done in zip(places, offsets, appended, strict=False):
                 host = messages[place].store_host
                 results[place] = _new(PutMessageResult, (_OK, done, offset, host, ""))
@@ -329,6 +331,7 @@ class Putter:
             return self._refused(IllegalMessageError(exc.reason))
         except (DiskFullError, IllegalMessageError) as exc:
             return self._refused(exc)
+        self.meter.went_long_way()
         return PutMessageResult(_OK, appended, queue_offset, message.store_host)
 
     # ---- before and after
