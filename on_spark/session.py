@@ -149,8 +149,11 @@ def _wanted_environment(master: str) -> dict[str, str]:
     # A worker imports nothing from the folder that it is started in, which is the user's.
     wanted["PYTHONSAFEPATH"] = "1"
     installed = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")}
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    paths = [*filter(None, given)]  # an empty one is the current folder
     if _ROOT not in installed:
-        paths = [str(_ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+        paths.insert(0, str(_ROOT))
+    if paths != given and paths:
         wanted["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     if master.startswith("local-cluster["):
         wanted["SPARK_HOME"] = str(_home_of_links())

@@ -22,6 +22,7 @@ from store.worker import Task
 TASK_ATTEMPTS = 4
 """That an item has, as on a cluster of Spark."""
 POLL_SECONDS = 0.25
+_ROOT = Path(__file__).resolve().parents[1]  # of the packages: a checkout, or site-packages
 Outcome = tuple[str, str]
 """See ``store.worker.unwrap``."""
 
@@ -29,9 +30,13 @@ Outcome = tuple[str, str]
 def worker_environment() -> dict[str, str]:
     """Return the environment of a Python process of ours: it imports what this one would.
 
-    Never from the current folder, where a file of the user's may be called as a package of ours is.
+    Never from the current folder, where a file of the user's may be called as a package of ours is:
+    neither as the folder of a start, nor by its name, as ``python -m`` has it. A checkout of ours
+    is kept, wherever the process stands.
     """
-    paths = [path for path in sys.path if Path(path).is_absolute()]
+    here = Path.cwd()
+    others = [path for path in map(Path, sys.path) if path.is_absolute() and path.resolve() != here]
+    paths = map(str, [_ROOT, *others] if here == _ROOT else others)
     return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1"}
 
 

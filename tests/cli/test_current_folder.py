@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from store.config import StoreConfig
+from store.processes import worker_environment
 from store.record.message import Message
 from store.service.message_store import MessageStore
 
@@ -82,3 +83,17 @@ def test_spark_s_workers_import_nothing_from_it(folder: Path) -> None:
     assert "200" in run(
         folder, "sql", root, "select count(*) from commitlog", "--master", "local[1]"
     )
+
+
+@pytest.mark.parametrize("entry", ["", "."])
+def test_a_worker_has_the_current_folder_on_no_path_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry, str(tmp_path), *sys.path])
+    environment = worker_environment()
+    assert environment["PYTHONSAFEPATH"] == "1"
+    paths = environment["PYTHONPATH"].split(os.pathsep)
+    assert str(tmp_path) not in paths
+    assert paths
+    assert all(Path(path).is_absolute() for path in paths)

@@ -111,6 +111,7 @@ VARIABLES = [
     "PYSPARK_DRIVER_PYTHON",
     "SPARK_LOCAL_IP",
     "PYTHONPATH",
+    "PYTHONSAFEPATH",
     "SPARK_HOME",
 ]
 
@@ -139,6 +140,8 @@ def test_spark_is_given_what_nobody_has_set(bare: pytest.MonkeyPatch) -> None:
         "PYSPARK_DRIVER_PYTHON": sys.executable, "PYTHONPATH": paths, "PYTHONSAFEPATH": "1",
     }  # fmt: skip
     bare.setattr(session, "_ROOT", Path(sysconfig.get_path("purelib")).resolve())
+    assert session._wanted_environment("yarn")["PYTHONPATH"] == f"/a:{root['PYTHONPATH']}:/b"
+    bare.setenv("PYTHONPATH", "/a")
     assert "PYTHONPATH" not in session._wanted_environment("yarn"), "installed: it is found"
 
 
@@ -150,7 +153,10 @@ def test_settings_depend_on_where_the_processes_run(bare: pytest.MonkeyPatch) ->
     for master in ("local", "local[2]", "local-cluster[1,1,512]"):
         assert session._placed_settings(master) == dict([logs]) | {"spark.driver.host": "127.0.0.9"}
     bare.setenv("PYTHONPATH", "/a")
-    assert session._placed_settings("yarn")["spark.executorEnv.PYTHONPATH"] == "/a"
+    bare.setenv("PYTHONSAFEPATH", "1")
+    placed = session._placed_settings("yarn")
+    assert placed["spark.executorEnv.PYTHONPATH"] == "/a"
+    assert placed["spark.executorEnv.PYTHONSAFEPATH"] == "1"
 
 
 def test_a_home_for_workers_is_all_links_but_for_their_own_folder(
