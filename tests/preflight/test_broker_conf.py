@@ -85,6 +85,15 @@ def test_every_key_of_the_documents_is_known() -> None:
     assert keys.keys() >= NEVER
 
 
+def test_the_store_keys_of_5_3_4_are_dated_by_its_class_file() -> None:
+    added = """combineAssignOffsetCQType combineCQEnableCheckSelf combineCQLoadingCQTypes
+    combineCQMaxExtraSearchCommitLogFiles combineCQPreferCQType enableAcceleratedRecovery
+    enableLogConsumeQueueRepeatedlyBuildWhenRecover enableRunningFlagsInFlush sharedByteBufferNum
+    timerWheelSnapshotFlush timerWheelSnapshotIntervalMs writeWithoutMmap"""
+    dated = [name for name, key in broker_keys().items() if key.since == (5, 3, 4)]
+    assert sorted(dated) == sorted(added.split())
+
+
 def test_every_key_of_every_release_passes_for_itself() -> None:
     version = parse_version("5.5.1")
     there = [
