@@ -70,6 +70,16 @@ def test_the_folder_of_old_may_be_named_by_the_settings(
     assert layout.log_folders == [Path("elsewhere")]
 
 
+def test_a_path_of_the_log_that_leads_to_its_own_folder_is_accepted(tmp_path: Path) -> None:
+    made(tmp_path / "store", "0")
+    (tmp_path / "link").symlink_to("store")
+    for text in ("store/commitlog/", "link/commitlog", "link/../store/commitlog"):
+        layout = detect(tmp_path / "store", settings(storePathCommitLog=f"{tmp_path}/{text}"))
+        assert (layout.refusals, layout.paths.commit_log_override) == ([], None)
+    layout = detect(tmp_path / "store", settings(storePathCommitLog=f"{tmp_path}/link/other"))
+    assert "lies elsewhere" in layout.refusals[0]
+
+
 def test_a_log_over_several_paths_has_files_where_one_of_them_has(tmp_path: Path) -> None:
     made(tmp_path, folder="one")
     made(tmp_path, "0", folder="two")

@@ -4,6 +4,7 @@ Stores that this project must not write to are recognised here, each with its re
 still read where their records are framed as ours are.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,7 +77,8 @@ def _configured_log(config: StoreConfig, root: Path) -> Path | None:
     if not text or "," in text:
         return None
     folder = Path(text)
-    return None if folder.absolute() == (root / "commitlog").absolute() else folder
+    same = os.path.realpath(folder) == os.path.realpath(root / "commitlog")
+    return None if same else folder
 
 
 def _foreign(paths: StorePaths, config: StoreConfig) -> list[str]:
