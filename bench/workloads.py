@@ -88,6 +88,21 @@ def put(backend: str, queues: int, body: int, count: int) -> Reached:
     return Reached(count / seconds, count / raw_put(body, count), "messages/s")
 
 
+def put_topics(backend: str, topics: int, body: int, count: int) -> Reached:
+    """One message a call to each topic in turn; the topics are there."""
+    payload = bytes(body)
+    with folder() as root, MessageStore.open(root, CONFIG, backend=backend) as store:
+        messages = [Message(f"topic_of_17_{number:05d}", payload) for number in range(topics)]
+        store.put_messages(messages)
+        store.max_offset(messages[-1].topic, 0)
+        started = time.perf_counter()
+        for number in range(count):
+            store.put_message(messages[number % topics])
+        store.max_offset(messages[-1].topic, 0)
+        seconds = time.perf_counter() - started
+    return Reached(count / seconds, count / raw_put(body, count), "messages/s")
+
+
 def put_list(backend: str, queues: int, body: int, count: int) -> Reached:
     """Lists of 32 messages, until they are in their queues."""
     with folder() as root:
@@ -336,6 +351,13 @@ for _backend in BACKENDS:
             replay, _backend, _queues, 128, 1_000_000
         )
     if _backend == "rocksdb":
+        for _queues in (100_000, 500_000):
+            WORKLOADS[f"put rocksdb {_queues:,} queues 128 B"] = partial(
+                put, _backend, _queues, 128, 2 * _queues
+            )
+        WORKLOADS["put rocksdb 20,000 topics 128 B"] = partial(
+            put_topics, _backend, 20_000, 128, 400_000
+        )
         WORKLOADS["replay rocksdb 100,000 queues 128 B"] = partial(
             replay, _backend, 100_000, 128, 2_000_000
         )
