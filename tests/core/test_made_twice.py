@@ -4,12 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from store.config import StoreConfig
 from store.core import READS
 from store.record.decoder import StoredMessage
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from store.service.results import GetMessageStatus
 
+CONFIG = StoreConfig(mapped_file_size_commit_log=65536)
 pytestmark = pytest.mark.skipif(READS is None, reason="the core does not run")
 
 
@@ -29,7 +31,7 @@ def test_a_filter_takes_as_many_codes_as_it_has_room_for() -> None:
 
 
 def test_a_message_is_read_once(tmp_path: Path) -> None:
-    with MessageStore.open(tmp_path, backend="file", housekeeping=False) as store:
+    with MessageStore.open(tmp_path, CONFIG, backend="file", housekeeping=False) as store:
         assert all(put.ok for put in store.put_messages([Message("t", b"x" * 40)] * 3))
         result = store.get_message("g", "t", 0, 0)
         (first, second, _) = result.messages()
