@@ -165,7 +165,7 @@ class Run:
         """Delete each topic that is a letter of ``topics``, all at once."""
         place = len(self.promises.puts)
         self.promises.deleting |= dict.fromkeys(topics, place)
-        self.store.delete_topics(topics)
+        self.store.delete_topics([*topics])
         for topic in topics:
             del self.promises.deleting[topic]
             self.promises.began[topic] = place
