@@ -271,7 +271,7 @@ def test_an_interrupted_deletion_forgets_where_expired_queues_went_on(
 
 @pytest.mark.parametrize("name", ["ab", b"ab"])
 def test_one_name_is_not_taken_for_its_letters(tmp_path: Path, name: Any) -> None:
-    with MessageStore.open(tmp_path / "s", StoreConfig()) as store:
+    with MessageStore.open(tmp_path / "s", CONFIG) as store:
         for topic in ("a", "ab", "c"):
             store.put_message(Message(topic, b"x"))
         with pytest.raises(TypeError, match="is one name"):
