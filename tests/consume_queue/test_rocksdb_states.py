@@ -243,7 +243,7 @@ def test_a_flush_of_the_clock_waits_until_something_is_to_be_flushed(tmp_path: P
 
 
 def test_expiry_looks_at_the_queues_it_is_told_and_leaves_no_range_in_memory(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queues = RocksDBQueues(tmp_path, NoLog())
     store = queues.open()
@@ -252,6 +252,13 @@ def test_expiry_looks_at_the_queues_it_is_told_and_leaves_no_range_in_memory(
         put(store, "T", queue_id, range(10), queue_id * 1000)
     store.flush()
     queues.log.min_phy = 2500
+    held, compact = threading.Event(), engine.compact
+
+    def compact_later(family: Family) -> None:
+        assert held.wait(30)
+        compact(family)
+
+    monkeypatch.setattr(engine, "compact", compact_later)  # its filter takes units away
     assert store.clean_expired(2500, {}) == 0
     assert (store.compaction is not None) == engine.filters_expired
     assert store.clean_expired(2500, {QueueKey("T", 0): 10}) == 1
@@ -261,6 +268,7 @@ def test_expiry_looks_at_the_queues_it_is_told_and_leaves_no_range_in_memory(
         assert engine.first_unit(queue_prefix("T", 0), 0) is None
         assert engine.first_unit(queue_prefix("T", 1), 0) is not None
     assert store.compaction is not None
+    held.set()
     assert store.compaction.wait(30)
     assert store.clean_expired(2500) == (0 if engine.filters_expired else 2)
     assert store.compaction.wait(30)

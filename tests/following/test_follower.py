@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 FAST = Timing(report=0.05, housekeeping=20.0, first_retry=0.001, last_retry=0.004, quiet=0.03)
+ENDED = dataclasses.replace(FAST, stopping=0.5)
+"""Where the master has no more to send: it is not waited for as if it were being stopped."""
 
 
 def caught_up(standing: Standing) -> bool:
@@ -198,7 +200,7 @@ def follow_apart(
         if not store.commit_log.max_phy_offset():
             assert store.append_to_commit_log(0, own) == len(own)
     with pytest.raises(kind) as caught:
-        follow(root, master)
+        follow(root, master, timing=ENDED)
     assert log_in(root) == own
     with MessageStore.open(root, CONFIG, read_only=True) as store:
         assert not store.report.needed

@@ -11,12 +11,12 @@ import pytest
 from replication.errors import BeyondEpochError, DivergedError, WireError
 from replication.following.epoch_talk import Learner
 from replication.following.follower import Follower
-from replication.following.standing import Standing, Until
+from replication.following.standing import Standing, Timing, Until
 from store.errors import CorruptionError, RefusedStoreError
 from store.queue.backends import backend_names
 from store.service.message_store import MessageStore
 from tests.following.conftest import CONFIG, Led
-from tests.following.test_follower import FAST, caught_up
+from tests.following.test_follower import ENDED, FAST, caught_up
 from tests.kit.epoch_master import EpochMaster, answer, frame
 from tests.kit.log_bytes import log_of
 from tests.kit.served import served
@@ -39,6 +39,7 @@ def follow(
     aside: Callable[[EpochMaster], None] | None = None,
     then: Until = caught_up,
     tail: int = 300,
+    timing: Timing = FAST,
 ) -> Standing:
     """Follow ``master`` into ``root`` until ``until`` says so; after ``aside`` until ``then``."""
 
@@ -46,7 +47,7 @@ def follow(
         with MessageStore.open(root, LEARNER, backend=backend, housekeeping=False) as store:
             async with master:
                 follower = Follower(
-                    store, "127.0.0.1", master.port, timing=FAST, verify_tail_bytes=tail,
+                    store, "127.0.0.1", master.port, timing=timing, verify_tail_bytes=tail,
                     learner=Learner(ID, last_file), tell=tell,
                 )  # fmt: skip
                 stage = list[int]()
@@ -221,7 +222,7 @@ def refused(root: Path, master: EpochMaster, error: type[Exception] = DivergedEr
     """Return why ``master`` is not followed; nothing may have changed but what an opening does."""
     before = log_in(root)
     with pytest.raises(error) as caught:
-        follow(root, master)
+        follow(root, master, timing=ENDED)
     assert log_in(root) == before
     return str(caught.value)
 
