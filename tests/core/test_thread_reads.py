@@ -28,7 +28,7 @@ CONFIG = StoreConfig(
 THREADS, ROUNDS = 6, 2500
 
 
-@pytest.fixture(params=["in memory", "dropped"])
+@pytest.fixture(params=["in memory", pytest.param("dropped", marks=pytest.mark.disk)])
 def root(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     if request.param == "in memory":
         with folder_in_memory(tmp_path) as folder:

@@ -69,6 +69,7 @@ def test_over_files_in_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.disk
 def test_over_files_whose_pages_are_dropped(tmp_path: Path) -> None:
     with pages_dropped(tmp_path / "store"):
         work(tmp_path / "store", "file", RocksDBEngine.AUTO, FlushDiskType.ASYNC_FLUSH, 8, seed=1)
