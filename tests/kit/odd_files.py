@@ -38,9 +38,10 @@ def put_in_place(path: Path, kind: str) -> None:
             path.mkdir()
         case "socket":
             here = Path.cwd()
-            os.chdir(path.parent)  # a socket's path may have 107 bytes
+            os.chdir(path.parent)  # bound to 107 bytes at most: RocksDB's log names are longer
             with socket.socket(socket.AF_UNIX) as made:
-                made.bind(path.name)
+                made.bind("socket")
+            Path("socket").rename(path.name)
             os.chdir(here)
 
 
