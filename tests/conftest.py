@@ -15,6 +15,8 @@ from tests.kit.golden import unpack_all
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# Spark's sessions are over before a better compiler and collector would have paid for themselves.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 pytest_plugins = ["tests.kit.scratch", "tests.kit.share"]
 
 settings.register_profile("ci", derandomize=True, max_examples=50, deadline=None)
@@ -51,6 +53,11 @@ def spark() -> "Iterator[SparkSession]":
 
     with spark_session("tests", "local[2]", settings={"spark.sql.shuffle.partitions": "2"}) as one:
         yield one
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than there are processors: tests wait for children and disks."""
+    return (os.cpu_count() or 1) + 1
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
