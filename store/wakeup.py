@@ -11,7 +11,7 @@ _SECONDS = 1.0
 
 
 class Wakeup:
-    """A binary semaphore: calls that nobody has waited for count as one.
+    """A binary semaphore: calls before a wait count as one.
 
     Whole after an exception between any two instructions. ``set``: any thread, never waits.
     ``wait``: one thread at a time; it takes the call.

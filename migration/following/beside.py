@@ -32,7 +32,7 @@ def take_beside(broker: StorePaths, own: StorePaths, backend: str, *, lmq: bool)
 
     Args:
         broker: whose lock the caller has.
-        own: the new store, which nobody has open.
+        own: the new store, which no process has open.
         backend: of the new store's queues.
         lmq: the next broker has ``enableLmq``.
 

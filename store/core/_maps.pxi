@@ -89,8 +89,8 @@ cdef class FileMap:
     def __init__(self, int fd, int64_t size, owner=None):
         """Map ``size`` bytes. Not mapped: no byte is read.
 
-        ``owner`` keeps the descriptor open; without one it may be closed behind this, and nobody
-        can ask for the size of the file.
+        ``owner`` keeps the descriptor open; without one it may be closed behind this, and the
+        size of the file cannot be asked for.
         """
         global _heeds_bus, _maps
         if self.data != NULL:

@@ -21,7 +21,7 @@ class TopicHold:
             self._over.release()
 
     def wait(self, seconds: float) -> None:
-        """Wait for the end, at most so long: whoever was to tell of it may have been cut short.
+        """Wait for the end, at most so long: the thread that ends it may have been interrupted.
 
         Each that goes on opens the gate for the next; the one that was interrupted there leaves
         the others to their own deadline.
