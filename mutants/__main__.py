@@ -20,6 +20,7 @@ PACKAGES = (
     "store",
     "cq_file",
     "cq_rocksdb",
+    "metadata",
     "migration",
     "replication",
     "analysis",
