@@ -1,14 +1,12 @@
 """``cqstore put``: append messages, from options or from JSON lines on standard input."""
 
-import base64
-import binascii
-import json
 import sys
 from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
+from store.cli.message_lines import IllegalLineError, MessageLine, message_lines
 from store.cli.options import Backend, ConfigFile, Dir, Format, open_store
 from store.cli.output import OutputFormat, Row, output
 from store.errors import IllegalMessageError
@@ -17,7 +15,7 @@ from store.service.message_store import MessageStore
 from store.service.results import PutMessageResult
 
 _LIST = 256
-_FIELDS = {"topic", "queueId", "body", "bodyBase64", "properties", "tags", "keys", "flag"}
+_INT_MAX = (1 << 31) - 1
 
 
 def put(
@@ -25,12 +23,18 @@ def put(
     topic: Annotated[
         str | None, typer.Option(metavar="T", help="The topic of one message.")
     ] = None,
-    queue_id: Annotated[int, typer.Option(metavar="Q", help="Its queue.")] = 0,
-    body: Annotated[str, typer.Option(help="Its body.")] = "",
+    queue_id: Annotated[
+        int | None, typer.Option(metavar="Q", min=0, max=_INT_MAX, help="Its queue; 0.")
+    ] = None,
+    body: Annotated[str | None, typer.Option(help="Its body.")] = None,
     tags: Annotated[str | None, typer.Option(help="Its tag.")] = None,
     keys: Annotated[str | None, typer.Option(help="Its keys, separated by spaces.")] = None,
     properties: Annotated[
         list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="One property.")
+    ] = None,
+    continue_from: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="The line of standard input to begin with; 1."),
     ] = None,
     config: ConfigFile = None,
     backend: Backend = None,
@@ -39,21 +43,23 @@ def put(
     """Append messages and print their places. Opens the store read-write (and recovers it).
 
     Without --topic, each line of standard input is a JSON object: topic, queueId, body or
-    bodyBase64, properties, tags, keys, flag. Exit code 1 if a message was refused.
+    bodyBase64, properties, tags, keys, flag. At a line that is no message it ends: those before it
+    are put, and --continue-from goes on there. Exit code 1 if a message was refused.
     """
-    if topic is not None:
-        given = dict(_pair(text) for text in properties or [])
-        one: dict[str, object] = {"topic": topic, "queueId": queue_id, "body": body}
-        one |= {"tags": tags, "keys": keys, "properties": given}
-        lines = iter([one])
+    if topic is None:
+        _refuse_without_topic(queue_id, body, tags, keys, properties)
+        lines = message_lines(sys.stdin.buffer, continue_from or 1)
+    elif continue_from is not None:
+        raise typer.BadParameter("--continue-from is a line of standard input, --topic reads none")
     else:
-        lines = _lines()
+        message = _message(topic, queue_id, body, tags, keys, properties)
+        lines = iter([MessageLine(1, message)])
     refused = 0
     with open_store(root, config, backend, None, read_only=False, puts=True) as store:
 
         def rows() -> Iterator[Row]:
             nonlocal refused
-            for result in _put_all(store, lines):
+            for result in put_all(store, lines):
                 refused += not result.ok
                 yield _row(result)
 
@@ -62,63 +68,60 @@ def put(
         raise typer.Exit(1)
 
 
-def _put_all(store: MessageStore, lines: Iterator[dict[str, object]]) -> Iterator[PutMessageResult]:
-    for group in batches(lines):
-        yield from store.put_messages([_message(line) for line in group])
+def put_all(store: MessageStore, lines: Iterator[MessageLine]) -> Iterator[PutMessageResult]:
+    """Put the messages, a list at once; at a line that is none those before it first.
+
+    Raises:
+        IllegalLineError: a line is no message; the sentence says what was put and how to go on.
+    """
+    count, fault = 0, None
+    while fault is None:
+        group, fault = _group(lines)
+        if not group:
+            break
+        results = store.put_messages([line.message for line in group])
+        count += sum(result.ok for result in results)
+        yield from results
+    if fault is not None:
+        way = f"{count} messages before it were put; go on with --continue-from {fault.number}"
+        raise IllegalMessageError(f"{fault.reason} ({way})") from fault
 
 
-def batches(lines: Iterator[dict[str, object]]) -> Iterator[list[dict[str, object]]]:
-    """Yield lists of at most 256 lines."""
-    group: list[dict[str, object]] = []
-    for line in lines:
-        group.append(line)
-        if len(group) == _LIST:
-            yield group
-            group = []
-    if group:
-        yield group
-
-
-def _lines() -> Iterator[dict[str, object]]:
-    for number, text in enumerate(sys.stdin, 1):
-        if not text.strip():
-            continue
-        try:
-            line = json.loads(text)
-        except json.JSONDecodeError as exc:
-            raise IllegalMessageError(f"line {number} is not JSON: {exc}") from exc
-        if not isinstance(line, dict) or not isinstance(line.get("topic"), str):
-            raise IllegalMessageError(f"line {number} is no JSON object with a topic")
-        if unknown := sorted(line.keys() - _FIELDS):
-            raise IllegalMessageError(f"line {number} has unknown fields: {', '.join(unknown)}")
-        yield line
-
-
-def _message(line: dict[str, object]) -> Message:
-    properties = line.get("properties") or {}
-    if not isinstance(properties, dict):
-        raise IllegalMessageError("properties are a JSON object")
-    named = {"TAGS": line.get("tags"), "KEYS": line.get("keys")}
-    merged = {**properties, **{name: value for name, value in named.items() if value is not None}}
-    queue_id, flag = line.get("queueId", 0), line.get("flag", 0)
-    if not isinstance(queue_id, int) or not isinstance(flag, int):
-        raise IllegalMessageError("queueId and flag are whole numbers")
-    return Message(
-        topic=str(line["topic"]),
-        body=_body(line),
-        queue_id=queue_id,
-        flag=flag,
-        properties={str(name): str(value) for name, value in merged.items()},
-    )
-
-
-def _body(line: dict[str, object]) -> bytes:
-    if "bodyBase64" not in line:
-        return str(line.get("body", "")).encode("utf-8", "surrogatepass")
+def _group(lines: Iterator[MessageLine]) -> tuple[list[MessageLine], IllegalLineError | None]:
+    """Return at most 256 messages, and what ended them early."""
+    group: list[MessageLine] = []
     try:
-        return base64.b64decode(str(line["bodyBase64"]), validate=True)
-    except binascii.Error as exc:
-        raise IllegalMessageError(f"bodyBase64 is no Base64: {exc}") from exc
+        while len(group) < _LIST and (line := next(lines, None)) is not None:
+            group.append(line)
+    except IllegalLineError as exc:
+        return group, exc
+    return group, None
+
+
+def _refuse_without_topic(*fields: object) -> None:
+    if any(field not in (None, []) for field in fields):
+        raise typer.BadParameter(
+            "--queue-id, --body, --tags, --keys and --property belong to one message, which has a"
+            " --topic; without one messages are read from standard input"
+        )
+
+
+def _message(
+    topic: str,
+    queue_id: int | None,
+    body: str | None,
+    tags: str | None,
+    keys: str | None,
+    properties: list[str] | None,
+) -> Message:
+    pairs = [_pair(text) for text in properties or []]
+    named = {"TAGS": tags, "KEYS": keys}
+    pairs += [(name, text) for name, text in named.items() if text is not None]
+    given = dict(pairs)
+    if len(given) != len(pairs):
+        raise typer.BadParameter("a property is given twice")
+    data = (body or "").encode("utf-8", "surrogateescape")  # the bytes of the command line
+    return Message(topic=topic, body=data, queue_id=queue_id or 0, properties=given)
 
 
 def _pair(text: str) -> tuple[str, str]:

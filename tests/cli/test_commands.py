@@ -177,8 +177,11 @@ def test_what_was_put_before_a_bad_line_is_told_in_a_whole_document(
     for number, form in enumerate(("json", "jsonl", "table")):
         done = run("put", tmp_path / form, "--output", form, feed=feed, code=2)
         assert f"line {bad}" in done.stderr
-        whole = 256 if bad > 256 else 0
+        whole = bad - 1
         assert done.stdout.count("PUT_OK") == whole
+        assert (
+            f"{whole} messages before it were put; go on with --continue-from {bad}" in done.stderr
+        )
         if not number:
             assert len(json.loads(done.stdout)) == whole
 

@@ -1,0 +1,163 @@
+"""Messages as lines of JSON: what ``cqstore put`` reads from standard input.
+
+A value of another type than its field's is refused, never turned into text: what was meant can
+only be guessed. Every refusal names line and field.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from store.errors import IllegalMessageError
+from store.record.message import Message
+
+FIELDS = ("topic", "queueId", "body", "bodyBase64", "properties", "tags", "keys", "flag")
+_INT_MAX = (1 << 31) - 1
+_SHOWN = 40
+"""Characters of a value that a refusal shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageLine:
+    """A message and the number of the line that it was read from, 1 for the first."""
+
+    number: int
+    message: Message
+
+
+class IllegalLineError(IllegalMessageError):
+    """Line ``number`` is no message."""
+
+    def __init__(self, number: int, reason: str) -> None:
+        super().__init__(f"line {number}: {reason}")
+        self.number = number
+
+
+def message_lines(lines: Iterable[bytes], first: int = 1) -> Iterator[MessageLine]:
+    """Yield the message of each line from number ``first`` on; empty lines hold none.
+
+    Raises:
+        IllegalLineError: a line is no message; those before it were yielded.
+    """
+    for number, line in enumerate(lines, 1):
+        if number < first or not line.strip():
+            continue
+        try:
+            message = to_message(_object(line))
+        except IllegalMessageError as exc:
+            raise IllegalLineError(number, exc.reason) from exc
+        yield MessageLine(number, message)
+
+
+def to_message(fields: dict[str, object]) -> Message:
+    """Return the message that a JSON object describes.
+
+    ``topic``, ``body`` (text) or ``bodyBase64``, ``properties`` (an object of texts), ``tags``,
+    ``keys`` (a text, or a list of texts that are joined by spaces), ``queueId`` and ``flag``.
+    ``null`` stands for a field that is left out, except for a body or a topic.
+
+    Raises:
+        IllegalMessageError: a field is missing, unknown, given twice or of another type.
+    """
+    if unknown := sorted(fields.keys() - set(FIELDS)):
+        raise IllegalMessageError(
+            f"unknown fields: {', '.join(unknown)}; known are {', '.join(FIELDS)}"
+        )
+    properties = _properties(fields.get("properties"))
+    for field, name in (("tags", "TAGS"), ("keys", "KEYS")):
+        if (given := fields.get(field)) is None:
+            continue
+        if name in properties:
+            raise IllegalMessageError(f"{field} and the property {name} are both given")
+        properties[name] = _keys(given) if field == "keys" else _text(field, given)
+    return Message(
+        topic=_text("topic", fields.get("topic")),
+        body=_body(fields),
+        queue_id=_number("queueId", fields.get("queueId"), 0),
+        flag=_number("flag", fields.get("flag"), -_INT_MAX - 1),
+        properties=properties,
+    )
+
+
+def _object(line: bytes) -> dict[str, object]:
+    try:
+        fields = json.loads(line.decode(), object_pairs_hook=_once)
+    except UnicodeDecodeError as exc:
+        raise IllegalMessageError(
+            f"byte {exc.start + 1} is no UTF-8 ({exc.reason}); a body of any bytes is a bodyBase64"
+        ) from exc
+    except (json.JSONDecodeError, RecursionError) as exc:
+        raise IllegalMessageError(f"no JSON: {exc}") from exc
+    if not isinstance(fields, dict):
+        raise IllegalMessageError(f"{_shown(fields)} is no JSON object with a topic")
+    return fields
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise IllegalMessageError(f"{twice} is given twice")
+    return fields
+
+
+def _body(fields: dict[str, object]) -> bytes:
+    if "bodyBase64" not in fields:
+        return _text("body", fields.get("body", "")).encode()
+    if "body" in fields:
+        raise IllegalMessageError("body and bodyBase64 are both given")
+    try:
+        return base64.b64decode(_text("bodyBase64", fields["bodyBase64"]), validate=True)
+    except (binascii.Error, ValueError) as exc:
+        raise IllegalMessageError(f"bodyBase64 is no Base64: {exc}") from exc
+
+
+def _properties(given: object) -> dict[str, str]:
+    if given is None:
+        return {}
+    if not isinstance(given, dict):
+        raise IllegalMessageError(f"properties is {_shown(given)}, not an object of texts")
+    return {
+        _text("a property's name", name): _text(f"property {name}", each)
+        for name, each in given.items()
+    }
+
+
+def _keys(given: object) -> str:
+    if not isinstance(given, list):
+        return _text("keys", given)
+    keys = [_text("an element of keys", each) for each in given]
+    for key in keys:
+        if not key or " " in key:
+            raise IllegalMessageError(f"an element of keys is {_shown(key)}: spaces separate keys")
+    return " ".join(keys)
+
+
+def _text(field: str, given: object) -> str:
+    if not isinstance(given, str):
+        raise IllegalMessageError(f"{field} is {_shown(given)}, not a text")
+    try:
+        given.encode()
+    except UnicodeEncodeError as exc:
+        raise IllegalMessageError(
+            f"{field} has half a surrogate pair at character {exc.start + 1}, which no UTF-8 holds"
+        ) from exc
+    return given
+
+
+def _number(field: str, given: object, least: int) -> int:
+    if given is None:
+        return 0
+    if type(given) is not int:
+        raise IllegalMessageError(f"{field} is {_shown(given)}, not a whole number")
+    if not least <= given <= _INT_MAX:
+        raise IllegalMessageError(f"{field} is {given}, not within {least} to {_INT_MAX}")
+    return given
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
