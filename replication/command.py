@@ -42,7 +42,7 @@ from store.cli.output import OutputFormat, output, progress
 from store.config import StoreConfig
 from store.paths import StorePaths
 from store.service.finding.lay_out import lay_out
-from store.service.finding.store_layout import choose_backends
+from store.service.finding.store_layout import choose_backends, refuse_log_elsewhere
 from store.service.message_store import MessageStore
 
 _ROUND_SECONDS = Intervals().tables
@@ -84,6 +84,7 @@ def follow(
     ha = HaSettings.read(config)
     learner = _learner(ha, controller=controller, broker_id=broker_id, truncate=truncate)
     settings = _settings(config, learner)
+    refuse_log_elsewhere(root, settings, config)
     tables = _Tables(asked, Intervals(tables=metadata_interval), accept_lower_offsets)
     way = _Way(master, place, _timing(ha), verify_tail, _tls(tls_ca, tls_cert), learner, tables)
     if base is not None:

@@ -16,6 +16,7 @@ from replication.signals import ENDED_BY_SIGNAL, ended_by
 from store.cli.options import ConfigFile, Dir, Format, check_is_there, note, read_config
 from store.cli.output import OutputFormat, output
 from store.paths import StorePaths
+from store.service.finding.store_layout import refuse_log_elsewhere
 
 
 def follow_command(
@@ -37,10 +38,12 @@ def follow_command(
     DIR is only read. The closed log files are copied, the rest comes over the wire, and all queues
     are compared with the broker's while it runs. Then stop the broker: the last bytes are taken
     from its log, the ends of all queues compared, its tables copied. Start it with NEW as its
-    storePathRootDir. Ctrl-C ends the call, and the next one goes on.
+    storePathRootDir, and without storePathCommitLog: --config takes that file. Ctrl-C ends the
+    call, and the next one goes on.
     """
     check_is_there(root)
     settings = read_config(config)
+    refuse_log_elsewhere(into, settings, config)
     move = FollowedMove(
         root, address(master), into, settings, backend=to,
         accept_older_tables=accept_older_tables, tell=note,

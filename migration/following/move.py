@@ -37,6 +37,7 @@ from store.paths import StorePaths
 from store.progress import Tell, untold
 from store.queue.backends import backend, backend_names
 from store.service.finding.lay_out import lay_out
+from store.service.finding.store_layout import choose_backends, refuse_log_elsewhere
 from store.service.message_store import MessageStore
 
 _NOTE = "followed.json"
@@ -95,6 +96,8 @@ class FollowedMove:
         """
         self._broker, self._own = StorePaths(broker.absolute()), StorePaths(own.absolute())
         self._master, self._config, self._backend = master, config, backend
+        # storePathCommitLog is the new store's: by it the broker's log would be read from there.
+        self._broker_config = config.model_copy(update={"store_path_commit_log": None})
         self._timing = timing or Timing(last_retry=0.5)
         self._accept_older_tables = accept_older_tables
         self._tell = tell
@@ -139,14 +142,25 @@ class FollowedMove:
         """Take the closed log files of the broker, if nothing has begun.
 
         Raises:
-            RefusedStoreError: there is no store to move, or it is to be moved onto itself.
+            RefusedStoreError: there is no store to move, or it is to be moved onto itself, or the
+                log of one of them is in another folder.
         """
-        lay_out(self._broker.root, self._config, None, read_only=True)
+        refuse_log_elsewhere(self._own.root, self._config)
+        layout, _ = lay_out(self._broker.root, self._broker_config, None, read_only=True)
+        if not layout.has_log:
+            raise RefusedStoreError(
+                "the broker's commit log is not here. If its storePathCommitLog is another folder,"
+                " make this path a symbolic link to that folder; several folders cannot be"
+                " followed",
+                path=self._broker.commit_log,
+            )
         self._process.has_store()  # who is to have ended later
         if self._own.root.resolve() == self._broker.root.resolve():
             raise RefusedStoreError("the new store needs a folder of its own", path=self._own.root)
         if not reads_databases([self._backend]) and not self._accept_older_tables:
             refuse_kept_tables(self._broker, self._own)
+        own, settings = lay_out(self._own.root, self._config, None, read_only=False)
+        choose_backends(own, settings, self._backend)  # what cannot be opened later is not begun
         if any(self._own.commit_log.glob("*")):
             return
         try:
@@ -194,7 +208,7 @@ class FollowedMove:
     def _reading(self) -> MessageStore:
         """Open the broker's store to read, as it is now."""
         return MessageStore.open(
-            self._broker.root, self._config, read_only=True, housekeeping=False
+            self._broker.root, self._broker_config, read_only=True, housekeeping=False
         )
 
     def _verify(self, store: MessageStore) -> None:

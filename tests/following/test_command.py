@@ -241,7 +241,13 @@ def test_no_base_is_copied_for_what_could_not_be_opened(
     base = ("--base", str(led.root))
     assert "no backend 'odd'" in refused(tmp_path, conf, "127.0.0.1:1", *base, "--backend", "odd")
     conf.write_text(f"{SIZES}storePathCommitLog={tmp_path}/elsewhere\n")
-    assert "lies elsewhere" in refused(tmp_path, conf, "127.0.0.1:1", *base)
+    told = refused(tmp_path, conf, "127.0.0.1:1", *base)
+    assert f"storePathCommitLog={tmp_path}/elsewhere" in told
+    assert "lies elsewhere" in told
+    assert f"expected {tmp_path}/none/commitlog or no such key" in told
+    assert f"without it, and start a broker on the new folder with that copy ({conf})" in told
+    conf.write_text(f"{SIZES}storePathCommitLog={tmp_path}/none/commitlog,/b\n")
+    assert "none/commitlog,/b: by this key" in refused(tmp_path, conf, "127.0.0.1:1", *base)
     conf.write_text(f"{SIZES}flushDiskType=SOMETIMES\n")
     assert "flushDiskType" in refused(tmp_path, conf, "127.0.0.1:1", *base)
 

@@ -310,3 +310,18 @@ def test_a_conf_that_cannot_be_read_is_refused(golden_folder: Path, tmp_path: Pa
         preflight(root, broker_conf=tmp_path / "bad.conf")
     with pytest.raises(StoreConfigError, match="'lmdb'"):
         preflight(root, to="lmdb")
+
+
+def test_the_runbook_has_every_key_of_a_folder_below_the_root() -> None:
+    """By the keys of RocketMQ's sources; the four of its old examples are none in any release."""
+    text = (Path(__file__).parents[2] / "docs" / "migration.md").read_text()
+    section = text.partition("## Folders in broker.conf")[2].partition("\n## ")[0]
+    folders = {key for key in broker_keys() if re.search("[sS]tore(File)?[pP]ath|StorePaths", key)}
+    folders -= {"useSeparateStorePathForRocksdbCQ"}  # a switch
+    assert {"storePathRootDir", "storePathCommitLog"} < folders
+    rows = [line for line in section.splitlines() if line.startswith("| `")]
+    in_rows = set(re.findall("`(\\w+)`", " ".join(row.split(" | ")[0] for row in rows)))
+    assert folders | {"tieredStoreFilePath", "tieredStoreFilepath"} == in_rows
+    ignored = {"storePathConsumeQueue", "storePathIndex", "storeCheckpoint", "abortFile"}
+    assert not ignored & set(broker_keys())
+    assert all(f"`{key}`" in section for key in ignored)

@@ -81,6 +81,30 @@ def _configured_log(config: StoreConfig, root: Path) -> Path | None:
     return None if same else folder
 
 
+def refuse_log_elsewhere(root: Path, config: StoreConfig, conf: Path | None = None) -> None:
+    """Refuse settings by which the commit log of the new store ``root`` is in another folder.
+
+    Call it before the first byte is copied. Paths that lead to the same folder are the same.
+
+    Args:
+        root: that is to be written; it need not exist.
+        config: of the store.
+        conf: the file that ``config`` was read from, for the error.
+
+    Raises:
+        RefusedStoreError: ``storePathCommitLog`` is another folder, or several.
+    """
+    text = config.store_path_commit_log
+    if not text or ("," not in text and _configured_log(config, root) is None):
+        return
+    raise RefusedStoreError(
+        f"storePathCommitLog={text}: by this key the commit log of {root} lies elsewhere; expected"
+        f" {root / 'commitlog'} or no such key. Pass a copy of the configuration without it, and"
+        " start a broker on the new folder with that copy",
+        path=conf,
+    )
+
+
 def _foreign(paths: StorePaths, config: StoreConfig) -> list[str]:
     reasons: list[str] = []
     dledger = sorted(paths.root.glob("dledger-*")) if paths.root.is_dir() else []

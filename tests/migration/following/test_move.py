@@ -6,17 +6,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from migration.commands import app
 from migration.following import move
 from migration.following.move import FollowedMove
 from migration.following.proof import LastUnits, refuse_other_ends
 from replication.feeding.settings import FeedSettings
+from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreError, StoreLockedError
 from store.journals.store_lock import StoreLock
 from store.paths import StorePaths
 from store.record.message import Message
+from store.replica_config import BrokerRole
 from store.service.message_store import MessageStore
 from tests.feeding.conftest import CONFIG, Master, leading, log_in
+from tests.following.conftest import SIZES
 from tests.kit.moving import LEVEL, SECONDS, Moving
 from tests.kit.served import served
 from tests.kit.tree import tree_digest
@@ -281,6 +286,67 @@ def test_what_cannot_be_moved_is_refused_before_anything_is_made(tmp_path: Path,
     move_of = FollowedMove(root, ("127.0.0.1", 1), tmp_path / into, CONFIG)
     with pytest.raises(RefusedStoreError, match=r"no store here|a folder of its own"):
         asyncio.run(move_of.run())
+    assert tree_digest(tmp_path) == before
+
+
+def refused_move(root: Path, own: Path, config: StoreConfig, words: str) -> None:
+    with pytest.raises(RefusedStoreError, match=words):
+        asyncio.run(FollowedMove(root, ("127.0.0.1", 1), own, config).run())
+    assert not own.exists()
+
+
+def test_settings_under_which_it_cannot_be_opened_are_refused_before_the_copy(
+    tmp_path: Path,
+) -> None:
+    root, own = tmp_path / "broker", tmp_path / "own"
+    with leading(root) as master:
+        put_more(master)
+    for key, value, words in (
+        ("store_path_commit_log", str(root / "commitlog"), "storePathCommitLog=.* lies elsewhere"),
+        ("store_path_commit_log", f"{own / 'commitlog'},/b", "storePathCommitLog=.*,/b: "),
+        ("enable_controller_mode", True, "a controller decides"),
+        ("broker_role", BrokerRole.SLAVE, "it is a slave's"),
+    ):
+        refused_move(root, own, CONFIG.model_copy(update={key: value}), words)
+
+
+def test_the_log_of_a_broker_is_read_from_its_own_folder(tmp_path: Path) -> None:
+    """Settings that name the new store's log folder would compare that log with itself."""
+    root, own = tmp_path / "broker", tmp_path / "own"
+    with leading(root) as master:
+        put_more(master)
+    config = CONFIG.model_copy(update={"store_path_commit_log": str(own / "commitlog")})
+    report = Moving(root, 1, own, config).start().end()
+    assert log_in(own)[: report.end] == log_in(root)[: report.end]
+    assert report.drained_bytes > 0
+
+
+def test_a_broker_whose_log_is_in_another_folder_needs_a_link_to_it(tmp_path: Path) -> None:
+    root, own, away = tmp_path / "broker", tmp_path / "own", tmp_path / "disk2" / "log"
+    with leading(root) as master:
+        put_more(master)
+    away.parent.mkdir()
+    (root / "commitlog").rename(away)
+    refused_move(root, own, CONFIG, "broker's commit log is not here.*symbolic link")
+    (root / "commitlog").symlink_to(away)
+    report = Moving(root, 1, own, CONFIG).start().end()
+    assert log_in(own)[: report.end] == log_in(root)[: report.end]
+
+
+def test_the_command_names_file_key_value_and_the_way_out(tmp_path: Path) -> None:
+    root, own, conf = tmp_path / "broker", tmp_path / "own", tmp_path / "broker.conf"
+    with leading(root) as master:
+        put_more(master)
+    conf.write_text(f"{SIZES}storePathRootDir={root}\nstorePathCommitLog={root}/commitlog\n")
+    before = tree_digest(tmp_path)
+    given = ["follow", str(root), "127.0.0.1:1", "--into", str(own)]
+    done = CliRunner().invoke(app, [*given, "--config", str(conf)])
+    assert isinstance(done.exception, RefusedStoreError)
+    assert str(done.exception) == (
+        f"storePathCommitLog={root}/commitlog: by this key the commit log of {own} lies elsewhere;"
+        f" expected {own}/commitlog or no such key. Pass a copy of the configuration without it,"
+        f" and start a broker on the new folder with that copy ({conf})"
+    )
     assert tree_digest(tmp_path) == before
 
 
