@@ -13,6 +13,7 @@ from migration.preflight.combined import CombinedStart
 from migration.preflight.consumers import ConsumerOffsets
 from migration.preflight.layout import READABLE, FolderFacts, layout_findings, look, state_findings
 from migration.preflight.limits import Extent, machine_findings
+from migration.preflight.lite_queues import LiteQueues, LiteRules, lite_rules
 from migration.preflight.machine import MachineLimits
 from migration.preflight.metadata import read_topic_table
 from migration.preflight.names import QueueIds, TopicNames
@@ -71,7 +72,8 @@ def preflight(
         findings = [*layout_findings(root, found, to), *state]
         if found.verdict in READABLE:
             findings += table_findings(StorePaths(root), to, values)
-        examination = _Examination(root, config, found, to, machine or MachineLimits())
+        lite = lite_rules(version, values)
+        examination = _Examination(root, config, found, to, machine or MachineLimits(), lite)
         if found.verdict in READABLE and not any(finding.code == "in-use" for finding in state):
             findings += examination.run()
     findings += lint(values, version, to, found.verdict if broker_conf is not None else None)
@@ -90,13 +92,20 @@ class _Examination:
     """What is found by opening the store."""
 
     def __init__(
-        self, root: Path, config: StoreConfig, found: FolderFacts, to: str, machine: MachineLimits
+        self,
+        root: Path,
+        config: StoreConfig,
+        found: FolderFacts,
+        to: str,
+        machine: MachineLimits,
+        lite: LiteRules | None,
     ) -> None:
         self._root = root
         self._config = config
         self._backends = found.layout.backends if found.layout is not None else []
         self._to = bulk_backend(to)
         self._machine = machine
+        self._lite = lite
         self.surveyed: str | None = None
         self.totals: Totals | None = None
 
@@ -133,6 +142,9 @@ class _Examination:
             BatchQueues(queues), UnitCheck(queues, store.commit_log, self._to), table,
             *(CombinedStart(queues, part) for part in parts.values() if part is not queues),
         ]  # fmt: skip
+        if self._lite is not None:
+            expirations = table.lite_expirations
+            checks.append(LiteQueues(queues, store.commit_log, expirations, self._lite))
         yield from QueueSurvey(queues, checks).run()
         yield from ConsumerOffsets(store.paths, queues).findings()
         yield from machine_findings(self._extent(store, parts), self._machine)

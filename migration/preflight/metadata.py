@@ -6,10 +6,11 @@ its table of topics does not have; light queues and system topics are exempt.
 Source: RocketMQ ``RocksDBConsumeQueueStore.cleanDirty``; spec 9.7, 15; field notes 8, 14.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from migration.preflight.broker_json import table_entries
+from migration.preflight.lite_queues import lite_expiration
 from migration.preflight.report import NameCount, PreflightFinding, Severity
 from migration.preflight.survey import QueueCheck, UnitRange
 from store.errors import StoreError
@@ -30,8 +31,16 @@ def metadata_database(paths: StorePaths, table: str) -> Path | None:
 class TopicTable(QueueCheck):
     """Topics with queues that the table does not have, and the other way round."""
 
-    def __init__(self, topics: set[str], *, complete: bool = True) -> None:
+    def __init__(
+        self,
+        topics: set[str],
+        *,
+        complete: bool = True,
+        lite_expirations: Mapping[str, int] | None = None,
+    ) -> None:
         """``topics`` are used up; ``complete``: the table could be read."""
+        self.lite_expirations = (lite_expirations or {}) if complete else None
+        """Parent of lite topics → minutes; ``None``: not known."""
         self._unseen = topics
         self._listed = len(topics)
         self._complete = complete
@@ -99,10 +108,15 @@ def read_topic_table(paths: StorePaths) -> tuple[TopicTable, list[PreflightFindi
         sentence = "There is no config/topics.json: a broker that starts so knows no topic."
         return TopicTable(set()), [_not_compared(Severity.WARN, sentence)]
     try:
-        topics = {topic for topic, _ in table_entries(paths.topics, "topicConfigTable")}
+        topics, lite = set[str](), dict[str, int]()
+        for topic, config in table_entries(paths.topics, "topicConfigTable"):
+            topics.add(topic)
+            minutes = lite_expiration(config)
+            if minutes is not None:
+                lite[topic] = minutes
     except StoreError as exc:
         return TopicTable(set(), complete=False), [_not_compared(Severity.WARN, f"{exc}.")]
-    return TopicTable(topics), []
+    return TopicTable(topics, lite_expirations=lite), []
 
 
 def _not_compared(severity: Severity, sentence: str) -> PreflightFinding:
