@@ -10,6 +10,7 @@
   * RefusedStoreError
   * IllegalMessageError
     * PropertiesTooLongError
+  * NoSuchQueueError
   * StoreIOError
     * DiskFullError
   * CorruptionError
@@ -96,6 +97,10 @@ class IllegalMessageError(StoreError):
 
 class PropertiesTooLongError(IllegalMessageError):
     """The properties do not fit their two-byte length."""
+
+
+class NoSuchQueueError(StoreError):
+    """A command names a topic or a queue that the store does not have."""
 
 
 class StoreIOError(StoreError):

@@ -15,10 +15,13 @@ from store.cli.options import (
     Format,
     note,
     open_store,
+    opened_by,
     read_config,
 )
 from store.cli.output import OutputFormat, Row, output, progress
 from store.errors import StoreConfigError
+from store.journals.store_lock import refuse_if_open
+from store.paths import StorePaths
 from store.service.care.check import CheckFinding
 from store.service.upkeep.repair import RepairPlan, carry_out, plan_repair
 from store.service.upkeep.store_copy import copy_store
@@ -45,15 +48,14 @@ def check(
 ) -> None:
     """Check the whole store and list what is wrong, with file and offset. Changes nothing.
 
-    Exit code 1 if anything is damaged or the store needs recovery. With --repair a copy is mended
-    and checked again, and the exit code is that of the second check.
+    Exit code 1 if anything is damaged or the store needs recovery. Of a store that another process
+    has open nothing counts as damage: it may be what that process has not written yet. With
+    --repair a copy is mended and checked again, and the exit code is that of the second check.
     """
-    if not repair and (copy_to or in_place or cut_at is not None):
+    if repair:
+        _check_repair(root, commit_log, copy_to, in_place=in_place)
+    elif copy_to or in_place or cut_at is not None:
         raise StoreConfigError("--copy-to, --in-place and --cut-at belong to --repair")
-    if in_place and copy_to:
-        raise StoreConfigError("--in-place makes no copy: leave --copy-to out")
-    if repair and commit_log:
-        raise StoreConfigError("a store whose log lies elsewhere can only be read")
     plan = _look(root, config, backend, commit_log, kind)
     if plan is None:
         return
@@ -75,6 +77,16 @@ def check(
         raise typer.Exit(1)
 
 
+def _check_repair(
+    root: Path, commit_log: Path | None, copy_to: Path | None, *, in_place: bool
+) -> None:
+    if in_place and copy_to:
+        raise StoreConfigError("--in-place makes no copy: leave --copy-to out")
+    if commit_log:
+        raise StoreConfigError("a store whose log lies elsewhere can only be read")
+    refuse_if_open(StorePaths(root))
+
+
 def _look(
     root: Path,
     config: Path | None,
@@ -84,26 +96,31 @@ def _look(
 ) -> RepairPlan | None:
     """Check and print; return what could be done, ``None`` if nothing is wrong."""
     damage: list[CheckFinding] = []
+    opener = opened_by(root)
 
     def rows(findings: Iterator[CheckFinding]) -> Iterator[Row]:
         for finding in findings:
             if finding.damage:
                 damage.append(finding)
-            yield _row(finding)
+            yield _row(finding, is_open=bool(opener))
 
     with progress("checking") as tick, open_store(root, config, backend, commit_log) as store:
         checking = store.checker(tick)
         output(kind).rows(rows(checking.run()))
-        note(f"{checking.records} records, {checking.units} units checked; {len(damage)} damaged")
+        counts = f"{checking.records} records, {checking.units} units checked"
+        if opener:
+            note(f"{counts}; nothing counts as damage while process {opener} has the store open")
+            return None
+        note(f"{counts}; {len(damage)} damaged")
         if damage or not store.last_exit_ok or store.report.needed:
             return plan_repair(store, damage)
     return None
 
 
-def _row(finding: CheckFinding) -> Row:
+def _row(finding: CheckFinding, *, is_open: bool) -> Row:
     queue = finding.queue
     return {
-        "severity": "damage" if finding.damage else "note",
+        "severity": ("open" if is_open else "damage") if finding.damage else "note",
         "problem": finding.problem,
         "path": finding.path,
         "position": finding.position,

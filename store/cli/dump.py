@@ -7,7 +7,17 @@ from typing import Annotated
 import typer
 
 from store.cli.dump_file import file_rows
-from store.cli.options import Backend, CommitLogFolder, ConfigFile, Format, open_store, read_config
+from store.cli.known_queues import require_queue
+from store.cli.options import (
+    INT_MAX,
+    LONG_MAX,
+    Backend,
+    CommitLogFolder,
+    ConfigFile,
+    Format,
+    open_store,
+    read_config,
+)
 from store.cli.output import OutputFormat, Row, body_fields, output
 from store.cli.rows import message_row, queue_row, sorted_queues, unit_rows
 from store.queue.units import QueueKey
@@ -23,11 +33,19 @@ def dump(
     messages: Annotated[bool, typer.Option("--messages", help="Every record of the log.")] = False,
     queues: Annotated[bool, typer.Option("--queues", help="Every queue with its units.")] = False,
     commitlog_offset: Annotated[
-        int | None, typer.Option(metavar="N", help="The record that starts at this phy offset.")
+        int | None,
+        typer.Option(
+            metavar="N", min=0, max=LONG_MAX, help="The record that starts at this phy offset."
+        ),
     ] = None,
     topic: Annotated[str | None, typer.Option(metavar="T", help="Units of this topic.")] = None,
-    queue_id: Annotated[int, typer.Option(metavar="Q", help="… of this queue")] = 0,
-    offset: Annotated[int | None, typer.Option(metavar="N", help="… from this offset on")] = None,
+    queue_id: Annotated[
+        int, typer.Option(metavar="Q", min=0, max=INT_MAX, help="… of this queue")
+    ] = 0,
+    offset: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, max=LONG_MAX, help="… from this offset on"),
+    ] = None,
     count: Annotated[int, typer.Option(metavar="M", min=1, help="… and so many.")] = 1,
     config: ConfigFile = None,
     backend: Backend = None,
@@ -56,6 +74,7 @@ def dump(
             output(kind).record(_whole(store.message_by_offset(commitlog_offset)))
         elif topic is not None:
             key = QueueKey(topic, queue_id)
+            require_queue(store, topic, queue_id)
             output(kind).rows(_units(store, key, offset, count))
 
 

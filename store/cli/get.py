@@ -5,7 +5,19 @@ from typing import Annotated
 
 import typer
 
-from store.cli.options import Backend, CommitLogFolder, ConfigFile, Dir, Format, note, open_store
+from store.cli.known_queues import require_queue, require_topic
+from store.cli.options import (
+    INT_MAX,
+    LONG_MAX,
+    Backend,
+    CommitLogFolder,
+    ConfigFile,
+    Dir,
+    Format,
+    note,
+    open_store,
+    refuse_beside,
+)
 from store.cli.output import OutputFormat, Row, body_fields, output
 from store.cli.rows import host_text
 from store.record.decoder import StoredMessage
@@ -13,16 +25,27 @@ from store.service.message_store import MessageStore
 from store.service.reading.puller import TagFilter
 from store.service.results import GetMessageStatus
 
+_COUNT = 32
+
 
 def get(
     root: Dir,
     topic: Annotated[str | None, typer.Option(metavar="T", help="The topic.")] = None,
-    queue_id: Annotated[int, typer.Option(metavar="Q", help="The queue.")] = 0,
-    offset: Annotated[
-        int | None, typer.Option(metavar="N", help="First queue offset; default: the minimum.")
+    queue_id: Annotated[
+        int | None, typer.Option(metavar="Q", min=0, max=INT_MAX, help="The queue; 0.")
     ] = None,
-    count: Annotated[int, typer.Option(metavar="M", min=1, help="At most so many.")] = 32,
-    tags: Annotated[str, typer.Option(metavar="EXPR", help="'*', or 'TagA || TagB'.")] = "*",
+    offset: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=0, max=LONG_MAX, help="First queue offset; default: the minimum."
+        ),
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option(metavar="M", min=1, max=INT_MAX, help="At most so many; 32.")
+    ] = None,
+    tags: Annotated[
+        str | None, typer.Option(metavar="EXPR", help="'*', or 'TagA || TagB'.")
+    ] = None,
     key: Annotated[
         str | None, typer.Option(metavar="KEY", help="Messages of the topic with this key.")
     ] = None,
@@ -40,6 +63,11 @@ def get(
     """
     if (topic is None) == (message_id is None):
         raise typer.BadParameter("give --topic (with --offset or --key), or --message-id")
+    if message_id is not None or key is not None:
+        by = "--message-id" if message_id is not None else "--key"
+        refuse_beside(by, queue_id=queue_id, offset=offset, tags=tags)
+    if message_id is not None:
+        refuse_beside("--message-id", key=key, count=count)
     with open_store(root, config, backend, commit_log, check_crc_on_pull=True) as store:
         found: Iterable[tuple[int, StoredMessage]]
         if message_id is not None:
@@ -48,10 +76,14 @@ def get(
         elif key is not None:
             found = [
                 (message.queue_offset, message)
-                for message in store.query_message(topic or "", key, count)
+                for message in store.query_message(topic or "", key, count or _COUNT)
             ]
+            if not found:
+                require_topic(store, topic or "")
         else:
-            found = _pull(store, topic or "", queue_id, offset, count, TagFilter(tags))
+            require_queue(store, topic or "", queue_id or 0)
+            wanted = TagFilter(tags or "*")
+            found = _pull(store, topic or "", queue_id or 0, offset, count or _COUNT, wanted)
         output(kind).rows(message_row(queue_offset, message) for queue_offset, message in found)
 
 

@@ -3,7 +3,15 @@
 from collections.abc import Iterator
 from itertools import islice
 
-from store.cli.options import Backend, CommitLogFolder, ConfigFile, Dir, Format, open_store
+from store.cli.options import (
+    Backend,
+    CommitLogFolder,
+    ConfigFile,
+    Dir,
+    Format,
+    open_store,
+    opened_by,
+)
 from store.cli.output import OutputFormat, output, progress
 from store.core import WHICH
 from store.service.finding.left_behind import sentence
@@ -31,7 +39,7 @@ def _facts(store: MessageStore) -> Iterator[tuple[str, object]]:
     yield "queues in", ", ".join(layout.backends) or "no backend"
     yield "state", layout.standing.state or "not set (cqstore mode)"
     yield "kept, the one that is read first", ", ".join(part.name for part in store.queues.parts())
-    yield "last exit", "clean" if store.last_exit_ok else "not clean: recovery is needed"
+    yield "last exit", _last_exit(store)
     yield "commit log files", len(log.files.files())
     yield "commit log file size, bytes", config.mapped_file_size_commit_log
     yield "min phy offset", log.min_phy_offset()
@@ -53,6 +61,12 @@ def _facts(store: MessageStore) -> Iterator[tuple[str, object]]:
         yield f"checkpoint {name}", value
     yield "core", WHICH
     yield "odd", "; ".join(_oddities(store)) or "nothing"
+
+
+def _last_exit(store: MessageStore) -> str:
+    if opener := opened_by(store.paths.root):
+        return f"none: process {opener} has the store open"
+    return "clean" if store.last_exit_ok else "not clean: recovery is needed"
 
 
 def _oddities(store: MessageStore) -> Iterator[str]:

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from store.cli.options import Backend, CommitLogFolder, ConfigFile, Dir, Format, open_store
+from store.cli.known_queues import require_queue
+from store.cli.options import Backend, CommitLogFolder, ConfigFile, Dir, Format, QueueId, open_store
 from store.cli.output import OutputFormat, output
 from store.queue.time_search import BoundaryType
 
@@ -16,7 +17,7 @@ def offset(
     time: Annotated[
         str, typer.Option(metavar="TIME", help="ms since the epoch, or ISO 8601 (UTC if bare).")
     ],
-    queue_id: Annotated[int, typer.Option(metavar="Q", help="The queue.")] = 0,
+    queue_id: QueueId = 0,
     boundary: Annotated[
         BoundaryType, typer.Option(help="lower: at or after the time; upper: at or before it.")
     ] = BoundaryType.LOWER,
@@ -28,6 +29,7 @@ def offset(
     """Search a queue by store time. Changes nothing."""
     timestamp = milliseconds(time)
     with open_store(root, config, backend, commit_log) as store:
+        require_queue(store, topic, queue_id)
         found = store.offset_by_time(topic, queue_id, timestamp, boundary)
         output(kind).record(
             {

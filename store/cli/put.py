@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from store.cli.message_lines import IllegalLineError, MessageLine, message_lines
-from store.cli.options import Backend, ConfigFile, Dir, Format, open_store
+from store.cli.options import INT_MAX, Backend, ConfigFile, Dir, Format, open_store
 from store.cli.output import OutputFormat, Row, output
 from store.errors import IllegalMessageError
 from store.record.message import Message
@@ -15,7 +15,6 @@ from store.service.message_store import MessageStore
 from store.service.results import PutMessageResult
 
 _LIST = 256
-_INT_MAX = (1 << 31) - 1
 
 
 def put(
@@ -24,7 +23,7 @@ def put(
         str | None, typer.Option(metavar="T", help="The topic of one message.")
     ] = None,
     queue_id: Annotated[
-        int | None, typer.Option(metavar="Q", min=0, max=_INT_MAX, help="Its queue; 0.")
+        int | None, typer.Option(metavar="Q", min=0, max=INT_MAX, help="Its queue; 0.")
     ] = None,
     body: Annotated[str | None, typer.Option(help="Its body.")] = None,
     tags: Annotated[str | None, typer.Option(help="Its tag.")] = None,

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from store.cli.get import message_row
+from store.cli.known_queues import require_topic
 from store.cli.offset import milliseconds
 from store.cli.options import Backend, CommitLogFolder, ConfigFile, Dir, Format, note, open_store
 from store.cli.output import OutputFormat, output
@@ -32,4 +33,6 @@ def query(
             raise typer.Exit(1)
         found = store.query_message(topic, key, count, *span)
         output(kind).rows(message_row(message.queue_offset, message) for message in found)
+        if not found:
+            require_topic(store, topic)
         note(f"{len(found)} messages")

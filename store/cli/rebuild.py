@@ -4,7 +4,9 @@ from typing import Annotated
 
 import typer
 
+from store.cli.known_queues import near
 from store.cli.options import (
+    INT_MAX,
     Backend,
     ConfigFile,
     CutAt,
@@ -15,12 +17,15 @@ from store.cli.options import (
     read_config,
 )
 from store.cli.output import OutputFormat, output, progress
-from store.errors import StoreConfigError
+from store.errors import NoSuchQueueError, StoreConfigError
 from store.service.message_store import MessageStore
 from store.service.recovering.replacement import Rebuild
 
 Topic = Annotated[str | None, typer.Option(metavar="T", help="Only the queues of this topic.")]
-QueueId = Annotated[int | None, typer.Option(metavar="Q", help="Only this queue of the topic.")]
+QueueId = Annotated[
+    int | None,
+    typer.Option(metavar="Q", min=0, max=INT_MAX, help="Only this queue of the topic."),
+]
 Index = Annotated[bool, typer.Option("--index", help="The index by keys, and not the queues.")]
 
 
@@ -65,6 +70,11 @@ def rebuild(
             record |= {"scannedRecords": report.scanned_records, "units": report.dispatched_units}
         else:
             done = store.rebuild_queues(topic, queue_id, tick)
+            if not done.queues:
+                which = f"queue {queue_id} of topic" if queue_id is not None else "topic"
+                raise NoSuchQueueError(
+                    f"{which} {topic!r} has no record in the log{near(store, topic)}"
+                )
             record |= {"topic": topic, "queues": done.queues, "units": done.units}
         before = store.paths.replaced
     output(kind).record(record)

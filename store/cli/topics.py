@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from store.cli.known_queues import require_topic
 from store.cli.options import (
     Backend,
     CommitLogFolder,
@@ -60,8 +61,9 @@ def topics(
 
     With --delete or --delete-from the queues of the topics go for good once --yes is given;
     without it they are listed as they would go, and nothing is changed. Their records stay in the
-    log until they expire. Refused while somebody has the store open, and nothing is deleted if one
-    name is none of a topic.
+    log until they expire. Refused while another process has the store open. Nothing is deleted if
+    one name is no topic's, nor if one on the command line has no queues; a name in FILE may have
+    none, so that a deletion that was interrupted is given again.
     """
     given = names or []
     if not (delete or delete_from):
@@ -77,9 +79,13 @@ def topics(
     if delete != bool(given):
         raise StoreConfigError("--delete and the names of topics go together")
     wanted = dict.fromkeys([*given, *(_names_in(delete_from) if delete_from else ())])
-    with open_to_delete(root, config, backend, yes=yes) as store:
+    with open_to_delete(root, config, backend, yes=False) as store:
         going = _found(store, [*wanted])
-        if yes:
+        for name in sorted(set(given) - {str(row["topic"]) for row in going}):
+            require_topic(store, name)
+    if yes and going:
+        with open_to_delete(root, config, backend, yes=True) as store:
+            going = _found(store, [*wanted])  # a crash may have left units of the log behind
             store.delete_topics(str(row["topic"]) for row in going)
     output(kind).rows(going)
     _tell(going, [*wanted], done=yes)

@@ -60,9 +60,10 @@ def test_with_yes_they_go_for_good(root: Path) -> None:
     run("check", root)
     run("rebuild", root)
     assert topics(root) == {"c", "d d"}
-    nothing = run("topics", root, "--delete", "a", "--yes")
+    nothing = run("topics", root, "--delete", "c", "a", "--yes", code=2)
     assert nothing.stdout == ""
-    assert "no queues of 'a'" in nothing.stderr
+    assert "no topic 'a' in this store" in nothing.stderr
+    assert topics(root) == {"c", "d d"}
 
 
 @pytest.mark.parametrize("by", ["file", "stdin"])

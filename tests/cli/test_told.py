@@ -103,7 +103,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
         (["--tags", "none"], [], "NO_MATCHED_MESSAGE: next offset 25, min 0, max 25"),
         (["--offset", 25], [], "OFFSET_OVERFLOW_ONE: next offset 25, min 0, max 25"),
         (["--offset", 26], [], "OFFSET_OVERFLOW_BADLY: next offset 25, min 0, max 25"),
-        (["--queue-id", 1], [], "NO_MESSAGE_IN_QUEUE: next offset 0, min 0, max 0"),
         (["--key", "k7"], [7], ""),
         (["--key", "all", "--count", 3], [22, 23, 24], ""),
     ],
@@ -187,8 +186,6 @@ def test_a_time_leads_to_an_offset(made: Made, name: str) -> None:
         "topic": "t", "queueId": 0, "timestamp": at, "boundary": name, "offset": 9,
         "min": 0, "max": COUNT,
     }  # fmt: skip
-    (none,) = rows("offset", made.root, "--topic", "t", "--queue-id", 7, "--time", at)
-    assert (none["queueId"], none["offset"], none["max"]) == (7, 0, 0)
 
 
 def test_times_are_ms_or_iso_8601_to_the_millisecond() -> None:
@@ -238,7 +235,6 @@ def test_units_and_records_are_dumped_as_they_lie(made: Made) -> None:
     assert rows(*words) == [unit(0)]
     assert rows(*words, "--offset", 9, "--count", 3) == [unit(9), unit(10), unit(11)]
     assert rows(*words, "--offset", 24, "--count", 3) == [unit(24)]
-    assert rows(*words, "--queue-id", 1) == []
     (record,) = rows("dump", made.root, "--commitlog-offset", made.row(3)["phy"])
     assert (record["body"], record["queueOffset"], record["bodyLength"]) == ("é", 3, 2)
 

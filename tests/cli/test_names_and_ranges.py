@@ -1,0 +1,129 @@
+"""Names that the store does not have, numbers out of their ranges, stores that others have open."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from store.config import StoreConfig
+from store.record.message import Message
+from store.service.message_store import MessageStore
+from tests.kit.commands import run
+from tests.kit.tree import tree_digest
+
+SMALL = {"mapped_file_size_commit_log": 1 << 16, "rocksdb_memory_bytes": 16 << 20}
+TOO_BIG = "9" * 20
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("made") / "store"
+    with MessageStore.open(root, StoreConfig(**SMALL), backend="file") as store:
+        for topic, queue_id in (("orders", 0), ("orders", 1), ("orders", 2), ("payments", 7)):
+            assert store.put_message(Message(topic, b"x", queue_id, {"KEYS": "k"})).ok
+    return root
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["get", "--topic", "ordres"], "no topic 'ordres' in this store; is 'orders' meant?"),
+        (["get", "--topic", "orders", "--queue-id", 4], "'orders' has no queue 4; it has 0 to 2"),
+        (["get", "--topic", "payments"], "'payments' has no queue 0; it has 7"),
+        (["get", "--topic", "x", "--key", "k"], "no topic 'x' in this store"),
+        (["query", "--topic", "paymemts", "--key", "k"], "is 'payments' meant?"),
+        (["offset", "--topic", "Orders", "--time", 0], "is 'orders' meant?"),
+        (["dump", "--topic", "zzz"], "no topic 'zzz' in this store"),
+        (["dump", "--topic", "orders", "--queue-id", 3], "has no queue 3"),
+        (["topics", "--delete", "orders", "payment"], "is 'payments' meant?"),
+        (["topics", "--delete", "orders", "payment", "--yes"], "is 'payments' meant?"),
+        (["get", "--topic", "orders", "--offset", -10], "should be"),
+        (["get", "--topic", "orders", "--queue-id", -1], "should be"),
+        (["get", "--topic", "orders", "--offset", TOO_BIG], "should be"),
+        (["get", "--topic", "orders", "--count", TOO_BIG], "should be"),
+        (["offset", "--topic", "orders", "--queue-id", -1, "--time", 0], "should be"),
+        (["dump", "--topic", "orders", "--offset", -1], "should be"),
+        (["dump", "--commitlog-offset", -1], "should be"),
+        (["dump", "--commitlog-offset", TOO_BIG], "should be"),
+        (["rebuild", "--topic", "orders", "--queue-id", -1], "should be"),
+        (["get", "--topic", "orders", "--key", "k", "--offset", 1], "--offset says nothing beside"),
+        (["get", "--topic", "orders", "--key", "k", "--tags", "a"], "--tags says nothing beside"),
+        (["get", "--message-id", "0" * 32, "--count", 1], "--count says nothing beside"),
+        (["get", "--message-id", "0" * 32, "--queue-id", 1], "--queue-id says nothing beside"),
+    ],
+)
+def test_what_is_not_there_or_out_of_range_is_one_sentence(
+    root: Path, words: list[object], sentence: str
+) -> None:
+    before = tree_digest(root)
+    done = run([words[0], root, *words[1:]])
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert sentence in " ".join(done.stderr.replace("\u2502", " ").split())
+    assert done.stdout == ""
+    assert tree_digest(root) == before
+
+
+def test_a_topic_without_records_is_not_rebuilt(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with MessageStore.open(root, StoreConfig(**SMALL), backend="file") as store:
+        assert store.put_message(Message("orders", b"x", 1)).ok
+    done = run(["rebuild", root, "--topic", "order"])
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "topic 'order' has no record in the log; is 'orders' meant?" in done.stderr
+    done = run(["rebuild", root, "--topic", "orders", "--queue-id", 0])
+    assert "queue 0 of topic 'orders' has no record in the log" in done.stderr
+    assert run(["rebuild", root, "--topic", "orders"]).returncode == 0
+
+
+HOLDER = """
+import sys
+from store.config import StoreConfig
+from store.record.message import Message
+from store.service.message_store import MessageStore
+settings = dict(mapped_file_size_commit_log=1 << 16, rocksdb_memory_bytes=16 << 20)
+with MessageStore.open(sys.argv[1], StoreConfig(**settings), backend=sys.argv[2]) as store:
+    for number in range(50):
+        assert store.put_message(Message("t", b"x", 0)).ok
+    print("open", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture(params=["file", "rocksdb"])
+def held(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[tuple[Path, str, "subprocess.Popen[str]"]]:
+    root = tmp_path / "store"
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, root, request.param], stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2],
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == "open\n"
+        yield root, request.param, process
+        process.communicate("")
+    assert process.returncode == 0
+
+
+def test_a_store_that_another_process_has_open_is_read_with_a_word(
+    held: tuple[Path, str, "subprocess.Popen[str]"],
+) -> None:
+    root, backend, process = held
+    word = f"process {process.pid} has the store open"
+    checked = run(["check", root])
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert f"nothing counts as damage while {word}" in checked.stderr
+    assert "50 records" in checked.stderr
+    assert "damage " not in checked.stdout
+    info = run(["info", root])
+    assert f"none: {word}" in info.stdout
+    assert "recovery" not in info.stdout + info.stderr
+    for words in (["get", "--topic", "t"], ["topics"], ["dump", "--messages"], ["info"], ["check"]):
+        done = run([words[0], root, *words[1:]])
+        assert word in done.stderr
+        assert ("in memory alone is not seen" in done.stderr) == (backend == "rocksdb")
+        assert "needs recovery" not in done.stderr
+    assert run(["check", root, "--repair"]).returncode == 2
+    assert not root.with_name("store.repaired").exists()
