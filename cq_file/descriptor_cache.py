@@ -9,10 +9,10 @@ import errno
 import logging
 import os
 import resource
-import threading
 from collections import OrderedDict
 from pathlib import Path
 
+from store.checked_lock import CheckedLock
 from store.errors import StoreClosedError, os_errors
 from store.files import Descriptor
 
@@ -98,7 +98,9 @@ class DescriptorCache:
         self.limit = limit
         self._flags = os.O_RDONLY if read_only else os.O_RDWR
         self._entries: OrderedDict[str, Descriptor] = OrderedDict()
-        self._lock = threading.Lock()  # guards opening, forgetting and closing; not the look-up
+        self.lock = CheckedLock(
+            "the opening of a queue file"
+        )  # guards opening, forgetting and closing; not the look-up
         self._closed = False
 
     def __len__(self) -> int:
@@ -147,18 +149,18 @@ class DescriptorCache:
         Opening and entering are one step under the lock: a reader that opened the old file before
         the unlink has entered it by now, and none can open it later.
         """
-        with self._lock:
+        with self.lock.entry():
             dropped = self._entries.pop(path, None)
         del dropped  # not under the lock: closing the last descriptor frees the file's blocks
 
     def close(self) -> None:
         """Let go of everything; files in use close when their users are done."""
-        with self._lock:
+        with self.lock.entry():
             self._closed = True
             self._entries.clear()
 
     def _open(self, path: str, flags: int) -> Descriptor:
-        with self._lock:
+        with self.lock.entry():
             if self._closed:
                 raise StoreClosedError("the queue store is closed")
             known = self._entries.get(path)

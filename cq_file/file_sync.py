@@ -7,7 +7,6 @@ would not do: a sync in between crosses it off, and the bytes come behind it.
 
 import os
 import shutil
-import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from cq_file.descriptor_cache import DescriptorCache
+from store.checked_lock import CheckedLock
 from store.errors import os_errors
 from store.files import find_syncfs, sync_file_system, sync_folder
 
@@ -34,50 +34,59 @@ class UnsyncedFiles:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards both; not held while the disk works
-        self._sync_lock = threading.Lock()  # one sync at a time: each waits for what it may claim
+        self._lock = CheckedLock(
+            "a note of changed queue files"
+        )  # guards both; not held while the disk works
+        self._sync_lock = CheckedLock(
+            "a flush of the queues"
+        )  # one sync at a time: each waits for what it may claim
         self._files: dict[str, int] = {}
         self._folders: set[str] = set()
         self._taken: tuple[dict[str, int], set[str]] = {}, set()  # by a sync, until it is done
         self._syncfs = find_syncfs()
 
     @property
+    def locks(self) -> tuple[CheckedLock, ...]:
+        """Return what a thread must not hold that notes or syncs."""
+        return self._sync_lock, self._lock
+
+    @property
     def files(self) -> frozenset[str]:
         """Return the files that were noted."""
-        with self._lock:
+        with self._lock.entry():
             return frozenset({*self._files, *self._taken[0]})
 
     @property
     def folders(self) -> frozenset[str]:
         """Return the folders that were noted."""
-        with self._lock:
+        with self._lock.entry():
             return frozenset(self._folders | self._taken[1])
 
     def note_file(self, path: str, size: int) -> None:
         """Note that ``size`` bytes of a file have changed."""
-        with self._lock:
+        with self._lock.entry():
             self._files[path] = self._files.get(path, 0) + size
 
     def note_files(self, paths: Sequence[str], sizes: Sequence[int]) -> None:
         """Note files that have changed, each with its bytes."""
-        with self._lock:
+        with self._lock.entry():
             files = self._files
             for path, size in zip(paths, sizes, strict=True):
                 files[path] = files.get(path, 0) + size
 
     def note_folder(self, folder: str) -> None:
         """Note that a folder gained or lost an entry."""
-        with self._lock:
+        with self._lock.entry():
             self._folders.add(folder)
 
     def forget(self, path: str) -> None:
         """Cross off a file that was unlinked."""
-        with self._lock:
+        with self._lock.entry():
             self._files.pop(path, None)
 
     def forget_folders(self, folders: Iterable[str]) -> None:
         """Cross off folders that were removed."""
-        with self._lock:
+        with self._lock.entry():
             self._folders.difference_update(folders)
 
     def sync(self, cache: DescriptorCache, least_bytes: int = 0) -> None:
@@ -88,11 +97,11 @@ class UnsyncedFiles:
         Raises:
             StoreIOError: the disk refused.
         """
-        with self._sync_lock:
+        with self._sync_lock.entry():
             self._sync_noted(cache, least_bytes)
 
     def _sync_noted(self, cache: DescriptorCache, least_bytes: int) -> None:
-        with self._lock:
+        with self._lock.entry():
             self._put_back()
             files = {path: size for path, size in self._files.items() if size >= least_bytes}
             folders = set() if least_bytes else self._folders.copy()

@@ -36,6 +36,7 @@ from cq_file.named_queue import Files, NamedFileQueue, QueueTable
 from cq_file.opening import OpenedQueues, load_queues
 from cq_file.plain_appends import FileAppends, plain_appends
 from cq_file.queue_files import FileAccess, QueueFiles
+from store.checked_lock import CheckedLock
 from store.core import READS
 from store.errors import (
     IllegalMessageError,
@@ -341,6 +342,10 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
     def units_per_file(self) -> int:
         """Return what the files themselves hold."""
         return self._access.mapped_file_size // _UNIT
+
+    def locks(self) -> Sequence[CheckedLock]:
+        """Return those around open files and notes of changed ones."""
+        return self._cache.lock, *self._unsynced.locks
 
     def describe(self) -> dict[str, object]:
         """Return the size of the files and how many there are; looks at no file."""

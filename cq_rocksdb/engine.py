@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cq_rocksdb.keys import UNIT_PLACE
+from store.checked_lock import CheckedLock
 from store.queue.units import QUEUE_UNIT, BlockStop
 
 
@@ -134,6 +135,8 @@ class RocksEngine(Protocol):
     """
 
     name: ClassVar[str]
+    write_lock: CheckedLock
+    """Held by a write, and by a flush of one family after the other."""
     filters_expired: ClassVar[bool]
     """Compactions drop what lies below ``expire_below``; else expired units are deleted."""
 

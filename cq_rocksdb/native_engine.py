@@ -8,7 +8,6 @@ Source: RocketMQ ``ConsumeQueueRocksDBStorage``, ``ConsumeQueueCompactionFilterF
 """
 
 import re
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
@@ -26,6 +25,7 @@ from cq_rocksdb.native_options import database_objects
 from cq_rocksdb.open_databases import Claim, Held, opening
 from cq_rocksdb.options import DatabaseOptions
 from cq_rocksdb.private_folder import PrivateFolder
+from store.checked_lock import CheckedLock
 from store.errors import (
     CorruptionError,
     ReadOnlyStoreError,
@@ -50,7 +50,7 @@ _VERSION = re.compile(rb"RocksDB version: ([0-9.]+)")
 class _Loaded:
     """The library of this process."""
 
-    lock = threading.Lock()
+    lock = CheckedLock("the load of RocksDB")
     library: NativeLibrary | None = None
     lacking: tuple[str, ...] = ()
 
@@ -62,7 +62,7 @@ def load_library(configured: Path | None) -> NativeLibrary:
         UnsupportedFormatError: no library is found, or what was found lacks functions.
         StoreStateError: another one than ``configured`` is loaded already.
     """
-    with _Loaded.lock:
+    with _Loaded.lock.entry():
         loaded = _Loaded.library
         if loaded is not None:
             if configured is not None and find_library(configured).path != loaded.path:
@@ -116,9 +116,8 @@ class NativeEngine:
         self._read_only = read_only
         self._library = load_library(library)
         self._gate = CallGate(folder, lambda exc: isinstance(exc, _native.Error))
-        self._write_lock = (
-            threading.Lock()
-        )  # a library that flushes single families: no write between
+        # A library that flushes single families lets no write in between.
+        self.write_lock = CheckedLock("a write to the RocksDB queues")
         self._held = Held()
         with self._held:
             opened, really_read_only = folder, read_only
@@ -152,7 +151,7 @@ class NativeEngine:
         if order is not None:
             index, offsets, units = index[order], offsets[order], units[order]
         starts = np.fromiter(accumulate(map(len, prefixes), initial=0), np.int64, len(prefixes) + 1)
-        with self._write_lock:
+        with self.write_lock.entry():
             self._writable()
             self._database.write(
                 b"".join(prefixes), starts, index, offsets, np.ascontiguousarray(units),
@@ -169,7 +168,7 @@ class NativeEngine:
 
     def _flush(self) -> None:
         if not self._database.flush_all():
-            with self._write_lock:
+            with self.write_lock.entry():
                 for number in self._number.values():  # units first, see RocksdictEngine.flush
                     self._database.flush(number)
 

@@ -7,7 +7,6 @@ out and kept here alone, since reading never writes.
 Source: RocketMQ ``RocksDBConsumeQueueOffsetTable``.
 """
 
-import threading
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
@@ -30,6 +29,7 @@ from cq_rocksdb.keys import (
     topics_range,
 )
 from cq_rocksdb.state_cache import FIELDS, UNKNOWN, StateCache
+from store.checked_lock import CheckedLock
 from store.errors import CorruptionError, StoreClosedError
 from store.queue.units import MOST_UNITS, QueueKey
 
@@ -47,7 +47,9 @@ class OffsetTable:
     def __init__(self, engine: RocksEngine, hot_queues: int) -> None:
         """``hot_queues``: how many queues are kept in memory."""
         self._engine = engine
-        self._lock = threading.Lock()  # guards _cache, _lives and _closed
+        self.lock = CheckedLock(
+            "a look at the offsets of a queue"
+        )  # guards _cache, _lives and _closed
         self._closed = False
         self._cache = StateCache(hot_queues)
         self._lives = 0  # rises when queues lose units: what was found out before may be wrong
@@ -55,7 +57,7 @@ class OffsetTable:
 
     def close(self) -> None:
         """Answer no reader any more."""
-        with self._lock:
+        with self.lock.entry():
             self._closed = True
 
     def row(self, prefix: bytes) -> tuple[list[int], int]:
@@ -64,7 +66,7 @@ class OffsetTable:
         Raises:
             StoreClosedError: the store is closed.
         """
-        with self._lock:
+        with self.lock.entry():
             if self._closed:
                 raise StoreClosedError("the queues have been closed")
             row = self._cache.get(prefix)
@@ -80,7 +82,7 @@ class OffsetTable:
         Raises:
             StoreClosedError: the store is closed.
         """
-        with self._lock:
+        with self.lock.entry():
             last = None if self._closed else self._cache.last_offset(prefix)
         return self.row(prefix)[0][1] if last is None else last
 
@@ -90,7 +92,7 @@ class OffsetTable:
 
     def rows(self, prefixes: list[bytes]) -> NDArray[np.int64]:
         """Return a row of ``StateCache`` for each queue; those not cached in one read."""
-        with self._lock:
+        with self.lock.entry():
             rows, missing = self._cache.find(prefixes)
             if len(missing):
                 rows[missing] = self._load([prefixes[at] for at in missing.tolist()])
@@ -125,26 +127,26 @@ class OffsetTable:
 
     def update(self, prefixes: list[bytes], rows: NDArray[np.int64], *, renewed: bool) -> None:
         """Take what was just written; ``renewed``: a queue among them lost or regained units."""
-        with self._lock:
+        with self.lock.entry():
             self._lives += renewed
             self._cache.put(prefixes, rows)
 
     def found_first(self, prefix: bytes, first: OffsetEntry, life: int) -> None:
         """Keep a first unit that a reader has found, unless queues lost units meanwhile."""
-        with self._lock:
+        with self.lock.entry():
             if life == self._lives:
                 self._cache.set_first(prefix, *first)
 
     def forget(self, prefixes: Iterable[bytes]) -> None:
         """Drop what is known of these queues, after they were deleted or their entries written."""
-        with self._lock:
+        with self.lock.entry():
             self._lives += 1
             for prefix in prefixes:
                 self._cache.discard(prefix)
 
     def forget_all(self) -> None:
         """Drop everything but the checkpoint, after many queues were cut."""
-        with self._lock:
+        with self.lock.entry():
             self._lives += 1
             self._cache.clear()
 

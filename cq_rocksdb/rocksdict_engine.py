@@ -9,7 +9,6 @@ its ``ReadOptions``, because it reads the upper bound in their memory.
 
 import ctypes
 import os
-import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -49,6 +48,7 @@ from cq_rocksdb.open_databases import Claim, Held, opening
 from cq_rocksdb.options import DatabaseOptions
 from cq_rocksdb.private_folder import PrivateFolder
 from cq_rocksdb.rocksdict_options import family_options
+from store.checked_lock import CheckedLock
 from store.errors import (
     CorruptionError,
     ReadOnlyStoreError,
@@ -89,7 +89,9 @@ class RocksdictEngine:
         self.folder = folder
         self._read_only = read_only
         self._gate = CallGate(folder, _is_rocksdicts)
-        self._write_lock = threading.Lock()  # no write between the flushes of two families
+        self.write_lock = CheckedLock(
+            "a write to the RocksDB queues"
+        )  # no write between the flushes of two families
         self._held = Held()
         with self._held:
             access, opened = AccessType.read_write(), folder
@@ -134,7 +136,7 @@ class RocksdictEngine:
         if batch.puts:
             entries = zip(*batch.puts, strict=True)
             deque(map(put, *entries, repeat(self._handles[batch.puts_family])), maxlen=0)
-        with self._write_lock:
+        with self.write_lock.entry():
             self._default.write(writes, self._write_options)
 
     @gated
@@ -150,7 +152,7 @@ class RocksdictEngine:
         self._flush()
 
     def _flush(self) -> None:
-        with self._write_lock:
+        with self.write_lock.entry():
             for family in self._families.values():
                 family.flush(wait=True)
 

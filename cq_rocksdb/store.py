@@ -48,6 +48,7 @@ from cq_rocksdb.private_folder import DATABASE_FILE
 from cq_rocksdb.spans import queue_spans
 from cq_rocksdb.stats import engine_stats, logged_stats, written_bytes
 from cq_rocksdb.unit_table import UnitTable
+from store.checked_lock import CheckedLock
 from store.config import StoreConfig
 from store.errors import (
     ReadOnlyStoreError,
@@ -388,6 +389,10 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
     def engine(self) -> RocksEngine:
         """Return the open engine, for those who ask what RocksDB itself knows."""
         return self._open_engine()
+
+    def locks(self) -> Sequence[CheckedLock]:
+        """Return those of the offsets and of the database."""
+        return self._offsets.lock, self._open_engine().write_lock
 
     def describe(self) -> dict[str, object]:
         """Return engine, versions, folder and sizes."""

@@ -6,6 +6,7 @@
     * StoreClosedError
     * StoreLockedError
     * StoreFailedError
+    * NestedCallError
     * ReadOnlyStoreError
   * RefusedStoreError
   * IllegalMessageError
@@ -81,6 +82,14 @@ class StoreLockedError(StoreStateError):
 
 class StoreFailedError(StoreStateError):
     """An earlier write or flush failed: close the store and open it again."""
+
+
+class NestedCallError(StoreStateError):
+    """The call came from inside another call of the same thread, and would wait for that one.
+
+    A signal's handler, a finalizer or a callback of the garbage collector made it. Nothing was
+    done; the outer call goes on if the error is caught there.
+    """
 
 
 class ReadOnlyStoreError(StoreStateError):

@@ -21,8 +21,9 @@ from store.queue.facts import QueueType
 from store.queue.part import selects
 from store.queue.units import EXT_ADDRESS_MAX, QUEUE_UNIT, BlockStop, QueueKey, UnitBlock
 
-Locks = tuple[AbstractContextManager[object], AbstractContextManager[object]]
-NO_LOCKS: Locks = (nullcontext(), nullcontext())
+_Lock = AbstractContextManager[object]
+Locks = tuple[_Lock, _Lock, _Lock]
+NO_LOCKS: Locks = (nullcontext(), nullcontext(), nullcontext())
 
 
 def compare_open(
@@ -50,7 +51,7 @@ def compare_open(
 
     @contextmanager
     def moment() -> Iterator[None]:
-        with locks[0], locks[1]:
+        with locks[0], locks[1], locks[2]:
             yield
 
     bounds = Bounds(max(reference.context.log.min_phy_offset(), 0), NO_END)

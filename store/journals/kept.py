@@ -5,9 +5,9 @@ queue would be served. A name is noted when its file is durable, and taken out b
 Whoever removes the whole folder ``cqstore`` has a store as RocketMQ knows it, without a word.
 """
 
-import threading
 from pathlib import Path
 
+from store.checked_lock import CheckedLock
 from store.errors import CorruptionError, RefusedStoreError
 from store.journals.journal import Entry, read_lines, rewrite
 from store.paths import StorePaths
@@ -19,7 +19,8 @@ _CONSEQUENCES = {
     "rebuilding": "queues that are half rebuilt are served",
     "replacing": "what has been moved away is not built anew",
 }
-_lock = threading.Lock()  # guards the file against threads of this process
+KEPT_LOCK = CheckedLock("a note of the store's journals")
+"""Guards the file against threads of this process."""
 
 
 def keep(journal: Path) -> None:
@@ -69,7 +70,7 @@ def _lost(note: Path) -> list[str]:
 
 def _change(journal: Path, *, there: bool) -> None:
     note = journal.with_name(_NAME)
-    with _lock:
+    with KEPT_LOCK.entry():
         names = _read(note)
         if (journal.name in names) == there:
             return

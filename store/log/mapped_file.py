@@ -38,10 +38,10 @@ class MappedFile:
         self.mapped: mmap.mmap | None = None
         self.heap: bytearray | None = None
         self._committed = 0  # of the heap, what the file has
-        self._commit_lock = threading.Lock()  # guards both
+        self._commit_lock = threading.RLock()  # guards both
         self._open: Descriptor | None = None
         self._closed = False
-        self._lock = threading.Lock()  # guards the making of _open and mapped
+        self._lock = threading.RLock()  # guards the making of _open and mapped
 
     @classmethod
     def create(
@@ -115,7 +115,9 @@ class MappedFile:
             file = self._descriptor()  # held while it is used
             while self._committed < wrote:
                 at = self._committed
-                self._committed += os.pwrite(file.number, view[at:wrote], at)
+                at += os.pwrite(file.number, view[at:wrote], at)
+                # A call of this thread's from inside may have come further.
+                self._committed = max(self._committed, at)
             if wrote == self.file_size:
                 self.heap = None
 

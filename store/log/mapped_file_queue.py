@@ -52,7 +52,7 @@ class MappedFileQueue:
         self.by_start: dict[int, MappedFile] = {}
         """In order. Replaced, never changed: readers walk it without a lock."""
         self._mapped: OrderedDict[int, MappedFile] = OrderedDict()
-        self._mapped_lock = threading.Lock()  # guards _mapped
+        self._mapped_lock = threading.RLock()  # guards _mapped
         self._ahead: _AheadOfTime | None = None
 
     def load(self) -> None:
@@ -175,8 +175,9 @@ class MappedFileQueue:
         with self._mapped_lock:
             if self.by_start.get(file.file_from_offset) is not file:
                 return  # deleted meanwhile: it goes with its last reader
+            # A call of this thread's from inside may do the same between any two of these lines.
+            self._mapped.pop(file.file_from_offset, None)
             self._mapped[file.file_from_offset] = file
-            self._mapped.move_to_end(file.file_from_offset)
             while len(self._mapped) > self._mapped_max:
                 _, oldest = self._mapped.popitem(last=False)
                 oldest.unmap()

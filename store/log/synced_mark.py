@@ -47,7 +47,7 @@ class SyncedMark:
         """Read the mark; changes nothing."""
         self._paths = paths
         self._file: Descriptor | None = None
-        self._lock = threading.Lock()  # one note at a time
+        self._lock = threading.RLock()  # one thread at a time; a note inside another does no harm
         self._serial = 0
         self._tie = _tie(paths)
         self.phy_offset = 0

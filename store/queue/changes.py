@@ -17,7 +17,7 @@ class Changes:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards both counts
+        self._lock = threading.RLock()  # guards both counts
         self._begun = self._ended = 0
         self.losses = 0
         """How often queues began to lose units at their ends, and how often they had lost them."""

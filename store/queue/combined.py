@@ -10,12 +10,12 @@ two backends disagree: that would hide history.
 """
 
 import logging
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Self, TypeVar
 
+from store.checked_lock import CheckedLock
 from store.errors import (
     IllegalMessageError,
     QueueGapError,
@@ -72,7 +72,9 @@ class CombinedConsumeQueueStore(CombinedReads):
         self._read, self._assign = by_name[roles.read], by_name[roles.assign]
         self._light: ConsumeQueueStore | None = None
         self.lmq_needs_multi_dispatch = self._read.lmq_needs_multi_dispatch
-        self._lock = threading.Lock()  # guards whole and failure of the parts, and the lines
+        self._lock = CheckedLock(
+            "a change of the backends"
+        )  # guards whole and failure of the parts, and the lines
         self._put_end = 0
         self._marks: dict[str, int] = {}
         self._replaying = True
@@ -107,7 +109,7 @@ class CombinedConsumeQueueStore(CombinedReads):
             return None
 
     def _set_aside(self, part: Part, what: str, exc: StoreError) -> None:
-        with self._lock:
+        with self._lock.entry():
             if part.failure is not None:
                 return
             if isinstance(exc, QueueGapError):
@@ -266,7 +268,7 @@ class CombinedConsumeQueueStore(CombinedReads):
         for part in self._live():
             cut = self._attempt(part, "cut them", partial(part.store.truncate_dirty, phy_offset))
             most = max(most, cut or 0)
-            with self._lock:
+            with self._lock.entry():
                 part.whole = min(part.whole, phy_offset)
                 if part.behind is not None and part.behind > phy_offset:
                     self._note_behind(part, phy_offset)
@@ -291,7 +293,7 @@ class CombinedConsumeQueueStore(CombinedReads):
             self._apart = ClassOfTopic(classes, "")
         for part in self._live():
             if part.behind is not None:
-                with self._lock:
+                with self._lock.entry():
                     self._lines.caught_up(part.name)
                     part.behind = None
         for part in self._live():
@@ -339,7 +341,7 @@ class CombinedConsumeQueueStore(CombinedReads):
         for part in self._live():
             self._attempt(part, "flush them", partial(part.store.flush, least_pages))
             if not least_pages:
-                with self._lock:
+                with self._lock.entry():
                     if part.failure is None:
                         part.whole = max(part.whole, end)
 
@@ -373,6 +375,10 @@ class CombinedConsumeQueueStore(CombinedReads):
     def parts(self) -> Sequence[ConsumeQueueStore]:
         """Return the stores that are kept, the one that is read first."""
         return [part.store for part in self._live()]
+
+    def locks(self) -> Sequence[CheckedLock]:
+        """Return its own and those of all."""
+        return [self._lock, *(lock for part in self._parts for lock in part.store.locks())]
 
     def describe(self) -> dict[str, object]:
         """Return the facts of all, each label with its backend's name."""

@@ -13,6 +13,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Self
 
+from store.checked_lock import CheckedLock
 from store.queue.context import QueueStoreContext
 from store.queue.facts import QueueDamage, QueueFinding, QueueRestart, QueueStat
 from store.queue.queue_backend import QueueBackend
@@ -180,6 +181,10 @@ class ConsumeQueueStore(QueueBackend, QueueReads):
     def parts(self) -> Sequence["ConsumeQueueStore"]:
         """Return the stores that this one is made of: itself, unless it combines several."""
         return (self,)
+
+    def locks(self) -> Sequence[CheckedLock]:
+        """Return the locks that writes and reads of the queues take, for ``LockOrder.add``."""
+        return ()
 
     def describe(self) -> dict[str, object]:
         """Return facts for ``info`` (engine, versions, folders), label → value."""

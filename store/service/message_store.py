@@ -5,16 +5,17 @@ threads. Source: RocketMQ ``DefaultMessageStore``, ``RocksDBMessageStore``.
 """
 
 import logging
-import threading
 from collections.abc import Collection, Iterable
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from store.checked_lock import CheckedLock
 from store.config import StoreConfig
 from store.core import READS
 from store.errors import os_errors
+from store.future import StoreFuture
 from store.index.index_file import IndexFile
 from store.index.index_service import IndexService
 from store.log.commit_log import CommitLog
@@ -73,8 +74,9 @@ class MessageStore(StoreCare):
         self._puller, self._putter = parts.puller, parts.putter
         self._clean, self._expiry = parts.clean, parts.expiry
         self._mirror = self._tap = parts.mirror
-        self._tracing, self._trace = threading.Lock(), None
-        self._closing = threading.RLock()  # one thread closes at a time
+        self._tracing, self._trace = CheckedLock("the begin of a trace"), None
+        self._closing = CheckedLock("a close")  # one thread closes at a time
+        self._state.locks.add_outer(self._tracing, self._closing)
         self._all_flushed = self._released = False
 
     @classmethod
@@ -166,7 +168,7 @@ class MessageStore(StoreCare):
         Source: RocketMQ ``DefaultMessageStore.asyncPutMessage``.
         """
         if self._state.unwritable:
-            refused: Future[PutMessageResult] = Future()
+            refused = StoreFuture[PutMessageResult]()
             refused.set_result(self._state.refuse_put())
             return refused
         return self._putter.put_async(message)
@@ -230,10 +232,14 @@ class MessageStore(StoreCare):
         After a failure ``abort`` stays, so that the next open recovers. A failure that was raised
         before is not raised again. One that is cut short goes on with the next call; so does one
         that another thread is at. In a child of the process that opened the store it does nothing.
+
+        Raises:
+            NestedCallError: this thread is inside another call of the store; nothing was done.
         """
         if self._state.forked:
             return
-        with self._closing:
+        self._state.locks.check()
+        with self._closing.entry():
             if not self._released:
                 self._close()
 
@@ -243,11 +249,11 @@ class MessageStore(StoreCare):
             with self._state.failing():
                 self._stop_trace()
                 self._parts.stop()
-                with self._pending.lock:
+                with self._pending.owner.entry(), self._pending.lock:
                     self._pending.appending.look()  # nobody may have come since it was cut short
                     self._state.close()
         finally:
-            with self._clean.lock:  # what is being deleted comes to its end
+            with self._clean.lock.entry():  # what is being deleted comes to its end
                 self._let_go()
         if self._state.failure is not None and not failed_before:
             raise self._state.failure

@@ -89,7 +89,8 @@ class StoreCare(StoreReads):
             RefusedStoreError: the queue has units that the log would not bring back.
             StoreError: as for ``put_message``.
         """
-        with self._clean.lock:
+        self._state.locks.check()
+        with self._clean.lock.entry():
             self._state.check_writable()
             return self._rebuild.run(topic, queue_id, progress)
 

@@ -3,11 +3,11 @@
 Source: RocketMQ ``DefaultMessageStore``.
 """
 
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from store.checked_lock import CheckedLock
 from store.comparing.compared import Compared
 from store.comparing.open_sides import compare_open
 from store.config import FlushDiskType, StoreConfig
@@ -35,6 +35,7 @@ from store.service.reading.puller import MAX_PULL_BYTES, Puller, TagFilter
 from store.service.reading.tap import NoTap, Tap
 from store.service.recovering.recovery import RecoveryReport
 from store.service.results import GetMessageResult
+from store.service.running.running_state import RunningState
 from store.service.tracing.operation_lines import StoreOp
 from store.service.tracing.recorder import RecordedPutter, Recorder
 from store.service.tracing.trace import MOST_TRACE_BYTES, Trace
@@ -65,10 +66,11 @@ class StoreReads:
     _tap: Tap | None
     """Looks over the shoulder of reads: the mirror, or a recorder in front of it."""
     _trace: Trace | None
-    _tracing: threading.Lock
+    _tracing: CheckedLock
     """Guards what begins and ends a trace."""
     _plain_queries: "_reads.PlainQueries | None"
     _dispatcher: Dispatcher
+    _state: RunningState
     _clean: CleanService
     _expiry: FileExpiry
 
@@ -277,7 +279,9 @@ class StoreReads:
             StoreIOError: the disk refused.
         """
         self._ready()
-        locks = (self._clean.lock, self._dispatcher.drain_lock)
+        self._state.locks.check()
+        dispatcher = self._dispatcher
+        locks = (self._clean.lock, dispatcher.owner, dispatcher.drain_lock)
         return compare_open(self.queues, topic, queue_id, locks=locks, progress=progress)
 
     def record_trace(self, path: Path | str, most_bytes: int = MOST_TRACE_BYTES) -> Trace:
@@ -292,7 +296,7 @@ class StoreReads:
             StoreIOError: it cannot be made.
         """
         self._ready()
-        with self._tracing:
+        with self._tracing.entry():
             if self._trace is not None:
                 raise StoreConfigError("a trace is being recorded already", path=self._trace.path)
             trace = Trace(Path(path), most_bytes, self._forget_trace)

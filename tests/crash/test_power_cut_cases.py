@@ -302,7 +302,7 @@ def test_one_thread_at_a_time_writes_the_checkpoint(
     original = StoreCheckpoint.flush
 
     def flush(checkpoint: StoreCheckpoint) -> None:
-        held.append(store._flush_all._lock.locked())
+        held.append(store._flush_all._lock.is_mine())
         original(checkpoint)
 
     monkeypatch.setattr(StoreCheckpoint, "flush", flush)

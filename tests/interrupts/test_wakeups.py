@@ -3,6 +3,7 @@
 import gc
 import threading
 from collections.abc import Callable
+from concurrent.futures import InvalidStateError, _base
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from store.config import FlushDiskType, StoreConfig
 from store.errors import StoreError
+from store.future import StoreFuture
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from store.service.writing.pages_ahead import PagesAhead
@@ -26,7 +28,8 @@ SMALL = StoreConfig(mapped_file_size_commit_log=65536, max_hash_slot_num=20, max
 @pytest.fixture(autouse=True)
 def _library_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Interrupt in Python's own locks as well."""
-    monkeypatch.setattr(interrupts, "_OURS", (*interrupts._OURS, threading.__file__))
+    library = threading.__file__, _base.__file__
+    monkeypatch.setattr(interrupts, "_OURS", (*interrupts._OURS, *library))
 
 
 @pytest.mark.parametrize("step", [Wakeup.set, Wakeup.wait])
@@ -46,6 +49,49 @@ def test_a_wakeup_works_after_an_interrupt_anywhere(step: Callable[[Wakeup], obj
             wakeup.set()
             assert wakeup.wait()
             assert not wakeup.wait(0)
+
+
+WAITS: dict[str, Callable[[StoreFuture[int]], object]] = {
+    "result": lambda future: future.result(0),
+    "exception": lambda future: future.exception(0),
+    "set": lambda future: future.set_result(1),
+    "fail": lambda future: future.set_exception(StoreError("1")),
+    "done": StoreFuture.done,
+    "callback": lambda future: future.add_done_callback(str),
+}
+
+
+@pytest.mark.parametrize("step", WAITS)
+def test_a_future_completes_after_an_interrupt_anywhere(step: str) -> None:
+    """Another thread completes it, and whoever waits then is told."""
+
+    def interrupted(number: int) -> None:
+        future: StoreFuture[int] = StoreFuture()
+        with suppress(Interrupted, TimeoutError):
+            run_interrupted(lambda: WAITS[step](future), number)
+
+        def complete() -> None:
+            with suppress(InvalidStateError):
+                future.set_result(1)
+
+        thread = threading.Thread(target=complete)
+        thread.start()
+        with in_time(SECONDS):
+            if step == "fail" and future.exception(SECONDS) is not None:
+                assert str(future.exception()) == "1"
+            else:
+                assert future.result(SECONDS) == 1
+        thread.join(SECONDS)
+        assert not thread.is_alive()
+
+    def uninterrupted() -> None:
+        with suppress(TimeoutError):
+            WAITS[step](StoreFuture())
+
+    places = run_interrupted(uninterrupted)
+    assert places > 3
+    for number in range(1, places + 1):
+        interrupted(number)
 
 
 @pytest.mark.filterwarnings(

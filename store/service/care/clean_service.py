@@ -9,10 +9,10 @@ Source: RocketMQ ``CleanCommitLogService.deleteExpiredFiles``, ``CleanConsumeQue
 """
 
 import logging
-import threading
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
+from store.checked_lock import CheckedLock
 from store.errors import CorruptionError, StoreIOError
 from store.index.index_service import IndexService
 from store.journals.deleted_topics import DeletedTopics
@@ -77,8 +77,9 @@ class CleanService:
         self._expired = expired
         self._quota = quota
         self._state = state
-        self.lock = threading.Lock()
-        """One deletion, expiry or rebuild at a time; taken before the locks of the dispatcher."""
+        self.lock = CheckedLock("a deletion, expiry or rebuild")
+        """One of them at a time; taken before the locks of the dispatcher."""
+        state.locks.add_outer(self.lock)
 
     def delete_topics(self, topics: Sequence[str]) -> None:
         """Delete a slice of topics, see ``MessageStore.delete_topics``.
@@ -89,7 +90,7 @@ class CleanService:
         and of what was begun in the journal only the next open makes an end.
         """
         hold = TopicHold(frozenset(topics))
-        with self._state.writing(), self.lock:
+        with self._state.writing(), self.lock.entry():
             self._state.check_writable()  # a close may have come before
             try:
                 below = self._hold(hold)
@@ -101,7 +102,7 @@ class CleanService:
                 self._queues.delete_topics(topics)
                 self._expired.forget(topics)
                 self._deleted.finish(topics)
-                with self._pending.lock:
+                with self._pending.owner.entry(), self._pending.lock:
                     self._quota.let_out(gone)
                     self._pending.offsets.hold(None)
             finally:
@@ -111,11 +112,11 @@ class CleanService:
     def _hold(self, hold: TopicHold) -> int:
         """Let nobody put to the topics of ``hold``; return where the log ends before."""
         pending = self._pending
-        with pending.lock:
+        with pending.owner.entry(), pending.lock:
             pending.offsets.hold(hold)
             self._quota.hold()
         assigned = pending.offsets.queues_of(hold.topics)  # no further ones are assigned now
-        with pending.lock:
+        with pending.owner.entry(), pending.lock:
             pending.offsets.forget(assigned)
             return self._log.max_phy_offset()
 
@@ -131,12 +132,13 @@ class CleanService:
 
     def delete_expired_files(self, phy_offset: int) -> ExpiryReport:
         """Delete leading log files, see ``MessageStore.delete_expired_files``."""
-        with self._state.writing(), self.lock:
+        with self._state.writing(), self.lock.entry():
             self._state.check_writable()  # a close may have come before
             return self._delete_files(phy_offset)
 
     def _delete_files(self, phy_offset: int) -> ExpiryReport:
-        log, files, dispatcher = self._log, self._log.files, self._dispatcher
+        log, files = self._log, self._log.files
+        dispatcher, pending = self._dispatcher, self._pending
         log.commit()
         before = max(log.min_phy_offset(), 0)
         last = files.files()[-1].file_from_offset if files.files() else 0
@@ -144,12 +146,12 @@ class CleanService:
         if end <= before:
             return ExpiryReport(0, 0, 0, 0, before)
         expired = expired_offsets(log, end)
-        with dispatcher.drain_lock, self._pending.lock:
+        with dispatcher.owner.entry(), dispatcher.drain_lock, pending.owner.entry(), pending.lock:
             dispatcher.catch_up()
             ends = [(key, at) for key, at in (expired or {}).items() if self._ends_at(key, at)]
             self._commit.flush()  # for the log, not a line here, names the queues that live on
         self._expired.add(ends)  # before the records go
-        with dispatcher.drain_lock, self._pending.lock:
+        with dispatcher.owner.entry(), dispatcher.drain_lock, pending.owner.entry(), pending.lock:
             dispatcher.catch_up()
             fault = files.delete_before(end)
             minimum = log.min_phy_offset()

@@ -10,6 +10,7 @@ Source: RocketMQ ``DefaultMessageStore.ReputMessageService``,
 import threading
 from collections.abc import Callable
 
+from store.checked_lock import CheckedLock
 from store.index.index_batch import IndexBatch
 from store.index.index_service import IndexService
 from store.log.commit_log import Appended
@@ -36,7 +37,7 @@ _FAR_TOO_MANY = 4
 class Dispatcher:
     """Feeds the queues and the index of one store. Any thread.
 
-    Locks are taken in this order: ``drain_lock``, then that of ``pending``. From taking a batch to
+    Locks are taken in this order: ``owner``, then that of ``pending``. From taking a batch to
     its being in queues and index either all of it happens or the store fails.
     """
 
@@ -60,8 +61,12 @@ class Dispatcher:
         """What is to be handed on; of it others may ask what any thread may."""
         self._queues = queues
         self._index = index
+        self.owner = CheckedLock("the dispatch of a batch")
+        """One batch at a time goes into the queues, in log order: ``owner.entry(), drain_lock``."""
         self.drain_lock = threading.Lock()
-        """One batch at a time goes into the queues, in log order."""
+        """Under ``owner``, for the writer, who asks whether anybody dispatches."""
+        self.locks = state.locks
+        self.locks.add(self.owner)
         self._state = state
         self._handing_on = Section(state, "the dispatch of a batch")
         self._slice = dispatch_slice
@@ -101,21 +106,26 @@ class Dispatcher:
         """Hand everything that waits on to the queues; when it returns readers see it.
 
         Raises:
+            NestedCallError: the thread is inside of what it would wait for; nothing was done.
             StoreError: the backend failed, or an earlier batch did; the store must be opened again.
         """
-        with self.drain_lock:
+        self.locks.check_dispatch()  # so no ``entry`` is needed further on
+        with self.owner, self.drain_lock:
             self._drain()
 
     def drain_unless_busy(self) -> None:
         """Hand on what waits, unless another thread is at it and not far too much waits already.
 
-        For the writer, whose next put should not wait for a batch of the flush thread.
+        For the writer, whose next put should not wait for a batch of the flush thread. Nor does a
+        put that was made inside a dispatch of its own thread: its units go with the next batch.
 
         Raises:
             StoreError: as for ``drain``.
         """
         waiting = len(self.pending.units)
         if waiting < _FAR_TOO_MANY * self.full_at and self.drain_lock.locked():
+            return
+        if self.locks.is_inside_dispatch:
             return
         self.drain()
 
@@ -141,11 +151,12 @@ class Dispatcher:
 
     def _drain(self) -> None:
         pending = self.pending
-        with pending.lock:
+        with pending.owner, pending.lock:
             self._take()
         self._hand_on()
         if len(pending.offsets) > ASSIGNED_QUEUES:
-            with pending.lock:  # so that the queues' own ends are those assigned last
+            # Under the lock, so that the queues' own ends are those assigned last.
+            with pending.owner, pending.lock:
                 self.catch_up()
                 pending.offsets.forget_beyond(ASSIGNED_QUEUES)
 

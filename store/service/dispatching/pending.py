@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from store.checked_lock import CheckedLock
 from store.index.index_batch import IndexBatch
 from store.log.commit_log import Appended
 from store.queue.consume_queue_store import ConsumeQueueStore
@@ -46,8 +47,11 @@ class Pending:
     def __init__(
         self, queues: ConsumeQueueStore, units: RecordUnits, keys: RecordKeys, state: RunningState
     ) -> None:
+        self.owner = CheckedLock("an append")
+        """One append at a time: taken first, with ``owner.entry(), lock``."""
         self.lock = threading.Lock()
-        """One append at a time."""
+        """Under ``owner``, for who asks whether anybody appends (``PlainPuts``)."""
+        state.locks.add(self.owner)
         self.appending = Section(state, "an append")
         """Guards the steps of an append; who takes what waits finds them done, or none."""
         self.offsets = QueueOffsets(queues)

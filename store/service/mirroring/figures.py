@@ -4,7 +4,6 @@ Counts by operation and outcome; histograms of seconds by operation, side and wa
 of each hour, which intervals are computed from. Bounded: hours go after five weeks.
 """
 
-import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, ValidationError
 
+from store.checked_lock import CheckedLock
 from store.errors import CorruptionError, os_errors
 from store.files import make_folder
 from store.journals.journal import Entry, read_lines, rewrite
@@ -155,7 +155,7 @@ class Figures:
     def __init__(self, path: Path) -> None:
         """Describe the file; touches none."""
         self._path = path
-        self._lock = threading.Lock()  # guards all that follows
+        self._lock = CheckedLock("the figures of compared reads")  # guards all that follows
         self._began = 0.0
         self._reads: Counter[tuple[str, ReadOutcome]] = Counter()
         self._seconds: defaultdict[tuple[str, str, Way], Histogram] = defaultdict(_histogram)
@@ -175,7 +175,7 @@ class Figures:
         before = read_figures(self._path)
         if before is None:
             return
-        with self._lock:
+        with self._lock.entry():
             self._began, self._dropped_before = before.began, before.dropped
             self._reads.update({(each.op, each.outcome): each.reads for each in before.reads})
             for each in before.seconds:
@@ -185,20 +185,20 @@ class Figures:
 
     def count(self, op: str, outcome: ReadOutcome) -> None:
         """Count one read that was compared, or could not be."""
-        with self._lock:
+        with self._lock.entry():
             self._began = self._began or time.time()
             self._reads[op, outcome] += 1
 
     def observe(self, op: str, side: str, way: Way, seconds: float) -> None:
         """Count how long one answer took."""
-        with self._lock:
+        with self._lock.entry():
             histogram = self._seconds[op, side, way]
         histogram.observe(seconds)
 
     def add_alike(self, op: str, taken: Mapping[str, Taken], items: int) -> None:
         """Count a read that the mirror asked of every side: ``taken`` is by side."""
         now = int(time.time())
-        with self._lock:
+        with self._lock.entry():
             if now // HOUR_SECONDS != self._hour:
                 self._begin_hour(now)
             for side, (seconds, cpu_seconds) in taken.items():
@@ -222,7 +222,7 @@ class Figures:
 
     def snapshot(self, dropped: int = 0) -> FiguresSnapshot:
         """Return the figures of now; ``dropped``: since the store was opened."""
-        with self._lock:
+        with self._lock.entry():
             return FiguresSnapshot(
                 began=self._began,
                 saved=time.time(),

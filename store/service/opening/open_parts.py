@@ -17,6 +17,7 @@ from store.errors import ConsumeQueueError, CorruptionError
 from store.journals.behind_lines import BehindLines
 from store.journals.deleted_topics import DeletedTopics
 from store.journals.expired_queues import ExpiredQueues
+from store.journals.kept import KEPT_LOCK
 from store.journals.store_lock import StoreLock
 from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
@@ -193,6 +194,7 @@ def _recover(undo: ExitStack, marking: Marking, loaded: Loaded, options: OpenOpt
     keys = RecordKeys(wanted=index is not None, tags=config.message_index_tags)
     pending = Pending(queues, units, keys, state)
     commit = GroupCommit(log, config.sync_flush_timeout)
+    state.locks.add(*commit.locks, *queues.locks(), KEPT_LOCK)
     dispatcher = Dispatcher(
         pending, queues, index, config.dispatch_slice, state, _before_units(config, log, commit)
     )

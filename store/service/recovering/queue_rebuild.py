@@ -71,8 +71,9 @@ class QueueRebuild:
             raise RefusedStoreError(f"{topic!r} is a BatchCQ topic: it is read, not written")
         counted = self._log.max_phy_offset()
         counts = self._count(topic, 0, counted, progress or (lambda _: None))
-        with self._dispatcher.drain_lock, self._pending.lock:
-            self._dispatcher.catch_up()
+        dispatcher, pending = self._dispatcher, self._pending
+        with dispatcher.owner.entry(), dispatcher.drain_lock, pending.owner.entry(), pending.lock:
+            dispatcher.catch_up()
             counts += self._count(topic, counted, self._log.max_phy_offset(), lambda _: None)
             keys = [key for key in queues.queues(topic) if queue_id in {None, key.queue_id}]
             for key in keys:

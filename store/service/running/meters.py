@@ -46,7 +46,7 @@ class InterpretedHistogram:
 
     def __init__(self, bounds: Sequence[float] = BOUNDS) -> None:
         self._bounds = bounds
-        self._lock = threading.Lock()  # guards both
+        self._lock = threading.RLock()  # guards both
         self._counts = [0] * (len(bounds) + 1)
         self._total = 0.0
 
@@ -89,7 +89,7 @@ class PutMeter:
         """Calls that put one message; a sample of them, see ``Putter``."""
         self.list_seconds = Histogram()
         """Calls that put several, all of them."""
-        self._lock = threading.Lock()  # guards what follows
+        self._lock = threading.RLock()  # guards what follows
         self._long_way = 0
         self._not_ok = dict.fromkeys(PutMessageStatus, 0)
         del self._not_ok[PutMessageStatus.PUT_OK]
@@ -130,7 +130,7 @@ class GetMeter:
 
     def __init__(self) -> None:
         self.seconds = Histogram()
-        self._lock = threading.Lock()  # guards what follows
+        self._lock = threading.RLock()  # guards what follows
         self._found = 0
         self._others = dict.fromkeys(GetMessageStatus, 0)
         self._messages = 0

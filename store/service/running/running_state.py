@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from store.checked_lock import LockOrder
 from store.errors import (
     ReadOnlyStoreError,
     StoreClosedError,
@@ -44,6 +45,8 @@ class RunningState:
         self.failure: StoreError | None = None
         """The first write or flush that failed."""
         self._disk_full = ""
+        self.locks = LockOrder()
+        """Those that a call from inside another one of its thread must not wait for."""
         self.unwritable = read_only
         """Whether anything forbids a put: all that a put looks at."""
         _states.add(self)
@@ -123,8 +126,13 @@ class RunningState:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Refuse where nothing may be written; a failure of the block ends all writing."""
+        """Refuse where nothing may be written; a failure of the block ends all writing.
+
+        Raises:
+            NestedCallError: the thread holds a lock of the store; nothing was done.
+        """
         self.check_writable()
+        self.locks.check()
         with self.failing():
             yield
 

@@ -16,7 +16,7 @@ class Waiting(Generic[T]):
         self._items: deque[T] = deque()
         self._drops = count()  # taking a number is one step, and needs no lock
         self._looks = 0
-        self._looking = threading.Lock()  # guards _looks
+        self._looking = threading.RLock()  # guards _looks
 
     def __len__(self) -> int:
         return len(self._items)

@@ -61,7 +61,7 @@ class Trace:
         self._waiting: Waiting[tuple[StoreOp, float, tuple[object, ...]]] = Waiting(_MOST_WAITING)
         self._began = _now()
         self._stop = threading.Event()
-        self._closing = threading.Lock()  # one thread closes the file
+        self._closing = threading.RLock()  # one thread closes the file
         self._worker = Worker("cqstore-trace", self._run, self._give_up, "the trace ends")
 
     def start(self) -> None:

@@ -10,6 +10,7 @@ from concurrent.futures import Future
 
 from store.config import FlushDiskType, StoreConfig
 from store.errors import StoreError
+from store.future import StoreFuture
 from store.service.results import PutMessageStatus
 from store.service.writing.flush import FlushService
 from store.service.writing.group_commit import GroupCommit
@@ -57,7 +58,7 @@ class Answers:
 
     def later(self, phy_offset: int) -> Future[PutMessageStatus]:
         """Return what ``wait`` would, as a future that other threads complete."""
-        answer: Future[PutMessageStatus] = Future()
+        answer = StoreFuture[PutMessageStatus]()
         replicas = self.replicas
 
         def replicated(there: bool) -> None:  # noqa: FBT001
@@ -99,6 +100,6 @@ def _then(answer: Future[PutMessageStatus], step: Callable[[bool], None]) -> Fut
         except BaseException as exc:  # noqa: BLE001 - nobody else would tell who waits
             answer.set_exception(exc)
 
-    given: Future[bool] = Future()
+    given = StoreFuture[bool]()
     given.add_done_callback(done)
     return given

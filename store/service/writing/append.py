@@ -48,7 +48,7 @@ class Appender:
         self._log = log
         self._pending = pending
         self._offsets = pending.offsets
-        self._lock = pending.lock
+        self._owner, self._lock = pending.owner, pending.lock
         self._state = state
         self._section = pending.appending
         self.quota = quota
@@ -99,7 +99,7 @@ class Appender:
         section = self._section
         while True:
             try:
-                with self._lock:
+                with self._owner.entry(), self._lock:
                     if section.begun or self._state.unwritable:
                         self._refuse()
                     try:

@@ -10,11 +10,11 @@ Source: RocketMQ ``CommitLog.FlushRealTimeService``,
 ``ConsumeQueueStore.FlushConsumeQueueService``.
 """
 
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 
+from store.checked_lock import CheckedLock
 from store.config import StoreConfig
 from store.errors import StoreClosedError, StoreError
 from store.index.index_service import IndexService
@@ -47,7 +47,8 @@ class FlushService:
         self._whole = whole
         self._failed = failed
         self._waiting: list[_Waiter] = []
-        self._waiting_lock = threading.Lock()  # guards _waiting
+        self._waiting_lock = CheckedLock("what puts ask of the flush")  # guards _waiting
+        dispatcher.locks.add(self._waiting_lock)
         self._wake = Wakeup()
         self._stopped = False
         self._failure: StoreError | None = None  # what ended the thread
@@ -63,7 +64,7 @@ class FlushService:
         It fails with the error that kept the log from the disk.
         """
         waiter = _Waiter(phy_offset, future, time.monotonic() + self._commit.timeout)
-        with self._waiting_lock:
+        with self._waiting_lock.entry():
             if not self._stopped:
                 self._waiting.append(waiter)
                 self._wake.set()
@@ -75,7 +76,7 @@ class FlushService:
 
     def stop(self) -> None:
         """End the thread once nobody waits any more; the caller flushes what is left."""
-        with self._waiting_lock:
+        with self._waiting_lock.entry():
             self._stopped = True
             self._wake.set()
         self._thread.end()
@@ -101,7 +102,7 @@ class FlushService:
     def _give_up(self, exc: BaseException) -> None:
         """Fail the store, and all who wait for this thread."""
         failure = self._failed(exc)
-        with self._waiting_lock:
+        with self._waiting_lock.entry():
             self._stopped, self._failure = True, failure
             waiting, self._waiting = self._waiting, []
         for waiter in waiting:
@@ -111,7 +112,7 @@ class FlushService:
         """Sync once, for all who took a future until now."""
         durable = self._commit.flush()
         now = time.monotonic()
-        with self._waiting_lock:
+        with self._waiting_lock.entry():
             served = [waiter for waiter in self._waiting if waiter.phy_offset <= durable]
             self._waiting = [waiter for waiter in self._waiting if waiter.phy_offset > durable]
         for waiter in served:
@@ -149,18 +150,19 @@ class WholeFlush:
         self._index = index
         self._checkpoint = checkpoint
         self._commit = commit
-        self._lock = threading.Lock()
+        self._lock = CheckedLock("a flush")
+        dispatcher.locks.add_outer(self._lock)
 
     def __call__(self) -> None:
         """Make everything durable that was put before."""
-        with self._lock:
+        with self._lock.entry():
             self._flush()
             self._flush_index()
             self._checkpoint.flush()
 
     def without_index(self) -> None:
         """The same but for the index: of that, a crash leaves only whole files anyhow."""
-        with self._lock:
+        with self._lock.entry():
             self._flush()
             self._checkpoint.flush()
 
@@ -184,7 +186,7 @@ class WholeFlush:
     def _flush_index(self) -> None:
         if self._index is None:
             return
-        with self._dispatcher.drain_lock:  # no batch comes in
+        with self._dispatcher.owner.entry(), self._dispatcher.drain_lock:  # no batch comes in
             file = self._index.drain()
             timestamp = self._index.index_timestamp
         if file is not None:

@@ -16,6 +16,7 @@ Source: RocketMQ ``CommitLog.GroupCommitService``.
 import threading
 import time
 
+from store.checked_lock import CheckedLock
 from store.log.commit_log import CommitLog
 from store.service.running.meters import Histogram
 
@@ -30,10 +31,16 @@ class GroupCommit:
         """Seconds."""
         self.seconds = Histogram()
         """Syncs that had something to sync."""
+        self._leading = CheckedLock("a sync of the log")  # taken with the next one, before it
         self._syncing = threading.Lock()  # held by who syncs
-        self._lock = threading.Lock()  # guards what is below
+        self._lock = CheckedLock("a wait for the disk")  # guards what is below
         self._led = False  # somebody syncs, or is about to
         self._followers: list[_Follower] = []
+
+    @property
+    def locks(self) -> tuple[CheckedLock, ...]:
+        """Return what a thread must not hold that waits for the disk."""
+        return self._leading, self._lock
 
     def flush(self) -> int:
         """Make the log durable up to its present end; return that.
@@ -59,8 +66,9 @@ class GroupCommit:
         return self._wait(phy_offset, time.monotonic() + self.timeout)
 
     def _wait(self, phy_offset: int, deadline: float | None) -> bool:
+        self._leading.entry()  # who leads would follow itself
         follower = _Follower(phy_offset)
-        with self._lock:
+        with self._lock.entry():
             if self.log.flushed_phy_offset() >= phy_offset:
                 return True
             follows, self._led = self._led, True
@@ -69,7 +77,7 @@ class GroupCommit:
         if follows and not self._is_to_lead(follower, deadline):
             return self.log.flushed_phy_offset() >= phy_offset
         try:
-            with self._syncing:
+            with self._leading.entry(), self._syncing:
                 if self.log.flushed_phy_offset() < phy_offset:
                     self._sync()
         finally:
@@ -82,7 +90,7 @@ class GroupCommit:
             left = None if deadline is None else deadline - time.monotonic()
             patience = _LOOK_AGAIN if left is None else max(min(left, _LOOK_AGAIN), 0)
             called = follower.gate.acquire(timeout=patience)
-            with self._lock:
+            with self._lock.entry():
                 served = self.log.flushed_phy_offset() >= follower.phy_offset
                 late = left is not None and left <= patience
                 if not (called or served or late or not self._syncing.locked()):
@@ -98,7 +106,7 @@ class GroupCommit:
 
     def _hand_over(self) -> None:
         """Wake who was served, and make one of the others the next leader."""
-        with self._lock:
+        with self._lock.entry():
             flushed = self.log.flushed_phy_offset()
             done = [one for one in self._followers if one.phy_offset <= flushed]
             self._followers = [one for one in self._followers if one.phy_offset > flushed]

@@ -19,6 +19,7 @@ from store.errors import (
     PropertiesTooLongError,
     StoreError,
 )
+from store.future import StoreFuture
 from store.log.commit_log import CommitLog
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueType
@@ -97,6 +98,7 @@ class Putter:
         self._answers = answers
         self._replicas = answers.replicas
         self._has_to_wait = answers.waits
+        self._locks = dispatcher.locks
         self._refuses_delay = not config.allow_delay_without_service
         self._encoder = MessageEncoder(config, self._check_topic)
         self._plain = append.plain_puts(config, self._encoder, dispatcher, alone=not answers.waits)
@@ -115,6 +117,8 @@ class Putter:
         """Put one message, and do what else is due; ``eligible``: the fast path may take it."""
         self._look_ahead()
         started = 0.0
+        if self._has_to_wait:
+            self._locks.check_dispatch()
         if self._log.appended_records >= self._timed_from:
             started = self._start_timing()
         if self._replicas is not None and (refused := self._lacks_replicas(message)):
@@ -160,7 +164,7 @@ class Putter:
 
     def put_async(self, message: Message) -> Future[PutMessageResult]:
         """Put one message without waiting, see ``MessageStore.put_message_async``."""
-        done: Future[PutMessageResult] = Future()
+        done = StoreFuture[PutMessageResult]()
         done.set_running_or_notify_cancel()
         awaited = self._is_awaited(message)
         result = self.put(message, wait=False)
@@ -188,6 +192,8 @@ class Putter:
 
         ``messages`` is the caller's own copy: it is iterated more than once.
         """
+        if self._has_to_wait:
+            self._locks.check_dispatch()
         if self._replicas is not None and self._replicas.lacking():
             require_messages(messages)
             return [self.put(message) for message in messages]  # some may not want replicas
@@ -231,6 +237,8 @@ class Putter:
 
     def put_client_batch(self, batch: Message) -> list[PutMessageResult]:
         """Put a client batch, all of it or nothing, see ``MessageStore.put_client_batch``."""
+        if self._has_to_wait:
+            self._locks.check_dispatch()
         if self._replicas is not None and (refused := self._lacks_replicas(batch)):
             return [refused]
         require_message(batch)
@@ -287,6 +295,8 @@ class Putter:
         """Append bytes of another store's log, see ``MessageStore.append_to_commit_log``."""
         rules = ScanRules(self._config.check_crc_on_recover, self._config.force_verify_prop_crc)
         self._look_ahead()
+        if self._has_to_wait:
+            self._locks.check_dispatch()
         end = self._append.raw(phy_offset, data, rules)
         if self._answers.sync:
             self._answers.is_durable(end)
