@@ -40,9 +40,10 @@ from store.checked_lock import CheckedLock
 from store.core import READS
 from store.errors import (
     IllegalMessageError,
+    QueueGapError,
     ReadOnlyStoreError,
     StoreFailedError,
-    StoreIOError,
+    StoreStateError,
     UnsupportedFormatError,
     os_errors,
 )
@@ -246,36 +247,37 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         self._check_writable()
         self.check_topic(topic)
         key = QueueKey(topic, queue_id)
-        queue = self._table.simple.get(topic, {}).get(queue_id) or self._new_queue(key)
         with self._failing("restore the end of a queue"):
+            queue = self._table.simple.get(topic, {}).get(queue_id) or self._new_queue(key)
             queue.begin_at(queue_offset)
 
     def delete_topics(self, topics: Sequence[str]) -> None:
         """Remove the topics' folders of queues, batch queues and extension files."""
         self._check_writable()
         gone = {topic for topic in topics if _can_have_queues(topic)}
-        removed: list[QueueFiles] = []
-        for topic in gone:
-            simple = self._table.simple.pop(topic, {})
-            self._damaged.forget(QueueKey(topic, queue_id) for queue_id in simple)
-            removed += [*simple.values(), *self._table.batch.pop(topic, {}).values()]
-        removed += [self._table.ext.pop(key) for key in [*self._table.ext] if key[0] in gone]
         parents = self.folders(self.context.paths)
-        self._remove(removed, [parent / topic for parent in parents for topic in gone])
+        removed: list[QueueFiles] = []
+        with self._failing("remove queues"):
+            for topic in gone:
+                simple = self._table.simple.pop(topic, {})
+                self._damaged.forget(QueueKey(topic, queue_id) for queue_id in simple)
+                removed += [*simple.values(), *self._table.batch.pop(topic, {}).values()]
+            removed += [self._table.ext.pop(key) for key in [*self._table.ext] if key[0] in gone]
+            self._remove(removed, [parent / topic for parent in parents for topic in gone])
 
     def delete_queue(self, topic: str, queue_id: int) -> None:
         """Remove the folder of a simple queue."""
         self._check_writable()
-        self._damaged.forget([QueueKey(topic, queue_id)])
-        queue = self._table.simple.get(topic, {}).pop(queue_id, None)
-        if queue is not None:
-            self._remove([queue], [Path(queue.folder)])
+        with self._failing("remove a queue"):
+            self._damaged.forget([QueueKey(topic, queue_id)])
+            queue = self._table.simple.get(topic, {}).pop(queue_id, None)
+            if queue is not None:
+                self._remove([queue], [Path(queue.folder)])
 
     def _remove(self, queues: Sequence[QueueFiles], folders: Sequence[Path]) -> None:
         """Empty ``queues`` for their readers, and remove ``folders``, in which they lie."""
         files = [path for queue in queues for path in queue.abandon()]
-        with self._failing("remove queues"):
-            remove_folders(folders)
+        remove_folders(folders)
         self._unsynced.forget_folders([*map(str, folders), *(queue.folder for queue in queues)])
         for path in files:
             self._unsynced.forget(path)
@@ -392,11 +394,17 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
 
     @contextmanager
     def _failing(self, action: str) -> Iterator[None]:
-        """Let a refusal of the disk, also a file that has gone, end all writing."""
+        """Let whatever cuts the block short end all writing, but for a refusal before its time.
+
+        A refusal of the disk, a file that has gone, an exception that a signal's handler raises
+        between two lines: what is known of a queue may not be what its files hold any more.
+        """
         try:
             with os_errors(action, self._folder):
                 yield
-        except StoreIOError:
+        except (QueueGapError, StoreStateError):
+            raise
+        except BaseException:
             self._failed = True
             raise
 

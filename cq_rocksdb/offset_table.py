@@ -49,7 +49,7 @@ class OffsetTable:
         self._engine = engine
         self.lock = CheckedLock(
             "a look at the offsets of a queue"
-        )  # guards _cache, _lives and _closed
+        )  # guards all below but for a quick look at _checkpoint
         self._closed = False
         self._cache = StateCache(hot_queues)
         self._lives = 0  # rises when queues lose units: what was found out before may be wrong
@@ -145,9 +145,10 @@ class OffsetTable:
                 self._cache.discard(prefix)
 
     def forget_all(self) -> None:
-        """Drop everything but the checkpoint, after many queues were cut."""
+        """Drop everything, after many queues were cut, or a write that was cut short."""
         with self.lock.entry():
             self._lives += 1
+            self._checkpoint = None
             self._cache.clear()
 
     def stored_min(self, prefix: bytes) -> OffsetEntry | None:
@@ -159,15 +160,19 @@ class OffsetTable:
 
     def checkpoint(self) -> int:
         """Return the log position up to which everything is in the queues; 0 without an entry."""
-        if self._checkpoint is None:
-            value = self._engine.get(Family.OFFSET, CHECKPOINT_KEY) or b""
-            known = len(value) == CHECKPOINT_ENTRY.size
-            self._checkpoint = CHECKPOINT_ENTRY.unpack_from(value).phy_offset if known else 0
-        return self._checkpoint
+        known = self._checkpoint
+        if known is None:
+            with self.lock.entry():  # a write meanwhile would be forgotten
+                value = self._engine.get(Family.OFFSET, CHECKPOINT_KEY) or b""
+                whole = len(value) == CHECKPOINT_ENTRY.size
+                known = CHECKPOINT_ENTRY.unpack_from(value).phy_offset if whole else 0
+                self._checkpoint = known
+        return known
 
     def checkpoint_written(self, phy_offset: int) -> None:
         """Take the checkpoint that was just written."""
-        self._checkpoint = phy_offset
+        with self.lock.entry():
+            self._checkpoint = phy_offset
 
     def raw_entries(
         self, bounds: tuple[bytes, bytes] = _WHOLE_FAMILY

@@ -9,9 +9,10 @@ Source: RocketMQ ``RocksDBConsumeQueueStore``.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -201,9 +202,12 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         if checkpoint == self._offsets.checkpoint() and not (len(write.units) or plan.restarts):
             return []
         write.puts.append(_checkpoint_put(checkpoint))
-        self._write(write)
-        plan.written()
-        self._offsets.checkpoint_written(checkpoint)
+
+        def written() -> None:
+            plan.written()
+            self._offsets.checkpoint_written(checkpoint)
+
+        self._write(write, written)
         return plan.restarts
 
     def truncate_dirty(self, phy_offset: int) -> int:
@@ -219,11 +223,9 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         cut = 0
         for write in truncate_dirty(self._offsets, self._units, phy_offset):
             cut += len(write.puts)
-            self._write(write)
-        checkpoint = min(checkpoint, phy_offset)
-        self._write(EngineBatch(puts=[_checkpoint_put(checkpoint)]))
-        self._offsets.checkpoint_written(checkpoint)
-        self._offsets.forget_all()
+            self._write(write, self._offsets.forget_all)
+        entry = _checkpoint_put(min(checkpoint, phy_offset))
+        self._write(EngineBatch(puts=[entry]), self._offsets.forget_all)
         self.flush()
         return cut
 
@@ -254,7 +256,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         delete = not engine.filters_expired
         for write in clean_expired(lasts, self._units, min_phy_offset, delete=delete):
             cleaned += len(write.puts)
-            self._write(write)
+            self._write(write)  # of the cache, what has expired counts for nothing
         if cleaned and delete:
             self.flush()
         if cleaned or engine.filters_expired:
@@ -270,10 +272,11 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
 
     def restore_end(self, topic: str, queue_id: int, queue_offset: int) -> None:
         """Write a ``max`` entry whose unit has expired."""
+        self._writable_engine()
         entry = OffsetEntry(NO_UNIT.phy_offset, queue_offset - 1)
         prefix = queue_prefix(topic, queue_id)
-        self._write(EngineBatch(puts=[(max_key(prefix), OFFSET_ENTRY.pack(entry))]))
-        self._offsets.forget([prefix])
+        write = EngineBatch(puts=[(max_key(prefix), OFFSET_ENTRY.pack(entry))])
+        self._write(write, partial(self._offsets.forget, [prefix]))
 
     def delete_topics(self, topics: Sequence[str]) -> None:
         """Delete a range of units a topic and the entries one by one, then flush once.
@@ -283,25 +286,22 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         self._writable_engine()
         bounds = [topic_range(topic) for topic in topics]
         entries = [key for each in bounds for key, _ in self._offsets.raw_entries(each)]
-        self._write(
-            EngineBatch(
-                delete_ranges=[(Family.DEFAULT, *each) for each in bounds],
-                deletes=[(Family.OFFSET, key) for key in entries],
-            )
+        write = EngineBatch(
+            delete_ranges=[(Family.DEFAULT, *each) for each in bounds],
+            deletes=[(Family.OFFSET, key) for key in entries],
         )
-        self._offsets.forget(map(entry_prefix, entries))
+        self._write(write, partial(self._offsets.forget, map(entry_prefix, entries)))
         self.flush()
 
     def delete_queue(self, topic: str, queue_id: int) -> None:
         """Delete the range of its units and both its entries, then flush."""
+        self._writable_engine()
         prefix = queue_prefix(topic, queue_id)
-        self._write(
-            EngineBatch(
-                delete_ranges=[(Family.DEFAULT, prefix, prefix_end(prefix))],
-                deletes=[(Family.OFFSET, key(prefix)) for key in (max_key, min_key)],
-            )
+        write = EngineBatch(
+            delete_ranges=[(Family.DEFAULT, prefix, prefix_end(prefix))],
+            deletes=[(Family.OFFSET, key(prefix)) for key in (max_key, min_key)],
         )
-        self._offsets.forget([prefix])
+        self._write(write, partial(self._offsets.forget, [prefix]))
         self.flush()
 
     def flush(self, least_pages: int = 0) -> None:
@@ -317,14 +317,22 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
             self._failed = True
             raise
 
-    def _write(self, write: EngineBatch) -> None:
+    def _write(self, write: EngineBatch, written: Callable[[], object] | None = None) -> None:
+        """Write; let ``written`` bring what is known of the queues up to it.
+
+        What cuts the two short (an exception that a signal's handler raises, too) ends all writing,
+        and nothing of what was known stays: readers ask the database again.
+        """
         engine = self._writable_engine()
         try:
             engine.write(write)
+            if written is not None:
+                written()
         except StoreStateError:
             raise
         except BaseException:
             self._failed = True
+            self._offsets.forget_all()
             raise
 
     # ---- reading

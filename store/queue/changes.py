@@ -5,6 +5,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
+from store.errors import StoreError, StoreFailedError
+
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -19,6 +21,8 @@ class Changes:
     def __init__(self) -> None:
         self._lock = threading.RLock()  # guards both counts
         self._begun = self._ended = 0
+        self.cut_short = False
+        """A write has left by an exception that is no error of a part's: parts may differ."""
         self.losses = 0
         """How often queues began to lose units at their ends, and how often they had lost them."""
 
@@ -26,9 +30,20 @@ class Changes:
         with self._lock:
             self._begun += 1
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and not issubclass(kind, StoreError):
+            self.cut_short = True
         with self._lock:
             self._ended += 1
+
+    def check(self) -> None:
+        """Refuse a write behind one that was cut short.
+
+        Raises:
+            StoreFailedError: there was one.
+        """
+        if self.cut_short:
+            raise StoreFailedError("a write of the queues was cut short: open the store again")
 
     def note_loss(self) -> None:
         """Count the begin, or the end, of a loss."""
@@ -55,10 +70,14 @@ _S = TypeVar("_S", bound=_Changing)
 def changing(
     write: Callable[Concatenate[_S, _P], _R],
 ) -> Callable[Concatenate[_S, _P], _R]:
-    """Count the calls of a method that writes to all parts in ``self.changes``."""
+    """Count the calls of a method that writes to all parts in ``self.changes``.
+
+    Once one of them was cut short, none is made any more.
+    """
 
     @wraps(write)
     def counted(self: _S, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        self.changes.check()
         with self.changes:
             return write(self, *args, **kwargs)
 

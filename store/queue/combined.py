@@ -316,9 +316,12 @@ class CombinedConsumeQueueStore(CombinedReads):
 
     @changing
     def restore_end(self, topic: str, queue_id: int, queue_offset: int) -> None:
-        """Restore in all that have no such queue."""
+        """Restore in all where the queue has no units and ends before, as a crash may leave it."""
         for part in self._live():
-            if part.takes(topic) and not part.store.queue(topic, queue_id).max_offset():
+            if not part.takes(topic):
+                continue
+            low, high = part.store.queue(topic, queue_id).ends()
+            if low == high < queue_offset:
                 restore = partial(part.store.restore_end, topic, queue_id, queue_offset)
                 self._attempt(part, "restore the end of a queue", restore)
 

@@ -20,7 +20,6 @@ UNITS_PER_FILE = 10
 CONFIG = StoreConfig(
     mapped_file_size_consume_queue=20 * UNITS_PER_FILE,
     rocksdb_memory_bytes=16 << 20,
-    rocksdb_hot_queues=3,
 )
 
 
@@ -33,11 +32,15 @@ class QueueDrive:
         root: Path,
         log: PlainLog | None = None,
         engine: RocksDBEngine = RocksDBEngine.AUTO,
+        hot_queues: int = 3,
     ) -> None:
         self.name = name
         self.root = root
         self.log = log or PlainLog()
-        self.config = CONFIG.model_copy(update={"rocksdb_engine": engine})
+        self.config = CONFIG.model_copy(
+            update={"rocksdb_engine": engine, "rocksdb_hot_queues": hot_queues}
+        )
+        self.last_exit_ok = True
         self.store = self._open()
 
     def _open(self, *, read_only: bool = False) -> ConsumeQueueStore:
@@ -46,7 +49,7 @@ class QueueDrive:
             self.config,
             self.log,
             NoCheckpoint(),
-            last_exit_ok=True,
+            last_exit_ok=self.last_exit_ok,
             read_only=read_only,
         )
         store = self._make(context).load()
