@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from migration.preflight.examine import RELEASE, preflight
+from migration.preflight.layout import IN_USE
 from migration.preflight.report import PreflightFinding, PreflightReport
 from store.cli.options import ConfigFile, Dir, Format, note, read_config
 from store.cli.output import OutputFormat, Row, output, progress
@@ -28,19 +29,25 @@ def preflight_command(
     rocketmq: Annotated[
         str, typer.Option(metavar="VERSION", help="Release that will open the store.")
     ] = RELEASE,
+    *,
+    running: Annotated[
+        bool, typer.Option("--running", help="Examine a store too that a process has open.")
+    ] = False,
     config: ConfigFile = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
     """Say whether the queues may be moved, and what will bite. Changes nothing.
 
-    Exit code 1 if the move must not begin. The settings of the store are those of --config, else
-    those of --broker-conf.
+    Exit code 1 if the move must not begin. A store that a process has open is refused, or examined
+    with --running: no lock is taken, and findings are of that moment. The settings of the store are
+    those of --config, else those of --broker-conf.
     """
     settings = read_config(config) if config is not None else None
     with progress("looking"):
         report = preflight(
-            root, settings, to=to, broker_conf=broker_conf, rocketmq_version=rocketmq
-        )
+            root, settings, to=to, broker_conf=broker_conf, rocketmq_version=rocketmq,
+            running=running,
+        )  # fmt: skip
     printer = output(kind)
     if kind is OutputFormat.TABLE:
         printer.rows(_rows(report))
@@ -78,6 +85,12 @@ def _names(finding: PreflightFinding) -> str:
 
 
 def _verdict(report: PreflightReport) -> str:
+    if report.may_go_on and (in_use := report.find(IN_USE)) is not None:
+        return (
+            f"{report.root}: nothing forbids a move of the queues to {report.to} so far; process"
+            f" {in_use.figures['pid']} has the store open: run preflight again when it has ended,"
+            " before a switch"
+        )
     if report.may_go_on:
         return f"{report.root}: the queues may be moved to {report.to}"
     count = len(report.refusals)

@@ -1,7 +1,8 @@
 """preflight: every check of a folder, put together.
 
 Order: the layout and the settings first, since they may forbid to look further; then one pass over
-the queues; then what follows from the totals. Read-only: no lock is taken, no byte changes.
+the queues; then what follows from the totals. Read-only: no lock is taken, no byte changes. So a
+store that a process has open can be examined too; what that process was just writing is read again.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,7 +12,14 @@ from migration.preflight.broker_conf import lint, usable_config
 from migration.preflight.broker_keys import parse_version
 from migration.preflight.combined import CombinedStart
 from migration.preflight.consumers import ConsumerOffsets
-from migration.preflight.layout import READABLE, FolderFacts, layout_findings, look, state_findings
+from migration.preflight.layout import (
+    IN_USE,
+    READABLE,
+    FolderFacts,
+    layout_findings,
+    look,
+    state_findings,
+)
 from migration.preflight.limits import Extent, machine_findings
 from migration.preflight.lite_queues import LiteQueues, LiteRules, lite_rules
 from migration.preflight.machine import MachineLimits
@@ -35,6 +43,11 @@ from store.queue.consume_queue_store import ConsumeQueueStore
 from store.service.message_store import MessageStore
 
 RELEASE = "5.5.1"
+_MAX_PASSES = 3
+_OF_A_WRITER = frozenset({
+    "cannot-be-opened", "holes", "queues-damaged", "units-outside-log", "unreadable-queues",
+})  # fmt: skip
+"""Findings that a process which writes, or deletes expired files, may cause for a moment."""
 
 
 def preflight(
@@ -45,6 +58,7 @@ def preflight(
     broker_conf: Path | None = None,
     rocketmq_version: str = RELEASE,
     machine: MachineLimits | None = None,
+    running: bool = False,
 ) -> PreflightReport:
     """Return whether the queues in ``root`` may be moved, and what will bite. Changes nothing.
 
@@ -55,6 +69,8 @@ def preflight(
         broker_conf: the broker's configuration, to be linted.
         rocketmq_version: the release by whose rules it is, and that will open the store.
         machine: the computer; for tests.
+        running: examine a store that a process has open too, and say so (``in-use``); without, such
+            a store is refused.
 
     Raises:
         StoreConfigError: ``to`` or the version is none, or the configuration is no such file.
@@ -68,14 +84,15 @@ def preflight(
     config = config or usable_config(values)
     with os_errors("look at the store", root):  # where nothing nearer names a path
         found = look(root, config)
-        state = list(state_findings(root))
+        state = list(state_findings(root, running=running))
+        in_use = any(finding.code == IN_USE for finding in state)
         findings = [*layout_findings(root, found, to), *state]
         if found.verdict in READABLE:
             findings += table_findings(StorePaths(root), to, values)
         lite = lite_rules(version, values)
         examination = _Examination(root, config, found, to, machine or MachineLimits(), lite)
-        if found.verdict in READABLE and not any(finding.code == "in-use" for finding in state):
-            findings += examination.run()
+        if found.verdict in READABLE and (running or not in_use):
+            findings += examination.beside_writer() if in_use else examination.run()
     findings += lint(values, version, to, found.verdict if broker_conf is not None else None)
     totals = examination.totals
     return PreflightReport(
@@ -106,8 +123,23 @@ class _Examination:
         self._to = bulk_backend(to)
         self._machine = machine
         self._lite = lite
+        self._is_written = False
         self.surveyed: str | None = None
         self.totals: Totals | None = None
+
+    def beside_writer(self) -> list[PreflightFinding]:
+        """Return everything about a store that a process writes to.
+
+        What that process may have caused for a moment counts if each of several passes finds it.
+        """
+        self._is_written = True
+        findings: list[PreflightFinding] = []
+        for _ in range(_MAX_PASSES):
+            self.surveyed, self.totals = None, None
+            findings = list(self.run())
+            if not any(finding.code in _OF_A_WRITER for finding in findings):
+                break
+        return findings
 
     def run(self) -> Iterator[PreflightFinding]:
         """Yield everything; a store that cannot be opened is a finding itself."""
@@ -139,7 +171,8 @@ class _Examination:
         yield from remarks
         checks: list[QueueCheck] = [self.totals, TopicNames(self._to, self._config), QueueIds()]
         checks += [
-            BatchQueues(queues), UnitCheck(queues, store.commit_log, self._to), table,
+            BatchQueues(queues), table,
+            UnitCheck(queues, store.commit_log, self._to, is_written=self._is_written),
             *(CombinedStart(queues, part) for part in parts.values() if part is not queues),
         ]  # fmt: skip
         if self._lite is not None:

@@ -143,8 +143,11 @@ def _refuse(code: str, sentence: str) -> PreflightFinding:
     return PreflightFinding(code=code, severity=Severity.REFUSE, sentence=sentence)
 
 
-def state_findings(root: Path) -> Iterator[PreflightFinding]:
-    """Yield whether somebody has the store open, or how it was left."""
+def state_findings(root: Path, *, running: bool = False) -> Iterator[PreflightFinding]:
+    """Yield which process has the store open, or how it was left.
+
+    ``running``: the store is examined while that process writes to it.
+    """
     if not root.is_dir():
         return
     paths = StorePaths(root)
@@ -159,21 +162,32 @@ def state_findings(root: Path) -> Iterator[PreflightFinding]:
         )
     if holder:
         yield PreflightFinding(
-            code="in-use",
-            severity=Severity.REFUSE,
-            sentence="A process has the store open: stop it, or move a copy; its queues were not "
-            "looked at.",
+            code=IN_USE,
+            severity=Severity.WARN if running else Severity.REFUSE,
+            sentence=_WHILE_RUNNING if running else _IN_USE,
             figures={"pid": holder},
         )
-        return
-    if paths.abort.exists():
+    elif paths.abort.exists():
         yield _refuse(
             "needs-recovery",
             "The store was not closed cleanly (abort is there): recover it first (cqstore "
             "recover).",
         )
-    if paths.replacing.exists() or paths.rebuilding.exists():
+    if (running or not holder) and (paths.replacing.exists() or paths.rebuilding.exists()):
         yield _refuse(
             "unfinished-rebuild",
             "A rebuild of queues was cut short here: finish it first (cqstore recover).",
         )
+
+
+IN_USE = "in-use"
+_IN_USE = (
+    "A process has the store open: its queues were not examined. Stop it, move a copy, or pass"
+    " --running to examine the store while it runs."
+)
+_WHILE_RUNNING = (
+    "A process has the store open and writes to it: all findings are of a moment ago, and may name"
+    " topics and offsets that were new then. Not checked: whether it is closed cleanly, what lies"
+    " behind the end of its log, and tables that it has not written yet. Run preflight once more"
+    " when the process has ended, before a switch."
+)

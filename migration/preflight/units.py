@@ -44,9 +44,18 @@ class BatchQueues(QueueCheck):
 class UnitCheck(QueueCheck):
     """Holes, records outside the log, and what will be translated."""
 
-    def __init__(self, queues: ConsumeQueueStore, log: LogView, target: BulkBackend) -> None:
+    def __init__(
+        self,
+        queues: ConsumeQueueStore,
+        log: LogView,
+        target: BulkBackend,
+        *,
+        is_written: bool = False,
+    ) -> None:
+        """``is_written``: a process appends, so units may be newer than the end of ``log``."""
         self._queues = queues
         self._low_phy, self._high_phy = log.min_phy_offset(), log.max_phy_offset()
+        self._is_written = is_written
         self._holes_refuse = target.needs_whole_queues
         self._holes, self._outside, self._ext, self._blanks = (
             NameCount(),
@@ -83,7 +92,10 @@ class UnitCheck(QueueCheck):
         phy = rows["phy_offset"].astype(np.int64)
         # Compared this way round no sum can overflow, whatever the bytes say.
         room = self._high_phy - rows["size"].astype(np.int64)
-        odd = np.count_nonzero((phy < self._low_phy) | (phy > room))
+        outside = (phy < self._low_phy) | (phy > room)
+        if self._is_written:
+            outside &= phy < self._high_phy
+        odd = np.count_nonzero(outside)
         return int(odd), int(np.count_nonzero(rows["tags_code"] <= EXT_ADDRESS_MAX))
 
     def _note(self, queue: UnitRange, missing: int, astray: int, addresses: int) -> None:

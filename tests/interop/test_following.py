@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from migration.following import move
+from migration.preflight import preflight
 from replication.errors import DivergedError
 from replication.following.follower import Follower
 from replication.following.standing import Standing, Timing
@@ -17,6 +18,7 @@ from tests.kit.cutting_proxy import CuttingProxy
 from tests.kit.log_bytes import log_of
 from tests.kit.moving import LEVEL, Moving
 from tests.kit.served import served
+from tests.preflight.kit import FakeMachine, codes
 
 pytestmark = pytest.mark.interop
 FAST = Timing(first_retry=0.01, last_retry=0.05)
@@ -196,6 +198,9 @@ def test_a_running_rocketmq_is_moved_to_rocksdb_and_goes_on_there(
         master.put(300)
         moving = Moving(root, master.port, own, CONFIG, timing=PATIENT).start()
         moving.wait_for(LEVEL)
+        seen = preflight(root, CONFIG, machine=FakeMachine(), running=True)
+        assert (codes(seen.refusals), seen.units) == ([], 300 * len(QUEUES))
+        assert seen.find("in-use") is not None
         end = master.put(200)["end"]
     report = moving.end()
     assert (report.stopped, report.queues, report.end) == (True, len(QUEUES), end)
