@@ -15,6 +15,7 @@ from replication.following.base import take_base
 from replication.following.epoch_talk import Learner
 from replication.following.follower import Follower
 from replication.following.intake import VERIFY_TAIL_BYTES
+from replication.following.quiet_deadline import QuietDeadline
 from replication.following.standing import Standing, Timing, Until
 from replication.options import (
     AcceptLowerOffsets,
@@ -25,6 +26,7 @@ from replication.options import (
     Interval,
     Master,
     MetadataInterval,
+    QuietTimeout,
     TlsCa,
     TlsCert,
     Truncate,
@@ -57,6 +59,7 @@ def follow(
     metadata_interval: MetadataInterval = _ROUND_SECONDS,
     accept_lower_offsets: AcceptLowerOffsets = False,
     until_quiet: UntilQuiet = False,
+    quiet_timeout: QuietTimeout = 600.0,
     until: UntilOffset = None,
     verify_tail: VerifyTail = VERIFY_TAIL_BYTES,
     controller: Controller = False,
@@ -78,7 +81,7 @@ def follow(
     all of its log. With --broker (10911 by default) the master's topics, groups and offsets are
     written to DIR/config as a broker has them, and topics that are gone there are deleted here.
     Ctrl-C ends it, and it goes on where it was. Exit code 1 if the master's log does not continue
-    this one: then nothing of it was appended.
+    this one: then nothing of it was appended; and if the master did not become quiet in time.
     """
     place, asked = address(master), address(broker) if broker is not None else None
     ha = HaSettings.read(config)
@@ -89,9 +92,13 @@ def follow(
     way = _Way(master, place, _timing(ha), verify_tail, _tls(tls_ca, tls_cert), learner, tables)
     if base is not None:
         _begin_with(base, root, settings, backend)
-    run = _Run(root, settings, backend, way, _until(until, quiet=until_quiet), interval)
-    ended, facts = run.behind_a_cut() if truncate else run.once()
+    end = _End(until, quiet_timeout if until_quiet else None)
+    run = _Run(root, settings, backend, way, end, interval)
+    ended, facts, late = run.behind_a_cut() if truncate else run.once()
     output(kind).record({"master": master, **facts})
+    if late:
+        note(f"{master}: {late}")
+        raise typer.Exit(1)
     if ended and (until_quiet or until is not None):  # the end that was waited for has not come
         raise typer.Exit(ENDED_BY_SIGNAL + ended)
 
@@ -134,7 +141,31 @@ class _Way:
         )  # fmt: skip
 
 
-_Outcome = tuple[signal.Signals | None, dict[str, object]]
+@dataclass(frozen=True, slots=True)
+class _End:
+    """Until when to follow; without either field for ever."""
+
+    phy_offset: int | None
+    quiet_timeout: float | None
+    """Seconds; the master is to become quiet."""
+
+    def of(self, store: MessageStore) -> tuple[Until, QuietDeadline | None]:
+        """Return what says that it is enough, and what counts the timeout."""
+        if self.quiet_timeout is None:
+            return self._is_reached, None
+        deadline = QuietDeadline(store.commit_log, self.quiet_timeout)
+
+        def is_enough(standing: Standing) -> bool:
+            return standing.caught_up or self._is_reached(standing) or deadline.is_over(standing)
+
+        return is_enough, deadline
+
+    def _is_reached(self, standing: Standing) -> bool:
+        return self.phy_offset is not None and standing.end >= self.phy_offset
+
+
+_Outcome = tuple[signal.Signals | None, dict[str, object], str]
+"""The signal that ended it, what came, and why the master did not become quiet in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,14 +176,19 @@ class _Run:
     settings: StoreConfig
     backend: str | None
     way: _Way
-    is_enough: Until
+    end: _End
     interval: float
 
     def once(self) -> _Outcome:
-        """Open the store and follow; return the signal that ended it, and what came."""
+        """Open the store and follow; return how it ended."""
         with _open(self.root, self.settings, self.backend) as store:
             _tell_begin(store, self.root, self.way.master, self.way.learner)
-            return followed(store, *self.way.followers(store), self.is_enough, self.interval)
+            follower, tables = self.way.followers(store)
+            is_enough, deadline = self.end.of(store)
+            ended, facts = followed(store, follower, tables, is_enough, self.interval)
+            if deadline is None or ended or not deadline.is_past:
+                return ended, facts, ""
+            return ended, facts, deadline.reason(follower.standing)
 
     def behind_a_cut(self) -> _Outcome:
         """Follow; where this log goes on behind the master's, cut it there and follow again."""
@@ -231,15 +267,6 @@ def _begin_with(base: Path, root: Path, settings: StoreConfig, backend: str | No
     with progress("copying the base") as tick:
         size = take_base(base, root, tick)
     note(f"{root}: {size} bytes of log files copied; their records are checked, their queues built")
-
-
-def _until(phy_offset: int | None, *, quiet: bool) -> Until:
-    def is_enough(standing: Standing) -> bool:
-        return (quiet and standing.caught_up) or (
-            phy_offset is not None and standing.end >= phy_offset
-        )
-
-    return is_enough
 
 
 def _timing(settings: HaSettings) -> Timing:

@@ -32,6 +32,13 @@ AcceptLowerOffsets = Annotated[
 UntilQuiet = Annotated[
     bool, typer.Option("--until-quiet", help="End when the master has nothing more to send.")
 ]
+QuietTimeout = Annotated[
+    float,
+    typer.Option(
+        metavar="SECONDS", min=0.1,
+        help="With --until-quiet: give up, with exit code 1, after coming no nearer for so long.",
+    ),
+]  # fmt: skip
 UntilOffset = Annotated[
     int | None,
     typer.Option("--until", metavar="N", min=0, help="End when the log here ends at N or behind."),

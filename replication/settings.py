@@ -34,13 +34,24 @@ class HaSettings(BaseModel):
 
         Raises:
             StoreIOError: the file cannot be read.
-            StoreConfigError: a value does not fit.
+            StoreConfigError: a value does not fit, or connections would not outlast a heartbeat.
         """
         keys = {to_camel(name) for name in cls.model_fields}
         pairs = read_properties(path) if path is not None else {}
         given = {key: value.strip() for key, value in pairs.items() if key in keys}
         try:
-            return cls.model_validate(given)
+            settings = cls.model_validate(given)
         except ValidationError as exc:
             faults = "; ".join(f"{error['loc'][0]}: {error['msg']}" for error in exc.errors())
             raise StoreConfigError(f"bad setting: {faults}", path=path) from exc
+        heartbeat, patience = (
+            settings.ha_send_heartbeat_interval, settings.ha_housekeeping_interval,
+        )  # fmt: skip
+        if patience <= heartbeat:
+            raise StoreConfigError(
+                f"haHousekeepingInterval={patience} must be above haSendHeartbeatInterval="
+                f"{heartbeat}, both as the master has them: a connection on which the master has"
+                " nothing to send would be given up before its heartbeat",
+                path=path,
+            )
+        return settings

@@ -96,7 +96,10 @@ def closed_files(source: Path) -> list[Path]:
         sizes = [path.stat().st_size for path in row]
     if len(row) < 2:  # noqa: PLR2004 - a closed one, and the one behind it
         raise RefusedStoreError(
-            "no log file that is closed: none that a written one follows", path=folder
+            "no log file that is closed: none that a written one follows. If the master's log has"
+            " this file alone, call without --base: the master sends its last file whole. Else copy"
+            " all files of its log",
+            path=folder,
         )
     for (path, behind), size in zip(pairwise(row), sizes, strict=False):
         if size != sizes[0]:

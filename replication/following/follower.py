@@ -114,9 +114,10 @@ class Follower:
         if isinstance(exc, socket.gaierror) and not standing.connections:
             raise StoreIOError(f"cannot find the master {self._port.host}: {exc.strerror}") from exc
         standing.caught_up = False
+        standing.fault = str(exc) or "no answer in time"
         if of_use:
             self._told.clear()
-        self._say(f"{str(exc) or 'no answer in time'}; trying again")
+        self._say(f"{standing.fault}; trying again")
         if isinstance(exc, DiskFullError):
             return timing.last_retry
         return timing.first_retry if of_use else min(2 * wait, timing.last_retry)

@@ -50,6 +50,8 @@ class Standing:
     master_end: int = -1
     """Where the master's log ended when it was last asked, -1: it was not, or did not say."""
 
+    fault: str = ""
+    """What ended the last connection that was lost, or why there was none; empty: nothing yet."""
     metadata_time: float = 0.0
     """When all tables of the master's had come last, seconds since the epoch; 0: never."""
     metadata_fault: str = ""

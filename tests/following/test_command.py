@@ -231,6 +231,12 @@ def test_what_is_no_address_is_refused(tmp_path: Path, conf: Path, place: str) -
 def test_settings_that_cannot_be_followed_with_are_refused(tmp_path: Path, conf: Path) -> None:
     conf.write_text(SIZES + "haHousekeepingInterval=0\n")
     assert "haHousekeepingInterval" in refused(tmp_path, conf, "127.0.0.1:1")
+    conf.write_text(SIZES + "haHousekeepingInterval=5000\n")
+    told = refused(tmp_path, conf, "127.0.0.1:1")
+    assert "haHousekeepingInterval=5000 must be above haSendHeartbeatInterval=5000" in told
+    assert str(conf) in told
+    conf.write_text(SIZES + "haHousekeepingInterval=5000\nhaSendHeartbeatInterval=4999\n")
+    assert HaSettings.read(conf).ha_housekeeping_interval == 5000
     conf.write_text(SIZES + "enableControllerMode=true\n")
     assert "a controller decides" in refused(tmp_path, conf, "127.0.0.1:1")
 
