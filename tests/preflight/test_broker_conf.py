@@ -85,11 +85,16 @@ def test_every_key_of_the_documents_is_known() -> None:
     assert keys.keys() >= NEVER
 
 
-def test_the_store_keys_of_5_3_4_are_dated_by_its_class_file() -> None:
+def test_the_keys_of_5_3_4_are_dated_by_its_class_files() -> None:
+    """Those of the store by its class, those of the broker by the calls of the broker's classes."""
     added = """combineAssignOffsetCQType combineCQEnableCheckSelf combineCQLoadingCQTypes
     combineCQMaxExtraSearchCommitLogFiles combineCQPreferCQType enableAcceleratedRecovery
     enableLogConsumeQueueRepeatedlyBuildWhenRecover enableRunningFlagsInFlush sharedByteBufferNum
-    timerWheelSnapshotFlush timerWheelSnapshotIntervalMs writeWithoutMmap"""
+    timerWheelSnapshotFlush timerWheelSnapshotIntervalMs writeWithoutMmap
+    enableConnectionMetrics enableLagAndDlqMetrics enableMessageStoreMetrics enablePopMetrics
+    enableRemotingMetrics enableRequestMetrics enableSplitMetadata enableStatsMetrics
+    enableTransactionMetrics popPollingMapExpireTimeSeconds splitMetadataSize
+    useSingleRocksDBForAllConfigs"""
     dated = [name for name, key in broker_keys().items() if key.since == (5, 3, 4)]
     assert sorted(dated) == sorted(added.split())
 
@@ -155,6 +160,11 @@ def test_keys_that_nothing_resembles_are_one_finding(tmp_path: Path) -> None:
         ("rocksdbCQSelectiveDoubleWriteEnable", "5.5.0", "key-too-new"),
         ("rocksdbCQSelectiveDoubleWriteEnable", "5.5.1", None),
         ("combineCQUseRocksdbForLmq", "5.4.0", "key-too-new"),
+        ("useSingleRocksDBForAllConfigs", "5.3.3", "key-too-new"),
+        ("useSingleRocksDBForAllConfigs", "5.3.4", None),
+        ("enablePopMetrics", "5.3.4", None),
+        ("useSeparateRetryQueue", "5.3.4", "key-too-new"),
+        ("priorityOrderAsc", "5.4.0", None),
         ("transferOffsetJsonToRocksdb", "5.3.0", "key-too-new"),
         ("transferOffsetJsonToRocksdb", "5.3.1", None),
         ("transferOffsetJsonToRocksdb", "5.3.2", "key-removed"),
