@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from cq_file.layout import FILE_UNIT, NO_UNIT, PRE_BLANK, is_unit
 from cq_file.queue_files import FileAccess, QueueFiles
 from cq_file.recovery import NO_PHY, find_end
-from store.errors import QueueGapError, os_errors
+from store.errors import QueueGapError, os_errors, retryable
 from store.queue.consume_queue import PulledUnits, no_units
 from store.queue.units import BlockStop, UnitBlock
 
@@ -264,6 +264,7 @@ class FileConsumeQueue(QueueFiles):
         """Store the units that follow the last one; the fast path of ``put``.
 
         Raises:
+            RetryableDiskFullError: no room; the queue ends where it did, and can go on there.
             StoreIOError: the disk refused; the queue must be opened again.
         """
         path = self._tail_path
@@ -271,7 +272,8 @@ class FileConsumeQueue(QueueFiles):
         access = self.access
         size = len(data)
         if path is None or position + size > access.mapped_file_size:
-            self._append_across(data)
+            with retryable():
+                self._append_across(data)
         else:
             try:
                 descriptor = access.cache.get(path)
@@ -279,7 +281,8 @@ class FileConsumeQueue(QueueFiles):
             except OSError:
                 written = 0  # tried once more below, which reports it
             if written != size:
-                self.write_file(path, position + written, data[written:])
+                with retryable():
+                    self.write_file(path, position + written, data[written:])
             access.unsynced.note_file(path, size)
             self._tail_position = position + size
         self.last_phy = last_phy

@@ -42,6 +42,7 @@ from store.errors import (
     IllegalMessageError,
     QueueGapError,
     ReadOnlyStoreError,
+    RetryableDiskFullError,
     StoreFailedError,
     StoreStateError,
     UnsupportedFormatError,
@@ -65,7 +66,8 @@ _UNIT = FILE_UNIT.size
 class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
     """All consume queues in files.
 
-    After a failed write or flush every further write raises ``StoreFailedError``.
+    After a failed write or flush every further write raises ``StoreFailedError``; but a batch that
+    found no room can be put again.
     """
 
     def __init__(self, context: QueueStoreContext) -> None:
@@ -84,6 +86,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         self._queue_count = 0
         self._watch = LimitWatch(limit)
         self._failed = False
+        self._is_cut_short = False  # a batch is stored in part, and was not put again
 
     # ---- opening
 
@@ -150,7 +153,9 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         self._check_queues(batch.queues)
         with self._failing("write the queues"):
             rest = self._append_plain(batch)
-            return self._put_runs(rest) if len(rest) else []
+            restarts = self._put_runs(rest) if len(rest) else []
+        self._is_cut_short = False
+        return restarts
 
     def _append_plain(self, batch: UnitBatch) -> UnitBatch:
         """Let the core write what meets nothing odd; return the units of the other queues."""
@@ -372,7 +377,8 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         if self._table.closed:
             return
         try:
-            if self._loaded and not self.context.read_only and not self._failed:
+            sound = not (self._failed or self._is_cut_short)  # else bytes may lie behind an end
+            if self._loaded and not self.context.read_only and sound:
                 self._unsynced.sync(self._cache)
                 # An open that failed before ``recover`` was done knows no ends to write down.
                 if self._recovered and not (self._table.batch or self._table.ext):
@@ -403,6 +409,9 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
             with os_errors(action, self._folder):
                 yield
         except (QueueGapError, StoreStateError):
+            raise
+        except RetryableDiskFullError:
+            self._is_cut_short = True
             raise
         except BaseException:
             self._failed = True

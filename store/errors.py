@@ -14,6 +14,7 @@
   * NoSuchQueueError
   * StoreIOError
     * DiskFullError
+      * RetryableDiskFullError
   * CorruptionError
     * MagicCodeError
     * ChecksumError
@@ -120,6 +121,13 @@ class DiskFullError(StoreIOError):
     """No space is left for a file that has to grow."""
 
 
+class RetryableDiskFullError(DiskFullError):
+    """The same, and the call can be repeated when there is room: nothing is lost, nothing failed.
+
+    Bytes behind the end of a file may have been written, which the repetition writes again.
+    """
+
+
 class CorruptionError(StoreError):
     """Stored bytes break the format."""
 
@@ -182,3 +190,12 @@ def os_errors(action: str, path: str | Path) -> Iterator[None]:
     except OSError as exc:
         kind = DiskFullError if exc.errno in _DISK_FULL else StoreIOError
         raise kind(f"cannot {action}: {exc.strerror or exc}", path=Path(path)) from exc
+
+
+@contextmanager
+def retryable() -> Iterator[None]:
+    """Make a ``DiskFullError`` retryable: nothing has changed unless the block ends."""
+    try:
+        yield
+    except DiskFullError as exc:
+        raise RetryableDiskFullError(exc.reason, path=exc.path) from exc

@@ -18,12 +18,14 @@ from numpy.typing import NDArray
 from store.core import READS
 from store.errors import (
     CorruptionError,
+    RetryableDiskFullError,
     StoreClosedError,
     StoreError,
     StoreFailedError,
     StoreIOError,
     TruncatedRecordError,
     os_errors,
+    retryable,
 )
 from store.files import Descriptor, replacing, write_all
 from store.index.chains import link_chains
@@ -88,6 +90,7 @@ class IndexFile:
         self.geometry = geometry
         self.read_only = read_only
         self._failed = False
+        self._heads: NDArray[np.int64] | None = None  # what slots held before a drain of no end
         self.waiting = (IndexBatch(), 1)
         """Keys that were collected, and the number that the first of them will have.
 
@@ -143,6 +146,11 @@ class IndexFile:
         """Return whether no further key fits."""
         return self._next_index >= self.geometry.entries
 
+    @property
+    def is_cut_short(self) -> bool:
+        """Return whether a full disk kept ``drain`` from its end: it comes before further keys."""
+        return self._heads is not None
+
     # ---- writing (one thread)
 
     def put_batch(self, batch: IndexBatch, start: int) -> int:
@@ -177,8 +185,8 @@ class IndexFile:
         """Write the collected keys; not durable until ``flush``.
 
         Raises:
-            DiskFullError: no room; the keys stay readable, and the file takes no more.
-            StoreIOError: any other refusal, likewise.
+            RetryableDiskFullError: no room; the keys stay readable, and a later call writes them.
+            StoreIOError: any other refusal; the keys stay readable, the file takes no more.
             StoreFailedError: that happened before.
         """
         pending, first = self.waiting
@@ -190,9 +198,11 @@ class IndexFile:
         links = link_chains(hashes % slots, first)
         positions = slot_position(0) + INDEX_SLOT.size * links.slots
         try:
-            with os_errors("write an index file", self.path):
-                heads = read_slots(self.read, positions)
-                heads[(heads < 0) | (heads >= first)] = 0  # of a batch that was cut short
+            with retryable(), os_errors("write an index file", self.path):
+                if (heads := self._heads) is None:  # else some slots have been written by now
+                    heads = read_slots(self.read, positions)
+                    heads[(heads < 0) | (heads >= first)] = 0  # of a batch that was cut short
+                self._heads = heads
                 links.previous[links.opening] = heads
                 rows = self._rows(pending, first, hashes, links.previous)
                 write_all(file.number, rows.tobytes(), self.geometry.entry_position(first))
@@ -201,9 +211,12 @@ class IndexFile:
                 header = self._header()._replace(hash_slot_count=hash_slot_count)
                 write_all(file.number, INDEX_HEADER.pack(header), 0)
                 write_slots(file.number, self.read, positions, links.newest)
+        except RetryableDiskFullError:
+            raise
         except StoreError:
             self._failed = True
             raise
+        self._heads = None
         self._hash_slot_count = hash_slot_count
         self.waiting = (IndexBatch(), first + len(rows))
 

@@ -21,6 +21,7 @@ from store.errors import (
     StoreFailedError,
     UnsupportedFormatError,
     os_errors,
+    retryable,
 )
 from store.files import check_regular, make_folder, sync_folder
 from store.index.geometry import common_size, default_geometry, find_geometry
@@ -179,6 +180,7 @@ class IndexService:
         that are missing are put (RocketMQ puts all of them again).
 
         Raises:
+            RetryableDiskFullError: no room; ``batch`` is to come again before any other.
             StoreIOError: a file cannot be made or written.
             StoreFailedError: that happened before.
             ReadOnlyStoreError: the index was opened read-only.
@@ -188,6 +190,8 @@ class IndexService:
         if not len(batch):
             return
         file, at = self._current, 0
+        if file is not None and file.is_cut_short:
+            file.drain()
         if file is not None and batch.phy_offsets[0] <= file.end_phy_offset:
             known = bisect_left(batch.phy_offsets, file.end_phy_offset)
             at = bisect_right(batch.phy_offsets, file.end_phy_offset)
@@ -413,10 +417,11 @@ class IndexService:
         full = self._current
         if full is not None:
             full.drain()
-        with os_errors("create the folder of the index files", self.folder):
-            make_folder(self.folder)
-        path = self.folder / _next_name(full.path.name if full is not None else "")
-        made = IndexFile.create(path, self.geometry, full)
+        with retryable():
+            with os_errors("create the folder of the index files", self.folder):
+                make_folder(self.folder)
+            path = self.folder / _next_name(full.path.name if full is not None else "")
+            made = IndexFile.create(path, self.geometry, full)
         _LOG.info("new index file %s", path)
         self.files = (*self.files, made)
         self._current = made

@@ -7,6 +7,7 @@ threads. Source: RocketMQ ``DefaultMessageStore``, ``RocksDBMessageStore``.
 import logging
 from collections.abc import Collection, Iterable
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 from store.checked_lock import CheckedLock
 from store.config import StoreConfig
 from store.core import READS
-from store.errors import os_errors
+from store.errors import RetryableDiskFullError, os_errors
 from store.future import StoreFuture
 from store.index.index_file import IndexFile
 from store.index.index_service import IndexService
@@ -43,7 +44,8 @@ class MessageStore(StoreCare):
 
     Any thread may call any method. What was put is visible to every later read; it is durable when
     the put returns under ``SYNC_FLUSH``, and survives a killed process (not a power cut) under
-    ``ASYNC_FLUSH``. After a failed write or flush the store refuses further writes.
+    ``ASYNC_FLUSH``. After a failed write or flush the store refuses further writes. While a disk
+    has no room for units or keys it refuses puts, and reads see what queues and index have.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -151,8 +153,8 @@ class MessageStore(StoreCare):
 
         Source: RocketMQ ``DefaultMessageStore.putMessage``.
         """
-        if self._state.unwritable:
-            return self._state.refuse_put()
+        if self._state.unwritable and (refused := self._refusal()):
+            return refused
         return self._putter.put(message)
 
     def put_message_async(self, message: Message) -> Future[PutMessageResult]:
@@ -167,10 +169,10 @@ class MessageStore(StoreCare):
 
         Source: RocketMQ ``DefaultMessageStore.asyncPutMessage``.
         """
-        if self._state.unwritable:
-            refused = StoreFuture[PutMessageResult]()
-            refused.set_result(self._state.refuse_put())
-            return refused
+        if self._state.unwritable and (refused := self._refusal()):
+            done = StoreFuture[PutMessageResult]()
+            done.set_result(refused)
+            return done
         return self._putter.put_async(message)
 
     def put_messages(self, messages: Iterable[Message]) -> list[PutMessageResult]:
@@ -185,8 +187,8 @@ class MessageStore(StoreCare):
             StoreError: as for ``put_message``.
         """
         given = listed(messages)
-        if self._state.unwritable:
-            return [self._state.refuse_put()] * len(given)
+        if self._state.unwritable and (refused := self._refusal()):
+            return [refused] * len(given)
         return self._putter.put_list(given)
 
     def put_client_batch(self, batch: Message) -> list[PutMessageResult]:
@@ -196,9 +198,21 @@ class MessageStore(StoreCare):
 
         Source: RocketMQ ``DefaultMessageStore.putMessages``.
         """
-        if self._state.unwritable:
-            return [self._state.refuse_put()]
+        if self._state.unwritable and (refused := self._refusal()):
+            return [refused]
         return self._putter.put_client_batch(batch)
+
+    def _refusal(self) -> PutMessageResult | None:
+        """Return why nothing is put, ``None`` if a stalled dispatch has just found room.
+
+        Raises:
+            StoreError: it is no matter of room.
+        """
+        self._state.check_writable()
+        if self._state.stalled:
+            with suppress(RetryableDiskFullError):
+                self._dispatcher.drain()
+        return self._state.refuse_put() if self._state.unwritable else None
 
     def append_to_commit_log(self, phy_offset: int, data: bytes) -> int:
         """Append bytes of another store's log, of which ``data`` begins at ``phy_offset``.
@@ -212,7 +226,8 @@ class MessageStore(StoreCare):
             RefusedStoreError: the records do not continue the log; nothing was appended.
             CorruptionError: no valid record where one should start, or one whose queue would have
                 a gap; nothing was appended.
-            DiskFullError: there is no room for a next file; nothing was appended.
+            DiskFullError: there is no room for a next file, or for units or keys of records that
+                were appended before; nothing was appended.
 
         Source: RocketMQ ``DefaultMessageStore.appendToCommitLog``, which checks nothing.
         """
@@ -222,7 +237,13 @@ class MessageStore(StoreCare):
     # ---- flush and close
 
     def flush(self) -> None:
-        """Make everything durable: log, queues, index, checkpoint."""
+        """Make everything durable: log, queues, index, checkpoint.
+
+        Raises:
+            RetryableDiskFullError: there is no room for units or keys of records. The log is
+                durable; the rest is with a later call, once there is room.
+            StoreError: the disk refused; the store has failed.
+        """
         with self._state.writing():
             self._flush_all()
 

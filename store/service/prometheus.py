@@ -63,6 +63,7 @@ _FOLLOWER_GAUGES = {
 _GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "cqstore_up": ("1: the store is open and answers", ()),
     "cqstore_failed": ("1: a write or flush failed, the store takes no more writes", ()),
+    "cqstore_dispatch_stalled": ("1: no room for units or keys, nothing is put until then", ()),
     "cqstore_dispatch_lag_bytes": ("Bytes of the log that may not be in the queues yet", ()),
     "cqstore_dispatch_lag_seconds": ("Since when the first record of them waits", ()),
     "cqstore_append_seconds": ("Since when the append that is under way runs, 0: none is", ()),
@@ -230,6 +231,7 @@ class _Families:
 def _gauge_samples(of: MetricsSnapshot) -> Iterator[tuple[str, tuple[str, ...], float]]:
     yield "cqstore_up", (), 1
     yield "cqstore_failed", (), of.failed
+    yield "cqstore_dispatch_stalled", (), of.dispatch_stalled
     yield "cqstore_dispatch_lag_bytes", (), of.dispatch_lag_bytes
     yield "cqstore_dispatch_lag_seconds", (), of.dispatch_lag_ms / 1000
     yield "cqstore_append_seconds", (), of.append_ms / 1000

@@ -276,11 +276,14 @@ class StoreReads:
 
         Raises:
             RefusedStoreError: only one backend is kept: there is nothing to compare.
+            RetryableDiskFullError: one may have a batch that there was no room for in the other.
             StoreIOError: the disk refused.
         """
         self._ready()
         self._state.locks.check()
         dispatcher = self._dispatcher
+        if dispatcher.is_stalled:
+            dispatcher.drain()
         locks = (self._clean.lock, dispatcher.owner, dispatcher.drain_lock)
         return compare_open(self.queues, topic, queue_id, locks=locks, progress=progress)
 

@@ -20,9 +20,10 @@ MOUNT = (
 )
 CASES = [
     ("commitlog", "file", "auto", "status"),
-    ("consumequeue", "file", "auto", "error"),
-    ("index", "file", "auto", "error"),
+    ("consumequeue", "file", "auto", "status"),
+    ("index", "file", "auto", "status"),
     (".", "file", "auto", "error or status"),
+    *[("index", "rocksdb", engine.value, "status") for engine in ENGINES],
     *[("consumequeue", "rocksdb", engine.value, "error") for engine in ENGINES],
     *[(".", "rocksdb", engine.value, "error or status") for engine in ENGINES],
 ]

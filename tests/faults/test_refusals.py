@@ -33,8 +33,9 @@ FILE = {
     "queue": ["write /consumequeue/", "open /consumequeue/", "fsync /consumequeue/",
               "truncate /consumequeue/", "mkdir /consumequeue/", "unlink /consumequeue/"],
 }  # fmt: skip
-FULL = ("write", "truncate", "mkdir")
-"""Calls that a full disk refuses as well; at a roll of the log it is a status, not an error."""
+FULL = ("write checkpoint", "write /deleted-topics")
+"""Calls whose refusal by a full disk fails the store as well; of log, queues and index it does not:
+see ``test_after_refusals`` and ``test_room_again``."""
 CASES = [
     (backend, refusal, code)
     for backend in backend_names()

@@ -92,22 +92,27 @@ class CleanService:
         hold = TopicHold(frozenset(topics))
         with self._state.writing(), self.lock.entry():
             self._state.check_writable()  # a close may have come before
+            self._dispatcher.drain()  # without room for units nothing is begun
             try:
-                below = self._hold(hold)
-                self._dispatcher.drain()  # what was put before goes with the queues
-                self._commit.flush()
-                light = [topic for topic in topics if topic.startswith(LMQ_PREFIX)]
-                gone = sum(self._queues.queue(topic, 0).max_offset() > 0 for topic in light)
-                self._deleted.begin(topics, below)
-                self._queues.delete_topics(topics)
-                self._expired.forget(topics)
-                self._deleted.finish(topics)
-                with self._pending.owner.entry(), self._pending.lock:
-                    self._quota.let_out(gone)
-                    self._pending.offsets.hold(None)
+                with self._state.failing():
+                    self._delete_held(hold, topics)
             finally:
                 hold.end()
             self._deleted.compact(self._log.min_phy_offset())
+
+    def _delete_held(self, hold: TopicHold, topics: Sequence[str]) -> None:
+        below = self._hold(hold)
+        self._dispatcher.drain()  # what was put before goes with the queues
+        self._commit.flush()
+        light = [topic for topic in topics if topic.startswith(LMQ_PREFIX)]
+        gone = sum(self._queues.queue(topic, 0).max_offset() > 0 for topic in light)
+        self._deleted.begin(topics, below)
+        self._queues.delete_topics(topics)
+        self._expired.forget(topics)
+        self._deleted.finish(topics)
+        with self._pending.owner.entry(), self._pending.lock:
+            self._quota.let_out(gone)
+            self._pending.offsets.hold(None)
 
     def _hold(self, hold: TopicHold) -> int:
         """Let nobody put to the topics of ``hold``; return where the log ends before."""

@@ -9,8 +9,10 @@ Source: RocketMQ ``DefaultMessageStore.ReputMessageService``,
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from store.checked_lock import CheckedLock
+from store.errors import RetryableDiskFullError
 from store.index.index_batch import IndexBatch
 from store.index.index_service import IndexService
 from store.log.commit_log import Appended
@@ -38,7 +40,9 @@ class Dispatcher:
     """Feeds the queues and the index of one store. Any thread.
 
     Locks are taken in this order: ``owner``, then that of ``pending``. From taking a batch to
-    its being in queues and index either all of it happens or the store fails.
+    its being in queues and index either all of it happens or the store fails. But where a disk has
+    no room for units or keys, the batch stays ``handed`` and the dispatch is *stalled*: every later
+    one begins with that batch again, whose units and keys are put once however often they come.
     """
 
     __slots__ = ("__dict__", "full_at", "handed")  # found by their places: a plain put, a read
@@ -73,7 +77,7 @@ class Dispatcher:
         self.full_at = dispatch_slice
         """Waiting units at which the writer should ``drain_unless_busy``."""
         self.handed = NOTHING
-        """The batch that is being handed on."""
+        """The batch that is being handed on, or is to be once there is room for it."""
         self.last_dispatched: Appended | None = None
         """The last record of the log that queues and index have."""
         self._before_store = before_store
@@ -95,6 +99,11 @@ class Dispatcher:
         """Return whether the writer should ``drain_unless_busy``."""
         return len(self.pending.units) >= self.full_at
 
+    @property
+    def is_stalled(self) -> bool:
+        """Return whether a batch waits for room on a disk. What queues and index have is whole."""
+        return bool(self._state.stalled)
+
     def oldest_waiting(self) -> int:
         """Return the store time, ms, of the first unit that may not be in its queue yet.
 
@@ -107,6 +116,7 @@ class Dispatcher:
 
         Raises:
             NestedCallError: the thread is inside of what it would wait for; nothing was done.
+            RetryableDiskFullError: there is no room; it is stalled until a later call finds some.
             StoreError: the backend failed, or an earlier batch did; the store must be opened again.
         """
         self.locks.check_dispatch()  # so no ``entry`` is needed further on
@@ -118,6 +128,7 @@ class Dispatcher:
 
         For the writer, whose next put should not wait for a batch of the flush thread. Nor does a
         put that was made inside a dispatch of its own thread: its units go with the next batch.
+        That there is no room is no fault of its put, which is in the log: the next one is refused.
 
         Raises:
             StoreError: as for ``drain``.
@@ -127,7 +138,8 @@ class Dispatcher:
             return
         if self.locks.is_inside_dispatch:
             return
-        self.drain()
+        with suppress(RetryableDiskFullError):
+            self.drain()
 
     def catch_up(self) -> None:
         """Hand on everything that waits; the caller holds both locks.
@@ -137,6 +149,7 @@ class Dispatcher:
         Raises:
             StoreError: as for ``drain``.
         """
+        self._resume()
         self._take()
         self._hand_on()
 
@@ -151,6 +164,7 @@ class Dispatcher:
 
     def _drain(self) -> None:
         pending = self.pending
+        self._resume()
         with pending.owner, pending.lock:
             self._take()
         self._hand_on()
@@ -159,6 +173,12 @@ class Dispatcher:
             with pending.owner, pending.lock:
                 self.catch_up()
                 pending.offsets.forget_beyond(ASSIGNED_QUEUES)
+
+    def _resume(self) -> None:
+        """Hand on the batch of a stalled dispatch: none may come before it."""
+        if self.handed is not NOTHING:
+            self._handing_on.begin()
+            self._hand_on()
 
     def _take(self) -> None:
         """Take what waits; the caller holds the lock of ``pending``."""
@@ -177,8 +197,14 @@ class Dispatcher:
                 self.last_dispatched = last
                 wanted = SLICE_PER_QUEUE * len(units.queues)
                 self.full_at = max(self._slice, min(wanted, _MAX_SLICE))
+        except RetryableDiskFullError as exc:
+            self._state.set_stalled(f"{exc}; it goes on by itself when there is room")
+            self._handing_on.end()  # as if it had not begun: ``_resume`` begins it anew
+            raise
         except BaseException as exc:
             self._state.fail(exc)
             raise
         self.handed = NOTHING
         self._handing_on.end()
+        if self._state.stalled:
+            self._state.set_stalled("")

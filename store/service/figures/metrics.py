@@ -70,6 +70,8 @@ class MetricsSnapshot:
     """What the backends tell, see ``ConsumeQueueStore.stats``."""
     failed: bool
     """A write or a flush failed: the store takes no more writes."""
+    dispatch_stalled: bool
+    """There is no room for units or keys: nothing is put or dispatched until there is some."""
     mirror: MirrorSnapshot | None = None
     """What mirrored reads have come to, since the first one; ``None``: none are."""
 
@@ -140,6 +142,7 @@ class StoreMetrics:
             queue_disk_used_ratio=disk_used_ratio(self._paths.consume_queue),
             queue_stats=tuple(self._queues.stats()),
             failed=self._state.failure is not None,
+            dispatch_stalled=bool(self._state.stalled),
             mirror=self._mirror.snapshot() if self._mirror is not None else None,
         )
 

@@ -1,15 +1,20 @@
 """Ready: what each read asks first."""
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from store.core import READS
+from store.errors import RetryableDiskFullError
 from store.service.dispatching.dispatch import Dispatcher
 from store.service.dispatching.pending import NOTHING
 from store.service.running.running_state import RunningState
 
 
 class InterpretedReady:
-    """Refuses after close, and hands on what waits, so that the reader sees it. Any thread."""
+    """Refuses after close, and hands on what waits, so that the reader sees it. Any thread.
+
+    While the dispatch is stalled readers see what queues and index have.
+    """
 
     def __init__(self, state: RunningState, dispatcher: Dispatcher) -> None:
         self._state = state
@@ -24,8 +29,9 @@ class InterpretedReady:
         state = self._state
         if state.closed or state.forked:
             state.check_open()
-        if self._dispatcher.behind and state.failure is None:
-            self._dispatcher.drain()
+        if self._dispatcher.behind and state.failure is None and not state.stalled:
+            with suppress(RetryableDiskFullError):
+                self._dispatcher.drain()
 
 
 def ready_of(state: RunningState, dispatcher: Dispatcher) -> Callable[[], None]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from store.checked_lock import LockOrder
 from store.errors import (
     ReadOnlyStoreError,
+    RetryableDiskFullError,
     StoreClosedError,
     StoreError,
     StoreFailedError,
@@ -27,7 +28,9 @@ _LOG = logging.getLogger(__name__)
 class RunningState:
     """The state of one store. Any thread may ask and tell.
 
-    Failed, closed and forked are for good; only a full disk may have room again.
+    Failed, closed and forked are for good; only a full disk may have room again. One that is
+    nearly full forbids puts alone. One that has no room for units or keys of records has stalled
+    the dispatch, too: batches would pile up in memory.
     """
 
     __slots__ = (  # a plain put and a plain read find these by their places
@@ -47,6 +50,8 @@ class RunningState:
         self._disk_full = ""
         self.locks = LockOrder()
         """Those that a call from inside another one of its thread must not wait for."""
+        self.stalled = ""
+        """Why the dispatch of a batch waits for room on a disk; empty if it does not."""
         self.unwritable = read_only
         """Whether anything forbids a put: all that a put looks at."""
         _states.add(self)
@@ -77,11 +82,25 @@ class RunningState:
         """Take no puts for ``reason``, one sentence; with an empty one take them again."""
         with self._lock:
             changed, self._disk_full = reason != self._disk_full, reason
-            self.unwritable = bool(reason) or self._ended
-            if self._ended:  # meanwhile, by a signal's handler or in a child: that is for good
-                self.unwritable = True
+            self._update()
         if changed:
             _LOG.warning("%s", reason or "the disk has room again: puts are taken")
+
+    def set_stalled(self, reason: str) -> None:
+        """Take no puts while the dispatch is stalled for ``reason``; empty: it goes on."""
+        with self._lock:
+            changed, self.stalled = bool(reason) != bool(self.stalled), reason
+            self._update()
+        if changed and reason:
+            _LOG.error("the dispatch is stalled, puts are refused: %s", reason)
+        elif changed:
+            _LOG.warning("there is room again: the dispatch goes on")
+
+    def _update(self) -> None:
+        """Set ``unwritable``; the caller holds the lock."""
+        self.unwritable = bool(self._disk_full or self.stalled) or self._ended
+        if self._ended:  # meanwhile, by a signal's handler or in a child: that is for good
+            self.unwritable = True
 
     def leave_to_parent(self) -> None:
         """Be of no use any more: called in a child process, where a lock may be held for ever."""
@@ -94,9 +113,14 @@ class RunningState:
         return self._read_only or self.closed or self.forked or self.failure is not None
 
     def refuse_put(self) -> PutMessageResult:
-        """Raise why the store takes no puts, or return the status of a disk that is nearly full."""
+        """Raise why the store takes no puts, or return the status of a full disk.
+
+        Source: RocketMQ ``DefaultMessageStore.checkStoreStatus``, which asks ``RunningFlags`` for a
+        disk that is nearly full and for errors of queues or index.
+        """
         self.check_writable()
-        return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE, reason=self._disk_full)
+        reason = self.stalled or self._disk_full
+        return PutMessageResult(PutMessageStatus.SERVICE_NOT_AVAILABLE, reason=reason)
 
     def check_open(self) -> None:
         """Refuse in a child process, and after ``close``.
@@ -128,22 +152,26 @@ class RunningState:
     def writing(self) -> Iterator[None]:
         """Refuse where nothing may be written; a failure of the block ends all writing.
 
+        But for a full disk that was met where the block can be repeated.
+
         Raises:
             NestedCallError: the thread holds a lock of the store; nothing was done.
         """
         self.check_writable()
         self.locks.check()
-        with self.failing():
+        with self.failing(RetryableDiskFullError):
             yield
 
     @contextmanager
-    def failing(self) -> Iterator[None]:
+    def failing(self, *harmless: type[StoreError]) -> Iterator[None]:
         """Let whatever the block raises end all writing, an interrupt too.
 
-        But for one thing: that a close came before it.
+        But for ``harmless`` errors, and for one thing: that a close came before it.
         """
         try:
             yield
+        except harmless:
+            raise
         except BaseException as exc:
             if not (self.closed and isinstance(exc, StoreClosedError)):
                 self.fail(exc)

@@ -13,10 +13,11 @@ Source: RocketMQ ``CommitLog.FlushRealTimeService``,
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 
 from store.checked_lock import CheckedLock
 from store.config import StoreConfig
-from store.errors import StoreClosedError, StoreError
+from store.errors import RetryableDiskFullError, StoreClosedError, StoreError
 from store.index.index_service import IndexService
 from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
@@ -91,7 +92,7 @@ class FlushService:
         rounds.add(config.flush_commit_log_thorough_interval, self._commit.flush)
         rounds.add(config.flush_interval_commit_log, self._log.note_synced)
         rounds.add(config.flush_interval_consume_queue, self._write_ahead)
-        rounds.add(config.flush_consume_queue_thorough_interval, self._whole.without_index)
+        rounds.add(config.flush_consume_queue_thorough_interval, self._flush_queues)
         while not self._stopped or self._waiting:
             self._wake.wait(rounds.seconds_left(time.monotonic()))
             if self._waiting:
@@ -119,13 +120,18 @@ class FlushService:
             waiter.future.set_result(now <= waiter.deadline)
 
     def _flush_much(self) -> None:
-        self._dispatcher.drain()
+        with suppress(RetryableDiskFullError):  # tried again in the next round
+            self._dispatcher.drain()
         waiting = self._log.max_phy_offset() - self._log.flushed_phy_offset()
         if waiting >= self._config.flush_commit_log_least_pages * PAGE_BYTES:
             self._commit.flush()
 
     def _commit_much(self) -> None:
         self._log.commit(self._config.commit_commit_log_least_pages)
+
+    def _flush_queues(self) -> None:
+        with suppress(RetryableDiskFullError):
+            self._whole.without_index()
 
     def _write_ahead(self) -> None:
         self._whole.queues.flush(self._config.flush_consume_queue_least_pages)
@@ -154,7 +160,12 @@ class WholeFlush:
         dispatcher.locks.add_outer(self._lock)
 
     def __call__(self) -> None:
-        """Make everything durable that was put before."""
+        """Make everything durable that was put before.
+
+        Raises:
+            RetryableDiskFullError: there is no room for units or keys; the log alone is durable.
+            StoreError: the disk refused, and what was to be flushed may be lost.
+        """
         with self._lock.entry():
             self._flush()
             self._flush_index()
@@ -167,7 +178,12 @@ class WholeFlush:
             self._checkpoint.flush()
 
     def _flush(self) -> None:
-        self._dispatcher.drain()
+        try:
+            self._dispatcher.drain()
+        except RetryableDiskFullError:  # the checkpoint stays where it is; the log has its room
+            self._commit.flush()
+            self._commit.log.note_synced()
+            raise
         last = self._dispatcher.last_dispatched
         self._commit.flush()
         self._commit.log.note_synced()

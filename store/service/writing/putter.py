@@ -294,6 +294,8 @@ class Putter:
     def append_raw(self, phy_offset: int, data: bytes) -> int:
         """Append bytes of another store's log, see ``MessageStore.append_to_commit_log``."""
         rules = ScanRules(self._config.check_crc_on_recover, self._config.force_verify_prop_crc)
+        if self._dispatcher.is_stalled:
+            self._dispatcher.drain()
         self._look_ahead()
         if self._has_to_wait:
             self._locks.check_dispatch()

@@ -1,0 +1,211 @@
+"""No room for units or keys: puts are refused, nothing is lost, and all goes on with room."""
+
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from store.errors import DiskFullError, StoreClosedError
+from store.queue.backends import backend_names
+from store.record.message import Message
+from store.service.message_store import MessageStore
+from store.service.results import PutMessageResult, PutMessageStatus
+from tests.faults.test_refusals import CONFIG, open_store
+from tests.kit.acknowledged import TOPIC, Acknowledged
+from tests.kit.crash_images import crash_image
+from tests.kit.double_write import Told
+from tests.kit.double_write import open_store as open_both
+from tests.kit.faults import ENOSPC, Faults
+from tests.kit.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+REFUSED = PutMessageStatus.SERVICE_NOT_AVAILABLE
+OF_INDEX = ["write /index/", "open /index/", "truncate /index/"]
+OF_QUEUES = ["write /consumequeue/", "open /00000000000000000400", "truncate /consumequeue/",
+             "mkdir /consumequeue/"]  # fmt: skip
+CASES = [
+    *[(backend, refusal) for backend in backend_names() for refusal in OF_INDEX],
+    *[("file", refusal) for refusal in OF_QUEUES],
+]
+PUTS = 70
+
+
+@pytest.fixture
+def faults(monkeypatch: pytest.MonkeyPatch) -> Faults:
+    return Faults(monkeypatch)
+
+
+def fill(store: MessageStore, told: Acknowledged, upto: int = PUTS) -> bool:
+    """Put, read and flush until a put is refused for want of room; return whether one was."""
+    while told.asked < upto:
+        number = told.asked
+        result = told.put(store, 60)
+        if not result.ok:
+            assert result.status is REFUSED
+            assert "No space left" in result.reason
+            return True
+        if number % 10 == 9:
+            assert store.max_offset(TOPIC, 0) <= number // 2 + 1
+        if number == 20:
+            with suppress(DiskFullError):
+                store.flush()
+        if number == 35:
+            new = store.put_message(Message("new", b"x", 3))  # a folder and a file are made
+            assert new.ok or new.status is REFUSED
+    return False
+
+
+def begin(root: Path, backend: str) -> tuple[MessageStore, Acknowledged]:
+    """Return a store with a few messages, all of them flushed."""
+    store, told = open_store(root, backend), Acknowledged()
+    for _ in range(19):
+        assert told.put(store, 60).ok
+    store.flush()
+    return store, told
+
+
+def stall(
+    root: Path, faults: Faults, backend: str, refusal: str, after: int
+) -> tuple[MessageStore, Acknowledged]:
+    """Return a store that had no room from its call number ``after`` on, if it made as many."""
+    store, told = begin(root, backend)
+    call, part = refusal.split()
+    faults.fail(call, ENOSPC, part, after=after)
+    if not fill(store, told):
+        with suppress(DiskFullError):
+            store.flush()
+    return store, told
+
+
+def check_all(store: MessageStore, told: Acknowledged) -> None:
+    """Compare messages and keys with what was acknowledged."""
+    told.check(store)
+    for number in range(told.asked):
+        body = f"{number} ".encode()
+        kept = any(each.startswith(body) for _, each in told.bodies.values())
+        found = store.query_message(TOPIC, f"k{number}")
+        assert [message.body.startswith(body) for message in found] == [True] * kept, number
+    assert [finding for finding in store.check() if finding.damage] == []
+
+
+def refuse_all(store: MessageStore, told: Acknowledged, faults: Faults) -> None:
+    """See all writes refused, each after one more try, and reads answered."""
+    tries = [faults.refused]
+    puts: list[Callable[[], PutMessageResult]] = [
+        lambda: told.put(store),
+        lambda: store.put_messages([Message("new", b"x")])[0],
+        lambda: store.put_message_async(Message("new", b"x")).result(),
+    ]
+    for put in puts:
+        assert put().status is REFUSED
+        tries.append(faults.refused)
+    assert tries == sorted({*tries})
+    assert store.get_message("g", TOPIC, 0, 0).messages()[0].body
+    assert store.query_message(TOPIC, "k3")
+    assert tries[-1] == faults.refused
+    calls: list[Callable[[], object]] = [
+        store.flush,
+        lambda: store.delete_topic("new"),
+        lambda: store.append_to_commit_log(store.commit_log.max_phy_offset(), b""),
+        lambda: store.rebuild_queues(TOPIC),
+    ]
+    for call in calls:
+        with pytest.raises(DiskFullError, match="No space left"):
+            call()
+
+
+@pytest.mark.parametrize(("backend", "refusal"), CASES)
+def test_the_store_goes_on_when_room_is_back(
+    tmp_path: Path, faults: Faults, backend: str, refusal: str
+) -> None:
+    stalled = after = 0
+    while True:
+        store, told = stall(tmp_path / str(after), faults, backend, refusal, after)
+        if store.metrics.snapshot().dispatch_stalled:
+            stalled += 1
+            refuse_all(store, told, faults)
+        is_last = not faults.refused
+        faults.heal()
+        assert told.put(store, 60).ok
+        check_all(store, told)
+        assert not fill(store, told, told.asked + PUTS)
+        check_all(store, told)
+        store.close()
+        with open_store(store.paths.root, backend) as store:
+            assert store.last_exit_ok
+            check_all(store, told)
+        shutil.rmtree(store.paths.root)
+        if is_last:
+            break
+        after += 1
+    assert stalled
+
+
+@pytest.mark.parametrize("after", [0, 1, 5])
+@pytest.mark.parametrize(("backend", "refusal"), CASES)
+def test_a_stalled_store_that_is_closed_or_killed_recovers(
+    tmp_path: Path, faults: Faults, backend: str, refusal: str, after: int
+) -> None:
+    store, told = stall(tmp_path / "store", faults, backend, refusal, after)
+    faults.heal()
+    image = crash_image(store.paths.root, tmp_path / "image")
+    call, part = refusal.split()
+    faults.fail(call, ENOSPC, part)
+    if stalled := store.metrics.snapshot().dispatch_stalled:
+        with pytest.raises(DiskFullError, match="No space left"):
+            store.close()
+        with pytest.raises(StoreClosedError):
+            store.put_message(Message("t", b"x"))
+    faults.heal()
+    store.close()  # does nothing, or all
+    for root in (image, store.paths.root):
+        with open_store(root, backend) as store:
+            assert store.last_exit_ok is not (stalled or root == image)
+            check_all(store, told)
+            assert told.put(store, 60).ok
+            check_all(store, told)
+        told.bodies.popitem()
+        told.asked -= 1
+
+
+@pytest.mark.parametrize("refusal", ["write /index/", "write /consumequeue/"])
+def test_a_stalled_dispatch_goes_on_by_itself(tmp_path: Path, faults: Faults, refusal: str) -> None:
+    often = {"flush_interval_commit_log": 5, "flush_consume_queue_thorough_interval": 5}
+    config = CONFIG.model_copy(update=often)
+    call, part = refusal.split()
+    with MessageStore.open(tmp_path, config, backend="file") as store:
+        told = Acknowledged()
+        faults.fail(call, ENOSPC, part)
+        assert told.put(store).ok
+        until(lambda: store.metrics.snapshot().dispatch_stalled)
+        assert told.put(store).status is REFUSED
+        faults.heal()
+        until(lambda: not store.metrics.snapshot().dispatch_stalled)
+        assert told.put(store).ok
+        check_all(store, told)
+
+
+@pytest.mark.parametrize("read", ["file", "rocksdb"])
+def test_backends_are_alike_when_room_is_back(tmp_path: Path, faults: Faults, read: str) -> None:
+    """A file backend that is needed stalls both; the batch comes to the other one twice."""
+    told = Told()
+    with open_both(tmp_path, read, combine_assign_offset_cq_type="default") as store:
+        told.put(store, 50)
+        store.flush()
+        faults.fail("write", ENOSPC, "/consumequeue/t/3")
+        told.put(store, 50)
+        with pytest.raises(DiskFullError):
+            store.flush()
+        assert store.backends_set_aside() == {}
+        with pytest.raises(DiskFullError):
+            store.verify()
+        faults.heal()
+        told.put(store, 5)
+        store.flush()
+        assert store.verify().clean
+        assert [finding for finding in store.check() if finding.damage] == []
+    told.check(tmp_path)
