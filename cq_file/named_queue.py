@@ -9,6 +9,7 @@ from cq_file.ext import ExtFiles, is_ext_address
 from store.errors import StoreClosedError, UnsupportedFormatError
 from store.queue.consume_queue import ConsumeQueue, PlainUnits, PulledUnits, no_units
 from store.queue.context import QueueStoreContext
+from store.queue.read_fallbacks import FallbackReason, ReadKind
 from store.queue.time_search import BoundaryType, search_offset
 from store.queue.units import PACKED_PREFIX, CqUnit, UnitBlock
 
@@ -115,11 +116,14 @@ class NamedFileQueue(ConsumeQueue):
 
     def offset_by_time(self, timestamp: int, boundary: BoundaryType) -> int:
         """Search by time; batch queues answer with RocketMQ's rule for them."""
+        reason = FallbackReason.NO_CORE
         if (plain := self._table.plain) is not None:
             upper = boundary is _UPPER
             offset = plain.search(self._table, self.topic, self.queue_id, timestamp, upper)
             if offset is not None:
                 return offset
+            reason = FallbackReason.DECLINED
+        self.context.read_fallbacks.add(ReadKind.SEARCH, reason)
         files = self._table.find(self.topic, self.queue_id)
         if files is None:
             return 0

@@ -8,6 +8,7 @@ from cq_rocksdb.offset_table import OffsetTable
 from cq_rocksdb.unit_table import UnitTable
 from store.queue.consume_queue import ConsumeQueue, PlainUnits, PulledUnits, no_units
 from store.queue.context import QueueStoreContext
+from store.queue.read_fallbacks import FallbackReason, ReadKind
 from store.queue.time_search import BoundaryType, search_offset
 from store.queue.units import QUEUE_UNIT, UnitBlock
 
@@ -108,4 +109,5 @@ class RocksDBConsumeQueue(ConsumeQueue):
         )  # fmt: skip
         if found is not None:
             return found
+        self.context.read_fallbacks.add(ReadKind.SEARCH, FallbackReason.ENGINE)
         return search_offset(*ends, timestamp, boundary, self.unit_timestamp)

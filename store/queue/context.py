@@ -1,6 +1,6 @@
 """What a backend is opened with, and what it may ask of the log and of the checkpoint."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from store.config import StoreConfig
 from store.paths import StorePaths
+from store.queue.read_fallbacks import ReadFallbacks
 
 
 class LogView(Protocol):
@@ -63,3 +64,5 @@ class QueueStoreContext:
     last_exit_ok: bool
     """False after a crash (``abort`` was there): nothing that was not synced can be trusted."""
     read_only: bool
+    read_fallbacks: ReadFallbacks = field(default_factory=ReadFallbacks, compare=False)
+    """Of all that reads these queues, or the index beside them."""

@@ -43,6 +43,10 @@ _COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "cqstore_gets": ("Pulls by status", ("status",)),
     "cqstore_get_messages": ("Messages that pulls returned", ()),
     "cqstore_get_bytes": ("Bytes of the records that pulls returned", ()),
+    "cqstore_read_fallbacks": (
+        "Pulls, searches by time and queries that the compiled path did not answer",
+        ("kind", "reason"),
+    ),
     "cqstore_ab_reads": ("Mirrored reads by what became of them", ("op", "outcome")),
     "cqstore_ab_dropped": ("Reads that came faster than they could be mirrored", ()),
 }
@@ -249,6 +253,8 @@ def _counter_samples(of: MetricsSnapshot) -> Iterator[tuple[str, tuple[str, ...]
     yield "cqstore_put_long_way", (), of.put_long_way
     for refused, count in of.put_not_ok.items():
         yield "cqstore_put_not_ok", (refused.name,), count
+    for fallback, count in of.read_fallbacks.items():
+        yield "cqstore_read_fallbacks", (fallback.kind, fallback.reason), count
     for pulled, count in of.gets.statuses.items():
         yield "cqstore_gets", (pulled.name,), count
     yield "cqstore_get_messages", (), of.gets.messages

@@ -20,6 +20,7 @@ from store.progress import Progress, untold
 from store.queue.combined import CombinedConsumeQueueStore
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueSpan
+from store.queue.read_fallbacks import FallbackReason, ReadKind
 from store.queue.time_search import BoundaryType
 from store.queue.units import QueueKey
 from store.record.decoder import StoredMessage, refuse_filler
@@ -133,6 +134,10 @@ class StoreReads:
             plain = self._plain_queries.ask(topic, key, max_num, begin, end)
             if plain is not None:
                 return plain
+            reason = FallbackReason.DECLINED
+        else:
+            reason = FallbackReason.NO_CORE
+        self.queues.context.read_fallbacks.add(ReadKind.QUERY, reason)
         most = min(max_num, self.config.max_msgs_num_batch)
         phy_offsets = sorted(self.index.query(topic, key, most, begin, end))
         return self._messages_with_key(topic, key, phy_offsets)

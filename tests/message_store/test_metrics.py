@@ -18,6 +18,7 @@ from store.record.client_batch import encode_client_batch
 from store.record.message import Message, SysFlag
 from store.service.figures.metrics import disk_used_ratio
 from store.service.message_store import MessageStore
+from store.service.reading.puller import TagFilter
 from store.service.results import GetMessageStatus, PutMessageStatus
 from store.service.writing.plain_puts import SAMPLED_PUTS
 from tests.kit.engines import ENGINES
@@ -82,12 +83,74 @@ def test_messages_that_go_the_long_way_are_counted(store: MessageStore) -> None:
     assert added(lambda: store.put_message(Message("", b""))) == (0, 0), "refused"
 
 
+@pytest.mark.parametrize("backend", ["file", *[f"rocksdb-{engine.value}" for engine in ENGINES]])
+def test_reads_that_fall_back_are_counted_by_reason(tmp_path: Path, backend: str) -> None:
+    name, _, engine = backend.partition("-")
+    config = CONFIG.model_copy(update={"rocksdb_engine": RocksDBEngine(engine or "auto")})
+    with MessageStore.open(tmp_path, config, backend=name) as store:
+        store.put_messages([Message("t", b"x", 0, {"TAGS": "a", "KEYS": "k"})] * 4)
+        moment = store.message_by_offset(0).store_timestamp
+
+        def added(read: Callable[[], object]) -> dict[str, int]:
+            before = store.metrics.snapshot().read_fallbacks
+            read()
+            after = store.metrics.snapshot().read_fallbacks
+            assert {*before} == {*after}
+            return {
+                f"{fallback.kind} {fallback.reason}": count - before[fallback]
+                for fallback, count in after.items()
+                if count != before[fallback]
+            }
+
+        fast = CORE is not None
+        searched = {"search no_core": 2} if not fast and name == "file" else {}
+        if engine == RocksDBEngine.ROCKSDICT.value:
+            searched = {"search engine": 2}
+        assert added(lambda: [store.get_message("g", "t", 0, at) for at in range(6)]) == (
+            {} if fast else {"pull no_core": 6}
+        )
+        assert added(lambda: store.get_message("g", "t", 0, 0, tags=TagFilter("a"))) == (
+            {"pull filter": 1} if fast else {"pull no_core": 1}
+        )
+        assert added(lambda: store.get_message("g", "t", 0, 0, tags=TagFilter("*"))) == (
+            {} if fast else {"pull no_core": 1}
+        )
+        assert (
+            added(lambda: [store.offset_by_time("t", 0, at) for at in (0, moment + 1)]) == searched
+        )
+        assert added(lambda: [store.query_message("t", key) for key in ("k", "none")]) == (
+            {} if fast else {"query no_core": 2}
+        )
+        if not fast:
+            return
+        long = "%RETRY%" + "x" * 130  # its records have another magic code
+        store.put_message(Message(long, b"x", 0, {"KEYS": "long"}))
+        declined = added(lambda: store.get_message("g", long, 0, 0))
+        assert declined == {"pull declined": 1}
+        declined = added(lambda: store.query_message(long, "long"))
+        assert declined == {"query declined": 1}
+
+
+def test_a_search_in_files_that_meets_a_hole_falls_back(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path, CONFIG, backend="file") as store:
+        store.put_messages([Message("t", b"x")] * 40)
+        store.max_offset("t", 0)
+        path = next((tmp_path / "consumequeue" / "t" / "0").iterdir())
+        with path.open("r+b") as file:
+            file.write(bytes(20 * 39))
+        store.offset_by_time("t", 0, 1)
+        counts = store.metrics.snapshot().read_fallbacks
+        reason = "no_core" if CORE is None else "declined"
+        assert {key: count for key, count in counts.items() if count} == {("search", reason): 1}
+
+
 def test_a_store_that_nobody_has_asked_has_counted_nothing(store: MessageStore) -> None:
     snapshot = store.metrics.snapshot()
     assert set(snapshot.gets.statuses) == set(GET)
     assert set(snapshot.gets.statuses.values()) == set(snapshot.put_not_ok.values()) == {0}
     assert (snapshot.gets.messages, snapshot.gets.total_bytes) == (0, 0)
     assert snapshot.put_long_way == 0
+    assert {*snapshot.read_fallbacks.values()} == {0}
 
 
 def test_counts_begin_when_the_store_is_opened(tmp_path: Path) -> None:

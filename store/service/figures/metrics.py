@@ -15,6 +15,7 @@ from store.log.commit_log import CommitLog
 from store.paths import StorePaths
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueStat
+from store.queue.read_fallbacks import ReadFallback
 from store.service.dispatching.dispatch import Dispatcher
 from store.service.mirroring.mirror import Mirror, MirrorSnapshot
 from store.service.reading.puller import Puller
@@ -49,6 +50,8 @@ class MetricsSnapshot:
     """Calls that put one message: every one under ``SYNC_FLUSH``, else one in 61."""
     put_list_seconds: HistogramSnapshot
     """Calls that put several, every one."""
+    read_fallbacks: Mapping[ReadFallback, int]
+    """Pulls, searches by time and queries that compiled code did not answer, mirrored ones too."""
     gets: GetCounts
     get_seconds: HistogramSnapshot
     dispatch_lag_bytes: int
@@ -129,6 +132,7 @@ class StoreMetrics:
             put_not_ok=put.statuses(),
             put_seconds=put.seconds.snapshot(),
             put_list_seconds=put.list_seconds.snapshot(),
+            read_fallbacks=self._queues.context.read_fallbacks.counts(),
             gets=self._puller.meter.snapshot(),
             get_seconds=self._puller.meter.seconds.snapshot(),
             dispatch_lag_bytes=lag_bytes,

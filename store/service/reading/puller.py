@@ -18,6 +18,7 @@ from store.log.commit_log import CommitLog
 from store.queue.consume_queue import PulledUnits
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.estimate import plain_filter
+from store.queue.read_fallbacks import FallbackReason, ReadKind
 from store.queue.units import BlockStop, CqUnit, UnitBlock
 from store.record.decoder import StoredMessage, check_record, refuse_filler
 from store.record.java_hash import java_hash
@@ -107,6 +108,7 @@ class Puller:
         self.meter = GetMeter()
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self._in_memory = memory * config.access_message_in_memory_max_ratio // 100
+        self._fallbacks = queues.context.read_fallbacks
         self._plain: _reads.PlainPulls | None = None
         if READS is not None and not config.check_crc_on_pull:
             self._plain = self.meter.plain = READS.PlainPulls(
@@ -126,10 +128,16 @@ class Puller:
     ) -> GetMessageResult:
         """Pull at most ``max_msgs`` messages, see ``MessageStore.get_message``."""
         queue = self._queues.queue(topic, queue_id)
-        if self._plain is not None and (tags is None or tags.everything):
+        if self._plain is None:
+            reason = FallbackReason.NO_CORE
+        elif tags is None or tags.everything:
             found = self._plain.get(queue, offset, max_msgs, max_total_bytes)
             if found is not None:
                 return found
+            reason = FallbackReason.DECLINED
+        else:
+            reason = FallbackReason.FILTER
+        self._fallbacks.add(ReadKind.PULL, reason)
         return self.get_from(queue, offset, max_msgs, tags, max_total_bytes)
 
     def get_from(

@@ -1,0 +1,66 @@
+"""ReadFallbacks: reads that compiled code left to Python. Each of them costs several times more."""
+
+import threading
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class ReadKind(StrEnum):
+    """What was read."""
+
+    PULL = "pull"
+    SEARCH = "search"
+    """A search by time."""
+    QUERY = "query"
+    """By key."""
+
+
+class FallbackReason(StrEnum):
+    """Why Python answered."""
+
+    NO_CORE = "no_core"
+    """There is no compiled core, or (pulls) ``checkCRCOnPull`` is set."""
+    FILTER = "filter"
+    """The pull has a filter by tags."""
+    ENGINE = "engine"
+    """The RocksDB engine has no search of its own (rocksdict)."""
+    DECLINED = "declined"
+    """The compiled code has met something that it does not handle, and said no more."""
+
+
+class ReadFallback(NamedTuple):
+    """What is counted as one."""
+
+    kind: ReadKind
+    reason: FallbackReason
+
+
+_ALL = (
+    ReadFallback(ReadKind.PULL, FallbackReason.NO_CORE),
+    ReadFallback(ReadKind.PULL, FallbackReason.FILTER),
+    ReadFallback(ReadKind.PULL, FallbackReason.DECLINED),
+    ReadFallback(ReadKind.SEARCH, FallbackReason.NO_CORE),
+    ReadFallback(ReadKind.SEARCH, FallbackReason.ENGINE),
+    ReadFallback(ReadKind.SEARCH, FallbackReason.DECLINED),
+    ReadFallback(ReadKind.QUERY, FallbackReason.NO_CORE),
+    ReadFallback(ReadKind.QUERY, FallbackReason.DECLINED),
+)
+
+
+class ReadFallbacks:
+    """Counts those of one store. Any thread; a read that compiled code answers is not counted."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards the counts
+        self._counts = dict.fromkeys(_ALL, 0)
+
+    def add(self, kind: ReadKind, reason: FallbackReason) -> None:
+        """Count one."""
+        with self._lock:
+            self._counts[ReadFallback(kind, reason)] += 1
+
+    def counts(self) -> Mapping[ReadFallback, int]:
+        """Return how many there were of each, zeros too."""
+        with self._lock:
+            return dict(self._counts)
