@@ -21,9 +21,10 @@ from metadata.values import (
 from store.errors import CorruptionError, StoreError, os_errors
 from store.files import read_file
 
-_TOPICS, _GROUPS, _DELAYS = "topics.json", "subscriptionGroup.json", "delayOffset.json"
-_OFFSETS, _LMQ_OFFSETS = "consumerOffset.json", "lmqConsumerOffset.json"
-_FILES = (_TOPICS, _GROUPS, _OFFSETS, _LMQ_OFFSETS)
+TOPICS_FILE, GROUPS_FILE, DELAYS_FILE = "topics.json", "subscriptionGroup.json", "delayOffset.json"
+OFFSETS_FILE, LMQ_OFFSETS_FILE = "consumerOffset.json", "lmqConsumerOffset.json"
+FILES = (TOPICS_FILE, GROUPS_FILE, OFFSETS_FILE, LMQ_OFFSETS_FILE)
+"""Those that a broker with RocksDB keeps in databases; the file of delay levels stays one."""
 _MAX_BYTES = 1 << 30
 Decoder = Callable[[Json, BrokerMetadata], None]
 
@@ -34,7 +35,7 @@ def read_json(config: Path) -> BrokerMetadata | None:
     A file that is missing, empty or torn is read from its ``.bak``, as a broker does it. That it
     was, and what neither holds, is among ``faults``.
     """
-    present = [name for name in _FILES if _either(config / name)]
+    present = [name for name in FILES if _either(config / name)]
     if not present:
         return None
     found = BrokerMetadata(Form.JSON, config)
@@ -46,8 +47,8 @@ def read_json(config: Path) -> BrokerMetadata | None:
 
 def read_delays(config: Path, into: BrokerMetadata) -> None:
     """Add the offsets of delay levels, which are in a file of JSON under every form."""
-    if _either(config / _DELAYS):
-        read_table(config / _DELAYS, _delays, into)
+    if _either(config / DELAYS_FILE):
+        read_table(config / DELAYS_FILE, _delays, into)
 
 
 def read_table(path: Path, decode: Decoder, into: BrokerMetadata) -> None:
@@ -57,7 +58,7 @@ def read_table(path: Path, decode: Decoder, into: BrokerMetadata) -> None:
     except StoreError as exc:
         into.faults.append(exc)
         try:
-            decode(_content(_backup(path)), into)
+            decode(_content(backup_of(path)), into)
         except StoreError as second:
             into.faults.append(second)
 
@@ -77,10 +78,11 @@ def _content(path: Path) -> Json:
 
 
 def _either(path: Path) -> bool:
-    return path.exists() or _backup(path).exists()
+    return path.exists() or backup_of(path).exists()
 
 
-def _backup(path: Path) -> Path:
+def backup_of(path: Path) -> Path:
+    """Return what a broker reads where the file at ``path`` is missing or torn."""
     return path.with_name(f"{path.name}.bak")
 
 
@@ -113,8 +115,10 @@ def _decode_groups(content: Json, into: BrokerMetadata) -> None:
 
 
 def _decode_offsets(content: Json, into: BrokerMetadata) -> None:
-    into.offsets |= offsets_of(object_of(content, "offsetTable"))
-    into.offsets |= offsets_of(object_of(content, "lmqOffsetTable"))
+    rows = offsets_of(object_of(content, "offsetTable"))
+    for key, row in offsets_of(object_of(content, "lmqOffsetTable")).items():
+        rows.setdefault(key, {}).update(row)  # other queues of a light group are in the first
+    into.offsets |= rows
     if Table.OFFSETS not in into.versions:
         _version(content, Table.OFFSETS, into)
 
@@ -124,13 +128,14 @@ def _decode_delays(content: Json, into: BrokerMetadata) -> None:
 
 
 def _version(content: Json, table: Table, into: BrokerMetadata) -> None:
-    into.versions[table] = version_of(object_of(content, "dataVersion"))
+    if content.get("dataVersion") is not None:
+        into.versions[table] = version_of(object_of(content, "dataVersion"))
 
 
-_delays = _checked(_decode_delays, _DELAYS)
+_delays = _checked(_decode_delays, DELAYS_FILE)
 _DECODERS: dict[str, Decoder] = {
-    _TOPICS: _checked(_decode_topics, _TOPICS),
-    _GROUPS: _checked(_decode_groups, _GROUPS),
-    _OFFSETS: _checked(_decode_offsets, _OFFSETS),
-    _LMQ_OFFSETS: _checked(_decode_offsets, _LMQ_OFFSETS),
+    TOPICS_FILE: _checked(_decode_topics, TOPICS_FILE),
+    GROUPS_FILE: _checked(_decode_groups, GROUPS_FILE),
+    OFFSETS_FILE: _checked(_decode_offsets, OFFSETS_FILE),
+    LMQ_OFFSETS_FILE: _checked(_decode_offsets, LMQ_OFFSETS_FILE),
 }

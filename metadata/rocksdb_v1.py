@@ -14,7 +14,8 @@ from metadata.model import BrokerMetadata, Form, Table
 from metadata.values import bits_of, json_object, object_of, offsets_of, version_of
 from store.errors import CorruptionError, StoreError
 
-_VERSION_KEY = b"kvDataVersionKey"
+VERSION_KEY = b"kvDataVersionKey"
+SINGLE_FOLDER = "metadata"
 
 
 class _Rows(NamedTuple):
@@ -45,13 +46,18 @@ def read_v1(config: Path) -> BrokerMetadata | None:
 
 def read_single(config: Path) -> BrokerMetadata | None:
     """Return what ``config/metadata`` holds; ``None`` if it is not there."""
-    folder = config / "metadata"
+    folder = config / SINGLE_FOLDER
     if not is_database(folder):
         return None
     found = BrokerMetadata(Form.SINGLE, folder)
     _read(folder, [(rows.single, rows.take) for rows in _ROWS], found)
     read_delays(config, found)
     return found
+
+
+def families_of_databases() -> list[tuple[str, str, str]]:
+    """Return each family: database of the three, its name there, its name in the single one."""
+    return [(rows.folder, rows.family, rows.single) for rows in _ROWS]
 
 
 def is_database(folder: Path) -> bool:
@@ -108,7 +114,7 @@ def _offset(into: BrokerMetadata, key: str, value: bytes) -> None:
 
 def _version(table: Table) -> Callable[[BrokerMetadata, str, bytes], None]:
     def take(into: BrokerMetadata, key: str, value: bytes) -> None:
-        if key.encode() == _VERSION_KEY:
+        if key.encode() == VERSION_KEY:
             into.versions[table] = version_of(json_object(value))
 
     return take

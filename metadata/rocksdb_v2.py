@@ -16,22 +16,23 @@ from metadata.rocksdb_v1 import is_database
 from metadata.values import json_object
 from store.errors import CorruptionError, StoreError
 
-_HEAD = Struct(">BHB")
+HEAD = Struct(">BHB")
 """A table's prefix (1), its number, and what kind of row this is."""
-_LENGTH, _QUEUE_ID, _OFFSET = Struct(">H"), Struct(">i"), Struct(">q")
-_VERSION = Struct(">qqq")
-_TABLE_PREFIX, _CTRL_1, _JSON = 1, 1, 1
-_VERSION_NAME = b"data_version"
+LENGTH, QUEUE_ID, OFFSET = Struct(">H"), Struct(">i"), Struct(">q")
+VERSION = Struct(">qqq")
+TABLE_PREFIX, CTRL_1, JSON = 1, 1, 1
+VERSION_NAME = b"data_version"
+V2_FOLDER = "rdb"
 
 
-class _Kind(IntEnum):
+class RowKind(IntEnum):
     """What a row is."""
 
     DATA_VERSION = 1
     DATA = 2
 
 
-class _TableId(IntEnum):
+class TableId(IntEnum):
     """The number of a table in the keys of its rows."""
 
     CONSUMER_OFFSET = 1
@@ -40,10 +41,10 @@ class _TableId(IntEnum):
     SUBSCRIPTION_GROUP = 4
 
 
-_VERSIONS = {
-    _TableId.CONSUMER_OFFSET: Table.OFFSETS,
-    _TableId.TOPIC: Table.TOPICS,
-    _TableId.SUBSCRIPTION_GROUP: Table.GROUPS,
+VERSIONS = {
+    TableId.CONSUMER_OFFSET: Table.OFFSETS,
+    TableId.TOPIC: Table.TOPICS,
+    TableId.SUBSCRIPTION_GROUP: Table.GROUPS,
 }
 
 
@@ -52,7 +53,7 @@ def read_v2(config: Path) -> BrokerMetadata | None:
 
     A row that no release is known to write becomes a fault and is passed over.
     """
-    folder = config / "rdb"
+    folder = config / V2_FOLDER
     if not is_database(folder):
         return None
     found = BrokerMetadata(Form.V2, folder)
@@ -73,36 +74,39 @@ def read_v2(config: Path) -> BrokerMetadata | None:
 
 
 def _take(into: BrokerMetadata, key: bytes, value: bytes) -> None:
-    prefix, number, kind = _HEAD.unpack_from(key)
-    if prefix != _TABLE_PREFIX:
+    prefix, number, kind = HEAD.unpack_from(key)
+    if prefix != TABLE_PREFIX:
         raise ValueError("its key is none of a table")
-    table, rest = _TableId(number), key[_HEAD.size :]
-    if kind == _Kind.DATA_VERSION:
-        if rest != _VERSION_NAME:
+    table, rest = TableId(number), key[HEAD.size :]
+    if kind == RowKind.DATA_VERSION:
+        if rest != VERSION_NAME:
             raise ValueError("its key is none of a data version")
-        if table in _VERSIONS:
-            into.versions[_VERSIONS[table]] = DataVersion(*_VERSION.unpack(value))
-    elif _Kind(kind) is _Kind.DATA:
+        if table in VERSIONS:
+            into.versions[VERSIONS[table]] = DataVersion(*VERSION.unpack(value))
+    elif RowKind(kind) is RowKind.DATA:
         _take_data(into, table, rest, value)
 
 
-def _take_data(into: BrokerMetadata, table: _TableId, rest: bytes, value: bytes) -> None:
+def _take_data(into: BrokerMetadata, table: TableId, rest: bytes, value: bytes) -> None:
     name, rest = _name(rest)
-    if table is _TableId.TOPIC:
+    if table is TableId.TOPIC:
         into.topics[name] = _config(rest, value)
-    elif table is _TableId.SUBSCRIPTION_GROUP:
+    elif table is TableId.SUBSCRIPTION_GROUP:
         into.groups[name] = _config(rest, value)
     else:
         topic, queue_id = _topic_and_queue(rest)
-        (offset,) = _OFFSET.unpack(value)
-        to = into.offsets if table is _TableId.CONSUMER_OFFSET else into.pull_offsets
-        to.setdefault(f"{topic}{SEPARATOR}{name}", {})[queue_id] = offset
+        (offset,) = OFFSET.unpack(value)
+        to = into.offsets if table is TableId.CONSUMER_OFFSET else into.pull_offsets
+        row = to.setdefault(f"{topic}{SEPARATOR}{name}", {})
+        former, row[queue_id] = row.get(queue_id, offset), offset  # a broker takes the last one
+        if former != offset:
+            raise ValueError(f"another row has {former} for the same topic@group and queue")
 
 
 def _config(rest: bytes, value: bytes) -> Json:
     if rest:
         raise ValueError(f"its key goes on for {len(rest)} bytes behind the name")
-    if value[:1] != bytes([_JSON]):
+    if value[:1] != bytes([JSON]):
         raise ValueError(f"its value is of kind {value[:1].hex() or 'none'}, not JSON")
     return json_object(value[1:])
 
@@ -110,19 +114,19 @@ def _config(rest: bytes, value: bytes) -> Json:
 def _topic_and_queue(rest: bytes) -> tuple[str, int]:
     """Take topic and queue id apart, which stand behind a group, with a byte 1 before each."""
     topic, rest = _name(_behind_ctrl(rest))
-    (queue_id,) = _QUEUE_ID.unpack(_behind_ctrl(rest))
+    (queue_id,) = QUEUE_ID.unpack(_behind_ctrl(rest))
     return topic, queue_id
 
 
 def _behind_ctrl(rest: bytes) -> bytes:
-    if rest[:1] != bytes([_CTRL_1]):
+    if rest[:1] != bytes([CTRL_1]):
         raise ValueError("no byte 1 stands behind a name in its key")
     return rest[1:]
 
 
 def _name(rest: bytes) -> tuple[str, bytes]:
-    (length,) = _LENGTH.unpack_from(rest)
-    end = _LENGTH.size + length
+    (length,) = LENGTH.unpack_from(rest)
+    end = LENGTH.size + length
     if end > len(rest):
-        raise ValueError(f"a name of {length} bytes in {len(rest) - _LENGTH.size}")
-    return rest[_LENGTH.size : end].decode(), rest[end:]
+        raise ValueError(f"a name of {length} bytes in {len(rest) - LENGTH.size}")
+    return rest[LENGTH.size : end].decode(), rest[end:]

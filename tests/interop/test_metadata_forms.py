@@ -1,4 +1,4 @@
-"""The forms of metadata, written anew by RocketMQ's managers of 5.5.1, and read by us."""
+"""The forms of metadata, written by RocketMQ's managers of 5.5.1 and by us, read by the other."""
 
 import json
 import subprocess
@@ -9,9 +9,10 @@ import pytest
 
 from bench.peer.maven import JavaProgram, UnavailableError
 from metadata.forms import read_forms
-from metadata.model import Form
+from metadata.model import Form, Table
+from metadata.writing import write_form
 from store.paths import StorePaths
-from tests.kit.metadata_forms import SETTINGS
+from tests.kit.metadata_forms import LIGHT, SETTINGS, unpack_forms
 
 pytestmark = pytest.mark.interop
 
@@ -24,8 +25,11 @@ def managers() -> JavaProgram:
         pytest.skip(f"the managers of RocketMQ 5.5.1 cannot be had: {exc}")
 
 
-def asked(managers: JavaProgram, word: str, root: Path, form: Form) -> dict[str, Any]:
-    command = [*managers.command(root.parent, ["-Xmx512m"]), word, str(root), *SETTINGS[form]]
+def asked(
+    managers: JavaProgram, word: str, root: Path, form: Form, *questions: str
+) -> dict[str, Any]:
+    words = [word, str(root), *SETTINGS[form], *questions]
+    command = [*managers.command(root.parent, ["-Xmx512m"]), *words]
     done = subprocess.run(
         command, capture_output=True, check=True, timeout=120, env=JavaProgram.environment()
     )
@@ -50,3 +54,32 @@ def test_what_the_managers_wrote_is_read(managers: JavaProgram, tmp_path: Path, 
     assert {key: read[key] for key in read.keys() - light} == {
         key: row for key, row in written["offsets"].items() if not key.startswith("%LMQ%")
     }
+
+
+@pytest.mark.parametrize("of", [Form.JSON, Form.V2])
+@pytest.mark.parametrize("form", list(Form))
+def test_what_we_write_is_what_the_managers_read(
+    managers: JavaProgram, tmp_path: Path, of: Form, form: Form
+) -> None:
+    unpack_forms(tmp_path / "golden")
+    (found,) = read_forms(StorePaths(tmp_path / "golden" / of))
+    if form is Form.V2:
+        found.forbidden.clear()
+    else:
+        found.pull_offsets.clear()
+    root = tmp_path / "store"
+    write_form(found, form, root)
+    light = "?billing0,%LMQ%$parent$x,0"
+    read = asked(managers, "dump", root, form, light, "?billing3,orders10,2", "?grüppe@x,at@sign,1")
+    assert {name: read["topics"][name] for name in found.topics} == found.topics
+    assert {name: read["groups"][name] for name in found.groups} == found.groups
+    assert read["forbidden"] == found.forbidden
+    offsets = {
+        key: {str(each): at for each, at in row.items()} for key, row in found.offsets.items()
+    }
+    if form is Form.V2:  # asked of the database, not read into this table
+        del offsets[LIGHT]
+    assert read["offsets"] == offsets
+    assert read["asked"] == {light: 5, "?billing3,orders10,2": 1002, "?grüppe@x,at@sign,1": 1 << 40}
+    for table in (Table.TOPICS, Table.GROUPS):  # a broker adds topics and groups of its own
+        assert read[f"{table}Version"]["counter"] >= found.versions[table].counter

@@ -24,9 +24,10 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
 /**
  * A broker's own managers of topics, groups and offsets, without the broker around them.
  *
- * <pre>Metadata write|dump ROOT key=value…     settings of broker and store decide the form</pre>
+ * <pre>Metadata write|dump ROOT key=value… [?group,topic,queue…]</pre>
  *
- * It prints what the managers hold, as JSON; write fills them first and persists.
+ * Settings of broker and store decide the form. It prints what the managers hold, as JSON, and the
+ * offsets that they answer for each question; write fills them first and persists.
  */
 public final class Metadata {
     private Metadata() { }
@@ -42,7 +43,9 @@ public final class Metadata {
         if (writes) {
             fill(broker);
         }
-        out.println(JSON.toJSONString(tables(broker), JSONWriter.Feature.MapSortField,
+        Map<String, Object> all = tables(broker);
+        all.put("asked", asked(broker, words));
+        out.println(JSON.toJSONString(all, JSONWriter.Feature.MapSortField,
             JSONWriter.Feature.WriteNonStringKeyAsString));
         out.flush();
         if (writes) {
@@ -65,12 +68,27 @@ public final class Metadata {
         config.setBrokerClusterName("c");
         Properties settings = new Properties();
         for (int i = 2; i < words.length; i++) {
+            if (words[i].startsWith("?")) {
+                continue;
+            }
             String[] pair = words[i].split("=", 2);
             settings.put(pair[0], pair[1]);
         }
         MixAll.properties2Object(settings, store);
         MixAll.properties2Object(settings, config);
         return new BrokerController(config, new NettyServerConfig(), new NettyClientConfig(), store);
+    }
+
+    private static Map<String, Long> asked(BrokerController broker, String[] words) {
+        Map<String, Long> answers = new TreeMap<>();
+        for (String word : words) {
+            if (word.startsWith("?")) {
+                String[] names = word.substring(1).split(",");
+                answers.put(word, broker.getConsumerOffsetManager()
+                    .queryOffset(names[0], names[1], Integer.parseInt(names[2])));
+            }
+        }
+        return answers;
     }
 
     private static void stop(BrokerController broker) throws Exception {
