@@ -1,16 +1,21 @@
-"""The verb ``cqstore meta``."""
+"""The verb ``cqstore meta show``, which is ``cqstore meta DIR``."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from metadata.findings import MetaFinding, Severity
+from metadata.form_checks import check_forms
 from metadata.forms import read_forms
 from metadata.model import BrokerMetadata, Form, Offsets, Table
-from store.cli.options import Dir, Format, note
+from metadata.queue_checks import check_queues
+from store.cli.options import CommitLogFolder, ConfigFile, Dir, Format, note, open_store
 from store.cli.output import OutputFormat, Row, output
-from store.errors import RefusedStoreError
+from store.errors import RefusedStoreError, StoreError
 from store.paths import StorePaths
 
 
@@ -30,10 +35,16 @@ What = Annotated[
 OneForm = Annotated[Form | None, typer.Option("--form", help="This form alone.")]
 
 
-def meta(
+def show(
     root: Dir,
     what: What = Shown.FORMS,
     form: OneForm = None,
+    *,
+    check: Annotated[
+        bool, typer.Option("--check", help="Show what is wrong, queues included, not a table.")
+    ] = False,
+    config: ConfigFile = None,
+    commit_log: CommitLogFolder = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
     """Show topics, groups and consumer offsets of a broker, JSON or RocksDB. Changes nothing.
@@ -41,19 +52,62 @@ def meta(
     Without TABLE: which forms the folder holds, how much is in each, and how often it was changed.
     A store may hold several; each row says which one it is of. Exit code 1 if a file or a row
     cannot be read; a file of JSON that is torn is read from its .bak, as a broker does.
+
+    With --check: forms that disagree, data versions that make a broker pass over a form, names that
+    fit twice, offsets and topics that do not fit the queues. Exit code 1 if there is a warning.
     """
-    found = read_forms(StorePaths(root))
-    if form is not None:
-        found = [each for each in found if each.form is form]
-    if not found:
-        missing = "config/" if form is None else f"config/ in the form {form}"
-        raise RefusedStoreError(f"no metadata of a broker is in {missing}", path=root)
+    found = forms_of(root, form)
+    if check:
+        _show_findings(root, found, config, commit_log, kind)
+        return
     output(kind).rows(_ROWS[what](found))
     faults = [fault for each in found for fault in each.faults]
     for fault in faults:
         note(str(fault))
     if faults:
         raise typer.Exit(1)
+
+
+def forms_of(root: Path, form: Form | None) -> list[BrokerMetadata]:
+    """Return what a folder holds, or that ``form`` of it.
+
+    Raises:
+        RefusedStoreError: nothing is there.
+    """
+    found = [each for each in read_forms(StorePaths(root)) if form in {None, each.form}]
+    if not found:
+        missing = "config/" if form is None else f"config/ in the form {form}"
+        raise RefusedStoreError(f"no metadata of a broker is in {missing}", path=root)
+    return found
+
+
+def _show_findings(
+    root: Path,
+    found: Sequence[BrokerMetadata],
+    config: Path | None,
+    commit_log: Path | None,
+    kind: OutputFormat,
+) -> None:
+    findings = [*check_forms(found), *_queue_findings(root, found, config, commit_log)]
+    findings.sort(key=lambda finding: finding.severity is not Severity.WARN)
+    output(kind).rows(asdict(finding) for finding in findings)
+    if any(finding.severity is Severity.WARN for finding in findings):
+        raise typer.Exit(1)
+
+
+def _queue_findings(
+    root: Path, found: Sequence[BrokerMetadata], config: Path | None, commit_log: Path | None
+) -> list[MetaFinding]:
+    paths = StorePaths(root, commit_log)
+    if not (paths.commit_log.exists() or any(root.glob("consumequeue*"))):
+        sentence = "The folder has neither log nor queues: metadata was checked by itself."
+        return [MetaFinding("", Severity.INFO, "no-queues", sentence)]
+    try:
+        with open_store(root, config, None, commit_log) as store:
+            return list(check_queues(found, store.queue_spans()))
+    except StoreError as exc:
+        sentence = "The queues cannot be read: metadata was checked by itself."
+        return [MetaFinding("", Severity.WARN, "queues-unreadable", sentence, [str(exc)], 1)]
 
 
 def _forms(found: Sequence[BrokerMetadata]) -> Iterator[Row]:

@@ -2,11 +2,21 @@
 
 import typer
 
-from store.cli.verbs import add_verb
+from store.cli.verbs import DefaultGroup, add_verb
 
-app = typer.Typer()
+app = typer.Typer(
+    cls=DefaultGroup,
+    help="Show, check and convert topics, groups and consumer offsets of a broker.",
+    no_args_is_help=True,
+)
+
+
+@app.callback()
+def meta() -> None:
+    """Show, check and convert topics, groups and consumer offsets of a broker."""
+
 
 add_verb(
-    app, "meta", "metadata.command:meta",
+    app, "show", "metadata.command:show",
     "Show topics, groups and consumer offsets of a broker, JSON or RocksDB. Changes nothing.",
 )  # fmt: skip

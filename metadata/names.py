@@ -6,7 +6,7 @@ Source: RocketMQ ``ConsumerOffsetManager``, which joins both names with @, whate
 from collections.abc import Collection
 
 from metadata.model import readings
-from store.record.message import LMQ_PREFIX
+from store.record.message import LMQ_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
 
 _OF_GROUP = ("%RETRY%", "%DLQ%")
 """What a group's own topics are called, with its name behind it."""
@@ -32,3 +32,11 @@ def fitting_readings(
 def _is_topic(topic: str, group: str, topics: Collection[str]) -> bool:
     own = any(topic == f"{prefix}{group}" for prefix in _OF_GROUP)
     return own or topic in topics or topic.startswith(LMQ_PREFIX)
+
+
+def is_exempt(topic: str) -> bool:
+    """Return whether a broker keeps the queues of ``topic`` whatever its table says.
+
+    It makes the system topics itself, at each start.
+    """
+    return topic in SYSTEM_TOPICS or topic.startswith((SYSTEM_PREFIX, LMQ_PREFIX))

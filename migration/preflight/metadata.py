@@ -9,13 +9,13 @@ Source: RocketMQ ``RocksDBConsumeQueueStore.cleanDirty``; spec 9.7, 15; field no
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from metadata.names import is_exempt
 from migration.preflight.broker_json import table_entries
 from migration.preflight.lite_queues import lite_expiration
 from migration.preflight.report import NameCount, PreflightFinding, Severity
 from migration.preflight.survey import QueueCheck, UnitRange
 from store.errors import StoreError
 from store.paths import StorePaths
-from store.record.message import LMQ_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
 
 
 def metadata_database(paths: StorePaths, table: str) -> Path | None:
@@ -91,11 +91,6 @@ class TopicTable(QueueCheck):
             Severity.INFO,
             "Topics of config/topics.json have no queues: nothing was written to them.",
         )
-
-
-def is_exempt(topic: str) -> bool:
-    """Return whether a broker keeps the queues of ``topic`` whatever its table says."""
-    return topic in SYSTEM_TOPICS or topic.startswith((SYSTEM_PREFIX, LMQ_PREFIX))
 
 
 def read_topic_table(paths: StorePaths) -> tuple[TopicTable, list[PreflightFinding]]:

@@ -5,7 +5,7 @@ from importlib import import_module
 from typing import Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 VERBOSE: ContextVar[bool] = ContextVar("verbose", default=False)
 """Whether ``--verbose`` was given before the verb."""
@@ -33,6 +33,21 @@ class Verb(TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         """Call the whole verb, whose context ``ctx`` is."""
         return ctx.command.invoke(ctx)
+
+
+class DefaultGroup(TyperGroup):
+    """A group with a verb that is called where none is named: ``meta DIR`` is ``meta show DIR``.
+
+    A folder that is called like a verb is written with a path (``./convert``).
+    """
+
+    default = "show"
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the default verb before arguments that name none."""
+        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
 
 
 def add_verb(app: typer.Typer, name: str, where: str, sentence: str) -> None:

@@ -15,7 +15,7 @@ EXTRAS = {"pandas", "pyarrow", "pyspark", "jinja2", "scipy", "hdrh", "prometheus
 HEAVY = EXTRAS | {"numpy", "pydantic", "rocksdict", "lz4", "zstandard", "crcmod"}
 RARE = {"javaproperties", "ssl", "http.client"}
 """Needed for a ``broker.conf`` alone, and what comes with it."""
-GROUPS = ("rocksdb", "migrate", "ab")
+GROUPS = ("rocksdb", "migrate", "meta", "ab")
 
 
 def imported(code: str) -> set[str]:

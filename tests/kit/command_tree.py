@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from store.cli.app import COMMANDS_GROUP, app
-from store.cli.verbs import Verb
+from store.cli.verbs import DefaultGroup, Verb
 from tests.kit.pages import ROOT
 
 Command = TyperCommand | TyperGroup
@@ -53,6 +53,8 @@ def _below(command: Command) -> dict[str, Command]:
 
 
 def _options(command: Command) -> set[str]:
+    if isinstance(command, DefaultGroup):
+        return _options(_below(command)[command.default])
     return _OF_ALL | {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
 
 
