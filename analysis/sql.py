@@ -4,13 +4,8 @@ Nothing of Spark is imported before there is a question for it.
 """
 
 import base64
-import csv
-import json
 import logging
-import sys
-from collections.abc import Iterable
 from datetime import datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -18,19 +13,9 @@ import typer
 
 from analysis.examples import EXAMPLES, example
 from on_spark.session import refuse_without_spark, spark_session
-from store.cli.options import Backend, CommitLogFolder, ConfigFile, note
-from store.cli.output import Output, OutputFormat, Row, output
+from store.cli.options import Backend, CommitLogFolder, ConfigFile, Rows, note
+from store.cli.output import RowFormat, output
 from store.errors import StoreConfigError
-
-
-class Format(StrEnum):
-    """What ``--output`` takes here."""
-
-    TABLE = "table"
-    JSON = "json"
-    JSONL = "jsonl"
-    CSV = "csv"
-
 
 Root = Annotated[
     Path | None, typer.Argument(metavar="DIR", help="Root of the store (storePathRootDir).")
@@ -38,7 +23,6 @@ Root = Annotated[
 Query = Annotated[
     str | None, typer.Argument(metavar="QUERY", help="What to ask of tables commitlog and cq.")
 ]
-Kind = Annotated[Format, typer.Option("--output", help="How to print.")]
 Limit = Annotated[int, typer.Option(min=0, metavar="N", help="Most rows to print; 0: all.")]
 Master = Annotated[str, typer.Option(help="Where Spark runs: local[N], spark://HOST:PORT, …")]
 ExampleName = Annotated[
@@ -55,7 +39,7 @@ def sql(
         bool, typer.Option("--list-examples", help="List the ready questions and their SQL.")
     ] = False,
     limit: Limit = 1000,
-    kind: Kind = Format.TABLE,
+    kind: Rows = RowFormat.TABLE,
     master: Master = "local[*]",
     config: ConfigFile = None,
     backend: Backend = None,
@@ -69,7 +53,7 @@ def sql(
     Needs the extra 'spark' and Java 17. For a copy or a stopped broker's folder; changes nothing.
     """
     if list_examples:
-        printer(kind).rows(dict(one._asdict()) for one in EXAMPLES)
+        output(kind).rows(dict(one._asdict()) for one in EXAMPLES)
         return
     if root is None:
         raise typer.BadParameter("which store? Give its DIR")
@@ -86,7 +70,7 @@ def sql(
     with spark_session("cqstore sql", master) as spark:
         answer = ask(spark, options, text, limit)
     if answer.table.num_columns:
-        printer(kind).rows(
+        output(kind).rows(
             {name: _shown(value) for name, value in row.items()}
             for row in answer.table.to_pylist(maps_as_pydicts="lossy")
         )
@@ -104,33 +88,6 @@ def _question(query: str | None, ready: str | None) -> str:
         names = ", ".join(one.name for one in EXAMPLES)
         raise StoreConfigError(f"no example {ready!r}: {names}")
     return found.sql
-
-
-class CsvOutput(Output):
-    """Comma-separated values with a head line; what is no text or number as JSON."""
-
-    def rows(self, rows: Iterable[Row]) -> int:
-        """Print a line a row."""
-        count, writer = 0, csv.writer(sys.stdout, lineterminator="\n")
-        for row in rows:
-            if not count:
-                writer.writerow(row)
-            writer.writerow([_cell(value) for value in row.values()])
-            count += 1
-        return count
-
-    def record(self, record: Row) -> None:
-        """Print a head line and one line."""
-        self.rows([record])
-
-
-def printer(kind: Format) -> Output:
-    """Return the output of ``kind``."""
-    return CsvOutput() if kind is Format.CSV else output(OutputFormat(kind.value))
-
-
-def _cell(value: object) -> object:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
 
 
 def _shown(value: object) -> object:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from store.cli.output import OutputFormat
+from store.cli.output import OutputFormat, RowFormat
 from store.cli.verbs import VERBOSE
 from store.config import StoreConfig, odd_keys, read_broker_conf
 from store.errors import RefusedStoreError, StoreError
@@ -54,6 +54,8 @@ Yes = Annotated[
     bool, typer.Option("--yes", help="Do it; without this only what would be done is shown.")
 ]
 Format = Annotated[OutputFormat, typer.Option("--output", help="How to print.")]
+Rows = Annotated[RowFormat, typer.Option("--output", help="How to print.")]
+"""Of a verb whose rows all have the same columns."""
 
 
 def read_config(path: Path | None, *, puts: bool = False) -> StoreConfig:

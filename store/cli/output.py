@@ -1,6 +1,7 @@
-"""Output: a verb hands over rows, the output prints them as table, JSON or JSON lines."""
+"""Output: a verb hands over rows, the output prints them as table, JSON, JSON lines or CSV."""
 
 import base64
+import csv
 import json
 import sys
 from abc import ABC, abstractmethod
@@ -25,6 +26,15 @@ class OutputFormat(StrEnum):
     TABLE = "table"
     JSON = "json"
     JSONL = "jsonl"
+
+
+class RowFormat(StrEnum):
+    """What ``--output`` takes where every row of an answer has the same columns."""
+
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
+    CSV = "csv"
 
 
 class Output(ABC):
@@ -106,16 +116,35 @@ class TableOutput(Output):
         self._console.print(made)
 
 
-_OUTPUTS: dict[OutputFormat, type[Output]] = {
-    OutputFormat.TABLE: TableOutput,
-    OutputFormat.JSON: JsonOutput,
-    OutputFormat.JSONL: JsonLinesOutput,
+class CsvOutput(Output):
+    """Comma-separated values with a head line; what is no text or number as JSON."""
+
+    def rows(self, rows: Iterable[Row]) -> int:
+        """Print a line a row, headed by the keys of the first."""
+        count, writer = 0, csv.writer(sys.stdout, lineterminator="\n")
+        for row in rows:
+            if not count:
+                writer.writerow(row)
+            writer.writerow([_value(value) for value in row.values()])
+            count += 1
+        return count
+
+    def record(self, record: Row) -> None:
+        """Print a head line and one line."""
+        self.rows([record])
+
+
+_OUTPUTS: dict[RowFormat, type[Output]] = {
+    RowFormat.TABLE: TableOutput,
+    RowFormat.JSON: JsonOutput,
+    RowFormat.JSONL: JsonLinesOutput,
+    RowFormat.CSV: CsvOutput,
 }
 
 
-def output(kind: OutputFormat) -> Output:
+def output(kind: OutputFormat | RowFormat) -> Output:
     """Return the output of ``kind``."""
-    return _OUTPUTS[kind]()
+    return _OUTPUTS[RowFormat(kind)]()
 
 
 def table(rows: Iterable[Row]) -> Table:
@@ -158,9 +187,14 @@ def _plain(value: object) -> object:
     return str(value)
 
 
-def _cell(value: object) -> str:
+def _value(value: object) -> object:
     if isinstance(value, dict | list):
-        value = json.dumps(value, ensure_ascii=False, default=_plain)
+        return json.dumps(value, ensure_ascii=False, default=_plain)
+    return value
+
+
+def _cell(value: object) -> str:
+    value = _value(value)
     text = "" if value is None else str(value)
     return text.replace("[", r"\[")
 

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from store.cli import output as printing
-from store.cli.output import OutputFormat, output, to_json
+from store.cli.output import RowFormat, output, to_json
 from store.cli.rows import host_text
 from store.errors import IllegalMessageError
 from store.record.message import Host
@@ -17,7 +17,7 @@ from tests.kit.verbs import Rows, call, rows
 
 
 def printed(kind: str, given: Rows, capsys: pytest.CaptureFixture[str]) -> str:
-    assert output(OutputFormat(kind)).rows(given) == len(given)
+    assert output(RowFormat(kind)).rows(given) == len(given)
     return capsys.readouterr().out
 
 
@@ -30,7 +30,7 @@ def test_rows_are_one_document_or_one_a_line(capsys: pytest.CaptureFixture[str])
     assert printed("jsonl", [], capsys) == ""
     assert [json.loads(line) for line in printed("jsonl", rows, capsys).splitlines()] == shown
     for kind in ("json", "jsonl"):
-        output(OutputFormat(kind)).record(rows[0])
+        output(RowFormat(kind)).record(rows[0])
         assert json.loads(capsys.readouterr().out) == shown[0]
     assert to_json({"a": "é", "b": [1, 2]}) == '{"a":"é","b":[1,2]}'
 
@@ -43,7 +43,7 @@ def test_a_table_has_a_head_a_page_and_keeps_brackets(capsys: pytest.CaptureFixt
     assert [line.split() for line in text[1001:]] == [["number", "text"], ["1000", "[bold]"]]
     assert printed("table", rows[:1000], capsys).count("number") == 1
     assert printed("table", [], capsys) == ""
-    output(OutputFormat.TABLE).record({"a": {"b": 1}, "none": None})
+    output(RowFormat.TABLE).record({"a": {"b": 1}, "none": None})
     assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
         ["a", '{"b":', "1}"], ["none"],
     ]  # fmt: skip
@@ -51,9 +51,21 @@ def test_a_table_has_a_head_a_page_and_keeps_brackets(capsys: pytest.CaptureFixt
     assert printed("table", [{"a": wide}], capsys).splitlines()[1] == wide
 
 
-@pytest.mark.parametrize("kind", list(OutputFormat))
+def test_csv_has_one_head_line(capsys: pytest.CaptureFixture[str]) -> None:
+    rows: Rows = [
+        {"a": 'x,"y', "b": {"k": "é"}}, {"a": None, "b": [1, 2]}, {"a": "two\nlines", "b": 3},
+    ]  # fmt: skip
+    assert printed("csv", rows, capsys) == (
+        'a,b\n"x,""y","{""k"": ""é""}"\n,"[1, 2]"\n"two\nlines",3\n'
+    )
+    assert printed("csv", [], capsys) == ""
+    output(RowFormat.CSV).record({"one": 1})
+    assert capsys.readouterr().out == "one\n1\n"
+
+
+@pytest.mark.parametrize("kind", list(RowFormat))
 def test_what_came_before_an_error_is_printed(
-    capsys: pytest.CaptureFixture[str], kind: OutputFormat
+    capsys: pytest.CaptureFixture[str], kind: RowFormat
 ) -> None:
     def failing(count: int) -> Iterator[dict[str, int]]:
         for number in range(count):
@@ -64,9 +76,9 @@ def test_what_came_before_an_error_is_printed(
         with pytest.raises(IllegalMessageError):
             output(kind).rows(failing(count))
         text = capsys.readouterr().out
-        if kind is OutputFormat.JSON:
+        if kind is RowFormat.JSON:
             assert json.loads(text) == [{"number": number} for number in range(count)]
-        elif kind is OutputFormat.JSONL:
+        elif kind is RowFormat.JSONL:
             assert len(text.splitlines()) == count
         else:
             assert [line.strip() for line in text.splitlines()[1:]] == [*map(str, range(count))]

@@ -17,8 +17,7 @@ from analysis.columns import log_columns, unit_columns
 from analysis.command import app as sql_app
 from analysis.examples import EXAMPLES, example
 from analysis.options import SourceOptions
-from analysis.sql import CsvOutput, Format, _question, _shown, printer
-from store.cli.output import Output
+from analysis.sql import _question, _shown
 from store.errors import RefusedStoreError, StoreConfigError
 from tests.migration.made_log import Made, make_log
 
@@ -190,24 +189,6 @@ def test_values_are_shown_as_people_read_them() -> None:
     assert [_shown(one) for one in (b"text", b"\xff\x00", "x", 7, None, [1])] == [
         "text", "/wA=", "x", 7, None, [1]
     ]  # fmt: skip
-
-
-def test_csv_has_one_head_line(capsys: pytest.CaptureFixture[str]) -> None:
-    out = printer(Format.CSV)
-    assert isinstance(out, CsvOutput)
-    rows: list[dict[str, object]] = [
-        {"a": 'x,"y', "b": {"k": "é"}}, {"a": None, "b": [1, 2]}, {"a": "two\nlines", "b": 3},
-    ]  # fmt: skip
-    assert out.rows(rows) == 3
-    assert capsys.readouterr().out == ('a,b\n"x,""y","{""k"": ""é""}"\n,"[1, 2]"\n"two\nlines",3\n')
-    assert out.rows([]) == 0
-    assert capsys.readouterr().out == ""
-    out.record({"one": 1})
-    assert capsys.readouterr().out == "one\n1\n"
-    for kind in (Format.TABLE, Format.JSON, Format.JSONL):
-        other = printer(kind)
-        assert isinstance(other, Output)
-        assert not isinstance(other, CsvOutput)
 
 
 @pytest.mark.parametrize(
