@@ -29,7 +29,7 @@ def test_the_packages_warn_nobody_by_default() -> None:
     )  # fmt: skip
     assert PACKAGES == [
         "ab", "analysis", "cq_file", "cq_rocksdb", "metadata", "migration", "on_spark",
-        "replication", "store",
+        "operating", "replication", "store",
     ]  # fmt: skip
     assert (done.stdout, done.stderr) == ("", "")
 

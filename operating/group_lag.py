@@ -1,0 +1,131 @@
+"""The lag of consumer groups: their offsets beside the ends of the queues.
+
+Source: RocketMQ ``AdminBrokerProcessor.getConsumeStats``, ``ConsumeStats``.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from metadata.model import BrokerMetadata, readings
+from operating.topic_kind import TopicKind, group_of, topic_kind
+from store.queue.facts import QueueSpan
+from store.queue.units import QueueKey
+from store.service.message_store import MessageStore
+
+Row = Mapping[int, int]
+"""Queue id → next offset."""
+
+
+class QueueLag(NamedTuple):
+    """One queue as one group sees it."""
+
+    group: str
+    kind: TopicKind
+    queue: QueueKey
+    min_offset: int
+    max_offset: int
+    offset: int | None
+    """The next one that the group consumes; ``None``: it has committed none."""
+    next_timestamp: int | None
+    """Store time of the next message in ms; ``None`` if there is none, or no record of it."""
+
+    @property
+    def is_consumed(self) -> bool:
+        """Return whether the group consumes the queue: of its dead letters it does not."""
+        return self.kind is not TopicKind.DLQ or self.offset is not None
+
+    @property
+    def messages(self) -> int:
+        """Return the messages of the queue whose records are in the log."""
+        return self.max_offset - self.min_offset
+
+    @property
+    def lag(self) -> int:
+        """Return what RocketMQ calls the difference; never below 0. No offset counts as 0."""
+        return max(self.max_offset - max(self.offset or 0, 0), 0) if self.is_consumed else 0
+
+    @property
+    def expired(self) -> int:
+        """Return how much of the lag is not in the log any more."""
+        return min(max(self.min_offset - max(self.offset or 0, 0), 0), self.lag)
+
+    @property
+    def beyond(self) -> int:
+        """Return how far the offset lies behind the maximum: a broker sets it back."""
+        return max((self.offset or 0) - self.max_offset, 0)
+
+
+class GroupLags:
+    """The queues of every group, one pass over the queues of a store."""
+
+    def __init__(self, store: MessageStore, metadata: BrokerMetadata) -> None:
+        """Bring the offsets of ``metadata`` into the order of topics; reads no queue yet."""
+        self._store = store
+        self._topics = metadata.topics
+        self._rows: dict[str, dict[str, Row]] = defaultdict(dict)
+        """Topic → group → its offsets."""
+        self.groups = set(metadata.groups)
+        """Those that are known by configuration or by offsets."""
+        self.unsure: list[str] = []
+        """Keys ``topic@group`` that cannot be read in one way alone; the first was taken."""
+        ways = {key: list(readings(key)) for key in metadata.offsets}
+        self.groups.update(found[0][1] for found in ways.values() if len(found) == 1)
+        for key, row in metadata.offsets.items():
+            topic, group = self._pick(key, ways[key])
+            self._rows[topic][group] = row
+            self.groups.add(group)
+
+    def _pick(self, key: str, ways: list[tuple[str, str]]) -> tuple[str, str]:
+        """Return topic and group: those that are known, where that leaves one way to read."""
+        if len(ways) == 1:
+            return ways[0]
+        both = [way for way in ways if way[0] in self._topics and way[1] in self.groups]
+        one = [way for way in ways if way[0] in self._topics or way[1] in self.groups]
+        for known in (both, one):
+            if len(known) == 1:
+                return known[0]
+        self.unsure.append(key)
+        return ways[0] if ways else (key, "")
+
+    def queues(self) -> Iterator[QueueLag]:
+        """Yield each queue that a group has an offset of, and its retry and dead-letter queues.
+
+        Those of one topic stand together. A queue of such a topic without an offset is among them:
+        RocketMQ counts it from 0. So is an offset whose queue is not there, with ends (0, 0).
+        """
+        left = set(self._rows)
+        for topic, spans in groupby(self._store.queue_spans(), lambda span: span.queue.topic):
+            left.discard(topic)
+            rows: dict[str, Row] = dict(self._rows.get(topic, ()))
+            owner = group_of(topic, self.groups)
+            if owner is not None:
+                rows.setdefault(owner, {})
+            if rows:
+                yield from self._of_topic(topic, list(spans), rows)
+        for topic in sorted(left):
+            yield from self._of_topic(topic, [], self._rows[topic])
+
+    def _of_topic(
+        self, topic: str, spans: Sequence[QueueSpan], rows: Mapping[str, Row]
+    ) -> Iterator[QueueLag]:
+        kind = topic_kind(topic)
+        there = {span.queue.queue_id for span in spans}
+        for group, row in rows.items():
+            for queue, low, high in spans:
+                yield self._queue(
+                    QueueLag(group, kind, queue, low, high, row.get(queue.queue_id), None)
+                )
+            for queue_id in sorted(row.keys() - there):
+                queue = QueueKey(topic, queue_id)
+                yield QueueLag(group, kind, queue, 0, 0, row[queue_id], None)
+
+    def _queue(self, found: QueueLag) -> QueueLag:
+        """Return ``found`` with the store time of the next message."""
+        if found.lag == found.expired:
+            return found
+        queue = self._store.queues.queue(*found.queue)
+        at = max(found.offset or 0, found.min_offset)
+        timestamp = queue.unit_timestamp(at)
+        return found._replace(next_timestamp=timestamp if timestamp >= 0 else None)

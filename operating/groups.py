@@ -1,0 +1,207 @@
+"""The verb ``cqstore groups``."""
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from metadata.model import Form
+from operating.group_lag import GroupLags, QueueLag
+from operating.one_form import read_one_form
+from operating.ranking import Limit, Sort, ranked
+from operating.topic_kind import TopicKind
+from store.cli.options import (
+    Backend,
+    CommitLogFolder,
+    ConfigFile,
+    Dir,
+    Rows,
+    note,
+    open_store,
+)
+from store.cli.output import Row, RowFormat, output
+
+
+class By(StrEnum):
+    """What a row is about."""
+
+    GROUP = "group"
+    TOPIC = "topic"
+    QUEUE = "queue"
+
+
+@dataclass(slots=True)
+class LagTotals:
+    """The sum over queues, each as one group sees it."""
+
+    queues: int = 0
+    messages: int = 0
+    lag: int = 0
+    expired: int = 0
+    beyond: int = 0
+    uncommitted: int = 0
+    """Queues without an offset."""
+    retry_lag: int = 0
+    dead_letters: int = 0
+    topics: set[str] = field(default_factory=set)
+    oldest: int | None = None
+    """Store time of the next message, the oldest of all queues; ms."""
+
+    def add(self, found: QueueLag) -> None:
+        """Add one queue: all its figures."""
+        self.queues += 1
+        self.messages += found.messages
+        self.lag += found.lag
+        self.expired += found.expired
+        self.beyond += found.beyond
+        self.uncommitted += found.offset is None and found.is_consumed
+        times = [time for time in (self.oldest, found.next_timestamp) if time is not None]
+        self.oldest = min(times) if times else None
+
+    def add_by_kind(self, found: QueueLag) -> None:
+        """Add one queue of a group: retry and dead-letter queues by themselves."""
+        if found.kind is TopicKind.DLQ and not found.is_consumed:
+            self.dead_letters += found.messages
+        elif found.kind is TopicKind.RETRY:
+            self.retry_lag += found.lag
+        else:
+            self.add(found)
+            self.topics.add(found.queue.topic)
+
+
+COLUMNS = {
+    By.GROUP: (
+        "group", "topics", "queues", "lag", "expired", "beyond", "uncommitted", "retryLag",
+        "deadLetters", "nextStoreTimestamp", "ageSeconds",
+    ),
+    By.TOPIC: (
+        "group", "topic", "kind", "queues", "messages", "lag", "expired", "beyond", "uncommitted",
+        "nextStoreTimestamp", "ageSeconds",
+    ),
+    By.QUEUE: (
+        "group", "topic", "kind", "queueId", "min", "max", "messages", "offset", "lag", "expired",
+        "beyond", "nextStoreTimestamp", "ageSeconds",
+    ),
+}  # fmt: skip
+
+
+def groups(
+    root: Dir,
+    by: Annotated[By, typer.Option(help="A row a group, a topic of a group, or a queue.")] = (
+        By.GROUP
+    ),
+    group: Annotated[str, typer.Option(metavar="G", help="This group alone.")] = "",
+    topic: Annotated[str, typer.Option(metavar="T", help="This topic alone.")] = "",
+    sort: Sort = "lag",
+    limit: Limit = 0,
+    *,
+    lagging: Annotated[
+        bool, typer.Option("--lagging", help="Only rows with lag, retries or dead letters.")
+    ] = False,
+    form: Annotated[
+        Form | None, typer.Option("--form", help="The form of the metadata that the broker reads.")
+    ] = None,
+    config: ConfigFile = None,
+    backend: Backend = None,
+    commit_log: CommitLogFolder = None,
+    kind: Rows = RowFormat.TABLE,
+) -> None:
+    """Show how far each consumer group lags, by group, topic or queue. Changes nothing.
+
+    Lag is the maximum less the offset, as RocketMQ counts it; what of it has left the log is
+    'expired'. 'beyond' is how far an offset lies behind the maximum. Times are in ms since the
+    epoch; the age is that of the next message. Totals are on standard error. Exit code 1 if some
+    of the metadata cannot be read.
+    """
+    now = time.time_ns() // 1_000_000
+    with open_store(root, config, backend, commit_log) as store:
+        metadata = read_one_form(store.paths, form)
+        lags = GroupLags(store, metadata)
+        totals = LagTotals()
+        queues = _counted(lags, totals, group, topic)
+        rows = _ROWS[by](queues, lags, now, everyone=not (group or topic))
+        if lagging:
+            rows = (row for row in rows if _is_lagging(row))
+        output(kind).rows(ranked(rows, sort, COLUMNS[by], limit))
+    note(
+        f"lag {totals.lag}, of it expired {totals.expired}, in {totals.queues} queues of "
+        f"{len(totals.topics)} topics; retry lag {totals.retry_lag}, dead letters "
+        f"{totals.dead_letters}"
+    )
+    for key in lags.unsure:
+        note(f"the offsets of {key!r} can be of several topics and groups: the first @ was taken")
+    for fault in metadata.faults:
+        note(str(fault))
+    if metadata.faults:
+        raise typer.Exit(1)
+
+
+def _counted(lags: GroupLags, totals: LagTotals, group: str, topic: str) -> Iterator[QueueLag]:
+    for found in lags.queues():
+        if group in {"", found.group} and topic in {"", found.queue.topic}:
+            totals.add_by_kind(found)
+            yield found
+
+
+def _is_lagging(row: Row) -> bool:
+    if "lag" in row and row["lag"] is None:  # dead letters
+        return bool(row["messages"])
+    return any(row.get(name) for name in ("lag", "beyond", "retryLag", "deadLetters"))
+
+
+def _by_group(
+    queues: Iterable[QueueLag], lags: GroupLags, now: int, *, everyone: bool
+) -> Iterator[Row]:
+    found = {name: LagTotals() for name in sorted(lags.groups)} if everyone else {}
+    for queue in queues:
+        found.setdefault(queue.group, LagTotals()).add_by_kind(queue)
+    for name, sums in found.items():
+        yield {
+            "group": name, "topics": len(sums.topics), "queues": sums.queues, "lag": sums.lag,
+            "expired": sums.expired, "beyond": sums.beyond, "uncommitted": sums.uncommitted,
+            "retryLag": sums.retry_lag, "deadLetters": sums.dead_letters,
+            **_next(sums.oldest, now),
+        }  # fmt: skip
+
+
+def _by_topic(
+    queues: Iterable[QueueLag], lags: GroupLags, now: int, *, everyone: bool
+) -> Iterator[Row]:
+    _ = lags, everyone
+    found: dict[tuple[str, str], tuple[LagTotals, QueueLag]] = {}
+    for queue in queues:
+        key = queue.group, queue.queue.topic
+        found.setdefault(key, (LagTotals(), queue))[0].add(queue)
+    for (group, topic), (sums, first) in found.items():
+        yield {
+            "group": group, "topic": topic, "kind": first.kind.value, "queues": sums.queues,
+            "messages": sums.messages, "lag": sums.lag if first.is_consumed else None,
+            "expired": sums.expired, "beyond": sums.beyond, "uncommitted": sums.uncommitted,
+            **_next(sums.oldest, now),
+        }  # fmt: skip
+
+
+def _by_queue(
+    queues: Iterable[QueueLag], lags: GroupLags, now: int, *, everyone: bool
+) -> Iterator[Row]:
+    _ = lags, everyone
+    for found in queues:
+        yield {
+            "group": found.group, "topic": found.queue.topic, "kind": found.kind.value,
+            "queueId": found.queue.queue_id, "min": found.min_offset, "max": found.max_offset,
+            "messages": found.messages, "offset": found.offset,
+            "lag": found.lag if found.is_consumed else None, "expired": found.expired,
+            "beyond": found.beyond,
+            **_next(found.next_timestamp, now),
+        }  # fmt: skip
+
+
+def _next(timestamp: int | None, now: int) -> Row:
+    age = None if timestamp is None else max(now - timestamp, 0) // 1000
+    return {"nextStoreTimestamp": timestamp, "ageSeconds": age}
+
+
+_ROWS = {By.GROUP: _by_group, By.TOPIC: _by_topic, By.QUEUE: _by_queue}
