@@ -18,4 +18,8 @@ def address(text: str, what: str = "a master", *, any_port: bool = False) -> tup
     ports = range(0 if any_port else 1, _MOST_PORT + 1)
     if not host or not port.isascii() or not port.isdecimal() or int(port) not in ports:
         raise typer.BadParameter(f"{what} is HOST:PORT or [IPV6]:PORT, not {text!r}")
+    try:
+        host.encode("idna")  # as the lookup does, which raises in the middle of a run
+    except UnicodeError as exc:
+        raise typer.BadParameter(f"{what} has a name that no machine can have: {text!r}") from exc
     return host, int(port)

@@ -120,7 +120,8 @@ def test_what_cannot_be_fed_is_refused(root: Path, tmp_path: Path) -> None:
 def test_addresses_and_networks_are_read_as_they_are_written() -> None:
     assert address("broker:10912", "it", any_port=True) == ("broker", 10912)
     assert address("[fe80::1]:0", "it", any_port=True) == ("fe80::1", 0)
-    for wrong in ("10912", "broker", "broker:", ":1", "fe80::1:1", "b:65536", "b:x", "b:-1"):
+    wrongs = ["10912", "broker", "broker:", ":1", "fe80::1:1", "b:65536", "b:x", "b:-1", "a..b:1"]
+    for wrong in [*wrongs, f"{'a' * 64}.b:1"]:
         with pytest.raises(typer.BadParameter):
             address(wrong, "it", any_port=True)
     assert [str(each) for each in _networks("::1", [])] == ["127.0.0.0/8", "::1/128"]
