@@ -16,11 +16,13 @@ from replication.feeding.options import (
     Interval,
     Listen,
     MostConnections,
+    Slave,
     TlsCert,
     TlsClientCa,
     TlsKey,
 )
 from replication.feeding.settings import FeedSettings
+from replication.feeding.slave_brokers import SlaveBroker, ha_address
 from replication.tls import master_context
 from store.cli.options import Backend, ConfigFile, Dir, Format, note, read_config
 from store.cli.output import OutputFormat, output, progress
@@ -37,6 +39,7 @@ def feed(
     listen: Listen = None,
     allow: Allow = None,
     most_connections: MostConnections = MOST_CONNECTIONS,
+    slave: Slave = None,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     tls_client_ca: TlsClientCa = None,
@@ -49,7 +52,7 @@ def feed(
 
     Opens the store read-write, and recovers it. Nothing is put, and nothing expires. It goes on
     until Ctrl-C or SIGTERM. Whoever is let in gets every message: without --listen none but this
-    machine is, and beyond it --allow says who.
+    machine is, and beyond it --allow says who. A slave broker comes by --slave.
     """
     lay_out(root, read_config(config), None, read_only=True)  # a new one is not to be made
     settings = FeedSettings.read(config)
@@ -58,7 +61,7 @@ def feed(
         host, port = address(listen, "it", any_port=True)
     elif port <= 0:
         raise StoreConfigError(f"haListenPort={port} names no port: give --listen", path=config)
-    networks = _networks(host, allow or [])
+    networks, slaves = _networks(host, allow or []), _slaves(slave or [], host, tls_cert)
     tls = _tls(tls_cert, tls_key, tls_client_ca)
     with progress("opening") as tick:
         store = MessageStore.open(
@@ -69,8 +72,8 @@ def feed(
             store, host=host, port=port, allow=networks, most_connections=most_connections,
             settings=settings, tls=tls, tell=note,
         )  # fmt: skip
-        asyncio.run(_serve(feeder, store, host, interval))
-        facts: dict[str, object] = {
+        asyncio.run(_serve(feeder, store, host, interval, slaves))
+        facts = {
             "listened": f"{host}:{feeder.port}",
             "begin": max(store.commit_log.min_phy_offset(), 0),
             "end": store.commit_log.max_phy_offset(),
@@ -80,17 +83,20 @@ def feed(
     output(kind).record(facts)
 
 
-async def _serve(feeder: Feeder, store: MessageStore, host: str, interval: float) -> None:
+async def _serve(
+    feeder: Feeder, store: MessageStore, host: str, interval: float, slaves: list[SlaveBroker]
+) -> None:
     """Serve until a signal."""
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
-    async with feeder:
+    async with feeder, asyncio.TaskGroup() as group:
         log = store.commit_log
         note(
             f"{host}:{feeder.port}: feeds the log from {max(log.min_phy_offset(), 0)} to"
             f" {log.max_phy_offset()}"
         )
+        leading = [group.create_task(each.lead(ha_address(host, feeder.port))) for each in slaves]
         said = ""
         while not ended.is_set():
             with suppress(TimeoutError):
@@ -100,6 +106,8 @@ async def _serve(feeder: Feeder, store: MessageStore, host: str, interval: float
             if line != said:
                 note(line)
             said = line
+        for task in leading:
+            task.cancel()
 
 
 def _line(feeder: Feeder, end: int) -> str:
@@ -129,6 +137,20 @@ def _networks(host: str, texts: list[str]) -> list[Network]:
             " who may follow with --allow (0.0.0.0/0 and ::/0 for all)"
         )
     return networks or list(LOOPBACK)
+
+
+def _slaves(texts: list[str], host: str, cert: Path | None) -> list[SlaveBroker]:
+    """Return the slave brokers to lead.
+
+    Raises:
+        StoreConfigError: ``host`` is no address that they could be led to.
+        typer.BadParameter: a text is no address, or they could not follow over TLS.
+    """
+    if texts and cert is not None:
+        raise typer.BadParameter("--slave: RocketMQ's slaves speak no TLS, so no --tls-cert")
+    if texts:
+        ha_address(host, 0)
+    return [SlaveBroker(*address(text, "a slave"), note) for text in texts]
 
 
 def _is_loopback(host: str) -> bool:

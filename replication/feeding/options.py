@@ -33,3 +33,10 @@ TlsClientCa = Annotated[
 Interval = Annotated[
     float, typer.Option(metavar="SECONDS", min=0.1, help="Between two lines of who follows.")
 ]
+Slave = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="listenPort of a slave broker of RocketMQ's that is to follow; may be repeated.",
+    ),
+]

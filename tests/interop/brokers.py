@@ -1,18 +1,20 @@
-"""Runs a whole broker of RocketMQ's, without a name server, through the Java program beside."""
+"""Runs whole brokers of RocketMQ's, and a name server, through the Java programs beside."""
 
 import json
-import subprocess
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bench.peer.maven import JavaProgram
+from tests.interop.started import started
+
+if TYPE_CHECKING:
+    import subprocess
 
 VERSION = "5.5.1"
-"""Client, server utilities, filter and auth come from 5.5.0: newer ones are not published."""
+"""Client, server utilities, filter, auth and name server come from 5.5.0, the newest published."""
 
 
 @dataclass(frozen=True)
@@ -33,26 +35,25 @@ class Brokers:
     @contextmanager
     def running(self, root: Path, **settings: object) -> Iterator["Broker"]:
         """Start a broker on the store in ``root``; shut it down at the end."""
-        with tempfile.TemporaryDirectory() as home:
-            words = [f"{key}={value}" for key, value in settings.items()]
-            command = [*self.program.command(home, ["-Xmx1g"]), str(root), *words]
-            with (
-                (Path(home) / "err").open("w+b") as err,
-                subprocess.Popen(
-                    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=err,
-                    env=JavaProgram.environment(),
-                ) as process,
-            ):  # fmt: skip
-                try:
-                    broker = Broker(process)
-                    yield broker
-                    broker.close()
-                except BaseException as exc:
-                    err.seek(0)
-                    exc.add_note(err.read().decode(errors="replace")[-4000:])
-                    raise
-                finally:
-                    process.kill()
+        words = [str(root), *(f"{key}={value}" for key, value in settings.items())]
+        with _started(self.program, words) as process:
+            broker = Broker(process)
+            yield broker
+            broker.close()
+
+    @contextmanager
+    def name_server(self) -> Iterator[int]:
+        """Start a name server; yield its port, and stop it at the end."""
+        with _started(replace(self.program, main="interop.NameServer"), []) as process:
+            assert process.stdout is not None
+            port: int = json.loads(process.stdout.readline())["port"]
+            yield port
+
+
+def _started(
+    program: JavaProgram, words: list[str]
+) -> AbstractContextManager["subprocess.Popen[bytes]"]:
+    return started(lambda home: [*program.command(home, ["-Xmx1g"]), *words])
 
 
 class Broker:

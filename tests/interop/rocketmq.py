@@ -4,12 +4,13 @@ import json
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bench.peer.maven import JavaProgram
+from tests.interop.started import started
 
 FOLDER = Path(__file__).parent
 Row = dict[str, Any]
@@ -81,7 +82,6 @@ class RocketMQ:
             yield slave
             slave.close()
 
-    @contextmanager
     def _running(
         self,
         verb: str,
@@ -89,27 +89,9 @@ class RocketMQ:
         kind: str,
         queues: Iterable[tuple[str, int]],
         settings: dict[str, object],
-    ) -> Iterator["subprocess.Popen[bytes]"]:
-        with tempfile.TemporaryDirectory() as home:
-            command = self._command(home, verb, root, kind, _words(queues), [], settings)
-            with (
-                (Path(home) / "err").open("w+b") as err,
-                subprocess.Popen(
-                    command,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=err,
-                    env=JavaProgram.environment(),
-                ) as process,
-            ):
-                try:
-                    yield process
-                except BaseException as exc:
-                    err.seek(0)
-                    exc.add_note(err.read().decode(errors="replace")[-4000:])
-                    raise
-                finally:
-                    process.kill()
+    ) -> AbstractContextManager["subprocess.Popen[bytes]"]:
+        words = _words(queues)
+        return started(lambda home: self._command(home, verb, root, kind, words, [], settings))
 
     def _run(
         self,

@@ -29,14 +29,14 @@ import org.apache.rocketmq.remoting.protocol.subscription.SubscriptionGroupConfi
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 
 /**
- * A broker of RocketMQ's, alone, without a name server.
+ * A broker of RocketMQ's, without a name server unless its settings name one.
  *
  * <pre>Broker ROOT key=value…     settings of broker and store</pre>
  *
  * It says its ports, then answers each line of its input: topics PREFIX COUNT, groups PREFIX COUNT,
  * put TOPIC QUEUES COUNT, offset TOPIC GROUP QUEUE OFFSET, delay LEVEL OFFSET, mode TOPIC GROUP,
  * forbid GROUP TOPIC, delete TOPIC, metadata, end,
- * timer TOPIC COUNT MILLISECONDS.
+ * timer TOPIC COUNT MILLISECONDS, register.
  */
 public final class Broker {
     private static final PrintStream OUT = new PrintStream(System.out, false, StandardCharsets.UTF_8);
@@ -142,6 +142,8 @@ public final class Broker {
                 return Map.of("count", topics.getTopicConfigTable().size());
             case "metadata":
                 return metadata(broker);
+            case "register":
+                return register(broker);
             default:
                 return Map.of("end", broker.getMessageStore().getMaxPhyOffset());
         }
@@ -165,6 +167,16 @@ public final class Broker {
             statuses.merge(broker.getMessageStore().putMessage(message).getPutMessageStatus().name(), 1, Integer::sum);
         }
         return Map.of("statuses", statuses, "end", broker.getMessageStore().getMaxPhyOffset());
+    }
+
+    /** Registers it at its name server now; says what master came of that, and whom its log follows. */
+    private static Object register(BrokerController broker) {
+        broker.registerBrokerAll(true, false, true);
+        var client = broker.getMessageStore().getHaService().getHAClient();
+        Map<String, Object> masters = new TreeMap<>();
+        masters.put("master", broker.getSlaveSynchronize().getMasterAddr());
+        masters.put("haMaster", client == null ? null : client.getHaMasterAddress());
+        return masters;
     }
 
     /** What the managers of this broker have. */

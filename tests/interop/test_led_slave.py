@@ -1,0 +1,118 @@
+"""A slave broker of RocketMQ's follows ``cqstore feed``, whatever its name server answers."""
+
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from store.config import StoreConfig
+from store.record.message import Message
+from store.service.message_store import MessageStore
+from tests.interop.brokers import Broker, Brokers
+from tests.interop.test_following import file_bytes
+from tests.kit.running import COMMAND
+from tests.kit.waiting import until
+
+pytestmark = pytest.mark.interop
+SIZE = 1 << 20
+SIZES = {"mappedFileSizeCommitLog": SIZE, "mappedFileSizeConsumeQueue": 20_000}
+LIMIT_SECONDS = 120
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port: int = held.getsockname()[1]
+        return port
+
+
+def filled(root: Path, count: int) -> int:
+    """A store with so many messages; return the end of its log."""
+    with MessageStore.open(root, StoreConfig(mapped_file_size_commit_log=SIZE)) as store:
+        for number in range(count):
+            assert store.put_message(Message("t", b"x" * 1000, number % 4)).ok
+        return store.commit_log.max_phy_offset()
+
+
+@contextmanager
+def fed(root: Path, port: int, slave: int) -> Iterator["subprocess.Popen[str]"]:
+    """Run the command as the documentation has it."""
+    conf = root.with_suffix(".conf")
+    conf.write_text(f"mappedFileSizeCommitLog={SIZE}\n")
+    words = ["--listen", f"127.0.0.1:{port}", "--slave", f"127.0.0.1:{slave}"]
+    with subprocess.Popen(
+        [*COMMAND[:1], "feed", str(root), "--config", str(conf), *words],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def copy_closed_files(root: Path, into: Path, end: int) -> None:
+    """Copy the log but for its last file."""
+    (into / "commitlog").mkdir(parents=True)
+    for path in (root / "commitlog").iterdir():
+        if int(path.name) + SIZE <= end:
+            shutil.copy(path, into / "commitlog")
+
+
+def whole(broker: Broker, end: int) -> None:
+    until(lambda: broker.do("end")["end"] == end)
+
+
+def test_a_slave_is_led_to_a_feed_and_no_name_server_leads_it_away(
+    tmp_path: Path, brokers: Brokers
+) -> None:
+    own, feed_port, slave_port = tmp_path / "own", free_port(), free_port()
+    end = filled(own, 3000)
+    feed = f"127.0.0.1:{feed_port}"
+    with brokers.name_server() as names:
+        common = {**SIZES, "namesrvAddr": f"127.0.0.1:{names}", "brokerIP2": "127.0.0.1"}
+        role = {**common, "brokerRole": "SLAVE", "brokerId": 1, "listenPort": slave_port}
+        with brokers.running(tmp_path / "theirs", **common) as master:
+            theirs = {"master": f"127.0.0.1:{master.port}"}
+            master.do("register")
+            with brokers.running(tmp_path / "astray", **role) as slave:
+                # Without haMasterAddress the name server leads it to the master that it knows.
+                registered = slave.do("register")
+                assert registered == {**theirs, "haMaster": f"127.0.0.1:{master.ha_port}"}
+            role["haMasterAddress"] = feed
+            with brokers.running(tmp_path / "first", **role) as slave:
+                # With it, it follows nobody: neither that address nor the name server's.
+                assert slave.do("register") == theirs
+                with fed(own, feed_port, slave_port) as process:
+                    whole(slave, end)
+                    assert slave.do("register") == {**theirs, "haMaster": feed}
+                    slave.close()
+                    copy_closed_files(own, tmp_path / "second", end)
+                    with brokers.running(tmp_path / "second", **role) as other:
+                        whole(other, end)  # a broker forgets the address, and is given it again
+                    process.send_signal(signal.SIGTERM)
+                    _, err = process.communicate(timeout=LIMIT_SECONDS)
+                    assert process.returncode == 0, err
+                    assert f"slave 127.0.0.1:{slave_port}: is led to {feed}" in err
+            assert master.do("end")["end"] == 0  # nothing was written to it meanwhile
+    begin = end - end % SIZE  # an empty slave begins with the last file
+    assert begin > 0
+    assert file_bytes(tmp_path / "first", begin, end) == file_bytes(own, begin, end)
+    assert file_bytes(tmp_path / "second", 0, end) == file_bytes(own, 0, end)
+
+
+def test_a_master_is_told_from_a_slave(tmp_path: Path, brokers: Brokers) -> None:
+    own, feed_port, master_port = tmp_path / "own", free_port(), free_port()
+    filled(own, 10)
+    with (
+        brokers.running(tmp_path / "theirs", **SIZES, listenPort=master_port),
+        fed(own, feed_port, master_port) as process,
+    ):
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        while "is not led here: it is a master" not in line:
+            assert line
+            line = process.stderr.readline()
