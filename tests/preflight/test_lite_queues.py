@@ -161,22 +161,27 @@ def test_a_brokers_own_protection_counts(text: str, millis: int) -> None:
 # ---- of a store
 
 
+def write_lite_topics(root: Path, expirations: dict[str, str | None]) -> None:
+    """A broker's table of topics of lite type, each with its expiration if it has one."""
+    table = {}
+    for topic, minutes in expirations.items():
+        expiration = {} if minutes is None else {"lite.topic.expiration": minutes}
+        attributes = {"message.type": "LITE", **expiration}
+        table[topic] = {
+            "topicName": topic, "readQueueNums": 1, "writeQueueNums": 1, "perm": 6,
+            "attributes": attributes,
+        }  # fmt: skip
+    (root / "config").mkdir(exist_ok=True)
+    (root / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": table}))
+
+
 def lite_store(root: Path, backend: str) -> None:
     """A store whose newest messages are as old as this call."""
     with MessageStore.open(root, SMALL, backend=backend) as store:
         for topic in ("%LMQ%$brief$a", "%LMQ%$brief$b", "%LMQ%$long$a", "%LMQ%x", "brief"):
             for _ in range(3):
                 store.put_message(Message(topic, b"x"))
-    expirations = {"brief": "10", "long": "30"}
-    table = {
-        topic: {
-            "topicName": topic,
-            "attributes": {"message.type": "LITE", "lite.topic.expiration": minutes},
-        }
-        for topic, minutes in expirations.items()
-    }
-    (root / "config").mkdir()
-    (root / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": table}))
+    write_lite_topics(root, {"brief": "10", "long": "30"})
 
 
 def report_of(root: Path, backend: str, version: str = "5.5.1") -> PreflightReport:
