@@ -1,4 +1,4 @@
-"""Records of one log file as columns: fixed runs gathered by numpy out of the file's map."""
+"""Records of one log file as columns: fixed runs gathered by numpy out of the file."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from analysis.columns import ARROW, Column, time_array
 from analysis.filters import RowFilter
-from store.errors import TruncatedRecordError
 from store.log.commit_log import CommitLog
+from store.log.gather import gather
 from store.record.decoder import StoredMessage
 from store.record.message import Host, MessageProperty, SysFlag
 from store.record.properties import decode_properties
@@ -29,19 +29,6 @@ from store.record.scan import ScannedRecord
 
 Array = NDArray[Any]
 _HOST_BITS = int(SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6)
-
-
-def gather(view: memoryview, dtype: np.dtype[Any], positions: NDArray[np.int64]) -> Array:
-    """Return the runs of ``dtype`` that start at ``positions`` of ``view``, any alignment.
-
-    Raises:
-        TruncatedRecordError: one runs past the end.
-    """
-    starts = len(view) - dtype.itemsize + 1
-    if len(positions) and (int(positions.max()) >= starts or int(positions.min()) < 0):
-        raise TruncatedRecordError("a record runs past the end of its file")
-    # Every byte is the start of a run of this array, so that taking rows is one copy each.
-    return np.ndarray((max(starts, 0),), dtype, view, 0, (1,))[positions]
 
 
 def _rest(sys_flag: int) -> np.dtype[Any]:
@@ -64,7 +51,8 @@ class LogRows:
             keep = np.fromiter(
                 (record.topic in taken for record in records), np.bool_, len(records)
             )
-        self._start, self._view = log.files.select_file(int(phy[0]))
+        self._file = log.files.file_to_read(int(phy[0]))
+        self._start = self._file.file_from_offset
         self._records: Sequence[ScannedRecord] = records
         self._take(phy, np.flatnonzero(keep))
         by_number = rows.mask({
@@ -82,7 +70,7 @@ class LogRows:
             self._records = [self._records[row] for row in keep.tolist()]
         self._phy = phy[keep]
         positions = self._phy - self._start
-        self._head = gather(self._view, HEAD.dtype, positions)
+        self._head = gather(self._file, HEAD.dtype, positions)
         self._tail = self._gather_tails(positions + HEAD.size)
 
     def _gather_tails(self, positions: NDArray[np.int64]) -> dict[str, Array]:
@@ -93,7 +81,7 @@ class LogRows:
         bits = self._head["sys_flag"] & _HOST_BITS
         for kind in np.unique(bits).tolist():
             rows = np.flatnonzero(bits == kind)
-            found = gather(self._view, _rest(kind), positions[rows])
+            found = gather(self._file, _rest(kind), positions[rows])
             for name in names:
                 columns[name][rows] = found[name]
             for name, column in hosts.items():
@@ -138,9 +126,9 @@ class LogRows:
         start = phy - self._start
         flag = int(self._head["sys_flag"][row])
         if flag & SysFlag.COMPRESSED:
-            return StoredMessage(self._view[start : start + size], phy).body
+            return StoredMessage(self._file.read(start, size), phy).body
         at = start + body_position(flag)
-        return bytes(self._view[at : at + int(self._tail["body_size"][row])])
+        return self._file.read(at, int(self._tail["body_size"][row]))
 
     def _topics(self) -> pa.Array:
         return pa.array([record.topic for record in self._records], ARROW["string"])

@@ -1,10 +1,9 @@
 """LogRecords: the heads of many records at once, straight from the log's files.
 
-A file queue does not keep when its records were stored; the log does. Heads are gathered by numpy
-from maps of the files, in the order in which they lie there.
+A file queue does not keep when its records were stored; the log does. Heads are gathered by numpy,
+in the order in which they lie in the files.
 """
 
-import os
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.errors import CorruptionError, os_errors
-from store.files import reading
-from store.log.record_times import field_of_records
+from store.files import check_regular
+from store.log.gather import gather
+from store.log.mapped_file import MappedFile
 from store.queue.bulk import UnitRows
 from store.record.message import SysFlag
 from store.record.record_layout import (
@@ -32,7 +32,7 @@ _TIMESTAMP_V6 = HEAD.size + HOST_V6_SIZE
 
 
 class LogRecords:
-    """The files of a commit log, mapped as they are needed. One thread."""
+    """The files of a commit log, opened as they are needed. One thread."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         """List the files.
@@ -46,7 +46,7 @@ class LogRecords:
                 found |= {int(p.name): p for p in folder.iterdir() if _is_log_file(p.name)}
         self._starts = np.array(sorted(found), np.int64)
         self._paths = found
-        self._maps: OrderedDict[int, NDArray[np.uint8]] = OrderedDict()
+        self._files: OrderedDict[int, MappedFile] = OrderedDict()
 
     def gather(self, rows: UnitRows, places: NDArray[np.int64] | None = None) -> int:
         """Fill in the store timestamps of ``rows``; return how many records name another place.
@@ -55,7 +55,8 @@ class LogRecords:
         queues share a record). A unit's place in its queue counts, whatever its record says.
 
         Raises:
-            CorruptionError: a unit leads to no record of its size.
+            CorruptionError: a unit leads to no record of its size, or a file has shrunk.
+            StoreIOError: a file cannot be read.
         """
         phy = rows["phy_offset"].astype(np.int64)
         order = np.argsort(phy, kind="stable")
@@ -79,15 +80,14 @@ class LogRecords:
         mine: NDArray[np.int64],
         places: NDArray[np.int64] | None,
     ) -> int:
-        data = self._map(start)
+        file = self._file(start)
         local = phy[mine] - start
-        room = len(data) - local
+        room = file.file_size - local
         outside = np.flatnonzero(room < MIN_RECORD_SIZE)
         if len(outside):
             raise _no_record(rows, int(mine[outside[0]]), "behind the end of its log file")
-        size = field_of_records(data, ">i4", HEAD.offset("total_size"))[local]
-        magic = field_of_records(data, ">i4", HEAD.offset("magic_code"))[local]
-        own = field_of_records(data, ">i8", HEAD.offset("phy_offset"))[local]
+        head = gather(file, HEAD.dtype, local)
+        size, magic, own = head["total_size"], head["magic_code"], head["phy_offset"]
         wrong = (
             (size != rows["size"][mine])
             | (own != phy[mine])
@@ -97,30 +97,27 @@ class LogRecords:
             first = int(np.flatnonzero(wrong)[0])
             found = f"size {size[first]}, magic {magic[first]}, phy offset {own[first]}"
             raise _no_record(rows, int(mine[first]), found)
-        flags = field_of_records(data, ">i4", HEAD.offset("sys_flag"))[local]
-        v6 = (flags & int(SysFlag.BORN_HOST_V6)) != 0
+        v6 = (head["sys_flag"] & int(SysFlag.BORN_HOST_V6)) != 0
         at = local + np.where(v6, _TIMESTAMP_V6, _TIMESTAMP_V4)
-        rows["store_timestamp"][mine] = field_of_records(data, ">i8", 0)[at]
+        rows["store_timestamp"][mine] = gather(file, ">i8", at)
         if places is None:
             return 0
-        said = field_of_records(data, ">i8", HEAD.offset("queue_offset"))[local]
-        asked = places[mine]
+        said, asked = head["queue_offset"], places[mine]
         return int(np.count_nonzero((said != asked) & (asked >= 0)))
 
-    def _map(self, start: int) -> NDArray[np.uint8]:
-        data = self._maps.get(start)
-        if data is None:
+    def _file(self, start: int) -> MappedFile:
+        file = self._files.get(start)
+        if file is None:
             path = self._paths[start]
-            with os_errors("read the commit log", path), reading(path) as file:
-                size = os.fstat(file.fileno()).st_size  # an empty file cannot be mapped
-                held = np.memmap(file, np.uint8, "r") if size else np.empty(0, np.uint8)
-            data = np.asarray(held)
-            while len(self._maps) >= _MAPS:
-                self._maps.popitem(last=False)
-            self._maps[start] = data
+            with os_errors("read the commit log", path):
+                check_regular(path)
+                file = MappedFile(path, path.stat().st_size, read_only=True)
+            while len(self._files) >= _MAPS:
+                self._files.popitem(last=False)
+            self._files[start] = file
         else:
-            self._maps.move_to_end(start)
-        return data
+            self._files.move_to_end(start)
+        return file
 
 
 def _no_record(rows: UnitRows, at: int, found: object) -> CorruptionError:

@@ -25,7 +25,7 @@ class RecordCheck:
         self, found: QueueFindings, queue_offset: int, phy_offset: int, size: int, tags_code: int
     ) -> Kind | None:
         """Return what is wrong with a unit whose record's head is right, ``None`` if nothing."""
-        data = self._log.record(phy_offset, size).tobytes()
+        data = self._log.record(phy_offset, size)
         try:
             record = check_record(data, phy_offset, check_crc=True, property_crc=self._property_crc)
             topic = record.topic

@@ -3,7 +3,6 @@
 Apart from the code that moves units on purpose: what one of the two gets wrong the other sees.
 """
 
-import os
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.errors import os_errors
-from store.files import NAME_DIGITS, reading
-from store.log.record_times import field_of_records
+from store.files import NAME_DIGITS, check_regular
+from store.log.gather import gather
+from store.log.mapped_file import MappedFile
 from store.record.message import SysFlag
 from store.record.record_layout import (
     HEAD,
@@ -52,7 +52,7 @@ class RecordHeads(Protocol):
 
 
 class LogHeads:
-    """Looks at the files of a commit log through maps. One thread."""
+    """Looks at the files of a commit log, which are mapped where that is safe. One thread."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         """List the files.
@@ -67,13 +67,14 @@ class LogHeads:
                     if len(path.name) == NAME_DIGITS and path.name.isascii():
                         self._paths |= {int(path.name): path} if path.name.isdigit() else {}
         self._starts = np.array(sorted(self._paths), np.int64)
-        self._maps: OrderedDict[int, NDArray[np.uint8]] = OrderedDict()
+        self._files: OrderedDict[int, MappedFile] = OrderedDict()
 
     def look(self, phy_offset: Longs, size: Longs) -> Heads:
         """Return what the log has at each of ``phy_offset``, where records of ``size`` should be.
 
         Raises:
-            StoreIOError: a file cannot be mapped.
+            StoreIOError: a file cannot be read.
+            CorruptionError: a file has shrunk since it was first read.
         """
         count = len(phy_offset)
         heads = Heads(np.zeros(count, np.bool_), *(np.zeros(count, np.int64) for _ in range(3)))
@@ -91,46 +92,48 @@ class LogHeads:
                 self._look_in(number, phy_offset, size, rows, heads)
         return heads
 
-    def record(self, phy_offset: int, size: int) -> NDArray[np.uint8]:
-        """Return the bytes of a record that ``look`` found; they are the map's."""
+    def record(self, phy_offset: int, size: int) -> bytes:
+        """Return the bytes of a record that ``look`` found.
+
+        Raises:
+            StoreIOError, CorruptionError: as ``look``.
+        """
         number = int(np.searchsorted(self._starts, phy_offset, "right")) - 1
         start = int(self._starts[number])
-        return self._map(start)[phy_offset - start : phy_offset - start + size]
+        return self._file(start).read(phy_offset - start, size)
 
     def _look_in(
         self, number: int, phy_offset: Longs, size: Longs, rows: Longs, heads: Heads
     ) -> None:
         start = int(self._starts[number])
-        data = self._map(start)
+        file = self._file(start)
         at = phy_offset[rows] - start
-        fits = (at + np.maximum(size[rows], MIN_RECORD_SIZE)) <= len(data)
+        fits = (at + np.maximum(size[rows], MIN_RECORD_SIZE)) <= file.file_size
         rows, at = (rows, at) if fits.all() else (rows[fits], at[fits])
         if not len(rows):
             return
-        magic = field_of_records(data, ">i4", HEAD.offset("magic_code"))[at]
+        head = gather(file, HEAD.dtype, at)
+        magic = head["magic_code"]
         heads.found[rows] = (
-            (field_of_records(data, ">i4", HEAD.offset("total_size"))[at] == size[rows])
-            & (field_of_records(data, ">i8", HEAD.offset("phy_offset"))[at] == phy_offset[rows])
+            (head["total_size"] == size[rows])
+            & (head["phy_offset"] == phy_offset[rows])
             & ((magic == MAGIC_V1) | (magic == MAGIC_V2))
         )
-        flags = field_of_records(data, ">i4", HEAD.offset("sys_flag"))[at]
-        host = np.where(flags & int(SysFlag.BORN_HOST_V6), HOST_V6_SIZE, HOST_V4_SIZE)
-        heads.store_timestamp[rows] = field_of_records(data, ">i8", HEAD.size)[at + host]
-        heads.queue_id[rows] = field_of_records(data, ">i4", HEAD.offset("queue_id"))[at]
-        heads.queue_offset[rows] = field_of_records(data, ">i8", HEAD.offset("queue_offset"))[at]
+        host = np.where(head["sys_flag"] & int(SysFlag.BORN_HOST_V6), HOST_V6_SIZE, HOST_V4_SIZE)
+        heads.store_timestamp[rows] = gather(file, ">i8", at + HEAD.size + host)
+        heads.queue_id[rows] = head["queue_id"]
+        heads.queue_offset[rows] = head["queue_offset"]
 
-    def _map(self, start: int) -> NDArray[np.uint8]:
-        data = self._maps.get(start)
-        if data is not None:
-            self._maps.move_to_end(start)
-            return data
+    def _file(self, start: int) -> MappedFile:
+        file = self._files.get(start)
+        if file is not None:
+            self._files.move_to_end(start)
+            return file
         path = self._paths[start]
         with os_errors("read the commit log", path):
-            with reading(path) as file:
-                size = os.fstat(file.fileno()).st_size  # an empty file cannot be mapped
-                held = np.memmap(file, np.uint8, "r") if size else np.empty(0, np.uint8)
-            data = np.asarray(held)
-        while len(self._maps) >= _MAPS:
-            self._maps.popitem(last=False)
-        self._maps[start] = data
-        return data
+            check_regular(path)
+            file = MappedFile(path, path.stat().st_size, read_only=True)
+        while len(self._files) >= _MAPS:
+            self._files.popitem(last=False)
+        self._files[start] = file
+        return file

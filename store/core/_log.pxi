@@ -146,10 +146,12 @@ cdef class StoreTimes:
     cdef int64_t of(self, int64_t phy, int32_t size, bint *is_plain) except? -2:
         """Return the store time of the record of ``size`` bytes; -1 if it is not in the log.
 
-        ``is_plain`` becomes false where its file does not lie there: the twin knows what that is.
+        ``is_plain`` becomes false where its file does not lie there, or was cut: the twin knows
+        what that is.
         """
         cdef Part *part = &self.parts[self.last]
         cdef const uint8_t *record
+        cdef int64_t found
         cdef int at
         if phy < 0 or phy < self.least or size < LEAST_RECORD or phy > self.end - size:
             return -1
@@ -167,9 +169,12 @@ cdef class StoreTimes:
         if part.end - phy < STAMP_SPAN:
             return -1
         record = part.data + (phy - part.start)
-        return load64(record + HEAD_BYTES + (
+        found = load64(record + HEAD_BYTES + (
             HOST_V6 if load32(record + AT_SYS_FLAG) & BORN_V6 else HOST_V4
         ))
+        if log_faults_seen() or (found & 0xFF == 0 and not is_of_whole_map(record)):
+            is_plain[0] = False
+        return found
 
     cdef void ahead(self, int64_t phy) noexcept:
         """Let memory fetch what ``of`` will read there, if the file is the one of last time."""

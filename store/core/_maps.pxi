@@ -3,45 +3,8 @@
 
 cdef extern from *:
     """
-    #include <setjmp.h>
-    #include <signal.h>
     #include <sys/mman.h>
     #include <sys/stat.h>
-
-    /* A page that cannot be read, or lies behind the end of a file that was cut, is SIGBUS. Where
-     * this thread copies from a map it is an answer instead; anywhere else it is what it was. */
-    static __thread sigjmp_buf *volatile copying;
-    static struct sigaction bus_before;
-
-    static void on_bus(int number, siginfo_t *about, void *context) {
-        (void)context;
-        int sent = about->si_code <= 0; /* by a process; else it is a fault, which comes again */
-        if (copying && !sent) siglongjmp(*copying, 1);
-        sigaction(number, &bus_before, NULL);
-        if (sent) raise(number);
-    }
-
-    static int heed_bus(void) {
-        struct sigaction action;
-        memset(&action, 0, sizeof action);
-        action.sa_sigaction = on_bus;
-        action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
-        return sigaction(SIGBUS, &action, &bus_before);
-    }
-
-    static int copy_mapped(void *to, const void *from, size_t size) {
-        sigjmp_buf there;
-        if (sigsetjmp(there, 0)) {
-            copying = NULL;
-            return 0;
-        }
-        copying = &there;
-        __asm__ volatile("" ::: "memory");
-        memcpy(to, from, size);
-        __atomic_thread_fence(__ATOMIC_ACQUIRE); /* what is read next was there no earlier */
-        copying = NULL;
-        return 1;
-    }
 
     static const uint8_t *map_file(int fd, size_t size) {
         void *data = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
@@ -55,14 +18,11 @@ cdef extern from *:
     }
     static void unmap_file(const uint8_t *data, size_t size) { munmap((void *)data, size); }
     """
-    int heed_bus() nogil
-    bint copy_mapped(void *to, const void *start, size_t size) noexcept nogil
     const uint8_t *map_file(int fd, size_t size) nogil
     void unmap_file(const uint8_t *data, size_t size) nogil
     bint has_size(int fd, int64_t size) noexcept nogil
 
 
-cdef bint _heeds_bus = False
 cdef enum:
     PAGE = 4096
     AT_ONCE = 256
@@ -92,13 +52,11 @@ cdef class FileMap:
         ``owner`` keeps the descriptor open; without one it may be closed behind this, and the
         size of the file cannot be asked for.
         """
-        global _heeds_bus, _maps
+        global _maps
         if self.data != NULL:
             raise TypeError("it is mapped already")
         self.fd, self.owner = fd if owner is not None else -1, owner
-        if not _heeds_bus:
-            _heeds_bus = heed_bus() == 0
-        if _heeds_bus and size > 0 and _maps < MOST_MAPS:
+        if handle_bus_errors() and size > 0 and _maps < MOST_MAPS:
             self.data = map_file(fd, size)
             if self.data != NULL:
                 self.size = size

@@ -64,6 +64,16 @@ cdef bint find_places(const uint8_t *data, int64_t size, Places *places) noexcep
     return load16(data + at) >= 0 and at + 2 + load16(data + at) == size
 
 
+cdef inline bint ends_in_file(const uint8_t *data, const Places *places) noexcept nogil:
+    """Return whether the record is not cut: where a file was cut all behind it reads as zeros.
+
+    False: it may be sound still, for a record may end in a zero.
+    """
+    return data[places.size - 1] != 0 or (
+        places.properties == places.size and data[places.topic_end - 1] != 0
+    )
+
+
 cdef object _interpreted = None  # what is not plain goes to the twin: it has the sentences
 cdef object _again = None
 cdef object _head = None
@@ -94,6 +104,12 @@ cdef object _host_at(const uint8_t *wire, Py_ssize_t size):
     return _last_host
 
 
+cdef object _again_if_lost(const uint8_t *data, int64_t size):
+    """Return a record as its file has it if the map that it lies in cannot be believed."""
+    cdef MapGuard guard = guard_of(data)
+    return None if guard is None else guard.read_again(data, size)
+
+
 # Nothing here can lead back to itself, save what a caller puts into the dict of properties.
 @cython.no_gc
 @cython.freelist(64)
@@ -108,6 +124,7 @@ cdef class StoredMessage:
     cdef const uint8_t *data  # of the record; the offsets below lie within its `size`
     cdef Places places
     cdef object _record, _topic, _body, _properties
+    cdef Held former  # other threads may be reading it
 
     def __init__(self, record, phy_offset=None):
         """Read the record that fills ``record``, see the twin."""
@@ -115,18 +132,52 @@ cdef class StoredMessage:
         if self.held is not None:  # others may be reading what it holds
             raise TypeError("the message was read already")
         held = Held(record)
-        self.places.size = 0
-        if not find_places(<const uint8_t *> held.buffer.buf, held.buffer.len, &self.places):
-            self.places.size = 0
-            _interpreted(record, phy_offset)
-            raise RuntimeError("the core and its twin disagree about a record")
-        self.held, self.data, self._record = held, <const uint8_t *> held.buffer.buf, record
         self._topic = self._body = self._properties = None
+        if not self._find(held, record):
+            again = _again_if_lost(<const uint8_t *> held.buffer.buf, held.buffer.len)
+            if again is None or not self._find(Held(again), again):
+                _interpreted(record if again is None else again, phy_offset)
+                raise RuntimeError("the core and its twin disagree about a record")
+
+    cdef bint _find(self, Held held, record) except -1:
+        """Take the record if it is a sound one."""
+        cdef const uint8_t *data = <const uint8_t *> held.buffer.buf
+        if not find_places(data, held.buffer.len, &self.places):
+            self.places.size = 0
+            return False
+        self.held, self.data, self._record = held, data, record
+        return True
 
     cdef const uint8_t *_start(self) except NULL:
         if self.places.size == 0:
             raise ValueError("the message was never read")
         return self.data
+
+    cdef inline bint _is_read(self) except -1:
+        """Return whether what was just read of the record is the log's; False: read it once more.
+
+        Asked behind each read. Raises what keeps the record from being read, if the log's file was
+        cut, or a part of it cannot be read.
+        """
+        if not log_faults_seen() and ends_in_file(self.data, &self.places):
+            return True
+        return not self._replace()
+
+    cdef bint _replace(self) except -1:
+        """Read the record by a system call if its map cannot be believed; return whether it was."""
+        cdef Places places
+        again = _again_if_lost(self.data, self.places.size)
+        if again is None:
+            return False
+        cdef Held held = Held(again)
+        if not find_places(<const uint8_t *> held.buffer.buf, held.buffer.len, &places):
+            _interpreted(again)
+            raise RuntimeError("the core and its twin disagree about a record")
+        self.former = self.held
+        self.held, self.data, self._record = held, <const uint8_t *> held.buffer.buf, again
+        self.places = places
+        self._topic = self._body = self._properties = None
+        return True
 
     def _twin(self):
         return _interpreted(self.record)
@@ -139,6 +190,8 @@ cdef class StoredMessage:
         """The bytes as they lie in the log: what it was made from, or a view of the log."""
         cdef const uint8_t *data = self._start()
         cdef Py_ssize_t at
+        if not self._is_read():
+            return self._record
         if self._record is None:
             at = data - <const uint8_t *> self.held.buffer.buf
             self._record = self.held.slice(at, at + self.places.size)
@@ -150,42 +203,49 @@ cdef class StoredMessage:
     def head(self):
         """The first run of the record."""
         cdef const uint8_t *data = self._start()
-        return _new(_head, (
+        found = _new(_head, (
             load32(data), load32(data + AT_MAGIC), load32(data + AT_CRC),
             load32(data + AT_QUEUE_ID), load32(data + AT_FLAG), load64(data + AT_QUEUE_OFFSET),
             load64(data + AT_PHY_OFFSET), load32(data + AT_SYS_FLAG), load64(data + AT_BORN),
         ))
+        return found if self._is_read() else self.head
 
     @property
     def tail(self):
         """The run between the store host and the body."""
         cdef const uint8_t *data = self._start() + self.places.body - TAIL_BYTES
-        return _new(_tail, (load32(data), load64(data + 4), load32(data + 12)))
+        found = _new(_tail, (load32(data), load64(data + 4), load32(data + 12)))
+        return found if self._is_read() else self.tail
 
     @property
     def queue_id(self):
         """The queue of the topic."""
-        return load32(self._start() + AT_QUEUE_ID)
+        cdef int32_t found = load32(self._start() + AT_QUEUE_ID)
+        return found if self._is_read() else self.queue_id
 
     @property
     def queue_offset(self):
         """The place in the queue, units; 0 if the record is not queued."""
-        return load64(self._start() + AT_QUEUE_OFFSET)
+        cdef int64_t found = load64(self._start() + AT_QUEUE_OFFSET)
+        return found if self._is_read() else self.queue_offset
 
     @property
     def phy_offset(self):
         """The start of the record as the record itself says."""
-        return load64(self._start() + AT_PHY_OFFSET)
+        cdef int64_t found = load64(self._start() + AT_PHY_OFFSET)
+        return found if self._is_read() else self.phy_offset
 
     @property
     def sys_flag(self):
         """The flag bits as stored."""
-        return load32(self._start() + AT_SYS_FLAG)
+        cdef int32_t found = load32(self._start() + AT_SYS_FLAG)
+        return found if self._is_read() else self.sys_flag
 
     @property
     def is_passed_over(self):
         """Whether this is a filler in the place of a damaged record: no message."""
-        return load32(self._start() + AT_SYS_FLAG) & PASSED_OVER != 0
+        cdef int32_t found = load32(self._start() + AT_SYS_FLAG)
+        return found & PASSED_OVER != 0 if self._is_read() else self.is_passed_over
 
     @property
     def size(self):
@@ -196,7 +256,8 @@ cdef class StoredMessage:
     @property
     def store_timestamp(self):
         """When the log took it, ms."""
-        return load64(self._start() + self.places.stored)
+        cdef int64_t found = load64(self._start() + self.places.stored)
+        return found if self._is_read() else self.store_timestamp
 
     # ---- variable parts
 
@@ -206,12 +267,15 @@ cdef class StoredMessage:
         cdef const uint8_t *data = self._start()
         if self._topic is None:
             try:
-                self._topic = PyUnicode_DecodeUTF8(
+                topic = PyUnicode_DecodeUTF8(
                     <const char *> data + self.places.topic,
                     self.places.topic_end - self.places.topic, NULL,
                 )
             except UnicodeDecodeError:
                 return self._twin().topic
+            if not self._is_read():
+                return self.topic
+            self._topic = topic
         return self._topic
 
     @property
@@ -228,6 +292,8 @@ cdef class StoredMessage:
             stored = PyBytes_FromStringAndSize(
                 <const char *> data + self.places.body, self.places.body_size
             )
+            if not self._is_read():
+                return self.body
             if flag & COMPRESSED:
                 stored = _decompress(stored, flag, self.phy_offset)
             self._body = stored
@@ -237,34 +303,40 @@ cdef class StoredMessage:
     def properties_bytes(self):
         """The properties as stored."""
         cdef const uint8_t *data = self._start()
-        return PyBytes_FromStringAndSize(
+        found = PyBytes_FromStringAndSize(
             <const char *> data + self.places.properties,
             self.places.size - self.places.properties,
         )
+        return found if self._is_read() else self.properties_bytes
 
     @property
     def properties(self):
         """The properties, parsed."""
         cdef const uint8_t *data = self._start()
         if self._properties is None:
-            self._properties = read_properties(
+            properties = read_properties(
                 <const char *> data + self.places.properties,
                 self.places.size - self.places.properties,
             )
+            if not self._is_read():
+                return self.properties
+            self._properties = properties
         return self._properties
 
     @property
     def born_host(self):
         """The producer's address."""
         cdef const uint8_t *data = self._start()
-        return _host_at(data + HEAD_BYTES, self.places.stored - HEAD_BYTES)
+        found = _host_at(data + HEAD_BYTES, self.places.stored - HEAD_BYTES)
+        return found if self._is_read() else self.born_host
 
     @property
     def store_host(self):
         """The broker's address."""
         cdef const uint8_t *data = self._start()
         cdef int32_t at = self.places.stored + STAMP_BYTES
-        return _host_at(data + at, self.places.body - TAIL_BYTES - at)
+        found = _host_at(data + at, self.places.body - TAIL_BYTES - at)
+        return found if self._is_read() else self.store_host
 
     @property
     def message_id(self):

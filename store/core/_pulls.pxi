@@ -123,6 +123,9 @@ cdef class PlainPulls:
         """Put into ``result`` what the units lead to; False and nothing: it is not plain."""
         cdef Found found[MOST_AT_ONCE]
         cdef Part part
+        cdef const uint8_t *record
+        cdef const uint8_t *last = NULL  # the record that lies highest in the part
+        cdef int32_t last_size = 0
         cdef list files = []
         cdef int64_t phy, total = 0
         cdef int32_t size
@@ -144,24 +147,46 @@ cdef class PlainPulls:
         for number in range(count):
             phy, size = load64(unit), load32(unit + AT_SIZE_OF_UNIT)
             unit += stride
-            if phy < 0 or (
-                not part.start <= phy < part.end and not self.log.open(phy, &part, files)
-            ):
+            if phy < 0:
                 return False
+            if not part.start <= phy < part.end:
+                if not (ends_whole(last, last_size) and self.log.open(phy, &part, files)):
+                    return False
+                last = NULL
             if size < LEAST_RECORD or size > part.end - phy:
                 return False
             if total + size > most_bytes and taken:
                 break
-            if not _is_there(part.data + (phy - part.start), phy, size):
+            record = part.data + (phy - part.start)
+            if not _is_there(record, phy, size):
                 return False
+            if last == NULL or record > last:
+                last, last_size = record, size
             total += size
-            found[taken].data, found[taken].size = part.data + (phy - part.start), size
+            found[taken].data, found[taken].size = record, size
             found[taken].file = <int32_t> (len(files) - 1)
             taken += 1
+        if not ends_whole(last, last_size):
+            return False
         result._take(files, found, taken, first)
         result.next_begin_offset, result.total_bytes = first + taken, total
         result.status = _status_found
         return True
+
+
+cdef bint ends_whole(const uint8_t *record, int32_t size) noexcept nogil:
+    """Return whether a record that was looked at is the log's, and all before it in its file.
+
+    ``NULL``: there was none.
+    """
+    cdef Places places
+    if log_faults_seen():
+        return False
+    if record == NULL or record[size - 1] != 0:
+        return True
+    if find_places(record, size, &places) and ends_in_file(record, &places):
+        return True
+    return is_of_whole_map(record)
 
 
 cdef inline bint _is_there(const uint8_t *record, int64_t phy, int32_t size) noexcept nogil:

@@ -26,6 +26,18 @@ cdef extern from "_record.h":
     int64_t get16(const char *at)
     int64_t get32(const char *at) noexcept nogil
 
+cdef extern from *:
+    """
+    /* Behind what was written into a map: whether any map of the log has had a fault. */
+    static inline int any_faults(const void *count) {
+        __asm__ volatile("" ::: "memory");
+        return __atomic_load_n((const int64_t *)count, __ATOMIC_ACQUIRE) != 0;
+    }
+    """
+    bint any_faults(const void *count) noexcept nogil
+
+from cpython.pycapsule cimport PyCapsule_GetPointer
+
 cdef extern from "Python.h":
     int PyGC_Disable()
     int PyGC_Enable()
@@ -64,11 +76,15 @@ cdef class PlainPuts:
     cdef int64_t _stamp, _due
     cdef Py_ssize_t _wire, _max_body, _file_size, _every
     cdef bint _alone, _keys_wanted, _tags_wanted
+    cdef const void *_faults
+    cdef object _fault_count  # what the pointer leads into
 
     def __init__(
         self, *, log, pending, state, dispatcher, clock, topics, scheduled, classes, ok,
-        tags_prefix, max_body, file_size, keys_wanted, tags_wanted, alone, every,
+        tags_prefix, max_body, file_size, keys_wanted, tags_wanted, alone, every, fault_count,
     ):
+        self._faults = PyCapsule_GetPointer(fault_count, "cqstore.faulty_maps")
+        self._fault_count = fault_count
         self._host, self._appended, self._result, queue_key, file_class = classes
         self._columns, self._known = _Columns(queue_key), _Known(tags_prefix)
         self._scratch, self._wire = _Scratch(), _slot_of_class(self._host, "wire")
@@ -409,7 +425,10 @@ cdef class PlainPuts:
         self, _Scratch scratch, int64_t now, object file, int64_t start, int64_t position,
         object target, list results,
     ):
-        """Append what was looked at: no line that fails but for want of memory, and none between."""
+        """Append what was looked at: no line that fails but for want of memory, and none between.
+
+        Or where the file does not take what is written into its map: that is not acknowledged.
+        """
         cdef Py_buffer buffer
         cdef _StateSlots slots = self._slots
         cdef int64_t phy_offset = start + position, offset
@@ -453,6 +472,8 @@ cdef class PlainPuts:
                     results.append(result)
                 position += plain.size
                 phy_offset += plain.size
+            if any_faults(self._faults):
+                file.check_written(target)
             end = phy_offset
             set_slot(file, slots.wrote_position, position)
             set_slot(log, slots.end, end)

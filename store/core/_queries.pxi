@@ -143,6 +143,7 @@ cdef class PlainQueries:
         cdef list files = [], found = []
         cdef Part part
         cdef StoredMessage message
+        cdef StoredMessage last = None  # in the part
         cdef int64_t phy, size
         cdef int held
         if not key or "\ufffd" in key or " " in key:
@@ -156,10 +157,11 @@ cdef class PlainQueries:
         part.start = part.end = 0
         for at in range(chain.count):
             phy = chain.places[at]
-            if phy < 0 or (
-                not part.start <= phy < part.end and not self.log.open(phy, &part, files)
-            ):
+            if phy < 0:
                 return None
+            if not part.start <= phy < part.end:
+                if not (_is_whole(last) and self.log.open(phy, &part, files)):
+                    return None
             if part.end - phy < LEAST_RECORD:
                 return None
             message = StoredMessage.__new__(StoredMessage)
@@ -170,13 +172,20 @@ cdef class PlainQueries:
             if not find_places(message.data, size, &message.places):
                 message.places.size = 0
                 return None
-            message.held = files[len(files) - 1]
+            message.held, last = files[len(files) - 1], message
             held = has_key(message, topic_text, topic_size, key_text, key_size)
             if held < 0:
                 return None
             if held:
                 found.append(message)
-        return found
+        return found if _is_whole(last) else None
+
+
+cdef inline bint _is_whole(StoredMessage last) noexcept:
+    """Return whether a record that was looked at is the log's, and all before it in its file."""
+    if log_faults_seen():
+        return False
+    return last is None or ends_in_file(last.data, &last.places) or is_of_whole_map(last.data)
 
 
 cdef void _ascending(int64_t *places, Py_ssize_t count) noexcept nogil:

@@ -1,6 +1,9 @@
+import mmap
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Protocol, TypeVar
 
+from store.files import Descriptor
 from store.index.index_service import IndexService
 from store.record.interpreted_message import InterpretedMessage
 from store.service.dispatching.dispatch import Dispatcher
@@ -101,6 +104,21 @@ class PlainFilter:
         max_scan: int,
         most_matches: int,
     ) -> int | None: ...
+
+class MapGuard:
+    def __init__(
+        self, map_: mmap.mmap, path: Path, descriptor: Descriptor, *, is_writable: bool
+    ) -> None: ...
+    @property
+    def is_registered(self) -> bool: ...
+    @property
+    def has_faults(self) -> bool: ...
+    @property
+    def is_whole(self) -> bool: ...
+    def can_read(self, position: int, size: int) -> bool: ...
+
+def fault_count() -> object: ...
+def bind_faults(read_record: Callable[[Path, Descriptor, int, int], bytes]) -> None: ...
 
 class FileMap:
     def __init__(self, fd: int, size: int) -> None: ...

@@ -25,6 +25,7 @@ _new = tuple.__new__
 include "_bytes.pxi"
 include "_hashes.pxi"
 include "_slots.pxi"
+include "_faults.pxi"
 include "_messages.pxi"
 include "_results.pxi"
 include "_log.pxi"

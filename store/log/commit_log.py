@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from store.config import StoreConfig
 from store.errors import (
+    CorruptionError,
     DiskFullError,
     IllegalMessageError,
     RefusedStoreError,
+    StoreError,
     StoreFailedError,
     StoreIOError,
 )
@@ -80,7 +82,7 @@ class CommitLog(LogReads):
         self.prepared: MappedFile | None = None
         self.mark: SyncedMark | None = None
         """Where ``note_synced`` writes; set once the log is whole."""
-        self._fault: StoreIOError | None = None  # of the first flush that failed
+        self._fault: StoreError | None = None  # of the first flush that failed
         self._unflushed: list[MappedFile] = []  # rolled since the last flush, oldest first
         self.appended_records = 0
         """Records appended since the log was opened."""
@@ -153,6 +155,7 @@ class CommitLog(LogReads):
             end = position + size
             target[position + BLANK_SIZE : end] = rest
             target[position : position + BLANK_SIZE] = record.start  # I1: from here on it is there
+            file.check_written(target)
             file.wrote_position = end
             self.end = phy_offset + size
             self.appended_records += 1
@@ -223,6 +226,7 @@ class CommitLog(LogReads):
         for record in records:  # I1, in order: nothing valid may lie behind what is not
             target[at : at + BLANK_SIZE] = record.start
             at += record.size
+        file.check_written(target)
         file.wrote_position = end
         self.end = phy_offset
         self.appended_records += len(records)
@@ -266,6 +270,7 @@ class CommitLog(LogReads):
                 end = start + len(record)
                 target[start + BLANK_SIZE : end] = record[BLANK_SIZE:]
                 target[start : start + BLANK_SIZE] = record[:BLANK_SIZE]  # I1
+                file.check_written(target)
                 file.wrote_position = end
                 self.end = at = at + len(record)
         finally:
@@ -315,7 +320,9 @@ class CommitLog(LogReads):
         new = self.files.append_file(self.end if start is None else start)
         if old is not None and (left := self._file_size - old.wrote_position):
             blank = BLANK.pack(BlankRecord(left, MAGIC_BLANK))
-            old.target()[old.wrote_position : old.wrote_position + BLANK_SIZE] = blank
+            target = old.target()
+            target[old.wrote_position : old.wrote_position + BLANK_SIZE] = blank
+            old.check_written(target)
             old.wrote_position = self._file_size
             self.blank_bytes += left
         self.end = new.file_from_offset
@@ -352,6 +359,7 @@ class CommitLog(LogReads):
 
         Raises:
             StoreIOError: the disk refused; the store must not be written to any more.
+            CorruptionError: a file has shrunk; likewise.
             StoreFailedError: it did before. Asked again the kernel would say that all is well,
                 since it has given up the pages that it could not write.
         """
@@ -366,7 +374,7 @@ class CommitLog(LogReads):
                 self._unflushed.pop(0)
             if current is not None:
                 current.flush()
-        except StoreIOError as exc:
+        except (StoreIOError, CorruptionError) as exc:
             self._fault = exc
             raise
         self._flushed = max(self._flushed, end)

@@ -54,14 +54,22 @@ class LogReads:
         return self._flushed
 
     def store_timestamp(self, phy_offset: int, size: int) -> int:
-        """Return the store time of the record of ``size`` bytes; -1 if it is not in the log."""
+        """Return the store time of the record of ``size`` bytes; -1 if it is not in the log.
+
+        Raises:
+            TruncatedRecordError: the file has shrunk.
+            StoreIOError: the disk refused.
+        """
         low, end = self.files.min_offset(), phy_offset + size
         if phy_offset < low or end > self.end or size < MIN_RECORD_SIZE:
             return -1
-        try:
-            head = self.files.select(phy_offset, _STAMP_SPAN)
-        except CorruptionError:  # a unit that points across the end of a file
+        file = self.files.find(phy_offset)
+        if file is None:  # it has just expired
             return -1
+        position = phy_offset - file.file_from_offset
+        if position + _STAMP_SPAN > file.readable_position:  # across the end of a file
+            return -1
+        head = self.files.select(phy_offset, _STAMP_SPAN)
         sys_flag = int(_SYS_FLAG.unpack_from(head, _SYS_FLAG_AT)[0])
         return int(_STAMP.unpack_from(head, store_timestamp_position(sys_flag))[0])
 

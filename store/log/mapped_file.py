@@ -1,16 +1,20 @@
-"""MappedFile: one fixed-size file of the commit log. The only module that imports ``mmap``.
+"""MappedFile: one fixed-size file of the commit log.
 
-Invariant: no byte is written through a map whose block is not reserved. On a full disk a write
-through a sparse map kills the process (SIGBUS), while the reservation raises ``DiskFullError``.
+Invariants:
+  M1  No byte is written through a map whose block is not reserved. On a full disk a write through a
+      sparse map is a bus error, while the reservation raises ``DiskFullError``.
+  M2  What was written through a map counts after ``check_written`` alone, and what was read through
+      one after its guard was asked, see ``LogMap``.
 """
 
-import mmap
 import os
 import threading
 from pathlib import Path
 
-from store.errors import CorruptionError, StoreClosedError, TruncatedRecordError, os_errors
+from store.core import READS
+from store.errors import StoreClosedError, StoreIOError, TruncatedRecordError, os_errors
 from store.files import Descriptor, file_name, open_regular, sync_folder, write_all
+from store.log.log_map import LogMap, LogWriter, check_length, map_log_file, read_record
 
 PAGE_BYTES = 4096
 """What RocketMQ's settings count in."""
@@ -35,7 +39,7 @@ class MappedFile:
         self.wrote_position = file_size  # all of it, until recovery has found the end
         self.flushed_position = file_size
         self._read_only = read_only
-        self.mapped: mmap.mmap | None = None
+        self.mapped: LogMap | None = None
         self.heap: bytearray | None = None
         self._committed = 0  # of the heap, what the file has
         self._commit_lock = threading.RLock()  # guards both
@@ -92,9 +96,31 @@ class MappedFile:
         self._committed = self.wrote_position
         self.heap = bytearray(self.file_size)  # pages that nobody writes take no memory
 
-    def target(self) -> mmap.mmap | bytearray:
-        """Return where the next record is written, at ``wrote_position``: the map, or the heap."""
-        return self.map() if self.heap is None else self.heap
+    def target(self) -> "LogMap | LogWriter | bytearray":
+        """Return where the next record is written, at ``wrote_position``: the map, or the heap.
+
+        Without the core it is what writes by system calls.
+        """
+        if self.heap is not None:
+            return self.heap
+        return self.map() if READS is not None else LogWriter(self.path, self._descriptor())
+
+    def check_written(self, target: "LogMap | LogWriter | bytearray | None") -> None:
+        """Check that the file has what was just written to ``target``, before it is acknowledged.
+
+        Raises:
+            CorruptionError: the file has shrunk.
+            StoreIOError: a page could not be brought in.
+        """
+        if isinstance(target, bytearray) or target is None:
+            return
+        if isinstance(target, LogMap) and (target.guard is None or not target.guard.has_faults):
+            return
+        check_length(self.path, self._descriptor(), self.file_size)
+        if isinstance(target, LogMap):
+            raise StoreIOError(
+                "a page of the commit log file could not be read or written", path=self.path
+            )
 
     @property
     def readable_position(self) -> int:
@@ -106,6 +132,7 @@ class MappedFile:
 
         Raises:
             StoreIOError: the disk refused; a part may have been written.
+            CorruptionError: the file has shrunk; nothing was written.
         """
         with self._commit_lock, os_errors("commit to a commit log file", self.path):
             heap, wrote = self.heap, self.wrote_position
@@ -113,6 +140,7 @@ class MappedFile:
                 return
             view = memoryview(heap)
             file = self._descriptor()  # held while it is used
+            check_length(self.path, file, self.file_size)  # else it grew, with a hole
             while self._committed < wrote:
                 at = self._committed
                 at += os.pwrite(file.number, view[at:wrote], at)
@@ -121,7 +149,7 @@ class MappedFile:
             if wrote == self.file_size:
                 self.heap = None
 
-    def map(self) -> mmap.mmap:
+    def map(self) -> LogMap:
         """Return the map, made on first use.
 
         Raises:
@@ -132,16 +160,11 @@ class MappedFile:
         if found is not None:
             return found
         file = self._descriptor()
-        access = mmap.ACCESS_READ if self._read_only else mmap.ACCESS_WRITE
-        with self._lock, os_errors("map a commit log file", self.path):
+        with self._lock:
             if self.mapped is None:
-                try:
-                    self.mapped = mmap.mmap(file.number, self.file_size, access=access)
-                except ValueError as exc:  # mmap's word for a map longer than the file
-                    raise CorruptionError(
-                        "the file has shrunk", path=self.path, expected=f"{self.file_size} bytes",
-                        got=f"{self.path.stat().st_size} bytes",
-                    ) from exc  # fmt: skip
+                self.mapped = map_log_file(
+                    self.path, file, self.file_size, read_only=self._read_only
+                )
             return self.mapped
 
     def unmap(self) -> None:
@@ -156,14 +179,22 @@ class MappedFile:
     def select(self, position: int, size: int) -> memoryview:
         """Return ``size`` bytes from ``position`` as a read-only view of the map, without a copy.
 
+        A copy where the map is not to be believed, or there is no core. A file that is cut later
+        on reads as zeros through the view; ``StoredMessage`` notices that.
+
         Raises:
-            TruncatedRecordError: the span runs past what was written.
+            TruncatedRecordError: the span runs past what was written, or the file has shrunk.
+            StoreIOError: the disk refused.
             StoreClosedError: after ``close``.
 
         Source: RocketMQ ``MappedFile.selectMappedBuffer``.
         """
         self._check_span(position, size)
-        return memoryview(self.map())[position : position + size].toreadonly()
+        if READS is not None:
+            mapped = self.map()
+            if mapped.guard is not None and mapped.guard.can_read(position, size):
+                return memoryview(mapped)[position : position + size].toreadonly()
+        return memoryview(self.read_raw(position, size))
 
     def read(self, position: int, size: int) -> bytes:
         """Return ``size`` bytes from ``position`` as a copy, read without the map.
@@ -182,15 +213,7 @@ class MappedFile:
         Raises:
             TruncatedRecordError: the file has shrunk.
         """
-        with os_errors("read a commit log file", self.path):
-            file = self._descriptor()
-            data = os.pread(file.number, size, position)
-        if len(data) != size:
-            raise TruncatedRecordError(
-                "the file has shrunk", path=self.path, position=position,
-                expected=f"{size} bytes", got=f"{len(data)} bytes",
-            )  # fmt: skip
-        return data
+        return read_record(self.path, self._descriptor(), position, size)
 
     def data_spans(self, position: int) -> list[tuple[int, int]]:
         """Return the spans behind ``position`` that may hold bytes other than zero.
@@ -250,6 +273,7 @@ class MappedFile:
 
         Raises:
             StoreIOError: the disk refused; what is durable is unknown.
+            CorruptionError: the file has shrunk, so that a part of what was written may be gone.
         """
         self.commit()
         wrote = self.readable_position
@@ -257,6 +281,8 @@ class MappedFile:
             with os_errors("flush a commit log file", self.path):
                 file = self._descriptor()  # held while it is used
                 os.fdatasync(file.number)
+            check_length(self.path, file, self.file_size)  # behind it: of what is gone it is silent
+            self.check_written(self.mapped)
             self.flushed_position = wrote
         return self.flushed_position
 

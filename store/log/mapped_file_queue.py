@@ -123,25 +123,24 @@ class MappedFileQueue:
         Raises:
             TruncatedRecordError: not in the log, or across the end of a file.
         """
-        file = self._existing(offset)
-        if not file.is_mapped:
-            self._make_room(file)
+        file = self.file_to_read(offset)
         return file.select(offset - file.file_from_offset, size)
 
-    def select_file(self, offset: int) -> tuple[int, memoryview]:
-        """Return where the file that holds ``offset`` starts, and a view of all written in it.
+    def file_to_read(self, offset: int) -> MappedFile:
+        """Return the file that holds ``offset``, which may be mapped now; see ``gather``.
 
-        For who slices many records out of one file; the view's life is that of ``select``'s.
+        Raises:
+            TruncatedRecordError: no file holds it.
         """
         file = self._existing(offset)
         if not file.is_mapped:
             self._make_room(file)
-        return file.file_from_offset, file.select(0, file.readable_position)
+        return file
 
     def readable(self, offset: int) -> tuple[int, object, int] | None:
-        """Return what ``select_file`` does as the map itself and its bytes, for the core.
+        """Return where the file that holds ``offset`` starts, its map and its bytes, for the core.
 
-        ``None``: no file holds ``offset``, or it has shrunk.
+        ``None``: no file holds ``offset``, it has shrunk, or there are too many maps.
         """
         file = self.by_start.get(offset - offset % self.file_size)
         if file is None:
@@ -153,6 +152,8 @@ class MappedFileQueue:
                 mapped = file.map()
             except CorruptionError:
                 return None
+            if mapped.guard is None or not mapped.guard.is_registered:
+                return None  # a bus error would end the process
         # `readable_position`, without a call where there need be none: each pull asks.
         there = file.wrote_position if file.heap is None else file.readable_position
         return file.file_from_offset, mapped, there

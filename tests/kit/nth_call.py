@@ -1,13 +1,12 @@
 """A fault in the n-th system call of one kind that is made below a folder.
 
-Calls are met where Python makes them: the functions of ``os``, ``mmap.mmap`` and the files that
-``Path.open`` gives. What RocksDB does inside is not seen. Units of queues in files go the twin's
-way, for the core asks the system itself.
+Calls are met where Python makes them: the functions of ``os``, the maps of the log, and the files
+that ``Path.open`` gives. What RocksDB does inside is not seen. Units of queues in files go the
+twin's way, for the core asks the system itself.
 """
 
 import errno
 import io
-import mmap
 import os
 import threading
 from collections import Counter
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from store.log import log_map
 from tests.kit.faults import path_of
 from tests.kit.long_way import append_the_long_way
 
@@ -65,7 +65,7 @@ class NthCall:
         """Of every write only a part is taken."""
         for call in FAULTS.keys() - {"pwrite", "write", "mmap"}:
             monkeypatch.setattr(os, call, self._standing_in(call, getattr(os, call)))
-        monkeypatch.setattr(mmap, "mmap", self._standing_in("mmap", mmap.mmap))
+        monkeypatch.setattr(log_map, "LogMap", self._standing_in("mmap", log_map.LogMap))
         append_the_long_way(monkeypatch)
         self._pwrite, self._open = os.pwrite, io.open
         monkeypatch.setattr(os, "pwrite", self._short_pwrite)

@@ -1,17 +1,17 @@
 """``mmap.flush`` holds the interpreter's lock while the disk works: nothing here may call it."""
 
-import mmap
 import os
 from pathlib import Path
 
 import pytest
 
 from store.config import FlushDiskType, StoreConfig
+from store.log import log_map
 from store.record.message import Message
 from store.service.message_store import MessageStore
 
 
-class Unflushable(mmap.mmap):
+class Unflushable(log_map.LogMap):
     """A map that nobody may flush."""
 
     def flush(self, *_: object) -> None:
@@ -23,7 +23,7 @@ class Unflushable(mmap.mmap):
 def test_no_flush_of_the_store_is_a_flush_of_a_map(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flush: FlushDiskType, *, transient: bool
 ) -> None:
-    monkeypatch.setattr(mmap, "mmap", Unflushable)
+    monkeypatch.setattr(log_map, "LogMap", Unflushable)
     config = StoreConfig(
         mapped_file_size_commit_log=65536,
         flush_disk_type=flush,

@@ -75,11 +75,11 @@ def test_few_files_are_mapped_at_once(tmp_path: Path, monkeypatch: pytest.Monkey
     assert len(heads._paths) > 3
     for at, offset in [*enumerate(offsets), *reversed([*enumerate(offsets)])]:
         assert looked(heads, [(offset, offsets[1])]) == [(1000 + at, 3, at)]
-        assert len(heads._maps) <= 2
+        assert len(heads._files) <= 2
     assert looked(heads, [(at, offsets[1]) for at in offsets]) == [
         (1000 + at, 3, at) for at in range(40)
     ]
-    assert len(heads._maps) <= 2
+    assert len(heads._files) <= 2
 
 
 def test_a_file_or_a_folder_that_has_gone_is_named(tmp_path: Path) -> None:

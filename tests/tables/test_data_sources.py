@@ -171,7 +171,7 @@ def test_a_store_may_be_read_whatever_its_settings_promise_of_writes(
     log = options.open_log()
     assert log.files.files()[0].file_from_offset == 0
     with pytest.raises(TypeError, match="read-only"):
-        log.files.select_file(0)[1][0] = 1
+        log.files.select(0, 1)[0] = 1
     log.close()
 
 

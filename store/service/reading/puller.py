@@ -234,26 +234,21 @@ class Puller:
         most = min(pull.max_bytes, self._config.max_transfer_bytes_on_message_in_memory)
         count = max(self._config.max_transfer_count_on_message_in_memory, 1)
         records: list[memoryview] = []
-        start, data, there = 0, memoryview(b""), 0
         for phy_offset, size, _ in rows[: min(count, max(pull.max_msgs, 1))]:
-            at = phy_offset - start
-            if not 0 <= at < there:
-                try:
-                    start, data = self._log.files.select_file(phy_offset)
-                except CorruptionError:  # its file has gone meanwhile
-                    return False
-                at, there = phy_offset - start, len(data)
-            end = at + size
-            if size < MIN_RECORD_SIZE or end > there:
+            if size < MIN_RECORD_SIZE:
                 return False
             total += size
             if total > most and records:
                 total -= size
                 break
-            says_size, magic, says_at, sys_flag = _place(data, at)
+            try:
+                record = self._log.view(phy_offset, size)
+            except CorruptionError:  # its file has gone meanwhile, or was cut
+                return False
+            says_size, magic, says_at, sys_flag = _place(record, 0)
             if says_size != size or magic != MAGIC_V1 or says_at != phy_offset or sys_flag & _GONE:
                 return False
-            records.append(data[at:end])
+            records.append(record)
         first = block.queue_offset
         result.records = records
         result.queue_offsets = list(range(first, first + len(records)))

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Literal, Protocol
 
 from store.config import StoreConfig
-from store.core import CORE
+from store.core import CORE, READS
 from store.index.index_batch import TAGS_PREFIX
 from store.log.commit_log import Appended, CommitLog
 from store.log.mapped_file import MappedFile
@@ -81,7 +81,7 @@ def plain_puts(
 
     ``alone``: a put waits for nothing, neither disk nor followers.
     """
-    if CORE is None or config.enabled_append_prop_crc:
+    if CORE is None or READS is None or config.enabled_append_prop_crc:
         return NoPlainPuts()
     pending = dispatcher.pending
     made: PlainPuts = CORE.PlainPuts(
@@ -101,5 +101,6 @@ def plain_puts(
         tags_wanted=pending.record_keys.tags,
         alone=alone,
         every=SAMPLED_PUTS,
+        fault_count=READS.fault_count(),
     )
     return made
