@@ -1,9 +1,9 @@
 """Where units and queues are looked up: against plain loops over what was put."""
 
-import threading
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from cq_rocksdb.keys import OFFSET_ENTRY, OffsetEntry, max_key, min_key, queue_p
 from cq_rocksdb.offset_table import NO_UNIT, OffsetTable
 from cq_rocksdb.store import RocksDBConsumeQueueStore
 from cq_rocksdb.unit_table import UnitTable
+from store.checked_lock import CheckedLock
 from store.queue.facts import QueueSpan
 from store.queue.units import QueueKey, UnitBatch
 from tests.kit.file_queues import NoLog
@@ -83,17 +84,12 @@ def test_ends_are_looked_up_once_and_then_known(
     store.close()
 
 
-class _CountingLock:
-    def __init__(self) -> None:
-        self.taken = 0
-        self._lock = threading.Lock()
+class _CountingLock(CheckedLock):
+    taken = 0
 
-    def __enter__(self) -> None:
+    def entry(self) -> Self:
         self.taken += 1
-        self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
+        return super().entry()
 
 
 def test_a_pull_takes_the_lock_once_and_seeks_once(
@@ -104,11 +100,11 @@ def test_a_pull_takes_the_lock_once_and_seeks_once(
     put(store, "T", 0, range(40), 0)
     store.close()
     store = queues.open()
-    made, lock = watched(store, monkeypatch), _CountingLock()
+    made, lock = watched(store, monkeypatch), _CountingLock("a look")
     store.queue("T", 0).pull(0, 32)
     assert made == ["get", "get", "first_unit", "scan_units"], "max entry, min entry, first unit"
     made.clear()
-    monkeypatch.setattr(store._offsets, "_lock", lock)
+    monkeypatch.setattr(store._offsets, "lock", lock)
     queue = store.queue("T", 0)
     assert (lock.taken, made) == (0, [])
     for number in range(1, 4):

@@ -22,7 +22,7 @@ from tests.kit.interrupts import run_interrupted
 from tests.kit.mutations import in_time
 
 SECONDS = 60
-SHARE = 40
+SHARE = 20
 """Places of an outer call that the normal run takes, for each inner one."""
 TOPIC, GONE = "t", "gone"
 SMALL = StoreConfig(

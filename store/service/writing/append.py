@@ -49,6 +49,7 @@ class Appender:
         self._pending = pending
         self._offsets = pending.offsets
         self._owner, self._lock = pending.owner, pending.lock
+        self._is_inside = pending.owner.is_mine
         self._state = state
         self._section = pending.appending
         self.quota = quota
@@ -99,7 +100,9 @@ class Appender:
         section = self._section
         while True:
             try:
-                with self._owner.entry(), self._lock:
+                if self._is_inside():  # ``entry``, in one frame less
+                    self._owner.entry()
+                with self._owner, self._lock:
                     if section.begun or self._state.unwritable:
                         self._refuse()
                     try:
