@@ -10,6 +10,7 @@ from store.errors import IllegalMessageError, PropertiesTooLongError
 from store.record.layout import Layout, Wire
 from store.record.message import Message
 from store.record.message_check import fault_of
+from store.record.message_copy import copy_message
 from store.record.properties import MAX_PROPERTIES, decode_properties, encode_properties
 
 
@@ -35,7 +36,7 @@ def encode_client_batch(messages: Sequence[Message]) -> bytes:
         PropertiesTooLongError: one has more properties than a record can hold.
     """
     parts: list[bytes] = []
-    for message in messages:
+    for message in map(copy_message, messages):
         if (fault := fault_of(message)) is not None:
             raise IllegalMessageError(fault)
         properties = encode_properties(message.properties)
@@ -43,7 +44,7 @@ def encode_client_batch(messages: Sequence[Message]) -> bytes:
             raise PropertiesTooLongError(
                 f"properties of {len(properties)} bytes, at most {MAX_PROPERTIES}"
             )
-        body = bytes(message.body)
+        body = message.body
         size = CLIENT_BATCH_HEAD.size + len(body) + _LENGTH + len(properties)
         head = ClientBatchHead(size, 0, 0, message.flag, len(body))
         parts += [

@@ -35,6 +35,7 @@ from store.record.message import (
     SysFlag,
 )
 from store.record.message_check import fault_of, illegal, require_message, require_messages
+from store.record.message_copy import copy_message
 from store.record.scan import ScanRules
 from store.service.dispatching.dispatch import Dispatcher
 from store.service.dispatching.record_units import allows_light_queues
@@ -119,6 +120,7 @@ class Putter:
         started = 0.0
         if self._has_to_wait:
             self._locks.check_dispatch()
+            message = _copied(message)  # what it says of a wait is part of it
         if self._log.appended_records >= self._timed_from:
             started = self._start_timing()
         if self._replicas is not None and (refused := self._lacks_replicas(message)):
@@ -141,8 +143,9 @@ class Putter:
     def _put_any(self, message: Message) -> PutMessageResult:
         """Put a message that need not be plain."""
         require_message(message)
-        properties = message.properties
         try:
+            message = copy_message(message)
+            properties = message.properties
             if self._refuses_delay:
                 refuse_delay(message)
             if _LIGHT in properties or message.sys_flag & _INNER or _INNER_NUM in properties:
@@ -164,6 +167,8 @@ class Putter:
 
     def put_async(self, message: Message) -> Future[PutMessageResult]:
         """Put one message without waiting, see ``MessageStore.put_message_async``."""
+        if self._has_to_wait:
+            message = _copied(message)
         done = StoreFuture[PutMessageResult]()
         done.set_running_or_notify_cancel()
         awaited = self._is_awaited(message)
@@ -194,6 +199,7 @@ class Putter:
         """
         if self._has_to_wait:
             self._locks.check_dispatch()
+            messages = [*map(_copied, messages)]
         if self._replicas is not None and self._replicas.lacking():
             require_messages(messages)
             return [self.put(message) for message in messages]  # some may not want replicas
@@ -211,9 +217,12 @@ class Putter:
         results: list[PutMessageResult | None] = [None] * len(messages)
         places: list[int] = []
         records: list[EncodedRecord] = []
-        for place, message in enumerate(messages):
-            properties = message.properties
+        own = list(messages)
+        for place, given in enumerate(messages):
+            message = given
             try:
+                own[place] = message = copy_message(given)
+                properties = message.properties
                 if self._refuses_delay:
                     refuse_delay(message)
                 if not (
@@ -229,19 +238,20 @@ class Putter:
                 results[place] = self._refused(illegal(message, exc))
                 continue
             # Rare, and encoded under the lock: what came before it goes first.
-            self._append_all(messages, records, places, results, whole=False)
+            self._append_all(own, records, places, results, whole=False)
             records, places = [], []
             results[place] = self.put(message)
-        self._append_all(messages, records, places, results, whole=False)
+        self._append_all(own, records, places, results, whole=False)
         return [result for result in results if result is not None]
 
     def put_client_batch(self, batch: Message) -> list[PutMessageResult]:
         """Put a client batch, all of it or nothing, see ``MessageStore.put_client_batch``."""
         if self._has_to_wait:
             self._locks.check_dispatch()
+        require_message(batch)
+        batch = copy_message(batch)
         if self._replicas is not None and (refused := self._lacks_replicas(batch)):
             return [refused]
-        require_message(batch)
         started = time.perf_counter()
         self._look_ahead()
         awaited = self._is_awaited(batch)
@@ -293,6 +303,7 @@ class Putter:
 
     def append_raw(self, phy_offset: int, data: bytes) -> int:
         """Append bytes of another store's log, see ``MessageStore.append_to_commit_log``."""
+        data = data if type(data) is bytes else bytes(memoryview(data))
         rules = ScanRules(self._config.check_crc_on_recover, self._config.force_verify_prop_crc)
         if self._dispatcher.is_stalled:
             self._dispatcher.drain()
@@ -400,6 +411,14 @@ class Putter:
             _LOG.error("put refused: %s", exc)
         self.meter.not_ok(status)
         return PutMessageResult(status, reason=str(exc))
+
+
+def _copied(message: Message) -> Message:
+    """Return a copy; or ``message``, where it cannot be copied: that is said further on."""
+    try:
+        return copy_message(message)
+    except (TypeError, AttributeError):
+        return message
 
 
 def _status_of(exc: StoreError) -> PutMessageStatus:
