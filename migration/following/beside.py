@@ -17,7 +17,7 @@ from store.files import make_folder, sync_below, sync_folder
 from store.paths import StorePaths
 from store.service.upkeep.store_copy import copy_file
 
-_CONFIG, _PARTIAL = "config", "beside"
+_CONFIG, _PARTIAL, _FORMER = "config", "beside", "former"
 _WHEEL, _TIMER_LOG = "timerwheel", "timerlog"
 _TRIES = 5
 Stamps = dict[str, tuple[int, int]]
@@ -28,7 +28,8 @@ def take_beside(broker: StorePaths, own: StorePaths, backend: str, *, lmq: bool)
     """Copy tables and timer of a broker that has ended; return what was done to the tables.
 
     All is copied and durable before the first of it has its name; cut short, the same call begins
-    again. What is in ``own`` under these names goes.
+    again. What is in ``own`` under these names goes, each name at once: no table is ever there in
+    part, nor beside one of the other broker's.
 
     Args:
         broker: whose lock the caller has.
@@ -45,8 +46,9 @@ def take_beside(broker: StorePaths, own: StorePaths, backend: str, *, lmq: bool)
         _copy_unchanged(broker, partial)
         done = prepare_tables(StorePaths(partial), [backend], shutil.rmtree, lmq=lmq)
         sync_below([partial])
-        for path in _names(own):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        make_folder(partial / _FORMER)
+        for path in reversed(_names(own)):
+            path.rename(partial / _FORMER / path.name)
         for path in _names(StorePaths(partial)):
             path.rename(own.root / path.name)
         sync_folder(own.root)
@@ -57,7 +59,8 @@ def take_beside(broker: StorePaths, own: StorePaths, backend: str, *, lmq: bool)
 def _copy_unchanged(broker: StorePaths, partial: Path) -> None:
     for _ in range(_TRIES):
         before = _stamps(broker)
-        shutil.rmtree(partial, ignore_errors=True)
+        if partial.exists():  # a file left there would come along
+            shutil.rmtree(partial)
         make_folder(partial)
         for path in _names(broker):
             if path.is_dir():

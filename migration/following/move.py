@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 
-from migration.following.beside import take_beside
+from migration.following.beside import newest_table, take_beside
 from migration.following.proof import (
     compare_with_broker,
     deleted_topics,
@@ -183,6 +183,14 @@ class FollowedMove:
                 f" at {end}",
                 path=self._own.root,
             )
+        newest = newest_table(self._own) if self.report.stopped else None
+        with os_errors("look at the note of the move", self._note):
+            if newest is not None and newest > self._note.stat().st_mtime:
+                raise RefusedStoreError(
+                    "its tables were written since it took the broker's place: they would be lost"
+                    " under the former broker's",
+                    path=self._own.topics.parent,
+                )
 
     def _follower(self, store: MessageStore) -> Follower:
         return Follower(store, *self._master, timing=self._timing, tell=self._tell)

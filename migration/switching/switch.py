@@ -296,6 +296,7 @@ def _prepare(paths: StorePaths, config: StoreConfig, goal: StoreMode) -> list[st
     def put_away(database: Path) -> None:
         make_folder(away)
         database.rename(away / database.name)
+        sync_folder(away)  # first: after a power failure it is found in one of both
         sync_folder(database.parent)
 
     with os_errors("move an older database of the broker's away", away):

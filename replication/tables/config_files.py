@@ -74,7 +74,7 @@ class ConfigFiles:
     def write(self, name: str, content: Mapping[str, object], *, backup: bool = True) -> bool:
         """Make ``content`` all of a file, durably; return whether it was something else.
 
-        ``backup``: what the file held goes to ``.bak``.
+        ``backup``: what the file held goes to ``.bak``, if it is one that a broker would read.
 
         Raises:
             StoreIOError: it cannot be written; what is there is whole.
@@ -115,7 +115,16 @@ class ConfigFiles:
         path = self._folder / name
         with os_errors("write a file of the broker's", path):
             make_folder(self._folder)
-            if former is not None and backup:
+            if former is not None and backup and _is_object(former):
                 replace_file(Path(f"{path}.bak"), former)
             replace_file(path, data)
         return True
+
+
+def _is_object(data: bytes) -> bool:
+    """Return whether a broker would read it; what a kill cut off must not replace its backup."""
+    try:
+        broker_object(data)
+    except ValueError:
+        return False
+    return True

@@ -26,6 +26,13 @@ _STEPS: dict[str, Callable[[Path], object]] = {
 ALL = 1 << 30
 
 
+def is_change(event: str, words: tuple[object, ...]) -> bool:
+    """Return whether an audit event is a change of a name, or the opening of a file to write."""
+    flags = words[2] if event == "open" else 0
+    written = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR)
+    return event in _CHANGES or bool(event == "open" and written)
+
+
 def cut_short(root: Path, step: str, count: int = ALL) -> int | None:
     """Run the step in a process; return how many changes it made, ``None`` if it was killed."""
     words = [sys.executable, "-m", "tests.kit.cut_short", str(count), step, str(root)]
@@ -42,9 +49,7 @@ def main() -> None:
 
     def hook(event: str, words: tuple[object, ...]) -> None:
         nonlocal made
-        flags = words[2] if event == "open" else 0
-        written = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR)
-        if event in _CHANGES or (event == "open" and written):
+        if is_change(event, words):
             made += 1
             if made == int(count):
                 os.kill(os.getpid(), signal.SIGKILL)

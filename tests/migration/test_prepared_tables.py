@@ -114,6 +114,26 @@ def test_what_a_kill_left_in_the_backup_alone_is_taken(
     assert tables.read(f"{name}.bak") == backup
 
 
+@pytest.mark.parametrize(
+    ("torn", "other", "backend"),
+    [
+        ("consumerOffset.json", "lmqConsumerOffset.json", "rocksdb"),
+        ("lmqConsumerOffset.json", "consumerOffset.json", "file"),
+    ],
+)
+def test_a_torn_file_does_not_take_the_place_of_its_backup(
+    tables: Tables, torn: str, other: str, backend: str
+) -> None:
+    tables.file(f"{torn}.bak", LMQ_FILE | {"offsetTable": {"t@g": {"0": 5}}}, at=10)
+    tables.file(torn, '{"offsetTab', at=11)
+    light = other == "lmqConsumerOffset.json"
+    tables.file(other, LMQ_FILE if light else {"offsetTable": ALL, "dataVersion": VERSION}, at=20)
+    backup = tables.read(f"{torn}.bak")
+    assert tables.prepare(backend)
+    assert tables.read(torn)["offsetTable"] == (ALL if light else LMQ_FILE["offsetTable"])
+    assert tables.read(f"{torn}.bak") == backup
+
+
 def test_a_file_that_is_none_is_named(tables: Tables) -> None:
     tables.file("topics.json", "{", at=20)
     with pytest.raises(CorruptionError, match=r"topics\.json"):

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -231,6 +232,25 @@ def refused(root: Path, own: Path, words: str) -> None:
     with pytest.raises(RefusedStoreError, match=words):
         asyncio.run(FollowedMove(root, ("127.0.0.1", 1), own, CONFIG).run())
     assert (tree_digest(root), served(own)) == before
+
+
+def test_tables_that_the_next_broker_wrote_are_kept(tmp_path: Path) -> None:
+    """Consumers have gone on there, though nothing was put since."""
+    root, own = tmp_path / "broker", tmp_path / "own"
+    offsets = StorePaths(root).topics.with_name("consumerOffset.json")
+    offsets.parent.mkdir(parents=True)
+    offsets.write_text('{"offsetTable": {"t1@g": {"0": 1}}}')
+    moved(root, own, put_more).end()
+    with leading(root) as master:
+        again = moving(master, own).start()
+        again.wait_for(LEVEL)
+    assert again.end().stopped
+    written = StorePaths(own).topics.with_name("consumerOffset.json")
+    written.write_text('{"offsetTable": {"t1@g": {"0": 7}}}')
+    note = (own / "cqstore" / "followed.json").stat().st_mtime
+    os.utime(written, (note + 1, note + 1))
+    refused(root, own, "tables were written since")
+    assert '"0": 7' in written.read_text()
 
 
 def test_a_broker_that_has_lost_what_it_sent_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,322 @@
+"""The tables' way to the next broker, cut short at every write: done again it is whole.
+
+By a kill before each change of a name and each opening of a file to write, by a refusal of each
+such call and of each write and sync, by an exception at every place where Python looks for signals.
+No former table is lost by it, and no file is ever there in part.
+"""
+
+import errno
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import migration
+from migration.following.beside import take_beside
+from migration.switching.switch import prepare
+from store.config import StoreConfig
+from store.errors import StoreIOError
+from store.paths import StorePaths
+from store.service.upkeep.mode import StoreMode
+from tests.kit import interrupts
+from tests.kit.call_order import CallOrder
+from tests.kit.cut_short import is_change
+from tests.kit.interrupts import Interrupted, run_interrupted
+from tests.kit.mutations import in_time
+from tests.kit.nth_call import FAULTS, Case, NthCall
+
+SECONDS = 60
+SHARE, ALL = 12, 1 << 30
+"""Places that the normal run takes of each kind, and the long one."""
+OURS = (*interrupts._OURS, f"{migration.__path__[0]}/", shutil.__file__)
+IGNORED = pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"  # a file that the interrupt left unclosed
+)
+REFUSED, BROKEN = 3, 4
+"""How a child ends."""
+KILL = 0
+"""In the place of an error's number."""
+VERSION = {"counter": 0, "stateVersion": 0, "timestamp": 5}
+OFFSETS = {"t@g": {"0": 7}, "%LMQ%a@%LMQ%g": {"0": 3}}
+LIGHT = {
+    "offsetTable": {"t@g": {"0": 7}}, "lmqOffsetTable": {"%LMQ%a@%LMQ%g": 3}, "dataVersion": VERSION
+}  # fmt: skip
+FILES = {
+    "topics.json": {"topicConfigTable": {"t": {}}, "dataVersion": VERSION},
+    "subscriptionGroup.json": {"subscriptionGroupTable": {"g": {}}, "dataVersion": VERSION},
+    "consumerOffset.json": {"offsetTable": {"t@g": {"0": 1}}, "dataVersion": VERSION},
+    "consumerOffset.json.bak": {"offsetTable": {}, "dataVersion": VERSION},
+    "lmqConsumerOffset.json": LIGHT,
+    "delayOffset.json": {"offsetTable": {"3": 9}},
+}
+Tree = dict[str, bytes]
+
+
+def make_broker(root: Path) -> None:
+    """Make the tables and the timer's files of a broker with light queues in files."""
+    for at, (name, content) in enumerate(FILES.items()):
+        write(root / "config" / name, json.dumps(content).encode(), 20 + at)
+    for database in ("topics", "consumerOffsets"):
+        for name in ("CURRENT", "MANIFEST-000004", "000009.log"):
+            write(root / "config" / database / name, b"%s" % database.encode(), 10)
+    write(root / "timerwheel", b"wheel" * 100, 30)
+    write(root / "timerlog" / f"{0:020d}", b"timer" * 100, 30)
+
+
+def write(path: Path, data: bytes, at: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    os.utime(path, (at, at))
+
+
+def tree(root: Path) -> Tree:
+    """Return the files below ``root`` by name; the folder of what was moved away has no time."""
+    found = {}
+    for path in sorted(root.rglob("*")):
+        if path.is_file() and path.name != "lock":
+            parts = ["TIME" if part.endswith("-migrated") else part
+                     for part in path.relative_to(root).parts]  # fmt: skip
+            found["/".join(parts)] = path.read_bytes()
+    return found
+
+
+@dataclass
+class Step:
+    """One step: makes what is there before in ``root``, does it, says what holds at any time."""
+
+    name: str
+    root: Path
+
+    def begin(self) -> None:
+        shutil.rmtree(self.root, ignore_errors=True)
+        self.root.mkdir()
+        make_broker(self.root / "broker")
+        if self.name == "beside":
+            write(self.root / "own" / "config" / "topics.json", b'{"former": 1}', 5)
+            write(self.root / "own" / "config" / "delayOffset.json", b'{"former": 2}', 5)
+            write(self.root / "own" / "timerwheel.7", b"former", 5)
+            (self.root / "own" / "commitlog").mkdir()
+            # Of a call that was cut short; the broker has removed it since.
+            write(self.root / "own" / "cqstore" / "beside" / "timerwheel.9", b"left", 5)
+        if self.name == "to file":
+            content = {"offsetTable": OFFSETS, "dataVersion": VERSION | {"counter": 4}}
+            data = json.dumps(content).encode()
+            write(self.root / "broker" / "config" / "consumerOffset.json", data, 50)
+        self.former = tree(self.root)
+
+    def do(self) -> None:
+        broker = StorePaths(self.root / "broker")
+        if self.name == "beside":
+            take_beside(broker, StorePaths(self.root / "own"), "rocksdb", lmq=True)
+        else:
+            goal = StoreMode("rocksdb" if self.name == "to rocksdb" else "file")
+            prepare(broker, StoreConfig(enable_lmq=True), goal)
+
+    def check(self) -> None:
+        """Check what is there after a cut: all that was, and nothing in part."""
+        found = tree(self.root)
+        for name, data in found.items():
+            if name.endswith((".json", ".bak")) and "/beside/" not in name:
+                assert isinstance(json.loads(data), dict), name
+        brokers = {name: data for name, data in self.former.items() if name.startswith("broker/")}
+        if self.name == "beside":
+            assert {name: data for name, data in found.items() if name in brokers} == brokers
+            self.check_own(found)
+        else:
+            kept = [*found.values()]
+            for name, data in brokers.items():
+                if not name.endswith(".bak"):
+                    assert data in kept, name
+
+    def check_own(self, found: Tree) -> None:
+        """The tables are the former ones, those of the broker, or none: never some of either."""
+        config = {name: data for name, data in found.items() if name.startswith("own/config/")}
+        former = {n: data for n, data in self.former.items() if n.startswith("own/config/")}
+        whole = {name: data for name, data in self.whole.items() if name.startswith("own/config/")}
+        assert config in ({}, former, whole)
+
+    def finish(self) -> None:
+        """Do it again; all must be as if it had not been cut short."""
+        self.check()
+        self.do()
+        assert tree(self.root) == self.whole
+
+    def learn(self) -> None:
+        """Find out what the step makes when it is not cut short, twice."""
+        self.begin()
+        self.do()
+        self.whole = tree(self.root)
+        self.do()
+        assert tree(self.root) == self.whole
+        self.begin()
+
+
+@pytest.fixture(params=["beside", "to rocksdb", "to file"])
+def step(request: pytest.FixtureRequest, tmp_path: Path) -> Step:
+    made = Step(request.param, tmp_path / "case")
+    made.learn()
+    return made
+
+
+def in_child(step: Step, number: int, code: int) -> tuple[int, int]:
+    """Do the step in a child; return how it ended and, of a whole one, how many changes it made.
+
+    It is killed, or refused with ``code``, at change ``number``.
+    """
+    reads, writes = os.pipe()
+    child = os.fork()
+    if not child:
+        os._exit(_child(step.do, number, code, writes))
+    os.close(writes)
+    with os.fdopen(reads) as said:
+        changes = int(said.read() or 0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), changes
+
+
+def _child(do: Callable[[], object], number: int, code: int, writes: int) -> int:
+    made = 0
+
+    def hook(event: str, words: tuple[object, ...]) -> None:
+        nonlocal made
+        if is_change(event, words):
+            made += 1
+            if made == number and code == KILL:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if made == number:
+                raise OSError(code, os.strerror(code))
+
+    sys.addaudithook(hook)
+    try:
+        do()
+    except StoreIOError:
+        return REFUSED
+    except BaseException:  # noqa: BLE001 - the parent sees it by the number
+        return BROKEN
+    os.write(writes, b"%d" % made)
+    return 0
+
+
+def cut_at_changes(step: Step, code: int, most: int) -> None:
+    ended, changes = in_child(step, 0, KILL)
+    assert ended == 0
+    assert changes > 8
+    for at in range(1, changes + 1, -(-changes // most)):
+        with in_time(SECONDS):
+            step.begin()
+            ended, _ = in_child(step, at, code)
+            assert ended in {-signal.SIGKILL, 0, REFUSED}, ended
+            if ended == 0:
+                assert tree(step.root) == step.whole
+            step.finish()
+
+
+def fail_calls(step: Step, calls: NthCall, most: int) -> None:
+    cases = [*nth_cases(calls, step)]
+    struck = 0
+    for case in cases[:: -(-len(cases) // most)]:
+        with in_time(SECONDS):
+            step.begin()
+            calls.arm(case)
+            with suppress(StoreIOError):
+                step.do()
+            calls.heal()
+            struck += bool(calls.struck)
+            step.finish()
+    assert struck > min(most, len(cases)) // 3
+
+
+def nth_cases(calls: NthCall, step: Step) -> Iterator[Case]:
+    calls.counts.clear()
+    step.do()
+    counts = dict(calls.counts)
+    for call, codes in FAULTS.items():
+        for number in range(1, counts.get(call, 0) + 1):
+            yield from (Case(call, number, code) for code in codes)
+
+
+def interrupt_some(step: Step, most: int) -> None:
+    places = run_interrupted(step.do)
+    assert places > 100
+    for number in range(1, places + 1, -(-places // most)):
+        with in_time(SECONDS):
+            step.begin()
+            with suppress(Interrupted, StoreIOError):  # shutil closes a descriptor twice then
+                run_interrupted(step.do, number)
+            step.finish()
+
+
+CODES = pytest.mark.parametrize("code", [KILL, errno.EIO, errno.ENOSPC])
+
+
+@CODES
+@pytest.mark.slow
+def test_tables_cut_short_at_a_change_are_whole_when_it_is_done_again(
+    step: Step, code: int
+) -> None:
+    cut_at_changes(step, code, SHARE)
+
+
+@CODES
+@pytest.mark.long
+def test_tables_cut_short_at_any_change_are_whole_when_it_is_done_again(
+    step: Step, code: int
+) -> None:
+    cut_at_changes(step, code, ALL)
+
+
+@pytest.mark.slow
+def test_tables_of_which_a_call_fails_are_whole_when_it_is_done_again(
+    step: Step, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_calls(step, NthCall(monkeypatch, step.root), 2 * SHARE)
+
+
+@pytest.mark.long
+def test_tables_of_which_any_call_fails_are_whole_when_it_is_done_again(
+    step: Step, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_calls(step, NthCall(monkeypatch, step.root), ALL)
+
+
+@pytest.mark.slow
+@IGNORED
+def test_tables_interrupted_are_whole_when_it_is_done_again(
+    step: Step, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interrupts, "_OURS", OURS)
+    interrupt_some(step, 2 * SHARE)
+
+
+@pytest.mark.long
+@IGNORED
+def test_tables_interrupted_anywhere_are_whole_when_it_is_done_again(
+    step: Step, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interrupts, "_OURS", OURS)
+    interrupt_some(step, 20 * SHARE)
+
+
+def test_a_database_that_is_moved_away_is_on_disk_there_before_it_is_gone_here(
+    tmp_path: Path,
+) -> None:
+    step = Step("to rocksdb", tmp_path / "case")
+    step.begin()
+    calls = CallOrder(step.root)
+    with calls.watching():
+        step.do()
+    moved = [path for what, path in calls.made if what == "rename" and "-migrated/" in path]
+    assert [Path(path).name for path in moved] == ["topics", "consumerOffsets"]
+    for path in moved:
+        behind = [
+            each
+            for what, each in calls.made[calls.made.index(("rename", path)) :]
+            if what == "sync"
+        ]
+        assert behind[:2] == [str(Path(path).parent), "broker/config"]
