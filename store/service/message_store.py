@@ -187,7 +187,7 @@ class MessageStore(StoreCare):
             StoreError: as for ``put_message``.
         """
         given = listed(messages)
-        if self._state.unwritable and (refused := self._refusal()):
+        if self._state.unwritable and (refused := self._refusal(len(given))):
             return [refused] * len(given)
         return self._putter.put_list(given)
 
@@ -202,8 +202,10 @@ class MessageStore(StoreCare):
             return [refused]
         return self._putter.put_client_batch(batch)
 
-    def _refusal(self) -> PutMessageResult | None:
+    def _refusal(self, messages: int = 1) -> PutMessageResult | None:
         """Return why nothing is put, ``None`` if a stalled dispatch has just found room.
+
+        That many ``messages`` are counted as refused.
 
         Raises:
             StoreError: it is no matter of room.
@@ -212,7 +214,11 @@ class MessageStore(StoreCare):
         if self._state.stalled:
             with suppress(RetryableDiskFullError):
                 self._dispatcher.drain()
-        return self._state.refuse_put() if self._state.unwritable else None
+        if not self._state.unwritable:
+            return None
+        refused = self._state.refuse_put()
+        self._parts.putter.meter.not_ok(refused.status, messages)
+        return refused
 
     def append_to_commit_log(self, phy_offset: int, data: bytes) -> int:
         """Append bytes of another store's log, of which ``data`` begins at ``phy_offset``.

@@ -247,13 +247,23 @@ class StoreReads:
         return self.queues.topics(prefix)
 
     def checker(self, progress: Callable[[int], None] | None = None) -> StoreCheck:
-        """Return a check of everything, to be run; ``progress`` is told phy offsets."""
+        """Return a check of everything, to be run; ``progress`` is told phy offsets.
+
+        Raises:
+            RetryableDiskFullError: there is no room for units, which would be reported as missing.
+        """
         end = self.commit_log.max_phy_offset()  # before the hand-on: all below is in its queue
-        self._ready()
+        self._ready_for_all()
         return StoreCheck(
             self.config, self.commit_log, end, self.queues, self.index, self.deleted_topics,
             progress, self.report.index_left_out,
         )  # fmt: skip
+
+    def _ready_for_all(self) -> None:
+        """As ``_ready``, and refuse where queues or index still lack what was put before."""
+        self._ready()
+        if self._dispatcher.is_stalled:
+            self._dispatcher.drain()
 
     def check(self) -> Iterator[CheckFinding]:
         """Check every record, unit and file, and yield what is found."""
@@ -284,12 +294,9 @@ class StoreReads:
             RetryableDiskFullError: one may have a batch that there was no room for in the other.
             StoreIOError: the disk refused.
         """
-        self._ready()
+        self._ready_for_all()
         self._state.locks.check()
-        dispatcher = self._dispatcher
-        if dispatcher.is_stalled:
-            dispatcher.drain()
-        locks = (self._clean.lock, dispatcher.owner, dispatcher.drain_lock)
+        locks = (self._clean.lock, self._dispatcher.owner, self._dispatcher.drain_lock)
         return compare_open(self.queues, topic, queue_id, locks=locks, progress=progress)
 
     def record_trace(self, path: Path | str, most_bytes: int = MOST_TRACE_BYTES) -> Trace:

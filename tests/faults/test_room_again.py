@@ -95,6 +95,7 @@ def check_all(store: MessageStore, told: Acknowledged) -> None:
 def refuse_all(store: MessageStore, told: Acknowledged, faults: Faults) -> None:
     """See all writes refused, each after one more try, and reads answered."""
     tries = [faults.refused]
+    before = store.metrics.snapshot().put_not_ok[REFUSED]
     puts: list[Callable[[], PutMessageResult]] = [
         lambda: told.put(store),
         lambda: store.put_messages([Message("new", b"x")])[0],
@@ -104,6 +105,7 @@ def refuse_all(store: MessageStore, told: Acknowledged, faults: Faults) -> None:
         assert put().status is REFUSED
         tries.append(faults.refused)
     assert tries == sorted({*tries})
+    assert store.metrics.snapshot().put_not_ok[REFUSED] == before + len(puts)
     assert store.get_message("g", TOPIC, 0, 0).messages()[0].body
     assert store.query_message(TOPIC, "k3")
     assert tries[-1] == faults.refused
@@ -112,6 +114,7 @@ def refuse_all(store: MessageStore, told: Acknowledged, faults: Faults) -> None:
         lambda: store.delete_topic("new"),
         lambda: store.append_to_commit_log(store.commit_log.max_phy_offset(), b""),
         lambda: store.rebuild_queues(TOPIC),
+        lambda: list(store.check()),  # it would call missing what waits
     ]
     for call in calls:
         with pytest.raises(DiskFullError, match="No space left"):
