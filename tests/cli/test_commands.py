@@ -57,6 +57,34 @@ def test_reading_verbs_change_no_byte(golden: Golden, name: str) -> None:
     assert tree_digest(root) == before
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "allowed", "stored"),
+    [
+        ("DELAY", "3", "false", False), ("DELAY", "x", "false", False),
+        ("TIMER_DELAY_SEC", "60", "false", False), ("TIMER_DELIVER_MS", "1", "false", False),
+        ("DELAY", "0", "false", True), ("DELAY", "3", "true", True),
+    ],
+)  # fmt: skip
+def test_a_message_that_asks_for_a_delay_is_refused_and_named(
+    tmp_path: Path, name: str, value: str, allowed: str, *, stored: bool
+) -> None:
+    root, conf = tmp_path / "store", tmp_path / "broker.conf"
+    conf.write_text(f"mappedFileSizeCommitLog=65536\nallowDelayWithoutService={allowed}\n")
+    feed = "".join(
+        json.dumps({"topic": "t", "body": body, "properties": properties}) + "\n"
+        for body, properties in (("first", {}), ("late", {name: value}), ("last", {}))
+    )
+    first, late, last = lines(
+        run("put", root, "--config", conf, feed=feed, code=0 if stored else 1)
+    )
+    assert (first["status"], last["status"]) == ("PUT_OK", "PUT_OK")
+    assert late["status"] == ("PUT_OK" if stored else "MESSAGE_ILLEGAL")
+    assert (f"{name} is {value!r}" in str(late["reason"])) is not stored
+    assert ("allowDelayWithoutService" in str(late["reason"])) is not stored
+    got = [line["body"] for line in lines(run("get", root, "--topic", "t", "--output", "jsonl"))]
+    assert got == (["first", "late", "last"] if stored else ["first", "last"])
+
+
 def test_every_golden_store_is_told_clean_from_crashed(golden: Golden) -> None:
     for name in ("basic-default", "hole-defaultRocksDB"):
         facts = json.loads(run("info", golden(name), "--output", "json").stdout)
