@@ -154,8 +154,8 @@ def _found(store: MessageStore, names: Sequence[str]) -> list[Row]:
     for name in names:
         spans = [(store.min_offset(*key), store.max_offset(*key)) for key in store.queue_keys(name)]
         if spans:
-            units = sum(high - low for low, high in spans)
-            found.append({"topic": name, "queues": len(spans), "units": units})
+            messages = sum(high - low for low, high in spans)
+            found.append({"topic": name, "queues": len(spans), "messages": messages})
     return found
 
 
@@ -164,6 +164,8 @@ def _tell(going: Sequence[Row], names: Sequence[str], *, done: bool) -> None:
     unknown = [name for name in names if name not in known]
     if unknown:
         note(f"no queues of {', '.join(map(repr, unknown))}")
-    queues, units = (sum(int(str(row[what])) for row in going) for what in ("queues", "units"))
+    queues, messages = (
+        sum(int(str(row[what])) for row in going) for what in ("queues", "messages")
+    )
     how = "deleted" if done else "would go (--yes deletes them)"
-    note(f"{len(going)} topics with {queues} queues and {units} units {how}")
+    note(f"{len(going)} topics with {queues} queues and {messages} messages {how}")

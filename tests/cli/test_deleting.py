@@ -19,7 +19,7 @@ CONFIG = StoreConfig(
     mapped_file_size_commit_log=FILE, mapped_file_size_consume_queue=400, max_hash_slot_num=50,
     max_index_num=100,
 )  # fmt: skip
-GOING = [{"topic": "a", "queues": 3, "units": 30}, {"topic": "b", "queues": 1, "units": 5}]
+GOING = [{"topic": "a", "queues": 3, "messages": 30}, {"topic": "b", "queues": 1, "messages": 5}]
 
 
 @pytest.fixture(params=backend_names())
@@ -41,20 +41,20 @@ def test_what_would_go_is_listed_and_no_byte_changes(root: Path) -> None:
     before = tree_digest(root)
     shown = run("topics", root, "--delete", "a", "b", "--output", "jsonl")
     assert lines(shown) == GOING
-    assert "2 topics with 4 queues and 35 units would go" in shown.stderr
+    assert "2 topics with 4 queues and 35 messages would go" in shown.stderr
     assert "--yes" in shown.stderr
     assert json.loads(run("topics", root, "--delete", "b", "a", "--output", "json").stdout) == [
         GOING[1], GOING[0],
     ]  # fmt: skip
     table = run("topics", root, "--delete", "a", "b").stdout.split()
-    assert table == ["topic", "queues", "units", "a", "3", "30", "b", "1", "5"]
+    assert table == ["topic", "queues", "messages", "a", "3", "30", "b", "1", "5"]
     assert tree_digest(root) == before
 
 
 def test_with_yes_they_go_for_good(root: Path) -> None:
     done = run("topics", root, "--delete", "a", "--delete", "b", "--yes", "--output", "jsonl")
     assert lines(done) == GOING
-    assert "2 topics with 4 queues and 35 units deleted" in done.stderr
+    assert "2 topics with 4 queues and 35 messages deleted" in done.stderr
     assert topics(root) == {"c", "d d"}
     assert not (root / "abort").exists()
     run("check", root)

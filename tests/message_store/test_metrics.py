@@ -22,6 +22,7 @@ from store.service.reading.puller import TagFilter
 from store.service.results import GetMessageStatus, PutMessageStatus
 from store.service.writing.plain_puts import SAMPLED_PUTS
 from tests.kit.engines import ENGINES
+from tests.kit.golden import load_dump
 
 FILE = 65536
 NEVER_MS = 10_000_000
@@ -151,6 +152,19 @@ def test_a_store_that_nobody_has_asked_has_counted_nothing(store: MessageStore) 
     assert (snapshot.gets.messages, snapshot.gets.total_bytes) == (0, 0)
     assert snapshot.put_long_way == 0
     assert {*snapshot.read_fallbacks.values()} == {0}
+
+
+def test_messages_of_batch_queues_are_counted_as_rocketmq_does(golden_folder: Path) -> None:
+    queues = load_dump("special-default")["queues"]
+    queue = next(each for each in queues if each["type"] == "BatchCQ" and each["units"])
+    with MessageStore.open(golden_folder / "special-default", read_only=True) as store:
+        at, records = queue["min"], 0
+        while at < queue["max"]:
+            pulled = store.get_message("g", queue["topic"], queue["queueId"], at, 1000)
+            at, records = pulled.next_begin_offset, records + len(pulled.records)
+        counts = store.metrics.snapshot().gets
+        assert records == len(queue["units"])
+        assert counts.messages == queue["max"] - queue["min"] > records
 
 
 def test_counts_begin_when_the_store_is_opened(tmp_path: Path) -> None:

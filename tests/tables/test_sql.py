@@ -58,14 +58,14 @@ def test_messages_per_hour(store: Path) -> None:
     for made in MADE:
         expected[made.topic, made.stored_at // HOUR * HOUR] += 1
     found = ask(store, "--example", "messages-per-hour")
-    assert [(row["topic"], row["hour"], row["messages"]) for row in found] == [
+    assert [(row["topic"], row["hour"], row["records"]) for row in found] == [
         (topic, shown(hour), count) for (topic, hour), count in sorted(expected.items())
     ]
 
 
 def test_dead_topics(store: Path) -> None:
     assert ask(store, "--example", "dead-topics") == [
-        {"topic": "old", "last_message": shown(START + 5 * HOUR), "messages": 6}
+        {"topic": "old", "last_message": shown(START + 5 * HOUR), "records": 6}
     ]
 
 
@@ -83,13 +83,24 @@ def test_queue_skew(store: Path) -> None:
     assert ask(store, "--example", "queue-skew") == expected
 
 
+def test_queue_skew_counts_the_messages_of_batches(golden_folder: Path) -> None:
+    queues = load_dump("special-default")["queues"]
+    batch = [queue for queue in queues if queue["type"] == "BatchCQ" and queue["units"]]
+    held: dict[str, int] = defaultdict(int)
+    for queue in batch:
+        held[queue["topic"]] += queue["max"] - queue["min"]
+    assert sum(held.values()) > sum(len(queue["units"]) for queue in batch)
+    found = ask(golden_folder / "special-default", "--example", "queue-skew")
+    assert {row["topic"]: row["messages"] for row in found if row["topic"] in held} == held
+
+
 def test_sizes_fall_between_powers_of_two(golden_folder: Path) -> None:
     expected: dict[int, list[int]] = defaultdict(list)
     for queue in load_dump("basic-default")["queues"]:
         for unit in queue["units"]:
             expected[1 << (unit[2].bit_length() - 1)].append(unit[2])
     assert ask(golden_folder / "basic-default", "--example", "size-histogram") == [
-        {"from_bytes": least, "messages": len(sizes), "bytes": sum(sizes)}
+        {"from_bytes": least, "records": len(sizes), "bytes": sum(sizes)}
         for least, sizes in sorted(expected.items())
     ]
 
@@ -127,7 +138,7 @@ def test_the_largest_messages_and_the_retries(store: Path) -> None:
     assert (largest[0]["topic"], len(largest)) == ("old", 20)
     assert [row["size"] for row in largest] == sorted((r["size"] for r in largest), reverse=True)
     assert ask(store, "--example", "retries") == [
-        {"topic": "old", "messages": 4, "most": 2}, {"topic": "quiet", "messages": 1, "most": 1},
+        {"topic": "old", "records": 4, "most": 2}, {"topic": "quiet", "records": 1, "most": 1},
     ]  # fmt: skip
 
 

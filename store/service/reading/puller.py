@@ -183,6 +183,7 @@ class Puller:
         for unit in queue.iterate(offset):
             if unit.queue_offset - offset >= scan or not pull.take_unit(unit):
                 break
+        self.meter.add_batched(pull.messages - len(pull.result.records))
         return pull.result
 
     def _walk_blocks(
@@ -295,7 +296,8 @@ class _Pull:
         self._tags = tags if tags is not None and not tags.everything else None
         self.max_msgs = max_msgs
         self.max_bytes = max_bytes
-        self._count = 0
+        self.messages = 0
+        """Of the records taken; RocketMQ's limits and counts are of messages."""
         self.result = GetMessageResult(GetMessageStatus.NO_MATCHED_MESSAGE, offset, 0, 0)
 
     @property
@@ -337,15 +339,15 @@ class _Pull:
         result.queue_offsets.append(queue_offset)
         result.total_bytes += size
         result.status = GetMessageStatus.FOUND
-        self._count += messages
+        self.messages += messages
         return True
 
     def _full(self, phy_offset: int, size: int, messages: int) -> bool:
         total = self.result.total_bytes + size
-        if self._count + messages > self.max_msgs or total > self.max_bytes:
+        if self.messages + messages > self.max_msgs or total > self.max_bytes:
             return True
         most_bytes, most_count = self._puller.transfer_limits(phy_offset)
-        return total > most_bytes or self._count >= most_count
+        return total > most_bytes or self.messages >= most_count
 
 
 def _empty(status: GetMessageStatus, following: int, low: int, high: int) -> GetMessageResult:

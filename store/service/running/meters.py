@@ -121,7 +121,10 @@ class GetCounts(NamedTuple):
     statuses: Mapping[GetMessageStatus, int]
     """Calls by their outcome, zeros too."""
     messages: int
-    """Records; one of a batch queue counts once."""
+    """Messages; a record of a batch queue holds several.
+
+    Source: RocketMQ ``StoreStatsService.getGetMessageTransferredMsgCount``.
+    """
     total_bytes: int
 
 
@@ -153,6 +156,11 @@ class GetMeter:
                 self._others[result.status] += 1
             self._messages += messages
             self._bytes += result.total_bytes
+
+    def add_batched(self, messages: int) -> None:
+        """Count the messages, but for one each, in the records of a pull from a batch queue."""
+        with self._lock:
+            self._messages += messages
 
     def snapshot(self) -> GetCounts:
         """Return what was counted until now."""
