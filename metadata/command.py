@@ -12,6 +12,7 @@ from metadata.findings import MetaFinding, Severity
 from metadata.form_checks import check_forms
 from metadata.forms import read_forms
 from metadata.model import BrokerMetadata, Form, Offsets, Table
+from metadata.placing import is_placing
 from metadata.queue_checks import check_queues
 from store.cli.options import CommitLogFolder, ConfigFile, Dir, Format, note, open_store
 from store.cli.output import OutputFormat, Row, output
@@ -88,11 +89,21 @@ def _show_findings(
     commit_log: Path | None,
     kind: OutputFormat,
 ) -> None:
-    findings = [*check_forms(found), *_queue_findings(root, found, config, commit_log)]
+    findings = _unfinished(root)
+    findings += [*check_forms(found), *_queue_findings(root, found, config, commit_log)]
     findings.sort(key=lambda finding: finding.severity is not Severity.WARN)
     output(kind).rows(asdict(finding) for finding in findings)
     if any(finding.severity is Severity.WARN for finding in findings):
         raise typer.Exit(1)
+
+
+def _unfinished(root: Path) -> list[MetaFinding]:
+    paths = StorePaths(root)
+    if not is_placing(paths):
+        return []
+    sentence = "A conversion was interrupted: cqstore meta convert with --yes goes on."
+    journal = [str(paths.placing_metadata)]
+    return [MetaFinding("", Severity.WARN, "conversion-unfinished", sentence, journal, 1)]
 
 
 def _queue_findings(

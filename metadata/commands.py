@@ -20,3 +20,7 @@ add_verb(
     app, "show", "metadata.command:show",
     "Show topics, groups and consumer offsets of a broker, JSON or RocksDB. Changes nothing.",
 )  # fmt: skip
+add_verb(
+    app, "convert", "metadata.convert_command:convert_command",
+    "Convert topics, groups and offsets of a stopped broker into another form.",
+)  # fmt: skip

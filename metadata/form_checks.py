@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import combinations
 
 from metadata.findings import MetaFinding, Severity
+from metadata.json_form import LMQ_OFFSETS_FILE, OFFSETS_FILE, offsets_disagree
 from metadata.model import SEPARATOR, BrokerMetadata, Form, Table
 from metadata.names import fitting_readings, is_exempt
 from metadata.writing import differences_in
@@ -34,6 +35,7 @@ def check_forms(found: Sequence[BrokerMetadata]) -> Iterator[MetaFinding]:
         yield from _names_and_keys(each)
         yield from _ambiguous(each)
         yield from _lost_by_a_slave(each)
+        yield from _files_of_offsets(each)
 
 
 def _made_by_operators(found: BrokerMetadata) -> BrokerMetadata:
@@ -159,3 +161,14 @@ def _lost_by_a_slave(found: BrokerMetadata) -> Iterator[MetaFinding]:
             code = f"{table}-2000k-plus-1"
             finding = MetaFinding(found.form, Severity.WARN, code, sentence)
             yield finding.with_names([f"{len(names)} {table}"])
+
+
+def _files_of_offsets(found: BrokerMetadata) -> Iterator[MetaFinding]:
+    keys = offsets_disagree(found.path) if found.form is Form.JSON else []
+    if keys:
+        sentence = (
+            f"{OFFSETS_FILE} and {LMQ_OFFSETS_FILE} differ: a broker with enableLmq reads the"
+            " second alone, any other broker the first."
+        )
+        finding = MetaFinding(found.form, Severity.WARN, "lmq-offsets-disagree", sentence)
+        yield finding.with_names(keys)

@@ -45,6 +45,37 @@ def read_json(config: Path) -> BrokerMetadata | None:
     return found
 
 
+def unknown_fields(config: Path) -> list[str]:
+    """Return ``FILE: FIELD`` for what the files hold beside the fields that are read here.
+
+    Empty ones do not count, nor files that cannot be read.
+    """
+    found: list[str] = []
+    for name, fields in _FIELDS.items():
+        for path in (config / name, backup_of(config / name)):
+            try:
+                content = _content(path)
+            except StoreError:
+                continue
+            found += [f"{name}: {key}" for key in content if key not in fields and content[key]]
+            break
+    return found
+
+
+def offsets_disagree(config: Path) -> list[str]:
+    """Return the keys whose offsets differ between the two files of offsets, if both are there.
+
+    A broker with ``enableLmq`` writes one of them, any other broker the other: one is out of date.
+    """
+    both = []
+    for name in (OFFSETS_FILE, LMQ_OFFSETS_FILE):
+        if not _either(config / name):
+            return []
+        read_table(config / name, _DECODERS[name], found := BrokerMetadata(Form.JSON, config))
+        both.append(found.offsets)
+    return sorted(key for key in both[0].keys() | both[1] if both[0].get(key) != both[1].get(key))
+
+
 def read_delays(config: Path, into: BrokerMetadata) -> None:
     """Add the offsets of delay levels, which are in a file of JSON under every form."""
     if _either(config / DELAYS_FILE):
@@ -132,6 +163,13 @@ def _version(content: Json, table: Table, into: BrokerMetadata) -> None:
         into.versions[table] = version_of(object_of(content, "dataVersion"))
 
 
+_FIELDS = {
+    TOPICS_FILE: {"topicConfigTable", "dataVersion"},
+    GROUPS_FILE: {"subscriptionGroupTable", "forbiddenTable", "dataVersion"},
+    OFFSETS_FILE: {"offsetTable", "groupTopicMap", "dataVersion"},
+    LMQ_OFFSETS_FILE: {"offsetTable", "lmqOffsetTable", "groupTopicMap", "dataVersion"},
+}
+"""All that a broker writes; it makes ``groupTopicMap`` of the keys and does not read it."""
 _delays = _checked(_decode_delays, DELAYS_FILE)
 _DECODERS: dict[str, Decoder] = {
     TOPICS_FILE: _checked(_decode_topics, TOPICS_FILE),

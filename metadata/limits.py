@@ -11,10 +11,27 @@ from itertools import chain
 
 from metadata.model import BrokerMetadata, Form, Json, Offsets
 from metadata.names import fitting_readings
+from store.errors import RefusedStoreError
 
 MAX_NAME_BYTES = (1 << 15) - 1
 """Of a name in a key of version 2."""
 _INT_BITS, _LONG_BITS = 31, 63
+_MAX_SHOWN = 5
+
+
+def refuse_unfit(found: BrokerMetadata, form: Form) -> None:
+    """Refuse what ``refusals`` names.
+
+    Raises:
+        RefusedStoreError: there is something.
+    """
+    refused = list(refusals(found, form))
+    if refused:
+        more = f"; and {len(refused) - _MAX_SHOWN} more" if len(refused) > _MAX_SHOWN else ""
+        raise RefusedStoreError(
+            f"this cannot be kept in the form {form}: {'; '.join(refused[:_MAX_SHOWN])}{more}",
+            path=found.path,
+        )
 
 
 def refusals(found: BrokerMetadata, form: Form) -> Iterator[str]:
@@ -103,6 +120,6 @@ def _is_text(name: str) -> bool:
     return True
 
 
-def _few(names: Offsets | list[str], limit: int = 5) -> str:
+def _few(names: Offsets | list[str], limit: int = _MAX_SHOWN) -> str:
     shown = ", ".join(sorted(names)[:limit])
     return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from metadata.json_writer import write_delays, write_json
-from metadata.limits import refusals
+from metadata.limits import refuse_unfit
 from metadata.model import BrokerMetadata, Form
 from metadata.v1_writer import write_single, write_v1
 from metadata.v2_writer import write_v2
-from store.errors import RefusedStoreError
 from store.paths import StorePaths
 
 _MAX_SHOWN = 5
@@ -25,13 +24,7 @@ def write_form(found: BrokerMetadata, form: Form, root: Path, *, lmq: bool = Fal
         RefusedStoreError: the form does not hold something, which is named; nothing was written.
         StoreIOError: something cannot be written.
     """
-    refused = list(refusals(found, form))
-    if refused:
-        more = f"; and {len(refused) - _MAX_SHOWN} more" if len(refused) > _MAX_SHOWN else ""
-        raise RefusedStoreError(
-            f"this cannot be kept in the form {form}: {'; '.join(refused[:_MAX_SHOWN])}{more}",
-            path=found.path,
-        )
+    refuse_unfit(found, form)
     config = StorePaths(root).topics.parent
     match form:
         case Form.JSON:

@@ -131,6 +131,16 @@ class StorePaths:
         return self.own / "rebuilding"
 
     @property
+    def new_metadata(self) -> Path:
+        """Return the folder in which a form of the broker's metadata is built."""
+        return self.own / "new-metadata"
+
+    @property
+    def placing_metadata(self) -> Path:
+        """Return our journal of a form of metadata that is being put in place."""
+        return self.own / "placing-metadata"
+
+    @property
     def replacing(self) -> Path:
         """Return our journal of parts that are being moved away to be built anew."""
         return self.own / "replacing"

@@ -5,11 +5,10 @@ writes at each start: it may have cut and rewritten the log since, and then the 
 is in a copy of the store.
 """
 
-from pathlib import Path
-
 from store.errors import CorruptionError, RefusedStoreError, os_errors
 from store.files import make_folder, remove_file
 from store.journals.journal import Entry, is_offset, read_lines, rewrite
+from store.journals.store_lock import lock_identity
 from store.paths import StorePaths
 
 
@@ -21,7 +20,7 @@ def begin_cut(paths: StorePaths, phy_offset: int) -> None:
     Raises:
         StoreIOError: it cannot be written; nothing was asked for then.
     """
-    tie = _tie(paths.lock)
+    tie = lock_identity(paths)
     if tie is None:
         raise RefusedStoreError("the file lock is not there", path=paths.lock)
     with os_errors("make the folder of the note", paths.own):
@@ -42,7 +41,7 @@ def begun_cut(paths: StorePaths) -> int | None:
     if len(entries) != 1 or entries[0] is None:
         raise CorruptionError("the note of a cut of the log is damaged", path=paths.cutting)
     cut: int = entries[0]["cut"]
-    return cut if entries[0]["lock"] == list(_tie(paths.lock) or ()) else None
+    return cut if entries[0]["lock"] == list(lock_identity(paths) or ()) else None
 
 
 def end_cut(paths: StorePaths) -> None:
@@ -54,14 +53,6 @@ def end_cut(paths: StorePaths) -> None:
     if paths.cutting.exists():
         with os_errors("remove the note of a cut", paths.cutting):
             remove_file(paths.cutting)
-
-
-def _tie(lock: Path) -> tuple[int, int] | None:
-    try:
-        status = lock.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns
 
 
 def _is_entry(entry: Entry) -> bool:

@@ -133,6 +133,18 @@ def lock_stamp(paths: StorePaths) -> int:
         return paths.lock.stat().st_mtime_ns if paths.lock.exists() else 0
 
 
+def lock_identity(paths: StorePaths) -> tuple[int, int] | None:
+    """Return what a copy of the store, or a start of RocketMQ's, changes; ``None`` without a lock.
+
+    A journal that holds it is void when it differs: the store has been another's since.
+    """
+    try:
+        status = paths.lock.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
+
+
 def refuse_if_open(paths: StorePaths) -> None:
     """Refuse where somebody has the store open. Changes nothing.
 

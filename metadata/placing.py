@@ -1,0 +1,171 @@
+"""Puts a new form of metadata in place of the others: a journal of renames, each done once.
+
+First what is left of the new form from before moves away, then the new one comes in, and only then
+the others move away. So at every instant one form lies whole in ``config``; where the process is
+killed, the next call carries out what the journal still asks for. Nothing is removed.
+
+The journal is tied to the file ``lock``, which RocketMQ writes at each start: a broker that has run
+since may have changed the form that was to move away, and then the journal is void.
+"""
+
+import shutil
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from metadata.json_form import FILES, backup_of
+from metadata.model import Form
+from metadata.rocksdb_v1 import SINGLE_FOLDER, families_of_databases
+from metadata.rocksdb_v2 import V2_FOLDER
+from store.errors import CorruptionError, RefusedStoreError, os_errors
+from store.files import make_folder, remove_file, sync_folder
+from store.journals.journal import Entry, read_lines, rewrite
+from store.journals.store_lock import lock_identity
+from store.paths import StorePaths
+
+Move = tuple[str, str]
+"""From and to, below the root."""
+
+
+def names_of(form: Form) -> list[str]:
+    """Return what a form can have in ``config``: files with their backups, or databases."""
+    match form:
+        case Form.JSON:
+            return [name for each in FILES for name in (each, backup_of(Path(each)).name)]
+        case Form.V1:
+            return sorted({folder for folder, _, _ in families_of_databases()})
+        case Form.SINGLE:
+            return [SINGLE_FOLDER]
+        case Form.V2:
+            return [V2_FOLDER]
+
+
+def place(paths: StorePaths, form: Form) -> Path:
+    """Put ``form``, which lies in ``new_metadata``, in place; return where the others are then.
+
+    The caller has the store's lock.
+
+    Raises:
+        RefusedStoreError: ``config`` is on another file system than ``cqstore``.
+        StoreIOError: a name cannot be changed; the next ``finish_placing`` goes on.
+    """
+    away = _away(paths)
+    moves = _moves(paths, form, away)
+    with os_errors("place a form of metadata", away):
+        make_folder(away)
+        if away.stat().st_dev != paths.topics.parent.stat().st_dev:
+            raise RefusedStoreError(
+                f"{paths.own} is on another file system: nothing can be renamed into this folder",
+                path=paths.topics.parent,
+            )
+    entry = {"moves": [list(move) for move in moves], "lock": list(lock_identity(paths) or ())}
+    rewrite(paths.placing_metadata, [entry])
+    finish_placing(paths)
+    return away
+
+
+def is_placing(paths: StorePaths) -> bool:
+    """Return whether a form is half in place, after a kill; ``finish_placing`` ends it."""
+    return paths.placing_metadata.exists()
+
+
+def finish_placing(paths: StorePaths) -> str | None:
+    """Carry out what the journal asks for, or drop it if it is void; return a sentence about it.
+
+    ``None``: there is none. The caller has the store's lock.
+
+    Raises:
+        CorruptionError: the journal is damaged, or a file that it names is gone.
+        StoreIOError: a name cannot be changed.
+    """
+    if not is_placing(paths):
+        return None
+    entry = _read(paths)
+    is_void = entry["lock"] != list(lock_identity(paths) or ())
+    if not is_void:
+        for old, new in entry["moves"]:
+            _move(paths.root / old, paths.root / new)
+    with os_errors("end the placing of metadata", paths.placing_metadata):
+        clear_new(paths)
+        remove_file(paths.placing_metadata)
+    if is_void:
+        return (
+            "an earlier call was interrupted, and a broker has run since: what it has not done is"
+            f" dropped. What it moved away is below {paths.replaced}"
+        )
+    return "what an earlier call had begun is finished"
+
+
+def clear_new(paths: StorePaths) -> None:
+    """Remove what an earlier call has built and not placed."""
+    with os_errors("remove an unfinished form of metadata", paths.new_metadata):
+        if paths.new_metadata.exists():
+            shutil.rmtree(paths.new_metadata)
+            sync_folder(paths.own)
+
+
+def _moves(paths: StorePaths, form: Form, away: Path) -> list[Move]:
+    config, new = paths.topics.parent, paths.new_metadata / "config"
+    others = [name for other in Form if other is not form for name in names_of(other)]
+    built = [name for name in names_of(form) if (new / name).exists()]
+    moves = [
+        *((config / name, away / name) for name in _there(config, names_of(form))),
+        *((new / name, config / name) for name in built),
+        *((config / name, away / name) for name in _there(config, others)),
+    ]
+    return [tuple(str(path.relative_to(paths.root)) for path in move) for move in moves]  # type: ignore[misc]
+
+
+def _there(config: Path, names: Iterable[str]) -> list[str]:
+    return [name for name in names if (config / name).exists()]
+
+
+def _away(paths: StorePaths) -> Path:
+    stamp = time.strftime("%Y%m%dT%H%M%S-metadata", time.gmtime())
+    away, number = paths.replaced / stamp, 1
+    while away.exists():
+        away, number = paths.replaced / f"{stamp}-{number}", number + 1
+    return away
+
+
+def _move(old: Path, new: Path) -> None:
+    """Rename once: where ``new`` is there it was done, for nothing was there before."""
+    if new.exists():
+        return
+    if not old.exists():
+        raise CorruptionError(
+            f"metadata that was to be renamed is gone; it was to become {new}", path=old
+        )
+    with os_errors("rename a part of the metadata", old):
+        old.rename(new)
+        sync_folder(new.parent)
+        sync_folder(old.parent)
+
+
+def _read(paths: StorePaths) -> Entry:
+    entries = list(read_lines(paths.placing_metadata, _is_entry))
+    if len(entries) != 1 or entries[0] is None:
+        raise CorruptionError(
+            "the journal of metadata that is being put in place is damaged",
+            path=paths.placing_metadata,
+        )
+    return entries[0]
+
+
+def _is_entry(entry: Entry) -> bool:
+    moves, lock = entry.get("moves"), entry.get("lock")
+    return (
+        isinstance(lock, list)
+        and isinstance(moves, list)
+        and all(
+            isinstance(move, list) and len(move) == 2 and all(map(_is_below_root, move))  # noqa: PLR2004
+            for move in moves
+        )
+    )
+
+
+def _is_below_root(name: object) -> bool:
+    if not isinstance(name, str) or not name:
+        return False
+    path = Path(name)
+    return not path.is_absolute() and ".." not in path.parts and "\0" not in name
