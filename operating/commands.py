@@ -1,12 +1,19 @@
-"""``cqstore groups``: what an operator asks of a store at rest."""
+"""``cqstore groups`` and ``usage``: what an operator asks of a store at rest."""
 
 import typer
 
 from store.cli.verbs import add_verb
 
-app = typer.Typer()
+groups = typer.Typer()
 
 add_verb(
-    app, "groups", "operating.groups:groups",
+    groups, "groups", "operating.groups:groups",
     "Show how far each consumer group lags, by group, topic or queue. Changes nothing.",
+)  # fmt: skip
+
+usage = typer.Typer()
+
+add_verb(
+    usage, "usage", "operating.usage:usage",
+    "Show what fills the log: units and bytes by topic, group, parent or day. Changes nothing.",
 )  # fmt: skip

@@ -28,28 +28,22 @@ class QueueLag(NamedTuple):
     max_offset: int
     offset: int | None
     """The next one that the group consumes; ``None``: it has committed none."""
-    next_timestamp: int | None
+    lag: int
+    """What RocketMQ calls the difference; never below 0. No offset counts as 0."""
+    expired: int
+    """How much of the lag is not in the log any more."""
+    next_timestamp: int | None = None
     """Store time of the next message in ms; ``None`` if there is none, or no record of it."""
 
     @property
     def is_consumed(self) -> bool:
         """Return whether the group consumes the queue: of its dead letters it does not."""
-        return self.kind is not TopicKind.DLQ or self.offset is not None
+        return self.offset is not None or self.kind is not TopicKind.DLQ
 
     @property
     def messages(self) -> int:
         """Return the messages of the queue whose records are in the log."""
         return self.max_offset - self.min_offset
-
-    @property
-    def lag(self) -> int:
-        """Return what RocketMQ calls the difference; never below 0. No offset counts as 0."""
-        return max(self.max_offset - max(self.offset or 0, 0), 0) if self.is_consumed else 0
-
-    @property
-    def expired(self) -> int:
-        """Return how much of the lag is not in the log any more."""
-        return min(max(self.min_offset - max(self.offset or 0, 0), 0), self.lag)
 
     @property
     def beyond(self) -> int:
@@ -114,18 +108,23 @@ class GroupLags:
         there = {span.queue.queue_id for span in spans}
         for group, row in rows.items():
             for queue, low, high in spans:
-                yield self._queue(
-                    QueueLag(group, kind, queue, low, high, row.get(queue.queue_id), None)
-                )
+                yield self._queue(group, kind, queue, low, high, row.get(queue.queue_id))
             for queue_id in sorted(row.keys() - there):
-                queue = QueueKey(topic, queue_id)
-                yield QueueLag(group, kind, queue, 0, 0, row[queue_id], None)
+                yield QueueLag(group, kind, QueueKey(topic, queue_id), 0, 0, row[queue_id], 0, 0)
 
-    def _queue(self, found: QueueLag) -> QueueLag:
-        """Return ``found`` with the store time of the next message."""
-        if found.lag == found.expired:
-            return found
-        queue = self._store.queues.queue(*found.queue)
-        at = max(found.offset or 0, found.min_offset)
-        timestamp = queue.unit_timestamp(at)
-        return found._replace(next_timestamp=timestamp if timestamp >= 0 else None)
+    def _queue(
+        self, group: str, kind: TopicKind, queue: QueueKey, low: int, high: int, offset: int | None
+    ) -> QueueLag:
+        """Return one queue with its lag and the store time of the next message."""
+        if offset is None and kind is TopicKind.DLQ:
+            return QueueLag(group, kind, queue, low, high, None, 0, 0)
+        at = max(offset or 0, 0)
+        lag = max(high - at, 0)
+        expired = min(max(low - at, 0), lag)
+        timestamp = -1
+        if expired < lag:
+            timestamp = self._store.queues.queue(*queue).unit_timestamp(max(at, low))
+        return QueueLag(
+            group, kind, queue, low, high, offset, lag, expired,
+            timestamp if timestamp >= 0 else None,
+        )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
-from operating.commands import app
+from operating import commands
 from store.config import StoreConfig
 
 SMALL = StoreConfig(
@@ -16,13 +16,13 @@ SMALL = StoreConfig(
 )  # fmt: skip
 
 
-def call(*words: object) -> Result:
-    return CliRunner().invoke(app, [*map(str, words)])
+def call(verb: str, *words: object) -> Result:
+    return CliRunner().invoke(getattr(commands, verb), [*map(str, words)])
 
 
-def rows(*words: object, code: int = 0) -> list[dict[str, Any]]:
+def rows(verb: str, *words: object, code: int = 0) -> list[dict[str, Any]]:
     """Return the rows that a verb prints; it must end with exit code ``code``."""
-    done = call(*words, "--output", "jsonl")
+    done = call(verb, *words, "--output", "jsonl")
     assert done.exit_code == code, (done.output, done.exception)
     return [json.loads(line) for line in done.stdout.splitlines()]
 

@@ -49,8 +49,10 @@ def make_log(root: Path, records: Iterable[Made], file_size: int = 1024) -> list
     return offsets
 
 
-def make_store(root: Path, records: Iterable[Made], file_size: int = 1024) -> list[int]:
+def make_store(
+    root: Path, records: Iterable[Made], file_size: int = 1024, backend: str | None = None
+) -> list[int]:
     """Make such a log, and its queues by an opening."""
     offsets = make_log(root, records, file_size)
-    MessageStore.open(root, housekeeping=False).close()
+    MessageStore.open(root, backend=backend, housekeeping=False).close()
     return offsets

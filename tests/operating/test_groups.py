@@ -58,7 +58,7 @@ def test_lag_is_that_to_the_ends_that_rocketmq_tells(golden: Golden, name: str) 
         expected[key] = queue["max"] - offset, max(queue["min"] - offset, 0)
     write_offsets(root, table)
     before = tree_digest(root)
-    found = rows(root, "--by", "queue", "--group", "g")
+    found = rows("groups", root, "--by", "queue", "--group", "g")
     assert {
         (row["topic"], row["queueId"]): (row["lag"], row["expired"]) for row in found
     } == expected
@@ -66,7 +66,7 @@ def test_lag_is_that_to_the_ends_that_rocketmq_tells(golden: Golden, name: str) 
     assert [row["lag"] for row in found] == sorted(
         (lag for lag, _ in expected.values()), reverse=True
     )
-    whole = rows(root)
+    whole = rows("groups", root)
     assert [(row["group"], row["lag"]) for row in whole if row["group"] == "g"] == [
         ("g", sum(row["lag"] for row in found if row["kind"] not in {"retry"}))
     ]
@@ -79,16 +79,14 @@ def test_the_next_message_is_the_one_at_the_offset(golden: Golden) -> None:
     offset = (queue["min"] + queue["max"]) // 2
     unit = next(each for each in queue["units"] if each is not None and each[0] == offset)
     write_offsets(root, {f"{queue['topic']}@g": {queue["queueId"]: offset}})
-    (row,) = [
-        each for each in rows(root, "--by", "queue", "--group", "g", "--topic", queue["topic"])
-        if each["queueId"] == queue["queueId"]
-    ]  # fmt: skip
+    found = rows("groups", root, "--by", "queue", "--group", "g", "--topic", queue["topic"])
+    (row,) = [each for each in found if each["queueId"] == queue["queueId"]]
     assert row["nextStoreTimestamp"] == unit[4]
     assert row["ageSeconds"] > 0
 
 
 def test_a_group_has_its_retries_and_dead_letters_beside_its_lag(store: Path) -> None:
-    found = rows(store)
+    found = rows("groups", store)
     names = ("group", "topics", "queues", "lag", "beyond", "uncommitted", "retryLag", "deadLetters")
     assert [tuple(row[name] for name in names) for row in found] == [
         ("audit", 2, 3, 4, 4, 1, 0, 0),  # queue 1 of orders has no offset: all of it
@@ -99,14 +97,14 @@ def test_a_group_has_its_retries_and_dead_letters_beside_its_lag(store: Path) ->
 
 
 def test_totals_are_said_on_standard_error(store: Path) -> None:
-    done = call(store)
+    done = call("groups", store)
     assert done.stderr == (
         "cqstore: lag 8, of it expired 0, in 5 queues of 2 topics; retry lag 2, dead letters 2\n"
     )
 
 
 def test_topics_of_a_group_are_a_row_each(store: Path) -> None:
-    found = rows(store, "--by", "topic", "--group", "billing")
+    found = rows("groups", store, "--by", "topic", "--group", "billing")
     assert [(row["topic"], row["kind"], row["messages"], row["lag"]) for row in found] == [
         ("orders", "topic", 10, 4),
         ("%RETRY%billing", "retry", 3, 2),
@@ -115,8 +113,8 @@ def test_topics_of_a_group_are_a_row_each(store: Path) -> None:
 
 
 def test_what_lags_is_shown_alone(store: Path) -> None:
-    assert [row["group"] for row in rows(store, "--lagging")] == ["audit", "billing"]
-    found = rows(store, "--by", "queue", "--lagging")
+    assert [row["group"] for row in rows("groups", store, "--lagging")] == ["audit", "billing"]
+    found = rows("groups", store, "--by", "queue", "--lagging")
     assert [(row["group"], row["topic"], row["queueId"]) for row in found] == [
         ("audit", "orders", 1), ("billing", "orders", 0), ("billing", "%RETRY%billing", 0),
         ("audit", "other", 0), ("billing", "%DLQ%billing", 0),
@@ -124,19 +122,19 @@ def test_what_lags_is_shown_alone(store: Path) -> None:
 
 
 def test_rows_are_ordered_by_a_column_and_cut(store: Path) -> None:
-    assert [row["group"] for row in rows(store, "--sort", "group", "--limit", "2")] == [
+    assert [row["group"] for row in rows("groups", store, "--sort", "group", "--limit", "2")] == [
         "audit", "billing"
     ]  # fmt: skip
-    assert [row["deadLetters"] for row in rows(store, "--sort", "deadLetters", "--limit", "1")] == [
-        2
-    ]
-    done = call(store, "--sort", "size")
+    assert [
+        row["deadLetters"] for row in rows("groups", store, "--sort", "deadLetters", "--limit", "1")
+    ] == [2]
+    done = call("groups", store, "--sort", "size")
     assert done.exit_code == 2
     assert "no column 'size': group, topics," in done.output.replace("\n", " ")
 
 
 def test_the_same_columns_are_printed_as_csv(store: Path) -> None:
-    lines = call(store, "--by", "topic", "--output", "csv").stdout.splitlines()
+    lines = call("groups", store, "--by", "topic", "--output", "csv").stdout.splitlines()
     assert lines[0] == (
         "group,topic,kind,queues,messages,lag,expired,beyond,uncommitted,nextStoreTimestamp,ageSeconds"
     )
@@ -147,7 +145,8 @@ def test_the_same_columns_are_printed_as_csv(store: Path) -> None:
 def test_an_offset_without_a_queue_is_shown(store: Path) -> None:
     write_offsets(store, {"gone@g": {3: 7}, "orders@g": {0: 6, 1: 4, 5: 0}})
     found = {
-        (row["topic"], row["queueId"]): row for row in rows(store, "--by", "queue", "--group", "g")
+        (row["topic"], row["queueId"]): row
+        for row in rows("groups", store, "--by", "queue", "--group", "g")
     }
     assert sorted(found) == [("gone", 3), ("orders", 0), ("orders", 1), ("orders", 5)]
     assert (found["gone", 3]["max"], found["gone", 3]["beyond"], found["gone", 3]["lag"]) == (
@@ -160,9 +159,9 @@ def test_an_offset_without_a_queue_is_shown(store: Path) -> None:
 def test_names_with_an_at_sign_are_read_by_what_is_known(store: Path) -> None:
     write_offsets(store, {"a@b@c": {0: 1}, "orders@x@y": {0: 1}, "p@q@r": {0: 1}, "only@c": {0: 0}})
     write_config(store, "topics.json", {"topicConfigTable": {"a@b": {}, "orders": {}}})
-    found = {(row["topic"], row["group"]) for row in rows(store, "--by", "topic")}
+    found = {(row["topic"], row["group"]) for row in rows("groups", store, "--by", "topic")}
     assert {("a@b", "c"), ("orders", "x@y"), ("p", "q@r"), ("only", "c")} <= found
-    said = call(store).stderr.splitlines()[1:]
+    said = call("groups", store).stderr.splitlines()[1:]
     assert len(said) == 1
     assert "'p@q@r'" in said[0]
 
@@ -180,7 +179,7 @@ def test_every_form_of_the_metadata_gives_the_same_lag(tmp_path: Path, form: For
         for queue, offset in row.items()
         if key.startswith("orders1@")
     }
-    found = rows(root, "--by", "queue", "--topic", "orders1")
+    found = rows("groups", root, "--by", "queue", "--topic", "orders1")
     shown = {
         (f"{row['topic']}@{row['group']}", row["queueId"]): row["offset"]
         for row in found
@@ -193,16 +192,20 @@ def test_every_form_of_the_metadata_gives_the_same_lag(tmp_path: Path, form: For
 def test_of_several_forms_one_has_to_be_named(tmp_path: Path, store: Path) -> None:
     unpack_forms(tmp_path / "forms")
     shutil.copytree(tmp_path / "forms" / Form.V2 / "config", store / "config", dirs_exist_ok=True)
-    done = call(store)
+    done = call("groups", store)
     assert isinstance(done.exception, RefusedStoreError)
     assert "json, v2" in str(done.exception)
-    assert {row["group"] for row in rows(store, "--form", "json")} == {"audit", "billing", "idle"}
-    assert "billing1" in {row["group"] for row in rows(store, "--form", "v2")}
+    assert {row["group"] for row in rows("groups", store, "--form", "json")} == {
+        "audit",
+        "billing",
+        "idle",
+    }
+    assert "billing1" in {row["group"] for row in rows("groups", store, "--form", "v2")}
 
 
 def test_without_metadata_there_is_no_lag(store: Path) -> None:
     shutil.rmtree(store / "config")
-    done = call(store)
+    done = call("groups", store)
     assert isinstance(done.exception, RefusedStoreError)
     assert str(store / "config") in str(done.exception)
 
@@ -210,7 +213,7 @@ def test_without_metadata_there_is_no_lag(store: Path) -> None:
 def test_a_torn_table_ends_in_1_and_is_named(store: Path) -> None:
     path = store / "config" / "consumerOffset.json"
     path.write_bytes(path.read_bytes()[:-9])
-    done = call(store, "--output", "json")
+    done = call("groups", store, "--output", "json")
     assert done.exit_code == 1
     assert str(path) in done.stderr
     assert [row["group"] for row in json.loads(done.stdout)] == [

@@ -1,0 +1,160 @@
+"""How many units and bytes queues hold, and of which time, from their units alone."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.queue.consume_queue import ConsumeQueue
+from store.queue.facts import QueueSpan, QueueType
+from store.queue.time_search import BoundaryType
+from store.queue.units import BlockStop
+from store.service.message_store import MessageStore
+
+_BLOCK_UNITS = 1 << 16
+DAY = 86_400_000
+"""Milliseconds of a day."""
+
+
+@dataclass(slots=True)
+class Usage:
+    """Units, the bytes of their records, and the store times of the first and last, ms."""
+
+    units: int = 0
+    bytes: int = 0
+    oldest: int | None = None
+    newest: int | None = None
+
+    def add(self, other: "Usage") -> None:
+        """Add units of another queue, or of another part of one."""
+        self.units += other.units
+        self.bytes += other.bytes
+        self.see(other.oldest)
+        self.see(other.newest)
+
+    def see(self, timestamp: int | None) -> None:
+        """Widen the time by one store time; ``None`` or below 0: it is not known."""
+        if timestamp is None or timestamp < 0:
+            return
+        if self.oldest is None or timestamp < self.oldest:
+            self.oldest = timestamp
+        if self.newest is None or timestamp > self.newest:
+            self.newest = timestamp
+
+
+class UnitSizes(NamedTuple):
+    """Consecutive units of one queue."""
+
+    queue_offset: int
+    """Of the first; a batch queue's units do not count up by one."""
+    sizes: NDArray[np.int64]
+    """Bytes of each record."""
+    timestamps: NDArray[np.int64] | None
+    """Store time of each in ms, below 0 without a record; ``None``: the units do not hold it."""
+
+
+def queue_usage(store: MessageStore, span: QueueSpan) -> Usage:
+    """Return what the units of one queue come to.
+
+    Where units have no store time that of the first and of the last record counts.
+
+    Raises:
+        StoreError: the queue cannot be read.
+    """
+    queue, low, high = store.queues.queue(*span.queue), span.min_offset, span.max_offset
+    found = Usage()
+    for piece in _pieces(store, queue, low, high):
+        found.units += len(piece.sizes)
+        found.bytes += int(piece.sizes.sum())
+        if piece.timestamps is not None:
+            known = piece.timestamps[piece.timestamps >= 0]
+            if len(known):
+                found.see(int(known.min()))
+                found.see(int(known.max()))
+        else:
+            found.see(queue.unit_timestamp(piece.queue_offset))
+            found.see(queue.unit_timestamp(piece.queue_offset + len(piece.sizes) - 1))
+    return found
+
+
+def usage_by_day(store: MessageStore, span: QueueSpan) -> Iterator[tuple[int | None, Usage]]:
+    """Yield days since the epoch (UTC) with what the units of one queue come to on each.
+
+    A day may come several times; ``None``: the store time is not known. Where units have no store
+    time the ends of days are searched in the log, which holds if store times never decrease.
+
+    Raises:
+        StoreError: the queue cannot be read.
+    """
+    queue = store.queues.queue(*span.queue)
+    for piece in _pieces(store, queue, span.min_offset, span.max_offset):
+        if piece.timestamps is None:
+            yield from _searched_days(queue, piece)
+        else:
+            yield from _counted_days(piece.sizes, piece.timestamps)
+
+
+def _counted_days(
+    sizes: NDArray[np.int64], timestamps: NDArray[np.int64]
+) -> Iterator[tuple[int | None, Usage]]:
+    days = np.where(timestamps < 0, -1, timestamps // DAY)
+    for day in np.unique(days).tolist():
+        rows = days == day
+        units, total = int(rows.sum()), int(sizes[rows].sum())
+        if day < 0:
+            yield None, Usage(units, total)
+        else:
+            times = timestamps[rows]
+            yield day, Usage(units, total, int(times.min()), int(times.max()))
+
+
+def _searched_days(queue: ConsumeQueue, piece: UnitSizes) -> Iterator[tuple[int | None, Usage]]:
+    first, count = piece.queue_offset, len(piece.sizes)
+    at = 0
+    while at < count:  # a step takes a unit or more, whatever the times say
+        timestamp = queue.unit_timestamp(first + at)
+        end, day = at + 1, None
+        if timestamp >= 0:
+            day = timestamp // DAY
+            next_day = queue.offset_by_time((day + 1) * DAY, BoundaryType.LOWER) - first
+            end = min(max(next_day, end), count)
+        found = Usage(end - at, int(piece.sizes[at:end].sum()))
+        found.see(timestamp)
+        found.see(queue.unit_timestamp(first + end - 1))
+        yield day, found
+        at = end
+
+
+def _pieces(store: MessageStore, queue: ConsumeQueue, low: int, high: int) -> Iterator[UnitSizes]:
+    """Yield the units of [``low``, ``high``); what is missing is passed over."""
+    if low >= high:
+        return
+    if store.queues.queue_type(queue.topic) is QueueType.BATCH:
+        yield from _batch_pieces(queue, low, high)
+        return
+    at = low
+    while at < high:
+        block = queue.read_units(at, min(_BLOCK_UNITS, high - at))
+        if block.count:
+            units = block.columns()
+            timestamps = None
+            if "store_timestamp" in (units.dtype.names or ()):
+                timestamps = units["store_timestamp"].astype(np.int64)
+            yield UnitSizes(at, units["size"].astype(np.int64), timestamps)
+        at += block.count
+        if block.stop is BlockStop.HOLE and block.hole is not None:
+            at = block.hole.stop
+        elif not block.count:
+            return
+
+
+def _batch_pieces(queue: ConsumeQueue, low: int, high: int) -> Iterator[UnitSizes]:
+    found = [unit for unit in queue.iterate(low) if unit.queue_offset < high]
+    if found:
+        yield UnitSizes(
+            found[0].queue_offset,
+            np.array([unit.size for unit in found], np.int64),
+            np.array([queue.unit_timestamp(unit.queue_offset) for unit in found], np.int64),
+        )

@@ -1,0 +1,208 @@
+"""The verb ``cqstore usage``."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from metadata.forms import read_forms
+from operating.queue_usage import Usage, queue_usage, usage_by_day
+from operating.ranking import Limit, Sort, ranked
+from operating.topic_kind import TopicKind, group_of, parent_of, topic_kind
+from store.cli.options import (
+    Backend,
+    CommitLogFolder,
+    ConfigFile,
+    Dir,
+    Rows,
+    note,
+    open_store,
+)
+from store.cli.output import Row, RowFormat, output
+from store.queue.facts import QueueSpan
+from store.service.message_store import MessageStore
+
+
+class By(StrEnum):
+    """What a row is about."""
+
+    TOPIC = "topic"
+    GROUP = "group"
+    PARENT = "parent"
+    DAY = "day"
+
+
+_TIMES = ("oldestStoreTimestamp", "newestStoreTimestamp")
+COLUMNS = {
+    By.TOPIC: ("topic", "kind", "queues", "units", "bytes", "share", *_TIMES),
+    By.GROUP: (
+        "group", "topics", "queues", "units", "bytes", "share", "retryUnits", "retryBytes",
+        "deadUnits", "deadBytes", *_TIMES,
+    ),
+    By.PARENT: (
+        "parent", "kind", "topics", "queues", "units", "bytes", "share", "lightUnits", *_TIMES,
+    ),
+    By.DAY: ("day", "queues", "units", "bytes", "share", *_TIMES),
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class OwnerUsage:
+    """What the queues of one owner come to: of a topic, group or parent, or of a day."""
+
+    queues: int = 0
+    topics: int = 0
+    total: Usage = field(default_factory=Usage)
+    """Without light queues: their records are those of other topics."""
+    light: Usage = field(default_factory=Usage)
+    retry: Usage = field(default_factory=Usage)
+    dead: Usage = field(default_factory=Usage)
+
+    def add(self, kind: TopicKind, usage: Usage) -> None:
+        """Add one queue, or a part of one."""
+        if kind is TopicKind.LIGHT:
+            self.light.add(usage)
+            return
+        self.total.add(usage)
+        if kind is TopicKind.RETRY:
+            self.retry.add(usage)
+        elif kind is TopicKind.DLQ:
+            self.dead.add(usage)
+
+
+Owners = dict[str | None, OwnerUsage]
+
+
+def usage(
+    root: Dir,
+    by: Annotated[By, typer.Option(help="A row a topic, group, parent, or day (UTC).")] = By.TOPIC,
+    sort: Sort = "bytes",
+    limit: Limit = 0,
+    prefix: Annotated[str, typer.Option(metavar="TEXT", help="Topics that begin so alone.")] = "",
+    config: ConfigFile = None,
+    backend: Backend = None,
+    commit_log: CommitLogFolder = None,
+    kind: Rows = RowFormat.TABLE,
+) -> None:
+    """Show what fills the log: units and bytes by topic, group, parent or day. Changes nothing.
+
+    Counted from the queues alone, without expired units. A group has its retry and dead-letter
+    topics, a parent its lite topics. Units of light queues point to records of other topics: they
+    are no part of the totals. Times are store times in ms. Totals are on standard error.
+    """
+    with open_store(root, config, backend, commit_log) as store:
+        owners = _OwnersOf(store, by, prefix).owners()
+        whole = sum(each.total.bytes for each in owners.values())
+        rows = (_ROWS[by](name, each, whole) for name, each in owners.items())
+        output(kind).rows(ranked(rows, sort, COLUMNS[by], limit))
+        log = store.commit_log
+        size = log.max_phy_offset() - log.min_phy_offset()
+    units = sum(each.total.units for each in owners.values())
+    light = sum(each.light.units for each in owners.values())
+    note(
+        f"{whole} bytes in {units} units, and {light} units of light queues; "
+        f"the log has {size} bytes"
+    )
+
+
+class _OwnersOf:
+    """One pass over the queues of a store."""
+
+    def __init__(self, store: MessageStore, by: By, prefix: str) -> None:
+        self._store, self._by, self._prefix = store, by, prefix
+        self._groups = _known_groups(store) if by is By.GROUP else set[str]()
+        self._found: defaultdict[str | None, OwnerUsage] = defaultdict(OwnerUsage)
+
+    def owners(self) -> Owners:
+        """Return owner → what its queues come to."""
+        last = None
+        for span in self._store.queue_spans():
+            topic = span.queue.topic
+            if not topic.startswith(self._prefix):
+                continue
+            if self._by is By.DAY:
+                self._add_days(span)
+                continue
+            owner = self._found[self._owner(topic)]
+            owner.queues += 1
+            owner.topics += topic != last
+            owner.add(topic_kind(topic), queue_usage(self._store, span))
+            last = topic
+        return self._found
+
+    def _owner(self, topic: str) -> str | None:
+        if self._by is By.GROUP:
+            return group_of(topic, self._groups)
+        return parent_of(topic) if self._by is By.PARENT else topic
+
+    def _add_days(self, span: QueueSpan) -> None:
+        days = set()
+        kind = topic_kind(span.queue.topic)
+        for number, found in usage_by_day(self._store, span):
+            day = _day(number)
+            self._found[day].add(kind, found)
+            days.add(day)
+        for day in days:
+            self._found[day].queues += 1
+
+
+def _known_groups(store: MessageStore) -> set[str]:
+    """Return the groups that the metadata configures, whatever its form: for names of POP."""
+    return {group for form in read_forms(store.paths) for group in form.groups}
+
+
+def _day(number: int | None) -> str | None:
+    if number is None:
+        return None
+    try:
+        return (date(1970, 1, 1) + timedelta(number)).isoformat()
+    except OverflowError:  # a record's time is whatever its producer's broker said
+        return f"day {number}"
+
+
+def _figures(owner: OwnerUsage, whole: int) -> Row:
+    share = round(owner.total.bytes / whole, 6) if whole else 0.0
+    return {"units": owner.total.units, "bytes": owner.total.bytes, "share": share}
+
+
+def _times(owner: OwnerUsage) -> Row:
+    seen = Usage()
+    seen.add(owner.total)
+    seen.add(owner.light)
+    return dict(zip(_TIMES, (seen.oldest, seen.newest), strict=True))
+
+
+def _topic(name: str | None, owner: OwnerUsage, whole: int) -> Row:
+    kind = topic_kind(name or "")
+    row: dict[str, object] = {"topic": name, "kind": kind.value, "queues": owner.queues}
+    if kind is TopicKind.LIGHT:
+        row |= {"units": owner.light.units, "bytes": owner.light.bytes, "share": None}
+        return {**row, **_times(owner)}
+    return {**row, **_figures(owner, whole), **_times(owner)}
+
+
+def _group(name: str | None, owner: OwnerUsage, whole: int) -> Row:
+    return {
+        "group": name, "topics": owner.topics, "queues": owner.queues,
+        **_figures(owner, whole), "retryUnits": owner.retry.units,
+        "retryBytes": owner.retry.bytes, "deadUnits": owner.dead.units,
+        "deadBytes": owner.dead.bytes, **_times(owner),
+    }  # fmt: skip
+
+
+def _parent(name: str | None, owner: OwnerUsage, whole: int) -> Row:
+    return {
+        "parent": name, "kind": topic_kind(name or "").value, "topics": owner.topics,
+        "queues": owner.queues, **_figures(owner, whole), "lightUnits": owner.light.units,
+        **_times(owner),
+    }  # fmt: skip
+
+
+def _day_row(name: str | None, owner: OwnerUsage, whole: int) -> Row:
+    return {"day": name, "queues": owner.queues, **_figures(owner, whole), **_times(owner)}
+
+
+_ROWS = {By.TOPIC: _topic, By.GROUP: _group, By.PARENT: _parent, By.DAY: _day_row}
