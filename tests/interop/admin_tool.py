@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.peer.maven import JavaProgram
-from tests.interop.brokers import VERSION
+
+VERSION = "5.5.0"
+"""The tools of 5.5.1 are not published."""
 
 
 @dataclass(frozen=True)

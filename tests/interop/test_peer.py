@@ -11,7 +11,7 @@ from bench.peer.sides import OURS, SIDES, THEIRS, Sides, Window
 from store import MessageStore
 from tests.interop.rocketmq import RocketMQ
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.long]
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.long, pytest.mark.disk]
 QUEUES = 40
 both_backends = pytest.mark.parametrize("backend", ["file", "rocksdb"])
 
