@@ -124,10 +124,8 @@ cdef class PlainPulls:
         cdef Found found[MOST_AT_ONCE]
         cdef Part part
         cdef const uint8_t *record
-        cdef const uint8_t *last = NULL  # the record that lies highest in the part
-        cdef int32_t last_size = 0
         cdef list files = []
-        cdef int64_t phy, total = 0
+        cdef int64_t phy, before = 0, total = 0
         cdef int32_t size
         cdef Py_ssize_t number, taken = 0
         count = min(count, self.most_count)
@@ -143,16 +141,21 @@ cdef class PlainPulls:
             if part.start <= phy < part.end:
                 fetch_ahead(part.data + (phy - part.start))
                 fetch_ahead(part.data + (phy - part.start) + AT_BORN)
+                if number == count - 1:  # what `ends_whole` reads
+                    size = load32(unit + number * stride + AT_SIZE_OF_UNIT)
+                    fetch_ahead(part.data + (phy - part.start) + max(size, 1) - 1)
         most_bytes = min(most_bytes, self.most_bytes)
         for number in range(count):
             phy, size = load64(unit), load32(unit + AT_SIZE_OF_UNIT)
             unit += stride
-            if phy < 0:
+            if phy < before:  # units of a queue ascend: see `ends_whole`
                 return False
+            before = phy
             if not part.start <= phy < part.end:
-                if not (ends_whole(last, last_size) and self.log.open(phy, &part, files)):
+                if taken and not ends_whole(&found[taken - 1]):
                     return False
-                last = NULL
+                if not self.log.open(phy, &part, files):
+                    return False
             if size < LEAST_RECORD or size > part.end - phy:
                 return False
             if total + size > most_bytes and taken:
@@ -160,13 +163,11 @@ cdef class PlainPulls:
             record = part.data + (phy - part.start)
             if not _is_there(record, phy, size):
                 return False
-            if last == NULL or record > last:
-                last, last_size = record, size
             total += size
             found[taken].data, found[taken].size = record, size
             found[taken].file = <int32_t> (len(files) - 1)
             taken += 1
-        if not ends_whole(last, last_size):
+        if not ends_whole(&found[taken - 1]):
             return False
         result._take(files, found, taken, first)
         result.next_begin_offset, result.total_bytes = first + taken, total
@@ -174,19 +175,17 @@ cdef class PlainPulls:
         return True
 
 
-cdef bint ends_whole(const uint8_t *record, int32_t size) noexcept nogil:
-    """Return whether a record that was looked at is the log's, and all before it in its file.
+cdef inline bint ends_whole(const Found *last) noexcept nogil:
+    """Return whether a record that was looked at is the log's, and all before it in its file."""
+    return not log_faults_seen() and (last.data[last.size - 1] != 0 or _ends_in_zero(last))
 
-    ``NULL``: there was none.
-    """
+
+cdef bint _ends_in_zero(const Found *last) noexcept nogil:
+    """Return the same of a record whose last byte is zero."""
     cdef Places places
-    if log_faults_seen():
-        return False
-    if record == NULL or record[size - 1] != 0:
+    if find_places(last.data, last.size, &places) and ends_in_file(last.data, &places):
         return True
-    if find_places(record, size, &places) and ends_in_file(record, &places):
-        return True
-    return is_of_whole_map(record)
+    return is_of_whole_map(last.data)
 
 
 cdef inline bint _is_there(const uint8_t *record, int64_t phy, int32_t size) noexcept nogil:

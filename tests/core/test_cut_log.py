@@ -1,17 +1,25 @@
 """A log file that is cut under an open store: answers are right or errors, none is a signal."""
 
+import gc
 import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from store.core import CORE
-from tests.kit.cut_log_child import COUNT, CUTS, questions
+from store.core import CORE, READS
+from store.errors import CorruptionError, TruncatedRecordError
+from store.files import Descriptor
+from store.log.gather import gather
+from store.log.log_map import map_log_file
+from store.log.mapped_file import MappedFile
+from tests.kit.cut_log_child import COUNT, CUTS, PAGE, questions
 
 HERE = Path(__file__).parents[2]
 PUTS = ("put_sync", "put_list_sync", "put_long", "put_and_flush")
@@ -67,3 +75,126 @@ def test_nothing_is_acknowledged_that_the_file_has_not(tmp_path: Path, ask: str,
     assert first.startswith("CorruptionError: the file has shrunk")
     assert "expected 65536 bytes, found" in first
     assert "earlier" in then
+
+
+needs_core = pytest.mark.skipif(READS is None, reason="the core does not run")
+
+
+@pytest.fixture
+def cut_file(tmp_path: Path) -> Iterator[MappedFile]:
+    """A mapped file of 64 pages that is cut to one."""
+    file = MappedFile.create(tmp_path, 0, 64 * PAGE)
+    file.map()[:] = bytes([7]) * (64 * PAGE)
+    file.wrote_position = 64 * PAGE
+    os.truncate(file.path, PAGE)
+    yield file
+    file.close()
+
+
+def guard_of(file: MappedFile) -> Any:
+    return file.map().guard
+
+
+@needs_core
+@pytest.mark.parametrize("step", [1, -1, 7])
+def test_few_faults_bring_a_reader_through_a_file_that_is_gone(
+    cut_file: MappedFile, step: int
+) -> None:
+    """Each fault takes twice as many pages: no more maps than the kernel lets a process have."""
+    assert not guard_of(cut_file).has_faults
+    before = len(Path("/proc/self/maps").read_text().splitlines())
+    data = cut_file.map()
+    assert [data[at * step % 64 * PAGE] for at in range(64)].count(7) == 1  # what the file has
+    assert guard_of(cut_file).has_faults
+    assert len(Path("/proc/self/maps").read_text().splitlines()) < before + 20
+
+
+@needs_core
+def test_faults_of_one_file_leave_others_alone_and_go_with_their_map(
+    tmp_path: Path, cut_file: MappedFile
+) -> None:
+    (tmp_path / "other").mkdir()
+    other = MappedFile.create(tmp_path / "other", 0, 2 * PAGE)
+    other.map()[:5] = b"hello"
+    other.wrote_position = 2 * PAGE
+    assert cut_file.map()[5 * PAGE] == 0
+    with pytest.raises(TruncatedRecordError, match="the file has shrunk"):
+        cut_file.select(5 * PAGE, 5)
+    assert cut_file.select(PAGE - 5, 5) == bytes([7]) * 5
+    assert not guard_of(other).has_faults
+    assert guard_of(other).is_whole
+    view = other.select(0, 5)
+    assert bytes(view) == b"hello"
+    other.check_written(other.map())
+    with pytest.raises(CorruptionError, match="expected 262144 bytes, found 4096 bytes"):
+        cut_file.check_written(cut_file.map())
+    cut_file.unmap()
+    with pytest.raises(CorruptionError, match="the file has shrunk"):
+        cut_file.map()
+    view.release()
+    other.close()
+
+
+@needs_core
+def test_a_file_that_has_its_bytes_again_is_read_by_system_calls(cut_file: MappedFile) -> None:
+    assert cut_file.map()[5 * PAGE] == 0
+    with cut_file.path.open("r+b") as raw:
+        raw.write(bytes([9]) * (64 * PAGE))
+    assert cut_file.select(5 * PAGE, 3) == bytes([9]) * 3
+    assert cut_file.map()[5 * PAGE] == 0
+    assert gather(cut_file, ">i2", np.array([5 * PAGE, 3])).tolist() == [0x0909] * 2
+
+
+@needs_core
+def test_what_is_written_into_zeros_is_not_acknowledged(cut_file: MappedFile) -> None:
+    target = cut_file.target()
+    target[PAGE // 2 : PAGE // 2 + 4] = b"here"
+    cut_file.check_written(target)
+    target[9 * PAGE : 9 * PAGE + 4] = b"lost"
+    with pytest.raises(CorruptionError, match="the file has shrunk"):
+        cut_file.check_written(target)
+    assert cut_file.path.stat().st_size == PAGE
+
+
+def test_a_flush_asks_for_the_size(cut_file: MappedFile) -> None:
+    cut_file.flushed_position = 0
+    with pytest.raises(CorruptionError, match="expected 262144 bytes, found 4096 bytes"):
+        cut_file.flush()
+    assert cut_file.flushed_position == 0
+
+
+def test_what_waits_in_memory_is_not_written_to_a_file_that_was_cut(tmp_path: Path) -> None:
+    file = MappedFile.create(tmp_path, 0, 8 * PAGE)
+    file.use_heap()
+    target = file.target()
+    target[: 3 * PAGE] = b"x" * (3 * PAGE)
+    file.wrote_position = 3 * PAGE
+    os.truncate(file.path, PAGE)
+    with pytest.raises(CorruptionError, match="the file has shrunk"):
+        file.commit()
+    assert file.path.stat().st_size == PAGE
+    file.close()
+
+
+@needs_core
+def test_a_map_whose_views_live_on_is_guarded_until_they_go(cut_file: MappedFile) -> None:
+    view = memoryview(cut_file.map())
+    cut_file.close()
+    gc.collect()
+    assert view[5 * PAGE] == 0
+    view.release()
+
+
+@needs_core
+def test_maps_that_go_make_room_for_others(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(bytes(PAGE))
+    file = Descriptor(path, os.O_RDONLY)
+    maps = [map_log_file(path, file, PAGE, read_only=True) for _ in range(8193)]
+    registered = [made.guard is not None and made.guard.is_registered for made in maps]
+    assert registered.count(False) >= 1
+    assert registered[0]
+    maps.clear()
+    made = map_log_file(path, file, PAGE, read_only=True)
+    assert made.guard is not None
+    assert made.guard.is_registered
