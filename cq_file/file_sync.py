@@ -9,7 +9,6 @@ import os
 import shutil
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -18,6 +17,7 @@ from cq_file.descriptor_cache import DescriptorCache
 from store.checked_lock import CheckedLock
 from store.errors import os_errors
 from store.files import find_syncfs, sync_file_system, sync_folder
+from store.thread import StoreThread
 
 _SYNCFS_FROM = 64
 """Files from which one ``syncfs`` is cheaper than a journal commit for each of them."""
@@ -163,9 +163,29 @@ def remove_folders(folders: Collection[Path]) -> None:
 
 def for_each(work: Callable[[T], object], items: Collection[T]) -> None:
     """Do something that waits for the file system with each of ``items``, many side by side."""
-    threads = min(1 + len(items) // _ITEMS_A_THREAD, _MOST_THREADS)
-    with ThreadPoolExecutor(threads, "cqstore-remove") as pool:
-        deque(pool.map(work, items), maxlen=0)
+    left, faults = deque(items), list[BaseException]()
+
+    def run() -> None:
+        while left and not faults:
+            with suppress(IndexError):  # another thread has taken the last one
+                item = left.popleft()
+                try:
+                    work(item)
+                except BaseException as exc:  # noqa: BLE001 - raised below
+                    faults.append(exc)
+
+    others = min(len(items) // _ITEMS_A_THREAD, _MOST_THREADS - 1)
+    threads = [StoreThread("cqstore-remove", run) for _ in range(others)]
+    try:
+        for thread in threads:
+            thread.start()
+        run()
+    finally:
+        left.clear()
+        for thread in threads:
+            thread.join()
+    if faults:
+        raise faults[0]
 
 
 def _remove_folder(folder: Path) -> None:

@@ -1,13 +1,14 @@
 """CompactionRun: one compaction in a thread of its own, to be watched, waited for and cancelled."""
 
 import logging
-import threading
 from collections.abc import Sequence
 
 from cq_rocksdb.engine import Family, RocksEngine
 from cq_rocksdb.errors import RocksDBError, RocksDBStatus
 from cq_rocksdb.stats import PROPERTIES
 from store.errors import ConsumeQueueError, StoreError
+from store.thread import StoreThread
+from store.wakeup import Latch
 
 _LOG = logging.getLogger(__name__)
 
@@ -20,10 +21,10 @@ class CompactionRun:
         self._engine = engine
         self._families = families
         self._dropped_before = engine.dropped_units
-        self._cancelled = threading.Event()
+        self._cancelled = Latch()
         self.fault: StoreError | None = None
         """What ended it, or made RocksDB give it up, if something did."""
-        self._thread = threading.Thread(target=self._run, name="cqstore-compaction", daemon=True)
+        self._thread = StoreThread("cqstore-compaction", self._run)
         self._thread.start()
 
     @property

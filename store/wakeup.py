@@ -1,13 +1,14 @@
-"""Wakeup: one thread waits for it, any thread and any signal's handler may call it.
+"""Wakeup and Latch: what threads wait for; any thread and any signal's handler may call them.
 
 ``threading.Event`` is no use where a caller may be interrupted: its lock is taken in Python, and an
 exception behind that line leaves it taken for ever. Here each operation is one call into C.
 """
 
 import threading
+import time
 
 _SECONDS = 1.0
-"""So often a thread that waits without a deadline asks again: no one wait is without an end."""
+"""So often a thread that waits asks again: no one wait is without an end."""
 
 
 class Wakeup:
@@ -37,3 +38,50 @@ class Wakeup:
         while not self._asleep.acquire(timeout=_SECONDS):
             pass
         return True
+
+
+class Latch:
+    """What happens once: ``is_set`` and ``wait`` as of ``threading.Event``. Any thread.
+
+    Whole after an exception between any two instructions: a thread that was to be called by the one
+    that was interrupted finds out within a second.
+    """
+
+    __slots__ = ("_asleep", "_is_set")
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._asleep = threading.Lock()  # free for good once it is set, but for moments
+        self._asleep.acquire()
+
+    def is_set(self) -> bool:
+        """Return whether it has happened."""
+        return self._is_set
+
+    def set(self) -> None:
+        """Let all go on that wait, and all that come."""
+        self._is_set = True
+        self._wake_next()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait until it happens, at most so many seconds; return whether it has."""
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while not self._is_set:
+            left = _SECONDS if deadline is None else min(deadline - time.monotonic(), _SECONDS)
+            if left <= 0:
+                break
+            if self._asleep.acquire(timeout=left):
+                self._wake_next()
+        return self._is_set
+
+    def _wake_next(self) -> None:
+        try:
+            self._asleep.release()
+        except RuntimeError:  # another thread has done it
+            return
+
+    def _at_fork_reinit(self) -> None:
+        """Begin anew in a child; ``threading`` asks it of what a thread has been started by."""
+        self._asleep = threading.Lock()
+        if not self._is_set:
+            self._asleep.acquire()

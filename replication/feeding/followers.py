@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from store.checked_lock import CheckedLock
+
 NOT_SAID = -1
 
 
@@ -37,16 +39,23 @@ class Followers:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards links, what they say, and who waits
+        self._lock = CheckedLock(
+            "a change of the followers"
+        )  # guards links, what they say, and who waits
         self._links: set[Link] = set()
         self._waiting: set[_Waiter] = set()
         self._looks: tuple[Callable[[], object], ...] = ()
+
+    @property
+    def locks(self) -> tuple[CheckedLock, ...]:
+        """Return what a thread must not hold that waits for followers."""
+        return (self._lock,)
 
     # ---- what a store asks (``store.service.writing.replicas.Replicas``)
 
     def in_sync(self, phy_offset: int, gap: int) -> int:
         """Return how many distinct followers lack less than ``gap`` bytes before ``phy_offset``."""
-        with self._lock:
+        with self._lock.entry():
             return len({
                 link.address for link in self._links if 0 <= link.position > phy_offset - gap
             })  # fmt: skip
@@ -59,7 +68,7 @@ class Followers:
         """
         waiter = _Waiter(phy_offset, followers)
         try:
-            with self._lock:
+            with self._lock.entry():
                 if self._has(waiter):
                     return True
                 self._waiting.add(waiter)
@@ -68,7 +77,7 @@ class Followers:
                 look()
             waiter.gate.acquire(timeout=max(deadline - time.monotonic(), 0))
         finally:
-            with self._lock:
+            with self._lock.entry():
                 self._waiting.discard(waiter)
         return waiter.served
 
@@ -76,34 +85,34 @@ class Followers:
 
     def attach(self, look: Callable[[], object]) -> None:
         """Have ``look`` called, by any thread, when a put begins to wait."""
-        with self._lock:
+        with self._lock.entry():
             self._looks = (*self._looks, look)
 
     def detach(self, look: Callable[[], object]) -> None:
         """Call ``look`` no more."""
-        with self._lock:
+        with self._lock.entry():
             self._looks = tuple(each for each in self._looks if each != look)
 
     def join(self, address: str, port: int) -> Link:
         """Note a connection."""
         link = Link(address, port)
-        with self._lock:
+        with self._lock.entry():
             self._links.add(link)
         return link
 
     def leave(self, link: Link) -> None:
         """Forget a connection; what it acknowledged counts no more."""
-        with self._lock:
+        with self._lock.entry():
             self._links.discard(link)
 
     def begin(self, link: Link, request: int, start: int) -> None:
         """Note that it asked for ``request``, and is served from ``start`` on."""
-        with self._lock:
+        with self._lock.entry():
             link.position, link.start, link.sent = request, start, start
 
     def acknowledge(self, link: Link, phy_offset: int) -> None:
         """Note that it has what it was sent, up to ``phy_offset``; the caller has checked that."""
-        with self._lock:
+        with self._lock.entry():
             link.position = phy_offset
             if phy_offset <= link.start:
                 return  # of nothing that was sent here
@@ -115,7 +124,7 @@ class Followers:
 
     def links(self) -> list[Link]:
         """Return the connections there are."""
-        with self._lock:
+        with self._lock.entry():
             return list(self._links)
 
     def _has(self, waiter: "_Waiter") -> bool:

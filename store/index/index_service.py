@@ -8,7 +8,6 @@ Source: RocketMQ ``IndexService``.
 """
 
 import logging
-import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from datetime import datetime
@@ -29,6 +28,7 @@ from store.index.index_batch import IndexBatch
 from store.index.index_check import IndexFinding, check_index_file
 from store.index.index_file import UNFINISHED_NAME, IndexFile
 from store.index.layout import IndexGeometry
+from store.thread import StoreThread
 
 _LOG = logging.getLogger(__name__)
 INDEX_NAME_DIGITS = 17
@@ -443,7 +443,7 @@ class _FlushBehind:
     def __init__(self, file: IndexFile) -> None:
         self._file = file
         self._fault: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="cqstore-index-flush", daemon=True)
+        self._thread = StoreThread("cqstore-index-flush", self._run)
         self._thread.start()
 
     def _run(self) -> None:

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from store.errors import (
@@ -17,6 +18,7 @@ from store.errors import (
 )
 from store.files import NAME_DIGITS, check_regular, file_name, make_folder, sync_folder
 from store.log.mapped_file import MappedFile
+from store.thread import StoreThread
 
 _LOG = logging.getLogger(__name__)
 
@@ -287,16 +289,14 @@ class _AheadOfTime:
         self._folder = folder
         self._file_size = file_size
         self._warm_pages = warm_pages
-        self._thread: threading.Thread | None = None
+        self._thread: StoreThread | None = None
         self._made: MappedFile | None = None
         self._offset = -1
 
     def request(self, offset: int) -> None:
         if offset != self._offset:
             self._offset = offset
-            self._thread = threading.Thread(
-                target=self._make, args=(offset,), name="cqstore-allocate", daemon=True
-            )
+            self._thread = StoreThread("cqstore-allocate", partial(self._make, offset))
             self._thread.start()
 
     def _make(self, offset: int) -> None:

@@ -261,11 +261,15 @@ class MessageStore(StoreCare):
         that another thread is at. In a child of the process that opened the store it does nothing.
 
         Raises:
-            NestedCallError: this thread is inside another call of the store; nothing was done.
+            NestedCallError: this thread is inside another call of the store, or one of the store's
+                own (a future's callback); nothing was done.
         """
         if self._state.forked:
             return
         self._state.locks.check()
+        self._parts.refuse_own_threads()
+        if self._trace is not None:
+            self._trace.worker.refuse_itself()
         with self._closing.entry():
             if not self._released:
                 self._close()

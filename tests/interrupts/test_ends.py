@@ -21,6 +21,7 @@ from store.service.recovering.replacement import Rebuild
 from store.service.running.running_state import RunningState
 from store.service.running.surroundings import Surroundings
 from store.service.writing.putter import Putter
+from store.wakeup import Latch
 from tests.kit.faults import Faults
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.mutations import in_time
@@ -80,7 +81,7 @@ def test_a_flush_thread_that_ends_fails_the_store_and_those_who_wait(
 
 def test_a_thread_that_looks_at_old_files_and_ends_fails_the_store(tmp_path: Path) -> None:
     class Broken(Surroundings):
-        def wait(self, stop: threading.Event, seconds: float) -> bool:
+        def wait(self, stop: Latch, seconds: float) -> bool:
             _ = seconds
             return stop.is_set()
 

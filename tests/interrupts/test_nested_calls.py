@@ -4,9 +4,11 @@ A signal's handler, a finalizer and a callback of the garbage collector are such
 call ends as if there had been none, and the store is whole.
 """
 
+import os
 import random
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -211,6 +213,34 @@ def test_a_close_inside_another_call_is_refused_or_done(case: Case, outer: str) 
             assert case.store._state.failure is None, (number, case.store._state.failure)
             case.compare()
         case.store.close()
+
+
+def test_a_close_in_a_thread_of_the_store_is_refused(tmp_path: Path) -> None:
+    """It would wait for its own end."""
+    met: list[BaseException] = []
+    called = threading.Event()
+
+    def close(_: object) -> None:
+        try:
+            store.close()
+        except NestedCallError as exc:
+            met.append(exc)
+        called.set()
+
+    config = SMALL.model_copy(update={"flush_disk_type": FlushDiskType.SYNC_FLUSH})
+    store = MessageStore.open(tmp_path, config)
+    go_on, real = threading.Event(), os.fdatasync
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fdatasync", lambda fd: (go_on.wait(SECONDS), real(fd)))
+        future = store.put_message_async(Message(TOPIC, b"m"))
+        future.add_done_callback(close)
+        go_on.set()
+        assert called.wait(SECONDS)
+    assert len(met) == 1
+    assert "cqstore-flush" in str(met[0])
+    assert store.put_message(Message(TOPIC, b"m")).ok
+    store.close()
+    assert not (tmp_path / "abort").exists()
 
 
 CHILD = """

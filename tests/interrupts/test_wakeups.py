@@ -9,14 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from cq_file.file_sync import for_each
+from replication.feeding.followers import Followers
 from store.config import FlushDiskType, StoreConfig
 from store.errors import StoreError
 from store.future import StoreFuture
 from store.record.message import Message
+from store.replica_config import BrokerRole
 from store.service.message_store import MessageStore
 from store.service.writing.pages_ahead import PagesAhead
 from store.service.writing.putter import Putter
-from store.wakeup import Wakeup
+from store.thread import StoreThread
+from store.wakeup import Latch, Wakeup
 from tests.kit import interrupts
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.mutations import in_time
@@ -49,6 +53,129 @@ def test_a_wakeup_works_after_an_interrupt_anywhere(step: Callable[[Wakeup], obj
             wakeup.set()
             assert wakeup.wait()
             assert not wakeup.wait(0)
+
+
+@pytest.mark.parametrize("step", [Latch.set, Latch.wait, Latch.is_set])
+def test_a_latch_works_after_an_interrupt_anywhere(step: Callable[[Latch], object]) -> None:
+    """Set before or behind the interrupt, it lets threads go on that wait."""
+
+    def latch_of(*, is_set: bool) -> Latch:
+        latch = Latch()
+        if is_set:
+            latch.set()
+        return latch
+
+    before = step is not Latch.set
+    places = run_interrupted(lambda: step(latch_of(is_set=before)))
+    assert places
+    for number in range(1, places + 1):
+        latch = latch_of(is_set=before)
+        done: list[bool] = []
+        threads = [
+            threading.Thread(target=lambda latch=latch, done=done: done.append(latch.wait(SECONDS)))
+            for _ in range(3)
+        ]
+        for thread in threads:
+            thread.start()
+        with suppress(Interrupted):
+            run_interrupted(lambda latch=latch: step(latch), number)  # type: ignore[misc]
+        latch.set()
+        for thread in threads:
+            thread.join(SECONDS)
+        assert done == [True] * 3
+        assert latch.is_set()
+        with in_time(SECONDS):
+            assert latch.wait()
+
+
+def test_a_latch_that_is_not_set_ends_a_wait_in_time() -> None:
+    latch = Latch()
+    assert not latch.wait(0)
+    assert not latch.wait(0.001)
+    assert not latch.is_set()
+
+
+def test_a_thread_whose_start_was_interrupted_anywhere_is_waited_for() -> None:
+    def begin(number: int) -> tuple[StoreThread, list[int], int]:
+        ran: list[int] = []
+        thread, places = StoreThread("cqstore-test", lambda: ran.append(number)), 0
+        with suppress(Interrupted):
+            places = run_interrupted(thread.start, number)
+        return thread, ran, places
+
+    _, _, places = begin(0)
+    assert places > 3
+    for number in range(1, places + 1):
+        thread, ran, _ = begin(number)
+        began = thread.ident is not None
+        with in_time(SECONDS):
+            thread.join()
+        assert not thread.is_alive()
+        assert ran or not began, number
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_work_on_many_items_ends_after_an_interrupt_anywhere(count: int) -> None:
+    def work(number: int) -> int:
+        done: list[int] = []
+        places = 0
+        with in_time(SECONDS), suppress(Interrupted):
+            places = run_interrupted(lambda: for_each(done.append, range(count)), number)
+        assert sorted(set(done)) == sorted(done)
+        assert len(done) == count or number
+        return places
+
+    places = work(0)
+    for number in range(1, places + 1):
+        work(number)
+
+
+def test_work_on_many_items_raises_what_one_of_them_raised() -> None:
+    def work(item: int) -> None:
+        if item == 30:
+            raise StoreError("30")
+
+    with pytest.raises(StoreError, match="30"):
+        for_each(work, range(100))
+
+
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"  # in a generator that is being closed
+)
+def test_a_store_closes_after_a_replicated_put_was_interrupted(tmp_path: Path) -> None:
+    """Also where it asks for replicas, and where one acknowledges."""
+    config = SMALL.model_copy(
+        update={"broker_role": BrokerRole.SYNC_MASTER, "in_sync_replicas": 2, "slave_timeout": 100}
+    )
+
+    def case(number: int) -> int:
+        root, followers = tmp_path / str(number), Followers()
+        link = followers.join("a", 1)
+        followers.begin(link, 0, 0)
+        store = MessageStore.open(root, config, housekeeping=False, replicas=followers)
+
+        def step() -> None:
+            store.put_message_async(Message("t", b"x"))
+            followers.acknowledge(link, store.commit_log.max_phy_offset())
+            store.put_message(Message("t", b"x"))
+
+        places = 0
+        gc.collect()
+        with suppress(Interrupted):
+            places = run_interrupted(step, number)
+        with in_time(SECONDS):
+            if store._state.failure is None:
+                followers.acknowledge(link, 1 << 40)
+                assert store.put_message_async(Message("t", b"later")).result(SECONDS).ok
+            with suppress(StoreError):
+                store.close()
+            store.close()
+        return places
+
+    places = case(0)
+    assert places > 5
+    for number in range(1, places + 1, max(1, places // 40)):
+        case(number)
 
 
 WAITS: dict[str, Callable[[StoreFuture[int]], object]] = {

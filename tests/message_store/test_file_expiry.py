@@ -18,6 +18,7 @@ from store.record.message import Message
 from store.service.message_store import MessageStore
 from store.service.results import PutMessageStatus
 from store.service.running.surroundings import Surroundings
+from store.wakeup import Latch
 
 HOUR = 3600
 FILE = 65536
@@ -41,7 +42,7 @@ class Machine(Surroundings):
     def used_percent(self, folder: Path) -> int:
         return self.percent.get(folder.name, 50)
 
-    def wait(self, stop: threading.Event, seconds: float) -> bool:
+    def wait(self, stop: Latch, seconds: float) -> bool:
         self.waits.append(seconds)
         return stop.is_set()
 

@@ -9,7 +9,6 @@ deleteExpiredFileByTime``.
 """
 
 import logging
-import threading
 from collections.abc import Callable, Iterator
 from itertools import islice, takewhile
 from operator import attrgetter
@@ -22,6 +21,7 @@ from store.service.care.clean_service import ExpiryReport
 from store.service.care.disk_levels import DiskDemand, DiskLevels
 from store.service.running.surroundings import Surroundings
 from store.service.running.worker import Worker
+from store.wakeup import Latch
 
 _LOG = logging.getLogger(__name__)
 FIRST_RUN_SECONDS = 60
@@ -74,17 +74,17 @@ class FileExpiry:
         self._full = full
         self._manual_runs = 0
         self._retry_at = 0.0
-        self._stop = threading.Event()
-        self._thread = Worker("cqstore-expiry", self._run, failed)
+        self._stop = Latch()
+        self.worker = Worker("cqstore-expiry", self._run, failed)
 
     def start(self) -> None:
         """Start the thread; its first run is a minute away."""
-        self._thread.start()
+        self.worker.start()
 
     def stop(self) -> None:
         """End the thread; a deletion that is under way comes to its end."""
         self._stop.set()
-        self._thread.end()
+        self.worker.end()
 
     def delete_manually(self) -> None:
         """Let the next 20 runs delete what is old, whatever the hour."""

@@ -8,7 +8,6 @@ written but the mirror's own two files.
 
 import logging
 import random
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -40,6 +39,7 @@ from store.service.results import GetMessageResult
 from store.service.running.waiting import Waiting
 from store.service.running.worker import Worker
 from store.service.tracing.operation_lines import StoreOp
+from store.wakeup import Latch
 
 _LOG = logging.getLogger(__name__)
 MOST_WAITING = 1024
@@ -85,10 +85,10 @@ class Mirror:
         self._figures = Figures(paths.ab_figures)
         self._differences = Differences(paths.ab_differences)
         self._random = random.Random()
-        self._stop = threading.Event()
+        self._stop = Latch()
         self._failure = ""
         self._goes_on = False  # the figures of before have been read
-        self._worker = Worker("cqstore-mirror", self._run, self._give_up, "reads are not mirrored")
+        self.worker = Worker("cqstore-mirror", self._run, self._give_up, "reads are not mirrored")
 
     @classmethod
     def of(
@@ -213,12 +213,12 @@ class Mirror:
 
     def start(self) -> None:
         """Start the thread."""
-        self._worker.start()
+        self.worker.start()
 
     def stop(self) -> None:
         """End the thread, behind the read that it is at; what waits is not mirrored any more."""
         self._stop.set()
-        self._worker.end()
+        self.worker.end()
 
     def _run(self) -> None:
         self._figures.load()

@@ -242,6 +242,7 @@ def _serve(loaded: Loaded, recovered: Recovered, options: OpenOptions) -> Parts:
     quota = LightQuota(queues, pending.offsets, config.max_lmq_consume_queue_num)
     append = Appender(log, pending, state, quota)
     replicas = ReplicaWait.of(config, log, options.replicas)
+    state.locks.add(*(() if replicas is None else replicas.locks))
     answers = Answers(config, commit, flush, replicas, state.fail)
     ahead = None if loaded.read_only else PagesAhead.of(log, is_transient=config.is_transient)
     look_ahead = untold if ahead is None else ahead.look
@@ -265,7 +266,7 @@ def _serve(loaded: Loaded, recovered: Recovered, options: OpenOptions) -> Parts:
     stops += [] if mirror is None else [mirror.stop]
     return Parts(
         loaded, recovered, flush, flush_all, puller, putter, mirror, clean, expiry, metrics, ahead,
-        () if loaded.read_only else tuple(stops),
+        replicas, () if loaded.read_only else tuple(stops),
     )  # fmt: skip
 
 
@@ -277,6 +278,8 @@ def _start(undo: ExitStack, parts: Parts, options: OpenOptions) -> None:
     if parts.ahead is not None:
         parts.ahead.start()
     parts.flush.start()
+    if parts.replicas is not None:
+        parts.replicas.start()
     if options.housekeeping:
         parts.expiry.start()
     if parts.mirror is not None:

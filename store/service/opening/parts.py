@@ -30,6 +30,7 @@ from store.service.writing.flush import FlushService, WholeFlush
 from store.service.writing.group_commit import GroupCommit
 from store.service.writing.pages_ahead import PagesAhead
 from store.service.writing.putter import Putter
+from store.service.writing.replicas import ReplicaWait
 
 _LOG = logging.getLogger(__name__)
 
@@ -88,8 +89,19 @@ class Parts:
     expiry: FileExpiry
     metrics: StoreMetrics
     ahead: PagesAhead | None
+    replicas: ReplicaWait | None
     stops: tuple[Callable[[], None], ...]
     """What ends the threads, in the order in which they were started."""
+
+    def refuse_own_threads(self) -> None:
+        """Refuse what waits for the end of the threads, in one of them.
+
+        Raises:
+            NestedCallError: the caller is one.
+        """
+        for part in (self.flush, self.expiry, self.mirror, self.ahead, self.replicas):
+            if part is not None:
+                part.worker.refuse_itself()
 
     def stop(self) -> None:
         """End the threads, those that were started last first."""

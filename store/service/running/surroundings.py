@@ -4,7 +4,8 @@ import os
 import time
 from datetime import datetime
 from pathlib import Path
-from threading import Event
+
+from store.wakeup import Latch
 
 
 class Surroundings:
@@ -31,7 +32,7 @@ class Surroundings:
             return -1
         return -(-100 * used // whole) if whole else -1
 
-    def wait(self, stop: Event, seconds: float) -> bool:
+    def wait(self, stop: Latch, seconds: float) -> bool:
         """Return after ``seconds``, or when ``stop`` is set; whether it is."""
         return stop.wait(seconds)
 

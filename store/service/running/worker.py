@@ -1,8 +1,9 @@
 """Worker: a thread of the store's own whose unexpected end nobody overlooks."""
 
 import logging
-import threading
 from collections.abc import Callable
+
+from store.thread import StoreThread
 
 _LOG = logging.getLogger(__name__)
 
@@ -24,7 +25,7 @@ class Worker:
         self._means = means
         self._work = work
         self._gave_up = gave_up
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = StoreThread(name, self._run)
 
     def start(self) -> None:
         """Start the thread."""
@@ -34,6 +35,14 @@ class Worker:
         """Wait until the thread is over, if it was ever started; ``work`` has been told to end."""
         if self._thread.is_alive():
             self._thread.join()
+
+    def refuse_itself(self) -> None:
+        """Refuse what waits for the end of the thread, in that thread.
+
+        Raises:
+            NestedCallError: the caller is the thread.
+        """
+        self._thread.refuse_itself()
 
     def _run(self) -> None:
         try:

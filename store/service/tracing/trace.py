@@ -19,6 +19,7 @@ from store.files import open_regular, write_all
 from store.service.running.waiting import Waiting
 from store.service.running.worker import Worker
 from store.service.tracing.operation_lines import StoreOp, first_line, operation_line
+from store.wakeup import Latch
 
 _LOG = logging.getLogger(__name__)
 MOST_TRACE_BYTES = 1 << 30
@@ -60,13 +61,13 @@ class Trace:
         self._stopped = stopped
         self._waiting: Waiting[tuple[StoreOp, float, tuple[object, ...]]] = Waiting(_MOST_WAITING)
         self._began = _now()
-        self._stop = threading.Event()
+        self._stop = Latch()
         self._closing = threading.RLock()  # one thread closes the file
-        self._worker = Worker("cqstore-trace", self._run, self._give_up, "the trace ends")
+        self.worker = Worker("cqstore-trace", self._run, self._give_up, "the trace ends")
 
     def start(self) -> None:
         """Start the thread that writes."""
-        self._worker.start()
+        self.worker.start()
 
     def note(self, op: StoreOp, *values: object, at: float = 0.0) -> None:
         """Note one operation that begins now, or began ``at`` by ``time.perf_counter``."""
@@ -76,7 +77,7 @@ class Trace:
         """Write what waits and close the file, durably. A second call does nothing."""
         self._stopped(self)
         self._stop.set()
-        self._worker.end()
+        self.worker.end()
         with self._closing:
             fd, self._fd = self._fd, -1
             if fd < 0:

@@ -53,11 +53,11 @@ class FlushService:
         self._wake = Wakeup()
         self._stopped = False
         self._failure: StoreError | None = None  # what ended the thread
-        self._thread = Worker("cqstore-flush", self._run, self._give_up)
+        self.worker = Worker("cqstore-flush", self._run, self._give_up)
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread.start()
+        self.worker.start()
 
     def when_durable(self, phy_offset: int, future: Future[bool]) -> None:
         """Complete ``future`` once the log is durable up to ``phy_offset``: True if in time.
@@ -80,7 +80,7 @@ class FlushService:
         with self._waiting_lock.entry():
             self._stopped = True
             self._wake.set()
-        self._thread.end()
+        self.worker.end()
 
     def _run(self) -> None:
         config = self._config

@@ -44,7 +44,7 @@ class PagesAhead:
         self._seen, self._seen_at = log.end, clock()
         self.brought = log.end
         """Up to this offset of the log pages are in memory."""
-        self._thread = Worker(
+        self.worker = Worker(
             "cqstore-pages", self._run, lambda _: None, "puts bring in the log's pages themselves"
         )
 
@@ -57,13 +57,13 @@ class PagesAhead:
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread.start()
+        self.worker.start()
 
     def stop(self) -> None:
         """End the thread."""
         self._stopped = True
         self._wake.set()
-        self._thread.end()
+        self.worker.end()
 
     def look(self) -> None:
         """Wake the thread if the log has grown to where it is due. Any thread; nothing waits."""

@@ -6,15 +6,16 @@ it through ``Replicas``, and decides here what the answers mean.
 Source: RocketMQ ``CommitLog.handleHA``, ``GroupTransferService``.
 """
 
-import threading
 import time
 from collections import deque
 from concurrent.futures import Future
 from typing import NamedTuple, Protocol
 
+from store.checked_lock import CheckedLock
 from store.config import StoreConfig
 from store.log.commit_log import CommitLog
 from store.service.running.worker import Worker
+from store.wakeup import Wakeup
 
 
 class Replicas(Protocol):
@@ -40,10 +41,18 @@ class ReplicaWait:
         self._least = config.min_in_sync_replicas - 1
         self._gap = config.ha_max_gap_not_in_sync
         self._timeout = config.slave_timeout / 1000
-        self._lock = threading.Condition()  # guards what is below
+        self._lock = CheckedLock("what puts ask of the followers")  # guards what is below
         self._queue: deque[_Later] = deque()
         self._stopped = False
-        self._thread: Worker | None = None
+        self._wake = Wakeup()
+        self.worker = Worker(
+            "cqstore-replicas", self._run, self._give_up, "its puts end as unknown"
+        )
+
+    @property
+    def locks(self) -> tuple[CheckedLock, ...]:
+        """Return what a thread must not hold that waits for followers."""
+        return self._lock, *getattr(self._replicas, "locks", ())
 
     @classmethod
     def of(
@@ -78,27 +87,23 @@ class ReplicaWait:
         After ``stop`` with what is so by then.
         """
         later = _Later(phy_offset, time.monotonic() + self._timeout, future)
-        with self._lock:
+        with self._lock.entry():
             if not self._stopped:
-                if self._thread is None:
-                    thread = Worker(
-                        "cqstore-replicas", self._run, self._give_up, "its puts end as unknown"
-                    )
-                    thread.start()  # it waits for the lock
-                    self._thread = thread
                 self._queue.append(later)
-                self._lock.notify()
+                self._wake.set()
                 return
         future.set_result(self._is_there(phy_offset, 0))
 
+    def start(self) -> None:
+        """Start the thread."""
+        self.worker.start()
+
     def stop(self) -> None:
         """End the thread: nobody waits any longer than now."""
-        with self._lock:
+        with self._lock.entry():
             self._stopped = True
-            self._lock.notify()
-            thread = self._thread
-        if thread is not None:
-            thread.end()
+            self._wake.set()
+        self.worker.end()
 
     # ---- inside
 
@@ -111,16 +116,16 @@ class ReplicaWait:
     def _run(self) -> None:
         """Serve one after the other: who has a later record has every earlier one."""
         while True:
-            with self._lock:
-                while not (self._queue or self._stopped):
-                    self._lock.wait()
-                if not self._queue:
-                    return
+            stopped = self._stopped  # first: behind it nothing is appended any more
+            if self._queue:
                 later = self._queue[0]  # stays there: ``_give_up`` must find it
-            done = self._wait_out(later)
-            with self._lock:
+                done = self._wait_out(later)
                 self._queue.popleft()
-            later.future.set_result(done)
+                later.future.set_result(done)
+            elif stopped:
+                return
+            else:
+                self._wake.wait()
 
     def _wait_out(self, later: "_Later") -> bool:
         """Wait for one, in steps: a close does not wait for followers that may never come."""
@@ -133,7 +138,7 @@ class ReplicaWait:
         return self._is_there(later.phy_offset, 0)
 
     def _give_up(self, exc: BaseException) -> None:
-        with self._lock:
+        with self._lock.entry():
             self._stopped = True
             waiting, self._queue = self._queue, deque()
         for later in waiting:
