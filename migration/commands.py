@@ -37,6 +37,10 @@ add_verb(
     "Undo the migration: drop what was made, or after the switch serve the old queues again.",
 )  # fmt: skip
 add_verb(
+    app, "tables", "migration.verbs:tables",
+    "Put the broker's tables into the form that a broker with these queues reads.",
+)  # fmt: skip
+add_verb(
     app, "finish", "migration.verbs:finish",
     "End the migration: the old queues move to DIR/cqstore/replaced, to be removed by you.",
 )  # fmt: skip

@@ -31,6 +31,7 @@ from migration.rebuild.rebuild_plan import make_log_plan
 from migration.status import status as status_of
 from migration.switching.switch import SwitchReport
 from migration.switching.switch import switch as switch_to
+from migration.switching.tables import TablesReport, prepare_for
 from migration.tasks import MASTER, NO_SPARK
 from migration.way_back.returning import Returning
 from migration.way_back.way_back import finish as finish_switch
@@ -204,6 +205,29 @@ def rollback(
         output(kind).record(_record(report))
 
 
+def tables(
+    root: Dir,
+    to: Annotated[
+        StoreMode | None,
+        typer.Option("--to", parser=state, metavar="STATE", help="Of the next broker [as it is]."),
+    ] = None,
+    *,
+    accept_older_tables: AcceptOlderTables = False,
+    config: ConfigFile = None,
+    kind: Format = OutputFormat.TABLE,
+) -> None:
+    """Put the broker's tables into the form that a broker with these queues reads.
+
+    After a step of cqstore mode --to, before the next start. Switch, rollback and follow do it
+    themselves.
+    """
+    with _telling() as tell:
+        report = prepare_for(
+            root, read_config(config), to=to, accept_older_tables=accept_older_tables, tell=tell
+        )
+    output(kind).record(_record(report))
+
+
 def finish(
     root: Dir,
     workspace: Space = None,
@@ -223,7 +247,7 @@ def status(root: Dir, workspace: Space = None, kind: Format = OutputFormat.TABLE
     output(kind).record(status_of(root, _space(root, workspace)))
 
 
-def _record(report: RunReport | SwitchReport) -> dict[str, object]:
+def _record(report: RunReport | SwitchReport | TablesReport) -> dict[str, object]:
     return {to_camel(name): value for name, value in asdict(report).items()}
 
 

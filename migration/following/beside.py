@@ -8,20 +8,17 @@ Source: RocketMQ ``TimerMessageStore.recover``, ``TimerWheel``, ``TimerLog``.
 """
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 from migration.metadata.prepare import prepare_tables
+from migration.metadata.table_files import stamps, table_paths
 from store.errors import RefusedStoreError, os_errors
 from store.files import make_folder, sync_below, sync_folder
 from store.paths import StorePaths
 from store.service.upkeep.store_copy import copy_file
 
-_CONFIG, _PARTIAL, _FORMER = "config", "beside", "former"
-_WHEEL, _TIMER_LOG = "timerwheel", "timerlog"
+_PARTIAL, _FORMER = "beside", "former"
 _TRIES = 5
-Stamps = dict[str, tuple[int, int]]
-"""Name below the root → size and when it was written, ns."""
 
 
 def take_beside(broker: StorePaths, own: StorePaths, backend: str, *, lmq: bool) -> list[str]:
@@ -47,9 +44,9 @@ def take_beside(broker: StorePaths, own: StorePaths, backend: str, *, lmq: bool)
         done = prepare_tables(StorePaths(partial), [backend], shutil.rmtree, lmq=lmq)
         sync_below([partial])
         make_folder(partial / _FORMER)
-        for path in reversed(_names(own)):
+        for path in reversed(table_paths(own)):
             path.rename(partial / _FORMER / path.name)
-        for path in _names(StorePaths(partial)):
+        for path in table_paths(StorePaths(partial)):
             path.rename(own.root / path.name)
         sync_folder(own.root)
         shutil.rmtree(partial)
@@ -58,58 +55,19 @@ def take_beside(broker: StorePaths, own: StorePaths, backend: str, *, lmq: bool)
 
 def _copy_unchanged(broker: StorePaths, partial: Path) -> None:
     for _ in range(_TRIES):
-        before = _stamps(broker)
+        before = stamps(broker)
         if partial.exists():  # a file left there would come along
             shutil.rmtree(partial)
         make_folder(partial)
-        for path in _names(broker):
+        for path in table_paths(broker):
             if path.is_dir():
                 shutil.copytree(path, partial / path.name, copy_function=copy_file)
             else:
                 copy_file(str(path), str(partial / path.name))
-        if _stamps(broker) == before:
+        if stamps(broker) == before:
             return
     raise RefusedStoreError(
         f"the broker's tables changed while they were copied, {_TRIES} times in a row: a process"
         " still writes them",
         path=broker.topics.parent,
     )
-
-
-def _names(paths: StorePaths) -> list[Path]:
-    """Return what comes along of what is there; the tables last, for they speak of the rest."""
-    timer = [path for path in paths.root.iterdir() if _is_timer(path)]
-    config = paths.root / _CONFIG
-    return [*timer, config] if config.is_dir() else timer
-
-
-def _is_timer(path: Path) -> bool:
-    """Return whether it is the timer's log or wheel, or a snapshot of that."""
-    name, _, number = path.name.partition(".")
-    return path.name == _TIMER_LOG or (name == _WHEEL and (not number or number.isdecimal()))
-
-
-def _stamps(paths: StorePaths) -> Stamps:
-    found: Stamps = {}
-    for path in _files(paths):
-        status = path.stat()
-        found[str(path.relative_to(paths.root))] = (status.st_size, status.st_mtime_ns)
-    return found
-
-
-def _files(paths: StorePaths) -> Iterator[Path]:
-    for path in _names(paths):
-        if path.is_dir():
-            yield from (each for each in path.rglob("*") if each.is_file())
-        else:
-            yield path
-
-
-def newest_table(paths: StorePaths) -> float | None:
-    """Return when a table or a file of the timer's was written last, seconds since the epoch.
-
-    Raises:
-        StoreIOError: it cannot be looked at.
-    """
-    with os_errors("look at the broker's tables", paths.topics.parent):
-        return max((written / 1e9 for _, written in _stamps(paths).values()), default=None)

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 
-from migration.following.beside import newest_table, take_beside
+from migration.following.beside import take_beside
 from migration.following.proof import (
     compare_with_broker,
     deleted_topics,
@@ -20,10 +20,11 @@ from migration.following.proof import (
     refuse_other_ends,
     refuse_other_tail,
 )
-from migration.following.stopped import BrokerProcess
 from migration.markers import read_marker
 from migration.metadata.forms import newer_in_database, refuse_kept_tables
 from migration.metadata.prepare import reads_databases
+from migration.metadata.stopped import BrokerProcess
+from migration.metadata.table_files import newest_table
 from migration.workspace import write_file
 from replication.following.base import closed_files, take_base
 from replication.following.blocking import to_the_end

@@ -16,22 +16,28 @@ from pathlib import Path
 
 from migration.markers import read_marker
 from migration.metadata.forms import refuse_older_files
-from migration.metadata.prepare import prepare_tables, reads_databases
+from migration.metadata.prepare import reads_databases
 from migration.planning.context import tail_identity
 from migration.planning.plan import Plan, read_plan
 from migration.rebuild.block_source import LOG
 from migration.rebuild.scan_plan import ScanSpace
+from migration.switching.tables import (
+    note_tables,
+    prepare,
+    prepare_locked,
+    replaced_folder,
+    wait_for_broker,
+)
 from migration.switching.trust import is_as_compared, known_queues
 from migration.verify import verified
 from migration.workspace import Workspace, write_file
 from store.comparing.known_queues import KnownFile
 from store.config import StoreConfig
 from store.errors import CorruptionError, RefusedStoreError, StoreError, os_errors
-from store.files import make_folder, reading, replacing, sync_folder
+from store.files import make_folder, reading, replacing
 from store.journals.store_lock import StoreLock, lock_stamp
 from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
-from store.paths import StorePaths
 from store.progress import Tell, untold
 from store.queue.backends import backend
 from store.queue.bulk import bulk_backend
@@ -124,6 +130,7 @@ def switch(
                 f"in state {goal} the new {plan.target} queues would not be used", path=root
             )
         report = SwitchReport(before, before)
+        wait_for_broker(layout.paths, own, tell)
         if not reads_databases(goal.backends):
             report.older_tables = refuse_older_files(layout.paths, accepted=accept_older_tables)
         trusted = Trusted()
@@ -132,6 +139,7 @@ def switch(
             trusted = _publish(space, own, plan, layout, config, report, goal)
         else:
             report.prepared_tables = prepare(layout.paths, config, goal)
+        note_tables(layout.paths, own)
         if trusted.whole:
             tell("opening the store")
             report.caught_up_units = _open_as_compared(layout, config, plan)
@@ -168,7 +176,7 @@ def _publish(
     try:
         alone = goal == plan.target and is_as_compared(space, plan, layout, config)
         known = None if alone else known_queues(space, plan, layout, config)
-        report.prepared_tables = _prepare(paths, config, goal)
+        report.prepared_tables = prepare_locked(paths, config, goal)
         if plan.replaces:
             before = StoreMode(plan.source)
             if not _is_publishing(plan, layout):
@@ -274,38 +282,6 @@ def _is_publishing(plan: Plan, layout: StoreLayout) -> bool:
     The new queues may have moved in part.
     """
     return layout.standing.behind.get(plan.target) == plan.complete_to
-
-
-def prepare(paths: StorePaths, config: StoreConfig, goal: StoreMode) -> list[str]:
-    """Put the broker's tables into the form that the next broker reads; return what was done.
-
-    Raises:
-        StoreLockedError: somebody has the store open.
-        CorruptionError, StoreIOError: as for ``prepare_tables``.
-    """
-    lock = StoreLock(paths)
-    try:
-        return _prepare(paths, config, goal)
-    finally:
-        lock.release()
-
-
-def _prepare(paths: StorePaths, config: StoreConfig, goal: StoreMode) -> list[str]:
-    away = replaced_folder(paths) / paths.topics.parent.name
-
-    def put_away(database: Path) -> None:
-        make_folder(away)
-        database.rename(away / database.name)
-        sync_folder(away)  # first: after a power failure it is found in one of both
-        sync_folder(database.parent)
-
-    with os_errors("move an older database of the broker's away", away):
-        return prepare_tables(paths, goal.backends, put_away, lmq=config.enable_lmq)
-
-
-def replaced_folder(paths: StorePaths) -> Path:
-    """Return a new folder's name for queues that are moved away."""
-    return paths.replaced / time.strftime("%Y%m%dT%H%M%S-migrated", time.gmtime())
 
 
 def walk(

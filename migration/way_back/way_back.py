@@ -12,14 +12,8 @@ from migration.metadata.prepare import reads_databases
 from migration.planning.plan import read_plan
 from migration.rebuild.block_source import LOG
 from migration.rebuild.scan_plan import ScanSpace
-from migration.switching.switch import (
-    SwitchReport,
-    prepare,
-    read_switched,
-    recover,
-    replaced_folder,
-    walk,
-)
+from migration.switching.switch import SwitchReport, read_switched, recover, walk
+from migration.switching.tables import note_tables, prepare, replaced_folder, wait_for_broker
 from migration.way_back.returning import Returning, let_go, refuse_to_guess, returning_topics
 from migration.workspace import Workspace
 from store.config import StoreConfig
@@ -95,6 +89,8 @@ def _walk_back(
         )
     before, goal = current_mode(layout, config), StoreMode(done.source)
     report = SwitchReport(before, before)
+    if not dry_run:
+        wait_for_broker(layout.paths, space, tell)
     if not reads_databases(goal.backends):
         report.older_tables = refuse_older_files(layout.paths, accepted=accepted)
     if not dry_run:
@@ -111,6 +107,7 @@ def _walk_back(
             let_go(store, done.source)
 
     report.prepared_tables = prepare(layout.paths, config, goal)
+    note_tables(layout.paths, space)
     walk(root, config, goal, report, tell, forget)
     tell(f"moving the {done.target} queues away")
     _withdraw(layout.paths, done.target, goal)

@@ -11,6 +11,7 @@ from store.cli.output import OutputFormat, Row, output, progress
 from store.comparing.compared import Compared
 from store.config import StoreConfig
 from store.errors import StoreConfigError
+from store.paths import StorePaths
 from store.service.finding.lay_out import lay_out
 from store.service.message_store import MessageStore
 from store.service.upkeep.both_backends import compare_backends
@@ -37,8 +38,9 @@ def mode(
 
     Without --to nothing is changed; the steps of a store with two backends compare both as a whole.
     A step is refused, with all reasons, unless nothing speaks against it. A backend that is no
-    longer kept stays where it lies, and catches up from the log when it is kept again. With
-    --verify the exit code is 1 if the backends differ.
+    longer kept stays where it lies, and catches up from the log when it is kept again. A step does
+    not touch the broker's tables in DIR/config: cqstore migrate tables does. With --verify the exit
+    code is 1 if the backends differ.
     """
     settings = read_config(config)
     if verify:
@@ -56,6 +58,12 @@ def mode(
                 "setAside": done.set_aside, "dispatchedUnits": units,
             }
         )  # fmt: skip
+        tables = StorePaths(root).topics.parent
+        if done.after != done.before and tables.is_dir():
+            note(
+                f"the broker's tables in {tables} were not touched: before a broker starts in state"
+                f" {done.after}, call cqstore migrate tables {root}"
+            )
         return
     layout, settings = lay_out(root, settings, None, read_only=True)
     now = current_mode(layout, settings)

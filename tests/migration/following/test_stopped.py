@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from migration.following.beside import take_beside
-from migration.following.stopped import BrokerProcess
+from migration.metadata.stopped import BrokerProcess
 from store.errors import RefusedStoreError
 from store.paths import StorePaths
 from store.service.upkeep.store_copy import copy_file
@@ -111,7 +111,7 @@ def test_tables_that_never_settle_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths, times = StorePaths(tmp_path), iter(range(1 << 40, 1 << 41))
-    monkeypatch.setattr("migration.following.stopped.newest_table", lambda _: float(next(times)))
+    monkeypatch.setattr("migration.metadata.stopped.newest_table", lambda _: float(next(times)))
     watch = BrokerProcess(paths, settle_seconds=0.2, max_wait_seconds=0.3)
     with pytest.raises(RefusedStoreError, match="still change after"):
         asyncio.run(watch.ended(print))

@@ -7,9 +7,10 @@ is whole when its process has ended, not before.
 import asyncio
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
-from migration.following.beside import newest_table
+from migration.metadata.table_files import newest_table
 from store.errors import RefusedStoreError
 from store.journals.store_lock import locked_by
 from store.paths import StorePaths
@@ -30,12 +31,13 @@ class BrokerProcess:
         self,
         paths: StorePaths,
         *,
-        max_wait_seconds: float = _MAX_WAIT_SECONDS,
-        settle_seconds: float = _SETTLE_SECONDS,
+        max_wait_seconds: float | None = None,
+        settle_seconds: float | None = None,
     ) -> None:
         """Watch the store at ``paths``; looks nowhere yet."""
         self._paths = paths
-        self._max_wait, self._settle = max_wait_seconds, settle_seconds
+        self._max_wait = _MAX_WAIT_SECONDS if max_wait_seconds is None else max_wait_seconds
+        self._settle = _SETTLE_SECONDS if settle_seconds is None else settle_seconds
         self._pid = 0
         self._start = ""
 
@@ -51,6 +53,11 @@ class BrokerProcess:
         return pid != 0
 
     async def ended(self, tell: Tell) -> None:
+        """Wait within an event loop, see ``wait``."""
+        for _ in self._polls(tell):
+            await asyncio.sleep(_POLL_SECONDS)
+
+    def wait(self, tell: Tell) -> None:
         """Wait until the process that had the store open last has ended.
 
         If it was never seen, or runs on another machine, wait until the tables have not changed
@@ -60,10 +67,15 @@ class BrokerProcess:
             RefusedStoreError: it has not ended for long.
             StoreError: as ``has_store``.
         """
+        for _ in self._polls(tell):
+            time.sleep(_POLL_SECONDS)
+
+    def _polls(self, tell: Tell) -> Iterator[None]:
+        """Yield where to sleep before the next check."""
         if self._pid == os.getpid():  # then its tables are the caller's affair
             return
         if not self._start:
-            await self._settled(tell)
+            yield from self._settled(tell)
             return
         end = time.monotonic() + self._max_wait
         if self._runs():
@@ -77,13 +89,13 @@ class BrokerProcess:
                     " this again",
                     path=self._paths.root,
                 )
-            await asyncio.sleep(_POLL_SECONDS)
+            yield
 
     def _runs(self) -> bool:
         return _start_time(self._pid) == self._start
 
-    async def _settled(self, tell: Tell) -> None:
-        """Wait until the newest table is old enough by this machine's own time."""
+    def _settled(self, tell: Tell) -> Iterator[None]:
+        """Yield until the newest table is old enough by this machine's own time."""
         newest, since = newest_table(self._paths), time.monotonic()
         age = time.time() - newest if newest is not None else self._settle
         if age >= self._settle:
@@ -103,7 +115,7 @@ class BrokerProcess:
                     " store is not open: which process writes them is not known here",
                     path=self._paths.topics.parent,
                 )
-            await asyncio.sleep(_POLL_SECONDS)
+            yield
 
 
 def _start_time(pid: int) -> str:

@@ -1,0 +1,52 @@
+"""The files of a broker's tables and of its timer, and when they were written."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from store.errors import os_errors
+from store.paths import StorePaths
+
+_CONFIG = "config"
+_WHEEL, _TIMER_LOG = "timerwheel", "timerlog"
+Stamps = dict[str, tuple[int, int]]
+"""Name below the root → size and when it was written, ns."""
+
+
+def table_paths(paths: StorePaths) -> list[Path]:
+    """Return what comes along of what is there; the tables last, for they speak of the rest."""
+    timer = [path for path in paths.root.iterdir() if _is_timer(path)]
+    config = paths.root / _CONFIG
+    return [*timer, config] if config.is_dir() else timer
+
+
+def _is_timer(path: Path) -> bool:
+    """Return whether it is the timer's log or wheel, or a snapshot of that."""
+    name, _, number = path.name.partition(".")
+    return path.name == _TIMER_LOG or (name == _WHEEL and (not number or number.isdecimal()))
+
+
+def stamps(paths: StorePaths) -> Stamps:
+    """Return size and time of each of these files."""
+    found: Stamps = {}
+    for path in _files(paths):
+        status = path.stat()
+        found[str(path.relative_to(paths.root))] = (status.st_size, status.st_mtime_ns)
+    return found
+
+
+def _files(paths: StorePaths) -> Iterator[Path]:
+    for path in table_paths(paths):
+        if path.is_dir():
+            yield from (each for each in path.rglob("*") if each.is_file())
+        else:
+            yield path
+
+
+def newest_table(paths: StorePaths) -> float | None:
+    """Return when a table or a file of the timer's was written last, seconds since the epoch.
+
+    Raises:
+        StoreIOError: it cannot be looked at.
+    """
+    with os_errors("look at the broker's tables", paths.topics.parent):
+        return max((written / 1e9 for _, written in stamps(paths).values()), default=None)

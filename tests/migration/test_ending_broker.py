@@ -1,0 +1,174 @@
+"""A broker that has released the lock may write its tables still: a switch and a rollback wait."""
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from migration.commands import app as migrate
+from migration.metadata import stopped
+from migration.switching.switch import SwitchReport, switch
+from migration.switching.tables import prepare_for
+from migration.way_back.way_back import rollback
+from store.cli.app import app as cqstore
+from store.errors import RefusedStoreError, StoreLockedError
+from store.journals.store_lock import StoreLock
+from store.paths import StorePaths
+from tests.kit.tree import tree_digest
+from tests.migration.test_switch import backend_of, prepare
+
+Golden = Callable[[str], Path]
+WAITS = "waiting until its tables have not changed"
+
+
+@pytest.fixture(autouse=True)
+def _settles_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stopped, "_SETTLE_SECONDS", 0.3)
+
+
+class EndingBroker:
+    """Writes its offsets once more as soon as the command says that it waits."""
+
+    def __init__(self, root: Path) -> None:
+        self.path = root / "config" / "consumerOffset.json"
+        self.path.parent.mkdir(exist_ok=True)
+        self.told: list[str] = []
+        self.write(1)
+
+    def write(self, offset: int) -> None:
+        self.path.write_text(json.dumps({"offsetTable": {"t@g": {"0": offset}}}))
+
+    def tell(self, sentence: str) -> None:
+        if WAITS in sentence:
+            self.write(2)
+        self.told.append(sentence)
+
+    @property
+    def waited(self) -> bool:
+        return any(WAITS in each for each in self.told)
+
+    def offsets(self) -> object:
+        return json.loads(self.path.read_text())
+
+
+TAKEN = {"offsetTable": {"t@g": {"0": 2}}}
+
+
+def test_a_switch_takes_the_tables_that_were_written_after_the_lock(golden: Golden) -> None:
+    root = golden("basic-default")
+    prepare(root, "rocksdb")
+    broker = EndingBroker(root)
+    report = switch(root, tell=broker.tell)
+    assert report.prepared_tables
+    found = broker.offsets()
+    assert isinstance(found, dict)
+    assert found.pop("dataVersion")["counter"] == 1
+    assert found == TAKEN
+    assert backend_of(root) == ["rocksdb"]
+
+
+def test_a_rollback_waits_where_tables_were_written_since_the_switch(golden: Golden) -> None:
+    root = golden("basic-default")
+    prepare(root, "rocksdb")
+    broker = EndingBroker(root)
+    switch(root)
+    seen: list[str] = []
+    tables = tree_digest(root / "config")
+    rollback(root, dry_run=True, tell=seen.append)
+    assert tree_digest(root / "config") == tables
+    broker.write(1)
+    report = rollback(root, tell=broker.tell)
+    assert isinstance(report, SwitchReport)
+    assert broker.waited
+    assert broker.offsets() == TAKEN
+    assert not any(WAITS in each for each in seen)
+
+
+def test_tables_that_the_switch_itself_wrote_are_not_waited_for(golden: Golden) -> None:
+    root = golden("basic-default")
+    prepare(root, "rocksdb")
+    broker = EndingBroker(root)
+    switch(root)
+    rollback(root, tell=broker.tell)
+    assert not broker.waited
+
+
+def test_old_tables_are_not_waited_for(golden: Golden) -> None:
+    root = golden("basic-default")
+    prepare(root, "rocksdb")
+    broker = EndingBroker(root)
+    for path in (root / "config").rglob("*"):
+        os.utime(path, (1, 1))
+    for path in root.glob("timer*"):
+        os.utime(path, (1, 1))
+    switch(root, tell=broker.tell)
+    assert not broker.waited
+
+
+def test_a_store_that_is_open_is_refused_before_the_wait(golden: Golden) -> None:
+    root = golden("basic-default")
+    prepare(root, "rocksdb")
+    broker = EndingBroker(root)
+    lock = StoreLock(StorePaths(root))
+    try:
+        with pytest.raises(StoreLockedError):
+            switch(root, tell=broker.tell)
+    finally:
+        lock.release()
+    assert not broker.waited
+
+
+def test_tables_that_change_all_the_time_are_refused(
+    golden: Golden, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = golden("basic-default")
+    prepare(root, "rocksdb")
+    EndingBroker(root)
+    times = iter(range(1 << 40, 1 << 41))
+    monkeypatch.setattr(stopped, "newest_table", lambda _: time.time() + next(times))
+    monkeypatch.setattr(stopped, "_MAX_WAIT_SECONDS", 0.5)
+    before = tree_digest(root)
+    with pytest.raises(RefusedStoreError, match="still change after"):
+        switch(root)
+    assert tree_digest(root) == before
+
+
+def test_a_step_of_mode_names_the_command_that_prepares_the_tables(golden: Golden) -> None:
+    """An operator who changes the state by hand: the next broker takes the offsets in."""
+    root = golden("basic-default")
+    for state in ("double-write-file", "double-write-rocksdb", "rocksdb"):
+        EndingBroker(root)
+        before = tree_digest(root / "config")
+        done = CliRunner().invoke(cqstore, ["mode", str(root), "--to", state])
+        assert done.exit_code == 0
+        assert tree_digest(root / "config") == before
+        assert f"cqstore migrate tables {root}" in done.output
+        assert f"in state {state}" in done.output
+    broker = EndingBroker(root)
+    report = prepare_for(root, tell=broker.tell)
+    assert (report.state, report.older_tables) == ("rocksdb", [])
+    assert report.prepared_tables
+    found = broker.offsets()
+    assert isinstance(found, dict)
+    assert (found["offsetTable"], found["dataVersion"]["counter"]) == (TAKEN["offsetTable"], 1)
+    assert prepare_for(root).prepared_tables == []
+
+
+def test_the_command_refuses_files_that_are_older_than_databases(golden: Golden) -> None:
+    root = golden("basic-default")
+    (root / "config" / "topics").mkdir(parents=True, exist_ok=True)
+    (root / "config" / "topics" / "CURRENT").write_text("MANIFEST-000004")
+    before = tree_digest(root)
+    done = CliRunner().invoke(migrate, ["tables", str(root)])
+    assert isinstance(done.exception, RefusedStoreError)
+    assert "kept topics in RocksDB" in str(done.exception)
+    assert tree_digest(root) == before
+    done = CliRunner().invoke(migrate, ["tables", str(root), "--accept-older-tables"])
+    assert done.exit_code == 0
+    assert "topics" in done.output
+    done = CliRunner().invoke(migrate, ["tables", str(root), "--to", "rocksdb"])
+    assert done.exit_code == 0
