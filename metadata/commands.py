@@ -24,3 +24,11 @@ add_verb(
     app, "convert", "metadata.convert_command:convert_command",
     "Convert topics, groups and offsets of a stopped broker into another form.",
 )  # fmt: skip
+add_verb(
+    app, "repair", "metadata.repair_command:repair",
+    "Repair JSON files of a stopped broker's metadata that it cannot read.",
+)  # fmt: skip
+add_verb(
+    app, "make-topics", "metadata.repair_command:make_topics",
+    "Write a topics.json with a row for each topic that has queues and none.",
+)  # fmt: skip

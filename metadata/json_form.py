@@ -62,6 +62,20 @@ def unknown_fields(config: Path) -> list[str]:
     return found
 
 
+def fault_of(name: str, path: Path) -> StoreError | None:
+    """Return why a broker cannot read ``path`` as its file ``name``; ``None``: it can.
+
+    Raises:
+        FileNotFoundError: it is not there.
+    """
+    path.stat()
+    try:
+        _DECODERS[name](_content(path), BrokerMetadata(Form.JSON, path.parent))
+    except StoreError as exc:
+        return exc
+    return None
+
+
 def offsets_disagree(config: Path) -> list[str]:
     """Return the keys whose offsets differ between the two files of offsets, if both are there.
 

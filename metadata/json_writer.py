@@ -10,9 +10,9 @@ from pathlib import Path
 
 from metadata.json_form import (
     DELAYS_FILE,
+    FILES,
     GROUPS_FILE,
     LMQ_OFFSETS_FILE,
-    OFFSETS_FILE,
     TOPICS_FILE,
     backup_of,
 )
@@ -30,17 +30,34 @@ def write_json(found: BrokerMetadata, config: Path, *, lmq: bool = False) -> Non
     Raises:
         StoreIOError: a file cannot be written.
     """
-    topics: Json = {"topicConfigTable": found.topics}
-    groups: Json = {"subscriptionGroupTable": found.groups, "forbiddenTable": found.forbidden}
-    _write(config / TOPICS_FILE, topics | _version(found, Table.TOPICS))
-    _write(config / GROUPS_FILE, groups | _version(found, Table.GROUPS))
-    version = _version(found, Table.OFFSETS)
-    offsets: Json = {
-        "groupTopicMap": _topics_of_groups(found.offsets), "offsetTable": found.offsets,
-    }  # fmt: skip
-    _write(config / OFFSETS_FILE, offsets | version)
-    if lmq:
-        _write(config / LMQ_OFFSETS_FILE, _lmq_offsets(found.offsets) | version)
+    for name in FILES if lmq else FILES[:-1]:
+        data = encoded(content_of(name, found))
+        with os_errors("write a file of the broker's", config):
+            make_folder(config)
+            replace_file(config / name, data)
+            replace_file(backup_of(config / name), data)
+
+
+def content_of(name: str, found: BrokerMetadata) -> Json:
+    """Return what the file ``name``, one of ``FILES``, is to hold of ``found``."""
+    if name == TOPICS_FILE:
+        return {"topicConfigTable": found.topics} | _version(found, Table.TOPICS)
+    if name == GROUPS_FILE:
+        tables: Json = {
+            "subscriptionGroupTable": found.groups, "forbiddenTable": found.forbidden,
+        }  # fmt: skip
+        return tables | _version(found, Table.GROUPS)
+    tables = (
+        _lmq_offsets(found.offsets)
+        if name == LMQ_OFFSETS_FILE
+        else {"groupTopicMap": _topics_of_groups(found.offsets), "offsetTable": found.offsets}
+    )
+    return tables | _version(found, Table.OFFSETS)
+
+
+def encoded(content: Json) -> bytes:
+    """Return the bytes of a file, in lines as a broker writes them; names of keys in quotes."""
+    return json.dumps(content, ensure_ascii=False, indent="\t", separators=(",", ":")).encode()
 
 
 def write_delays(found: BrokerMetadata, config: Path) -> None:
@@ -50,15 +67,10 @@ def write_delays(found: BrokerMetadata, config: Path) -> None:
         StoreIOError: it cannot be written.
     """
     if found.delay_offsets:
-        _write(config / DELAYS_FILE, {"offsetTable": found.delay_offsets})
-
-
-def _write(path: Path, content: Json) -> None:
-    data = json.dumps(content, ensure_ascii=False, indent="\t", separators=(",", ":")).encode()
-    with os_errors("write a file of the broker's", path):
-        make_folder(path.parent)
-        replace_file(path, data)
-        replace_file(backup_of(path), data)
+        path = config / DELAYS_FILE
+        with os_errors("write a file of the broker's", path):
+            make_folder(config)
+            replace_file(path, encoded({"offsetTable": found.delay_offsets}))
 
 
 def _version(found: BrokerMetadata, table: Table) -> Json:

@@ -9,11 +9,11 @@ since may have changed the form that was to move away, and then the journal is v
 """
 
 import shutil
-import time
 from collections.abc import Iterable
 from pathlib import Path
 
 from metadata.json_form import FILES, backup_of
+from metadata.kept import new_kept_folder
 from metadata.model import Form
 from metadata.rocksdb_v1 import SINGLE_FOLDER, families_of_databases
 from metadata.rocksdb_v2 import V2_FOLDER
@@ -49,7 +49,7 @@ def place(paths: StorePaths, form: Form) -> Path:
         RefusedStoreError: ``config`` is on another file system than ``cqstore``.
         StoreIOError: a name cannot be changed; the next ``finish_placing`` goes on.
     """
-    away = _away(paths)
+    away = new_kept_folder(paths)
     moves = _moves(paths, form, away)
     with os_errors("place a form of metadata", away):
         make_folder(away)
@@ -118,14 +118,6 @@ def _moves(paths: StorePaths, form: Form, away: Path) -> list[Move]:
 
 def _there(config: Path, names: Iterable[str]) -> list[str]:
     return [name for name in names if (config / name).exists()]
-
-
-def _away(paths: StorePaths) -> Path:
-    stamp = time.strftime("%Y%m%dT%H%M%S-metadata", time.gmtime())
-    away, number = paths.replaced / stamp, 1
-    while away.exists():
-        away, number = paths.replaced / f"{stamp}-{number}", number + 1
-    return away
 
 
 def _move(old: Path, new: Path) -> None:

@@ -6,14 +6,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from bench.peer.maven import JavaProgram, UnavailableError
+from metadata.commands import app
 from metadata.forms import read_forms
 from metadata.model import Form, Table
 from metadata.writing import write_form
+from store.config import StoreConfig
 from store.paths import StorePaths
+from store.record.message import Message
+from store.service.message_store import MessageStore
 from tests.kit.metadata_forms import LIGHT, SETTINGS, unpack_forms
 
+CONFIG = StoreConfig(mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=2000)
 pytestmark = pytest.mark.interop
 
 
@@ -83,3 +89,19 @@ def test_what_we_write_is_what_the_managers_read(
     assert read["asked"] == {light: 5, "?billing3,orders10,2": 1002, "?grüppe@x,at@sign,1": 1 << 40}
     for table in (Table.TOPICS, Table.GROUPS):  # a broker adds topics and groups of its own
         assert read[f"{table}Version"]["counter"] >= found.versions[table].counter
+
+
+@pytest.mark.parametrize("form", [Form.JSON, Form.V1, Form.SINGLE])
+def test_topics_made_of_queues_are_taken_in(
+    managers: JavaProgram, tmp_path: Path, form: Form
+) -> None:
+    unpack_forms(tmp_path)
+    root = tmp_path / form
+    with MessageStore.open(root, CONFIG, backend="file") as store:
+        store.put_messages([Message("lost", b"1", queue_id) for queue_id in (0, 5)])
+    (found,) = read_forms(StorePaths(root))
+    assert CliRunner().invoke(app, ["make-topics", str(root), "--yes"]).exit_code == 0
+    read = asked(managers, "dump", root, form)
+    assert (read["topics"]["lost"]["readQueueNums"], read["topics"]["lost"]["perm"]) == (6, 6)
+    assert {name: read["topics"][name] for name in found.topics} == found.topics
+    assert read["groups"].keys() >= found.groups.keys()

@@ -1,0 +1,171 @@
+"""Repairs a broker's JSON files: from their backups, from another form, or from the queues.
+
+Source: RocketMQ ``ConfigManager.load``, ``MixAll.string2File``.
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from metadata.json_form import (
+    FILES,
+    GROUPS_FILE,
+    LMQ_OFFSETS_FILE,
+    OFFSETS_FILE,
+    TOPICS_FILE,
+    backup_of,
+    fault_of,
+)
+from metadata.json_writer import content_of, encoded
+from metadata.kept import new_kept_folder
+from metadata.limits import refuse_unfit
+from metadata.made_topics import TopicQueues, topic_row
+from metadata.model import BrokerMetadata, DataVersion, Form, Table
+from store.errors import RefusedStoreError, os_errors
+from store.files import make_folder, read_file, replace_file
+from store.paths import StorePaths
+
+_TABLES = {
+    TOPICS_FILE: Table.TOPICS,
+    GROUPS_FILE: Table.GROUPS,
+    OFFSETS_FILE: Table.OFFSETS,
+    LMQ_OFFSETS_FILE: Table.OFFSETS,
+}
+_MAX_BYTES = 1 << 30
+
+
+class Repair(NamedTuple):
+    """One file that a broker cannot read, and what is to be in its place."""
+
+    name: str
+    fault: str
+    source: str
+    """``bak``, a form, ``queues``; empty: nothing has it."""
+    content: bytes
+
+
+def plan_repairs(
+    paths: StorePaths, found: Sequence[BrokerMetadata], queues: Mapping[str, TopicQueues]
+) -> Iterator[Repair]:
+    """Yield what is to be done for each file that cannot be read; changes nothing.
+
+    A backup comes first: it is what a broker reads. Then a form without faults, then, for topics,
+    the queues. A file whose backup alone is torn needs nothing: the next write makes a new one.
+    """
+    config = paths.topics.parent
+    others = [each for each in found if each.form is not Form.JSON and not each.faults]
+    for name in FILES:
+        fault = _fault(name, config / name)
+        backup = backup_of(config / name)
+        if fault == "" or (fault is None and not backup.exists()):
+            continue
+        fault = fault or "it is missing, and has a backup"
+        if _fault(name, backup) == "":
+            with os_errors("read a backup of the broker's", backup):
+                yield Repair(name, fault, "bak", read_file(backup, _MAX_BYTES))
+        elif others:
+            yield Repair(name, fault, others[0].form, _table_of(others[0], name, found))
+        elif name == TOPICS_FILE and queues:
+            yield Repair(name, fault, "queues", with_made_topics(found, None, queues))
+        else:
+            yield Repair(name, fault, "", b"")
+
+
+def with_made_topics(
+    found: Sequence[BrokerMetadata],
+    base: BrokerMetadata | None,
+    queues: Mapping[str, TopicQueues],
+) -> bytes:
+    """Return ``topics.json`` with the topics of ``base`` and of ``queues`` that it has not.
+
+    Its counter is higher than that of every form in ``found``: a broker that keeps its topics in
+    databases takes the file in at its next start.
+    """
+    topics = {} if base is None else dict(base.topics)
+    topics |= {name: topic_row(name, shown) for name, shown in queues.items() if name not in topics}
+    made = BrokerMetadata(Form.JSON, Path(TOPICS_FILE), topics=topics)
+    made.versions[Table.TOPICS] = _next_version(found, Table.TOPICS)
+    refuse_unfit(made, Form.JSON)
+    return encoded(content_of(TOPICS_FILE, made))
+
+
+def apply_repairs(paths: StorePaths, repairs: Sequence[Repair]) -> Path | None:
+    """Keep each file as it is, then replace it, durably; return where they are kept.
+
+    The caller has the store's lock. Killed between two files, those that are left are repaired by
+    the next call; each is what it was or what it is to be.
+
+    Raises:
+        StoreIOError: a file cannot be written.
+    """
+    config, kept = paths.topics.parent, None
+    for repair in repairs:
+        path = config / repair.name
+        there = [each for each in (path, backup_of(path)) if each.exists()]
+        kept = kept or (new_kept_folder(paths) if there else None)
+        with os_errors("repair a file of the broker's", path):
+            make_folder(config)
+            if kept is not None:
+                _keep(there, kept)
+            if repair.source != "bak":
+                replace_file(backup_of(path), repair.content)
+            replace_file(path, repair.content)
+    return kept
+
+
+def base_of_topics(found: Sequence[BrokerMetadata], root: Path) -> BrokerMetadata | None:
+    """Return the form whose topics count for a new ``topics.json``; ``None``: there is none.
+
+    Raises:
+        RefusedStoreError: a broker would not read the file, or the form is damaged.
+    """
+    forms = {each.form: each for each in found}
+    if Form.V2 in forms:
+        raise RefusedStoreError(
+            "a broker with configManagerVersion=v2 reads no topics.json: convert to v1 first, then"
+            " back (cqstore meta convert)", path=root,
+        )  # fmt: skip
+    if Form.V1 in forms and Form.SINGLE in forms:
+        raise RefusedStoreError(
+            "two forms of RocksDB are here: cqstore meta convert leaves one of them", path=root
+        )
+    base = forms.get(Form.V1) or forms.get(Form.SINGLE) or forms.get(Form.JSON)
+    if base is not None and base.faults:
+        raise RefusedStoreError(
+            f"the form {base.form} is damaged: {base.faults[0]} (cqstore meta repair)", path=root
+        )
+    return base
+
+
+def _fault(name: str, path: Path) -> str | None:
+    """Return what is wrong with a file, empty if nothing; ``None``: it is not there."""
+    try:
+        fault = fault_of(name, path)
+    except FileNotFoundError:
+        return None
+    return "" if fault is None else str(fault)
+
+
+def _table_of(other: BrokerMetadata, name: str, found: Sequence[BrokerMetadata]) -> bytes:
+    made = BrokerMetadata(
+        Form.JSON, other.path, topics=other.topics, groups=other.groups,
+        forbidden=other.forbidden, offsets=other.offsets,
+    )  # fmt: skip
+    table = _TABLES[name]
+    made.versions[table] = _next_version(found, table)
+    refuse_unfit(made, Form.JSON)
+    return encoded(content_of(name, made))
+
+
+def _next_version(found: Sequence[BrokerMetadata], table: Table) -> DataVersion:
+    known = [each.versions[table] for each in found if table in each.versions]
+    state = max((version.state_version for version in known), default=0)
+    counter = max((version.counter for version in known), default=0)
+    return DataVersion(state, time.time_ns() // 1_000_000, counter + 1)
+
+
+def _keep(files: Sequence[Path], kept: Path) -> None:
+    make_folder(kept)
+    for path in files:
+        replace_file(kept / path.name, read_file(path, _MAX_BYTES))
