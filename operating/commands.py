@@ -1,4 +1,4 @@
-"""``cqstore groups`` and ``usage``: what an operator asks of a store at rest."""
+"""``cqstore groups``, ``usage`` and ``pending``: what an operator asks of a store at rest."""
 
 import typer
 
@@ -16,4 +16,11 @@ usage = typer.Typer()
 add_verb(
     usage, "usage", "operating.usage:usage",
     "Show what fills the log: units and bytes by topic, group, parent or day. Changes nothing.",
+)  # fmt: skip
+
+pending = typer.Typer()
+
+add_verb(
+    pending, "pending", "operating.pending:pending",
+    "Show messages that wait: delay levels, half messages of transactions. Changes nothing.",
 )  # fmt: skip

@@ -12,16 +12,27 @@ def read_one_form(paths: StorePaths, form: Form | None = None) -> BrokerMetadata
     Raises:
         RefusedStoreError: there is none, or there are several and ``form`` does not say which.
     """
+    found = find_one_form(paths, form)
+    if found is None:
+        raise RefusedStoreError("no metadata of a broker is there", path=paths.topics.parent)
+    return found
+
+
+def find_one_form(paths: StorePaths, form: Form | None = None) -> BrokerMetadata | None:
+    """Return what ``read_one_form`` does; ``None`` if there is no metadata in any form.
+
+    Raises:
+        RefusedStoreError: there is none in ``form``, or ``form`` does not say which of several.
+    """
     found = read_forms(paths)
     wanted = [each for each in found if form is None or each.form is form]
     config = paths.topics.parent
-    if not wanted:
-        kind = "" if form is None else f" in the form {form}"
-        raise RefusedStoreError(f"no metadata of a broker{kind} is there", path=config)
+    if found and not wanted:
+        raise RefusedStoreError(f"no metadata in the form {form} is there", path=config)
     if len(wanted) > 1:
         names = ", ".join(each.form.value for each in wanted)
         raise RefusedStoreError(
             f"metadata is there in several forms ({names}): say with --form which the broker reads",
             path=config,
         )
-    return wanted[0]
+    return wanted[0] if wanted else None

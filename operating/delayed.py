@@ -1,0 +1,83 @@
+"""Messages of delay levels that wait: the queues of ``SCHEDULE_TOPIC_XXXX`` from their positions.
+
+Source: RocketMQ ``ScheduleMessageService``.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from operating.pending_parts import PendingMessage, PendingPart, Source
+from store.queue.consume_queue import ConsumeQueue
+from store.queue.units import EXT_ADDRESS_MAX, BlockStop
+from store.record.message import SCHEDULE_TOPIC, MessageProperty
+from store.service.message_store import MessageStore
+
+_BLOCK_UNITS = 1 << 16
+
+
+def delay_levels(
+    store: MessageStore, positions: Mapping[int, int], now: int
+) -> Iterator[PendingPart]:
+    """Yield each level that has a queue, by number.
+
+    ``positions``: level → the broker's next queue offset; ``now`` in ms.
+
+    Raises:
+        StoreError: a queue cannot be read.
+    """
+    spans = sorted(store.queue_spans(SCHEDULE_TOPIC), key=lambda span: span.queue.queue_id)
+    for (topic, queue_id), low, high in spans:
+        queue = store.queues.queue(topic, queue_id)
+        part = PendingPart(Source.DELAY, queue_id + 1, positions.get(queue_id + 1, low), high)
+        begin = max(part.position, low)
+        for due in _due_times(queue, begin, high):
+            part.pending += len(due)
+            part.overdue += int((due <= now).sum())
+            first, last = int(due.min()), int(due.max())
+            part.first_due = first if part.first_due is None else min(first, part.first_due)
+            part.last_due = last if part.last_due is None else max(last, part.last_due)
+        if part.pending:
+            stored = queue.unit_timestamp(begin)
+            part.oldest = stored if stored >= 0 else None
+        yield part
+
+
+def delayed_messages(store: MessageStore, positions: Mapping[int, int]) -> Iterator[PendingMessage]:
+    """Yield each message that waits, by level and queue offset; reads its record.
+
+    Raises:
+        StoreError: a queue or a record cannot be read.
+    """
+    spans = sorted(store.queue_spans(SCHEDULE_TOPIC), key=lambda span: span.queue.queue_id)
+    for (topic, queue_id), low, high in spans:
+        begin = max(positions.get(queue_id + 1, low), low)
+        for unit in store.queues.queue(topic, queue_id).iterate(begin):
+            if unit.queue_offset >= high:
+                break
+            message = store.message_by_offset(unit.phy_offset)
+            properties = message.properties
+            yield PendingMessage(
+                Source.DELAY, queue_id + 1, unit.queue_offset, unit.phy_offset,
+                message.store_timestamp, unit.tags_code,
+                properties.get(MessageProperty.REAL_TOPIC),
+                properties.get(MessageProperty.UNIQ_KEY), None, None,
+            )  # fmt: skip
+
+
+def _due_times(queue: ConsumeQueue, begin: int, end: int) -> Iterator[NDArray[np.int64]]:
+    """Yield the deliver times of the units [``begin``, ``end``), ms; a hole is passed over."""
+    at = begin
+    while at < end:
+        block = queue.read_units(at, min(_BLOCK_UNITS, end - at))
+        if block.count:
+            due = block.columns()["tags_code"].astype(np.int64)
+            for row in np.flatnonzero(due <= EXT_ADDRESS_MAX).tolist():
+                due[row] = queue.resolve_tags_code(int(due[row])) or 0
+            yield due
+        at += block.count
+        if block.stop is BlockStop.HOLE and block.hole is not None:
+            at = block.hole.stop
+        elif not block.count:
+            return

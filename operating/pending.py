@@ -1,0 +1,149 @@
+"""The verb ``cqstore pending``."""
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import Annotated
+
+import typer
+
+from metadata.json_form import read_delays
+from metadata.model import BrokerMetadata, Form
+from operating.delayed import delay_levels, delayed_messages
+from operating.half_messages import HALF_TOPIC, HalfMessages
+from operating.one_form import find_one_form
+from operating.pending_parts import PendingMessage, PendingPart, Source
+from operating.ranking import Limit, Sort, ranked
+from store.cli.options import (
+    Backend,
+    CommitLogFolder,
+    ConfigFile,
+    Dir,
+    Rows,
+    note,
+    open_store,
+)
+from store.cli.output import Row, RowFormat, output
+from store.record.message import SCHEDULE_TOPIC
+from store.service.message_store import MessageStore
+
+PART_COLUMNS = (
+    "source", "part", "position", "max", "pending", "overdue", "decided", "firstDueTimestamp",
+    "lastDueTimestamp", "oldestStoreTimestamp",
+)  # fmt: skip
+MESSAGE_COLUMNS = (
+    "source", "part", "queueOffset", "phy", "topic", "uniqKey", "storeTimestamp", "dueTimestamp",
+    "checkTimes", "opOffset",
+)  # fmt: skip
+
+
+def pending(
+    root: Dir,
+    of: Annotated[Source | None, typer.Option(help="Messages of this source alone.")] = None,
+    sort: Sort = "source",
+    limit: Limit = 0,
+    *,
+    listed: Annotated[
+        bool, typer.Option("--list", help="A row a message; reads their records.")
+    ] = False,
+    form: Annotated[
+        Form | None, typer.Option("--form", help="The form of the metadata that the broker reads.")
+    ] = None,
+    config: ConfigFile = None,
+    backend: Backend = None,
+    commit_log: CommitLogFolder = None,
+    kind: Rows = RowFormat.TABLE,
+) -> None:
+    """Show messages that wait: delay levels, half messages of transactions. Changes nothing.
+
+    Delayed messages are counted by level from the broker's position on, with their due times; half
+    messages by queue, with those that an op message has decided. Times are in ms since the epoch.
+    Exit code 1 if a position or an op message cannot be read.
+    """
+    now = time.time_ns() // 1_000_000
+    with open_store(root, config, backend, commit_log) as store:
+        broker = _positions(store, form, of)
+        half = HalfMessages(store, broker.offsets)
+        if listed:
+            found = map(_message_row, _messages(store, broker, half, of))
+            output(kind).rows(ranked(found, sort, MESSAGE_COLUMNS, limit))
+        else:
+            parts = list(_parts(store, broker, half, of, now))
+            output(kind).rows(ranked(map(_part_row, parts), sort, PART_COLUMNS, limit))
+            _say_totals(parts)
+    faults = [*broker.faults, *half.faults]
+    for fault in faults:
+        note(str(fault))
+    if faults:
+        raise typer.Exit(1)
+
+
+def _positions(store: MessageStore, form: Form | None, of: Source | None) -> BrokerMetadata:
+    """Return the broker's positions in the queues that are there; say what is not known.
+
+    Raises:
+        RefusedStoreError: half messages are there, and metadata in several forms.
+    """
+    config = store.paths.topics.parent
+    found = BrokerMetadata(Form.JSON, config)  # filled from whatever form there is
+    if of in {None, Source.DELAY} and _has_queues(store, SCHEDULE_TOPIC):
+        read_delays(config, found)
+        if not found.delay_offsets:
+            note("no positions of delay levels are there: a broker begins at each level's minimum")
+    if of in {None, Source.HALF} and _has_queues(store, HALF_TOPIC):
+        broker = find_one_form(store.paths, form)
+        if broker is None:
+            note("no metadata is there: a broker looks at half messages from the minimum on")
+            return found
+        found.offsets = broker.offsets
+        known = {*map(str, found.faults)}  # the file of delay levels is in every form
+        found.faults += [each for each in broker.faults if str(each) not in known]
+    return found
+
+
+def _has_queues(store: MessageStore, topic: str) -> bool:
+    return next(store.queue_keys(topic), None) is not None
+
+
+def _parts(
+    store: MessageStore, broker: BrokerMetadata, half: HalfMessages, of: Source | None, now: int
+) -> Iterator[PendingPart]:
+    if of in {None, Source.DELAY}:
+        yield from delay_levels(store, broker.delay_offsets, now)
+    if of in {None, Source.HALF}:
+        yield from half.parts()
+
+
+def _messages(
+    store: MessageStore, broker: BrokerMetadata, half: HalfMessages, of: Source | None
+) -> Iterator[PendingMessage]:
+    if of in {None, Source.DELAY}:
+        yield from delayed_messages(store, broker.delay_offsets)
+    if of in {None, Source.HALF}:
+        yield from half.messages()
+
+
+def _say_totals(parts: Iterable[PendingPart]) -> None:
+    sums = {source: [0, 0] for source in Source}
+    for part in parts:
+        sums[part.source][0] += part.pending
+        sums[part.source][1] += part.overdue + part.decided
+    note(
+        f"{sums[Source.DELAY][0]} delayed messages wait, {sums[Source.DELAY][1]} of them overdue; "
+        f"{sums[Source.HALF][0]} half messages are undecided, {sums[Source.HALF][1]} decided"
+    )
+
+
+def _part_row(part: PendingPart) -> Row:
+    values = (
+        part.source.value, part.part, part.position, part.max_offset, part.pending, part.overdue,
+        part.decided, part.first_due, part.last_due, part.oldest,
+    )  # fmt: skip
+    return dict(zip(PART_COLUMNS, values, strict=True))
+
+
+def _message_row(found: PendingMessage) -> Row:
+    values = (
+        found.source.value, found.part, found.queue_offset, found.phy_offset, found.topic,
+        found.unique_key, found.store_timestamp, found.due, found.check_times, found.op_offset,
+    )  # fmt: skip
+    return dict(zip(MESSAGE_COLUMNS, values, strict=True))
