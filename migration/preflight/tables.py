@@ -8,8 +8,10 @@ from pathlib import Path
 
 from migration.metadata.forms import Form, TableForms, file_written, older_files, table_forms
 from migration.metadata.prepare import reads_databases
+from migration.metadata.versions import table_doubts
 from migration.preflight.report import NameCount, PreflightFinding, Severity
 from replication.tables.config_files import LMQ_CONSUMER_OFFSET
+from store.errors import StoreError
 from store.paths import StorePaths
 from store.queue.backends import backend, backend_names
 
@@ -40,6 +42,7 @@ def table_findings(
     elif by_form[Form.ROCKSDB]:
         sentence = older_files(by_form[Form.ROCKSDB])
         yield _finding("tables-in-rocksdb", Severity.WARN, f"{sentence[0].upper()}{sentence[1:]}.")
+    yield from _in_doubt(paths)
     yield from _not_brought(paths)
 
 
@@ -59,6 +62,25 @@ def _version_2(tables: list[TableForms], values: Mapping[str, str]) -> Iterator[
             "A broker with configManagerVersion=v2 reads config/rdb alone, and no way leads there"
             " from JSON or from another database: it would know none of these.",
         )  # fmt: skip
+
+
+def _in_doubt(paths: StorePaths) -> Iterator[PreflightFinding]:
+    try:
+        doubts = table_doubts(paths)
+    except StoreError as exc:
+        sentence = f"Whether the newest tables are in JSON or in RocksDB was not compared: {exc}."
+        yield _finding("tables-not-compared", Severity.WARN, sentence)
+        return
+    count = NameCount()
+    for doubt in doubts:
+        count.add(doubt)
+    yield from count.finding(
+        "tables-in-doubt",
+        Severity.WARN,
+        "Which form of these tables the last broker wrote is in doubt. A move goes by the times of"
+        " the files, which a copy may have changed: set the time of the right form to now (touch"
+        " the file, or the database's CURRENT) before it.",
+    )
 
 
 def _older_databases(tables: list[TableForms]) -> Iterator[PreflightFinding]:

@@ -1,0 +1,74 @@
+"""Where the versions of a broker's tables speak against the times of their files.
+
+Which form the last broker wrote is judged by times, and a copy may not have kept those. Topics and
+groups count each change in their ``dataVersion``; after a broker has taken one form in, the other
+one counts on from there. Consumer offsets count every 500 commits, so their version shows nothing.
+
+Source: RocketMQ ``DataVersion``, ``RocksDBTopicConfigManager.merge``.
+"""
+
+from metadata.json_form import read_json
+from metadata.model import BrokerMetadata, DataVersion, Table
+from metadata.rocksdb_v1 import read_single, read_v1
+from migration.metadata.forms import Form, TableForms, table_forms
+from store.paths import StorePaths
+
+_COUNTED = {"topics": Table.TOPICS, "subscriptionGroups": Table.GROUPS}
+
+
+def table_doubts(paths: StorePaths) -> list[str]:
+    """Return a sentence for each table whose newest form is in doubt. Changes nothing.
+
+    Raises:
+        StoreError: a folder or database cannot be read.
+    """
+    tables = [
+        table for table in table_forms(paths)
+        if table.name in _COUNTED and table.form in {Form.JSON, Form.ROCKSDB} and table.databases
+    ]  # fmt: skip
+    if not tables:
+        return []
+    config = paths.topics.parent
+    files = read_json(config)
+    databases = [found for read in (read_v1, read_single) if (found := read(config)) is not None]
+    if files is None:
+        return []
+    return [doubt for table in tables if (doubt := _doubt(table, files, databases))]
+
+
+def _doubt(table: TableForms, files: BrokerMetadata, databases: list[BrokerMetadata]) -> str:
+    key = _COUNTED[table.name]
+    ours = files.versions.get(key)
+    theirs = [found.versions[key] for found in databases if key in found.versions]
+    if ours is None or not theirs or not (ours.counter or ours.timestamp):
+        return ""  # one form alone has a version: a file that a tool made may have none
+    newest = max(theirs, key=lambda version: (version.counter, version.timestamp))
+    if ours == newest:
+        return ""
+    by_time = table.form
+    by_version = _newer(ours, newest)
+    if by_version is by_time:
+        return ""
+    said = (
+        f"by its version the {_NAMES[by_version]} is" if by_version else "its versions do not say"
+    )
+    return (
+        f"{table.name}: by its time the {_NAMES[by_time]} is the newer form, {said} (dataVersion:"
+        f" {_shown(ours)} in the file, {_shown(newest)} in the database)"
+    )
+
+
+_NAMES = {Form.JSON: "JSON file", Form.ROCKSDB: "database"}
+
+
+def _newer(file: DataVersion, database: DataVersion) -> Form | None:
+    """Return the form with more changes and a later last one; ``None``: they contradict."""
+    counts = (file.counter > database.counter) - (file.counter < database.counter)
+    times = (file.timestamp > database.timestamp) - (file.timestamp < database.timestamp)
+    if counts * times < 0 or not counts + times:
+        return None
+    return Form.JSON if counts + times > 0 else Form.ROCKSDB
+
+
+def _shown(version: DataVersion) -> str:
+    return f"{version.counter} changes, the last at {version.timestamp} ms"
