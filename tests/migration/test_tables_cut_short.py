@@ -20,7 +20,7 @@ import pytest
 
 import migration
 from migration.following.beside import take_beside
-from migration.switching.switch import prepare
+from migration.switching.tables import prepare
 from store.config import StoreConfig
 from store.errors import StoreIOError
 from store.paths import StorePaths
