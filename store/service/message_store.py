@@ -79,7 +79,7 @@ class MessageStore(StoreCare):
         self._tracing, self._trace = CheckedLock("the begin of a trace"), None
         self._closing = CheckedLock("a close")  # one thread closes at a time
         self._state.locks.add_outer(self._tracing, self._closing)
-        self._all_flushed = self._released = False
+        self._ended = self._all_flushed = self._released = False
 
     @classmethod
     def open(
@@ -271,7 +271,7 @@ class MessageStore(StoreCare):
         if self._trace is not None:
             self._trace.worker.refuse_itself()
         with self._closing.entry():
-            if not self._released:
+            if not (self._ended and self._released):
                 self._close()
 
     def _close(self) -> None:
@@ -283,9 +283,11 @@ class MessageStore(StoreCare):
                 with self._pending.owner.entry(), self._pending.lock:
                     self._pending.appending.look()  # nobody may have come since it was cut short
                     self._state.close()
+                self._ended = True
         finally:
-            with self._clean.lock.entry():  # what is being deleted comes to its end
-                self._let_go()
+            if not self._released:
+                with self._clean.lock.entry():  # what is being deleted comes to its end
+                    self._let_go()
         if self._state.failure is not None and not failed_before:
             raise self._state.failure
 

@@ -26,6 +26,8 @@ from tests.kit.mutations import in_time
 SECONDS = 60
 SHARE = 20
 """Places of an outer call that the normal run takes, for each inner one."""
+MANY = 150
+"""As many the long run takes, of up to some thousand."""
 TOPIC, GONE = "t", "gone"
 SMALL = StoreConfig(
     mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=400, queue_files_max=16,
@@ -195,7 +197,7 @@ def test_a_call_inside_another_is_refused_or_done(case: Case, outer: str, inner:
 def test_a_call_anywhere_inside_another_is_refused_or_done(
     case: Case, outer: str, inner: str
 ) -> None:
-    run(case, outer, INNER[inner], 1 << 30)
+    run(case, outer, INNER[inner], MANY)
 
 
 @pytest.mark.parametrize("outer", ["odd", "list", "get", "flush", "delete", "close"])

@@ -178,6 +178,38 @@ def test_a_store_closes_after_a_replicated_put_was_interrupted(tmp_path: Path) -
         case(number)
 
 
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"  # in a generator that is being closed
+)
+def test_a_close_goes_on_after_one_was_interrupted_where_it_ends_a_thread(tmp_path: Path) -> None:
+    """Threads of flush, expiry, the mirror and a trace."""
+    config = SMALL.model_copy(update={"rocksdb_cq_double_write_enable": True, "ab_share": 1.0})
+
+    def case(number: int) -> int:
+        root = tmp_path / str(number)
+        store = MessageStore.open(root, config)
+        store.record_trace(tmp_path / f"{number}.trace")
+        assert store.put_message(Message("t", b"x")).ok
+        places = 0
+        gc.collect()
+        with suppress(Interrupted):
+            places = run_interrupted(store.close, number)
+        with in_time(SECONDS):
+            with suppress(StoreError):
+                store.close()
+            store.close()
+        names = {thread.name for thread in threading.enumerate()}
+        assert not any(name.startswith("cqstore") for name in names)
+        with MessageStore.open(root, housekeeping=False) as again:
+            assert again.max_offset("t", 0) == 1
+        return places
+
+    places = case(0)
+    assert places > 30
+    for number in range(1, places + 1, max(1, places // 25)):
+        case(number)
+
+
 WAITS: dict[str, Callable[[StoreFuture[int]], object]] = {
     "result": lambda future: future.result(0),
     "exception": lambda future: future.exception(0),
