@@ -9,6 +9,7 @@ Source: RocketMQ ``DefaultMessageStore.start``, ``createTempFile``.
 
 import errno
 import fcntl
+import io
 import os
 import struct
 import threading
@@ -22,7 +23,8 @@ _CONTENT = b"lock"
 _MOST_ABORT = 4096
 """Bytes of ``abort``, which holds a process id; RocketMQ's may hold none."""
 _FLOCK = struct.Struct("hhqqi")  # struct flock of Linux on 64 bits, native alignment
-_held: set[tuple[int, int]] = set()
+_held: dict[tuple[int, int], object] = {}
+"""The roots that this process has open: device and inode, and whose each is."""
 _held_lock = threading.RLock()  # guards _held; the collector may release a lock at any line
 
 
@@ -49,48 +51,50 @@ class StoreLock:
             make_folder(paths.root)
             status = paths.root.stat()
         self._key = (status.st_dev, status.st_ino)
+        self._file: io.FileIO | None = None  # closed once and at once, whoever asks for it again
+        self._own = object()
+        try:
+            self._take(paths)
+        except BaseException:
+            self.release()  # here: later, with the exception, it would drop the next one's lock
+            raise
+
+    def _take(self, paths: StorePaths) -> None:
         with _held_lock:
-            if self._key in _held:
+            if _held.setdefault(self._key, self._own) is not self._own:
                 raise StoreLockedError("this process has the store open already", path=paths.root)
-            self._fd = _lock(paths.lock)
-            _held.add(self._key)
+            with os_errors("open the lock file", paths.lock):
+                # In one line: no other frame may keep it, which would close it later.
+                self._file = io.FileIO(open_regular(paths.lock, os.O_RDWR | os.O_CREAT), "r+")
+            _lock(self._file.fileno(), paths.lock)
 
     def release(self) -> None:
-        """Let the store go. A second call does nothing."""
+        """Let the store go. A second call does nothing, but for what the first was kept from."""
         with _held_lock:
-            fd, self._fd = self._fd, -1
-            if fd >= 0:
-                _held.discard(self._key)
-                os.close(fd)
+            if self._file is not None:
+                self._file.close()
+            if _held.get(self._key) is self._own:
+                del _held[self._key]
 
     def __del__(self) -> None:
-        if hasattr(self, "_fd"):
+        if hasattr(self, "_own"):
             self.release()
 
 
-def _lock(path: Path) -> int:
-    with os_errors("open the lock file", path):
-        fd = open_regular(path, os.O_RDWR | os.O_CREAT)
+def _lock(fd: int, path: Path) -> None:
     try:
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
     except OSError as exc:
         if exc.errno not in {errno.EACCES, errno.EAGAIN}:  # no locks here, or no more of them
-            os.close(fd)
             with os_errors("lock the lock file", path):
                 raise
         holder = _holder(fd)
-        os.close(fd)
         who = f"process {holder}" if holder else "another process"
         raise StoreLockedError(f"{who} has the store open", path=path) from exc
-    try:
-        with os_errors("write the lock file", path):
-            if os.pread(fd, len(_CONTENT) + 1, 0) != _CONTENT:
-                write_all(fd, _CONTENT, 0)
-                os.fsync(fd)
-    except BaseException:
-        os.close(fd)
-        raise
-    return fd
+    with os_errors("write the lock file", path):
+        if os.pread(fd, len(_CONTENT) + 1, 0) != _CONTENT:
+            write_all(fd, _CONTENT, 0)
+            os.fsync(fd)
 
 
 def _holder(fd: int) -> int:
