@@ -351,7 +351,7 @@ for _backend in BACKENDS:
             replay, _backend, _queues, 128, 1_000_000
         )
     if _backend == "rocksdb":
-        for _queues in (100_000, 500_000):
+        for _queues in (100_000, 500_000, 1_000_000):  # beyond ASSIGNED_QUEUES
             WORKLOADS[f"put rocksdb {_queues:,} queues 128 B"] = partial(
                 put, _backend, _queues, 128, 2 * _queues
             )
