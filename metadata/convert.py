@@ -7,14 +7,10 @@ from enum import StrEnum
 from pathlib import Path
 
 from metadata.forms import read_forms
-from metadata.json_form import (
-    LMQ_OFFSETS_FILE,
-    OFFSETS_FILE,
-    offsets_disagree,
-    unknown_fields,
-)
+from metadata.json_form import offsets_disagree, unknown_fields
 from metadata.limits import refuse_unfit
 from metadata.model import BrokerMetadata, DataVersion, Form, Table
+from metadata.places import LMQ_OFFSETS_FILE, OFFSETS_FILE
 from metadata.placing import clear_new, place
 from metadata.writing import differences, write_form
 from store.errors import CorruptionError, RefusedStoreError

@@ -10,9 +10,10 @@ from dataclasses import replace
 from itertools import combinations
 
 from metadata.findings import MetaFinding, Severity
-from metadata.json_form import LMQ_OFFSETS_FILE, OFFSETS_FILE, offsets_disagree
+from metadata.json_form import offsets_disagree
 from metadata.model import SEPARATOR, BrokerMetadata, Form, Table
 from metadata.names import fitting_readings, is_exempt
+from metadata.places import LMQ_OFFSETS_FILE, OFFSETS_FILE
 from metadata.writing import differences_in
 
 _PAGE = 2000

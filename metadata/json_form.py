@@ -9,6 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from metadata.model import BrokerMetadata, Form, Json, Table
+from metadata.places import (
+    DELAYS_FILE,
+    FILES,
+    GROUPS_FILE,
+    LMQ_OFFSETS_FILE,
+    OFFSETS_FILE,
+    TOPICS_FILE,
+    backup_of,
+)
 from metadata.values import (
     bits_of,
     configs_of,
@@ -21,10 +30,6 @@ from metadata.values import (
 from store.errors import CorruptionError, StoreError, os_errors
 from store.files import read_file
 
-TOPICS_FILE, GROUPS_FILE, DELAYS_FILE = "topics.json", "subscriptionGroup.json", "delayOffset.json"
-OFFSETS_FILE, LMQ_OFFSETS_FILE = "consumerOffset.json", "lmqConsumerOffset.json"
-FILES = (TOPICS_FILE, GROUPS_FILE, OFFSETS_FILE, LMQ_OFFSETS_FILE)
-"""Those that a broker with RocksDB keeps in databases; the file of delay levels stays one."""
 _MAX_BYTES = 1 << 30
 Decoder = Callable[[Json, BrokerMetadata], None]
 
@@ -124,11 +129,6 @@ def _content(path: Path) -> Json:
 
 def _either(path: Path) -> bool:
     return path.exists() or backup_of(path).exists()
-
-
-def backup_of(path: Path) -> Path:
-    """Return what a broker reads where the file at ``path`` is missing or torn."""
-    return path.with_name(f"{path.name}.bak")
 
 
 def _checked(decode: Decoder, name: str) -> Decoder:

@@ -8,7 +8,8 @@ Source: RocketMQ ``ConfigManager.persist``, ``TopicConfigManager.encode``,
 import json
 from pathlib import Path
 
-from metadata.json_form import (
+from metadata.model import SEPARATOR, BrokerMetadata, Json, Offsets, Table
+from metadata.places import (
     DELAYS_FILE,
     FILES,
     GROUPS_FILE,
@@ -16,7 +17,6 @@ from metadata.json_form import (
     TOPICS_FILE,
     backup_of,
 )
-from metadata.model import SEPARATOR, BrokerMetadata, Json, Offsets, Table
 from store.errors import os_errors
 from store.files import make_folder, replace_file
 from store.record.message import LMQ_PREFIX

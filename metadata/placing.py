@@ -12,11 +12,9 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from metadata.json_form import FILES, backup_of
 from metadata.kept import new_kept_folder
 from metadata.model import Form
-from metadata.rocksdb_v1 import SINGLE_FOLDER, families_of_databases
-from metadata.rocksdb_v2 import V2_FOLDER
+from metadata.places import names_of
 from store.errors import CorruptionError, RefusedStoreError, os_errors
 from store.files import make_folder, remove_file, sync_folder
 from store.journals.journal import Entry, read_lines, rewrite
@@ -25,19 +23,6 @@ from store.paths import StorePaths
 
 Move = tuple[str, str]
 """From and to, below the root."""
-
-
-def names_of(form: Form) -> list[str]:
-    """Return what a form can have in ``config``: files with their backups, or databases."""
-    match form:
-        case Form.JSON:
-            return [name for each in FILES for name in (each, backup_of(Path(each)).name)]
-        case Form.V1:
-            return sorted({folder for folder, _, _ in families_of_databases()})
-        case Form.SINGLE:
-            return [SINGLE_FOLDER]
-        case Form.V2:
-            return [V2_FOLDER]
 
 
 def place(paths: StorePaths, form: Form) -> Path:

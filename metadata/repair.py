@@ -8,30 +8,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from metadata.json_form import (
-    FILES,
-    GROUPS_FILE,
-    LMQ_OFFSETS_FILE,
-    OFFSETS_FILE,
-    TOPICS_FILE,
-    backup_of,
-    fault_of,
-)
+from metadata.json_form import fault_of
 from metadata.json_writer import content_of, encoded
 from metadata.kept import new_kept_folder
 from metadata.limits import refuse_unfit
 from metadata.made_topics import TopicQueues, topic_row
 from metadata.model import BrokerMetadata, DataVersion, Form, Table
+from metadata.places import (
+    FILES,
+    FILES_OF_TABLE,
+    TOPICS_FILE,
+    backup_of,
+)
 from store.errors import RefusedStoreError, os_errors
 from store.files import make_folder, read_file, replace_file
 from store.paths import StorePaths
 
-_TABLES = {
-    TOPICS_FILE: Table.TOPICS,
-    GROUPS_FILE: Table.GROUPS,
-    OFFSETS_FILE: Table.OFFSETS,
-    LMQ_OFFSETS_FILE: Table.OFFSETS,
-}
+_TABLES = {name: table for table, names in FILES_OF_TABLE.items() for name in names}
 _MAX_BYTES = 1 << 30
 
 

@@ -11,11 +11,11 @@ from typing import NamedTuple
 from cq_rocksdb.raw_database import RawDatabase
 from metadata.json_form import read_delays
 from metadata.model import BrokerMetadata, Form, Table
+from metadata.places import SINGLE_FOLDER, V1_FOLDERS, is_database
 from metadata.values import bits_of, json_object, object_of, offsets_of, version_of
 from store.errors import CorruptionError, StoreError
 
 VERSION_KEY = b"kvDataVersionKey"
-SINGLE_FOLDER = "metadata"
 
 
 class _Rows(NamedTuple):
@@ -58,11 +58,6 @@ def read_single(config: Path) -> BrokerMetadata | None:
 def families_of_databases() -> list[tuple[str, str, str]]:
     """Return each family: database of the three, its name there, its name in the single one."""
     return [(rows.folder, rows.family, rows.single) for rows in _ROWS]
-
-
-def is_database(folder: Path) -> bool:
-    """Return whether a RocksDB lies in ``folder``."""
-    return (folder / "CURRENT").is_file()
 
 
 def _read(
@@ -121,13 +116,18 @@ def _version(table: Table) -> Callable[[BrokerMetadata, str, bytes], None]:
 
 
 _ROWS = (
-    _Rows("topics", "default", "topic", _topic),
-    _Rows("topics", "kvDataVersion", "topicVersion", _version(Table.TOPICS)),
-    _Rows("subscriptionGroups", "default", "subscriptionGroup", _group),
-    _Rows("subscriptionGroups", "forbidden", "forbidden", _forbidden),
+    _Rows(V1_FOLDERS[Table.TOPICS], "default", "topic", _topic),
+    _Rows(V1_FOLDERS[Table.TOPICS], "kvDataVersion", "topicVersion", _version(Table.TOPICS)),
+    _Rows(V1_FOLDERS[Table.GROUPS], "default", "subscriptionGroup", _group),
+    _Rows(V1_FOLDERS[Table.GROUPS], "forbidden", "forbidden", _forbidden),
     _Rows(
-        "subscriptionGroups", "kvDataVersion", "subscriptionGroupVersion", _version(Table.GROUPS)
+        V1_FOLDERS[Table.GROUPS],
+        "kvDataVersion",
+        "subscriptionGroupVersion",
+        _version(Table.GROUPS),
     ),
-    _Rows("consumerOffsets", "default", "consumerOffset", _offset),
-    _Rows("consumerOffsets", "kvDataVersion", "consumerOffsetVersion", _version(Table.OFFSETS)),
+    _Rows(V1_FOLDERS[Table.OFFSETS], "default", "consumerOffset", _offset),
+    _Rows(
+        V1_FOLDERS[Table.OFFSETS], "kvDataVersion", "consumerOffsetVersion", _version(Table.OFFSETS)
+    ),
 )

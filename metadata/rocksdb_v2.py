@@ -12,7 +12,7 @@ from struct import Struct
 from cq_rocksdb.raw_database import RawDatabase
 from metadata.json_form import read_delays
 from metadata.model import SEPARATOR, BrokerMetadata, DataVersion, Form, Json, Table
-from metadata.rocksdb_v1 import is_database
+from metadata.places import V2_FOLDER, is_database
 from metadata.values import json_object
 from store.errors import CorruptionError, StoreError
 
@@ -22,7 +22,6 @@ LENGTH, QUEUE_ID, OFFSET = Struct(">H"), Struct(">i"), Struct(">q")
 VERSION = Struct(">qqq")
 TABLE_PREFIX, CTRL_1, JSON = 1, 1, 1
 VERSION_NAME = b"data_version"
-V2_FOLDER = "rdb"
 
 
 class RowKind(IntEnum):

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from cq_rocksdb.raw_builder import build_database
 from metadata.model import BrokerMetadata, Json, Table
-from metadata.rocksdb_v1 import SINGLE_FOLDER, VERSION_KEY, families_of_databases
+from metadata.places import SINGLE_FOLDER
+from metadata.rocksdb_v1 import VERSION_KEY, families_of_databases
 
 Pairs = list[tuple[bytes, bytes]]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from cq_rocksdb.raw_builder import DEFAULT_FAMILY, build_database
 from metadata.model import BrokerMetadata, Json, Offsets, Table
 from metadata.names import fitting_readings
+from metadata.places import V2_FOLDER
 from metadata.rocksdb_v2 import (
     CTRL_1,
     HEAD,
@@ -18,7 +19,6 @@ from metadata.rocksdb_v2 import (
     OFFSET,
     QUEUE_ID,
     TABLE_PREFIX,
-    V2_FOLDER,
     VERSION,
     VERSION_NAME,
     RowKind,

@@ -13,24 +13,20 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from replication.tables.config_files import (
-    CONSUMER_OFFSET,
-    GROUPS,
-    LMQ_CONSUMER_OFFSET,
-    TOPICS,
+from metadata.places import (
+    CURRENT,
+    FILES_OF_TABLE,
+    SINGLE_FOLDER,
+    V1_FOLDERS,
+    V2_FOLDER,
+    backup_of,
+    is_database,
 )
 from store.errors import RefusedStoreError, os_errors
 from store.paths import StorePaths
 
-_TABLES = {
-    "topics": (TOPICS,),
-    "subscriptionGroups": (GROUPS,),
-    "consumerOffsets": (CONSUMER_OFFSET, LMQ_CONSUMER_OFFSET),
-}
+_TABLES = {V1_FOLDERS[table]: files for table, files in FILES_OF_TABLE.items()}
 """Database of a table, and the files that hold it otherwise; RocksDB takes in the first."""
-_SINGLE, _VERSION_2 = "metadata", "rdb"
-"""Databases of all tables: ``useSingleRocksDBForAllConfigs``, ``configManagerVersion=v2``."""
-_CURRENT = "CURRENT"
 
 
 class Form(StrEnum):
@@ -69,7 +65,7 @@ class TableForms:
     @property
     def command(self) -> str:
         """Return the command of RocketMQ's that brings the file up to date."""
-        if self.newest is not None and self.newest.name == _SINGLE:
+        if self.newest is not None and self.newest.name == SINGLE_FOLDER:
             return f"mqadmin rocksDBConfigToJson -b HOST:PORT -t {self.name}"
         file = self.files[0]
         return f"mqadmin rocksDBConfigToJson -p {file.parent} -t {self.name} -e {file}"
@@ -88,8 +84,8 @@ def table_forms(paths: StorePaths) -> list[TableForms]:
 
 def _forms(folder: Path, name: str, names: tuple[str, ...]) -> TableForms:
     files = tuple(folder / each for each in names)
-    databases = [folder / each for each in (name, _SINGLE)]
-    written = {path: _written_to(path) for path in (*databases, folder / _VERSION_2)}
+    databases = [folder / each for each in (name, SINGLE_FOLDER)]
+    written = {path: _written_to(path) for path in (*databases, folder / V2_FOLDER)}
     written |= {path: file_written(path) for path in files}
     newest = max(written, key=lambda path: written[path])
     return TableForms(
@@ -100,13 +96,13 @@ def _forms(folder: Path, name: str, names: tuple[str, ...]) -> TableForms:
 
 def _written_to(database: Path) -> int:
     """Return when a database was written last; to open it read-only writes nothing but ``LOG``."""
-    if not (database / _CURRENT).is_file():
+    if not is_database(database):
         return -1
     return max(map(_written, filter(_holds_data, database.iterdir())), default=-1)
 
 
 def _holds_data(path: Path) -> bool:
-    if path.name == _CURRENT or path.name.startswith("MANIFEST-"):
+    if path.name == CURRENT or path.name.startswith("MANIFEST-"):
         return True
     return path.suffix in {".log", ".sst"} and path.stem.isdecimal()
 
@@ -125,7 +121,7 @@ def file_written(path: Path) -> int:
     A broker that was killed while it wrote the file has left the backup alone.
     """
     written = _written(path)
-    return written if written >= 0 else _written(path.with_name(f"{path.name}.bak"))
+    return written if written >= 0 else _written(backup_of(path))
 
 
 def newer_in_database(paths: StorePaths) -> list[TableForms]:
@@ -190,4 +186,4 @@ def _names(tables: list[TableForms]) -> str:
 
 
 def _is_single(older: list[TableForms]) -> bool:
-    return any(each.newest is not None and each.newest.name == _SINGLE for each in older)
+    return any(each.newest is not None and each.newest.name == SINGLE_FOLDER for each in older)

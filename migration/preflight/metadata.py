@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from metadata.names import is_exempt
+from metadata.places import V2_FOLDER, is_database
 from migration.preflight.broker_json import table_entries
 from migration.preflight.lite_queues import lite_expiration
 from migration.preflight.report import NameCount, PreflightFinding, Severity
@@ -24,8 +25,8 @@ def metadata_database(paths: StorePaths, table: str) -> Path | None:
     ``table`` is the folder of version 1, ``topics`` or ``consumerOffsets``; ``rdb`` is version 2.
     """
     config = paths.topics.parent
-    folders = (config / "rdb", config / table)
-    return next((folder for folder in folders if (folder / "CURRENT").is_file()), None)
+    folders = (config / V2_FOLDER, config / table)
+    return next((folder for folder in folders if is_database(folder)), None)
 
 
 class TopicTable(QueueCheck):

@@ -13,7 +13,8 @@ from metadata import convert as conversion
 from metadata.commands import app
 from metadata.forms import read_forms
 from metadata.model import BrokerMetadata, Form, Table
-from metadata.placing import is_placing, names_of
+from metadata.places import names_of
+from metadata.placing import is_placing
 from metadata.writing import differences, write_form
 from store.errors import CorruptionError, RefusedStoreError, StoreLockedError
 from store.journals.store_lock import StoreLock

@@ -10,9 +10,9 @@ from typer.testing import CliRunner, Result
 
 from metadata.commands import app
 from metadata.forms import read_forms
-from metadata.json_form import TOPICS_FILE
 from metadata.made_topics import TopicQueues, topic_row, topics_of_spans
 from metadata.model import BrokerMetadata, Form, Table
+from metadata.places import TOPICS_FILE
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreLockedError
 from store.journals.store_lock import StoreLock

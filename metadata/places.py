@@ -1,0 +1,51 @@
+"""Where a broker's metadata lies below ``config``: files of JSON, and databases.
+
+Source: RocketMQ ``BrokerPathConfigHelper``, ``RocksDBTopicConfigManager.rocksdbConfigFilePath`` and
+its siblings, ``ConfigStorage``.
+"""
+
+from pathlib import Path
+
+from metadata.model import Form, Table
+
+TOPICS_FILE, GROUPS_FILE, DELAYS_FILE = "topics.json", "subscriptionGroup.json", "delayOffset.json"
+OFFSETS_FILE, LMQ_OFFSETS_FILE = "consumerOffset.json", "lmqConsumerOffset.json"
+FILES_OF_TABLE = {
+    Table.TOPICS: (TOPICS_FILE,),
+    Table.GROUPS: (GROUPS_FILE,),
+    Table.OFFSETS: (OFFSETS_FILE, LMQ_OFFSETS_FILE),
+}
+"""RocksDB's managers take the first of a table in."""
+FILES = tuple(name for names in FILES_OF_TABLE.values() for name in names)
+"""Those that a broker with RocksDB keeps in databases; the file of delay levels stays one."""
+V1_FOLDERS = {
+    Table.TOPICS: "topics",
+    Table.GROUPS: "subscriptionGroups",
+    Table.OFFSETS: "consumerOffsets",
+}
+SINGLE_FOLDER, V2_FOLDER = "metadata", "rdb"
+"""Databases of all tables: ``useSingleRocksDBForAllConfigs``, ``configManagerVersion=v2``."""
+CURRENT = "CURRENT"
+
+
+def backup_of(path: Path) -> Path:
+    """Return what a broker reads where the file at ``path`` is missing or torn."""
+    return path.with_name(f"{path.name}.bak")
+
+
+def is_database(folder: Path) -> bool:
+    """Return whether a RocksDB lies in ``folder``."""
+    return (folder / CURRENT).is_file()
+
+
+def names_of(form: Form) -> list[str]:
+    """Return what a form can have in ``config``: files with their backups, or databases."""
+    match form:
+        case Form.JSON:
+            return [name for each in FILES for name in (each, backup_of(Path(each)).name)]
+        case Form.V1:
+            return list(V1_FOLDERS.values())
+        case Form.SINGLE:
+            return [SINGLE_FOLDER]
+        case Form.V2:
+            return [V2_FOLDER]
