@@ -22,5 +22,5 @@ pending = typer.Typer()
 
 add_verb(
     pending, "pending", "operating.pending:pending",
-    "Show messages that wait: delay levels, half messages of transactions. Changes nothing.",
+    "Show messages that wait: delayed, timer and half messages. Changes nothing.",
 )  # fmt: skip

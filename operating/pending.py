@@ -13,6 +13,8 @@ from operating.half_messages import HALF_TOPIC, HalfMessages
 from operating.one_form import find_one_form
 from operating.pending_parts import PendingMessage, PendingPart, Source
 from operating.ranking import Limit, Sort, ranked
+from operating.rocksdb_pending import rocksdb_pending
+from operating.timer import timer_parts
 from store.cli.options import (
     Backend,
     CommitLogFolder,
@@ -30,6 +32,7 @@ PART_COLUMNS = (
     "source", "part", "position", "max", "pending", "overdue", "decided", "firstDueTimestamp",
     "lastDueTimestamp", "oldestStoreTimestamp",
 )  # fmt: skip
+_TIMERS = (Source.TIMER, Source.TIMER_QUEUE, Source.ROCKSDB_TIMER)
 MESSAGE_COLUMNS = (
     "source", "part", "queueOffset", "phy", "topic", "uniqKey", "storeTimestamp", "dueTimestamp",
     "checkTimes", "opOffset",
@@ -45,6 +48,9 @@ def pending(
     listed: Annotated[
         bool, typer.Option("--list", help="A row a message; reads their records.")
     ] = False,
+    precision: Annotated[
+        int, typer.Option("--timer-precision", min=1, help="The broker's timerPrecisionMs.")
+    ] = 1000,
     form: Annotated[
         Form | None, typer.Option("--form", help="The form of the metadata that the broker reads.")
     ] = None,
@@ -53,10 +59,11 @@ def pending(
     commit_log: CommitLogFolder = None,
     kind: Rows = RowFormat.TABLE,
 ) -> None:
-    """Show messages that wait: delay levels, half messages of transactions. Changes nothing.
+    """Show messages that wait: delayed, timer and half messages. Changes nothing.
 
     Delayed messages are counted by level from the broker's position on, with their due times; half
-    messages by queue, with those that an op message has decided. Times are in ms since the epoch.
+    messages by queue, with those that an op message has decided; timer messages in the wheel, in
+    their queue and in rocksdbstore (--list shows none of these). Times are in ms since the epoch.
     Exit code 1 if a position or an op message cannot be read.
     """
     now = time.time_ns() // 1_000_000
@@ -64,10 +71,13 @@ def pending(
         broker = _positions(store, form, of)
         half = HalfMessages(store, broker.offsets)
         if listed:
+            if of not in {None, Source.DELAY, Source.HALF}:
+                raise typer.BadParameter(f"no messages of {of} are listed", param_hint="--list")
             found = map(_message_row, _messages(store, broker, half, of))
             output(kind).rows(ranked(found, sort, MESSAGE_COLUMNS, limit))
         else:
             parts = list(_parts(store, broker, half, of, now))
+            parts += _timer_parts(store, of, precision, now)
             output(kind).rows(ranked(map(_part_row, parts), sort, PART_COLUMNS, limit))
             _say_totals(parts)
     faults = [*broker.faults, *half.faults]
@@ -113,6 +123,16 @@ def _parts(
         yield from half.parts()
 
 
+def _timer_parts(
+    store: MessageStore, of: Source | None, precision: int, now: int
+) -> Iterator[PendingPart]:
+    if of in {Source.DELAY, Source.HALF}:
+        return iter(())
+    database = rocksdb_pending(store.paths, now)
+    found = timer_parts(store, database.timer_offset, precision, now) + database.parts
+    return (part for part in found if of in {None, part.source})
+
+
 def _messages(
     store: MessageStore, broker: BrokerMetadata, half: HalfMessages, of: Source | None
 ) -> Iterator[PendingMessage]:
@@ -127,9 +147,12 @@ def _say_totals(parts: Iterable[PendingPart]) -> None:
     for part in parts:
         sums[part.source][0] += part.pending
         sums[part.source][1] += part.overdue + part.decided
+    timers = sum(sums[source][0] for source in _TIMERS)
+    half = sums[Source.HALF][0] + sums[Source.ROCKSDB_HALF][0]
     note(
         f"{sums[Source.DELAY][0]} delayed messages wait, {sums[Source.DELAY][1]} of them overdue; "
-        f"{sums[Source.HALF][0]} half messages are undecided, {sums[Source.HALF][1]} decided"
+        f"{half} half messages are undecided, {sums[Source.HALF][1]} decided; "
+        f"{timers} timer messages wait"
     )
 
 

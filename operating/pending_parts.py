@@ -12,6 +12,14 @@ class Source(StrEnum):
     """A level of ``SCHEDULE_TOPIC_XXXX``."""
     HALF = "half"
     """Half messages of transactions."""
+    TIMER = "timer"
+    """The timer wheel: messages with a time of their own."""
+    TIMER_QUEUE = "timer-queue"
+    """Timer messages that the broker has not taken out of their queue yet."""
+    ROCKSDB_TIMER = "rocksdb-timer"
+    """Timer messages in ``rocksdbstore``."""
+    ROCKSDB_HALF = "rocksdb-half"
+    """Half messages in ``rocksdbstore``."""
 
 
 @dataclass(slots=True)

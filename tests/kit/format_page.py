@@ -13,6 +13,7 @@ from cq_rocksdb.keys import (
     QUEUE_TAIL,
     UNIT_PLACE,
 )
+from operating.timer import TIMER_SLOT
 from replication.epoch_wire import (
     EPOCH_ENTRY,
     MASTER_HANDSHAKE,
@@ -62,6 +63,7 @@ LAYOUTS: dict[str, Layout[Any]] = {
     "TRANSFER_HEAD": TRANSFER_HEAD,
     "COMMAND_HEAD": COMMAND_HEAD,
     "TIMER_CHECK_POINT": TIMER_CHECK_POINT,
+    "TIMER_SLOT": TIMER_SLOT,
 }
 _BLOCK = re.compile(r"(<!-- layout: (\w+) -->\n)(?:\|[^\n]*\n)*(<!-- end -->)")
 

@@ -153,7 +153,7 @@ def test_an_op_message_decides_the_half_messages_that_it_names(
     assert row["oldestStoreTimestamp"] == listed[2]["storeTimestamp"]
     assert call("pending", root).stderr == (
         "cqstore: 0 delayed messages wait, 0 of them overdue; "
-        "2 half messages are undecided, 3 decided\n"
+        "2 half messages are undecided, 3 decided; 0 timer messages wait\n"
     )
 
 
