@@ -63,9 +63,13 @@ cdef inline bint is_irregular(const char *name, Py_ssize_t size) noexcept:
     )
 
 
-cdef int _check_written(object file, object target) except -1:
-    """Refuse to acknowledge what the file of the map may not have, see ``MappedFile``."""
-    file.check_written(target)
+cdef int _check_written(object file, object target, object state) except -1:
+    """Refuse to acknowledge what the file of the map may not have: the store has failed then."""
+    try:
+        file.check_written(target)
+    except BaseException as exc:
+        state.fail(exc)
+        raise
     return 0
 
 
@@ -479,7 +483,7 @@ cdef class PlainPuts:
                 position += plain.size
                 phy_offset += plain.size
             if any_faults(self._faults):
-                _check_written(file, target)
+                _check_written(file, target, self._state)
             end = phy_offset
             set_slot(file, slots.wrote_position, position)
             set_slot(log, slots.end, end)

@@ -49,9 +49,7 @@ class LogWriter:
         try:
             write_all(self._file.number, data, span.start)
         except OSError as exc:
-            raise StoreIOError(
-                f"cannot write to a commit log file: {exc.strerror}", path=self._path
-            ) from exc
+            raise _refused("write to", self._path, exc) from exc
 
 
 def map_log_file(path: Path, file: Descriptor, size: int, *, read_only: bool) -> LogMap:
@@ -80,8 +78,10 @@ def read_record(path: Path, file: Descriptor, position: int, size: int) -> bytes
         TruncatedRecordError: the file has shrunk.
         StoreIOError: the disk refused.
     """
-    with os_errors("read a commit log file", path):
+    try:  # `os_errors`, for less: without the core every record is read so
         data = os.pread(file.number, size, position)
+    except OSError as exc:
+        raise _refused("read", path, exc) from exc
     if len(data) != size:
         raise TruncatedRecordError(
             "the file has shrunk", path=path, position=position,
@@ -96,10 +96,16 @@ def check_length(path: Path, file: Descriptor, size: int) -> None:
     Raises:
         CorruptionError: the file has shrunk.
     """
-    with os_errors("look at a commit log file", path):
+    try:
         length = os.fstat(file.number).st_size
+    except OSError as exc:
+        raise _refused("look at", path, exc) from exc
     if length < size:
         raise shrunk(path, file, size)
+
+
+def _refused(what: str, path: Path, exc: OSError) -> StoreIOError:
+    return StoreIOError(f"cannot {what} a commit log file: {exc.strerror or exc}", path=path)
 
 
 def shrunk(path: Path, file: Descriptor, size: int) -> CorruptionError:

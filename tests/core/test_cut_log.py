@@ -75,6 +75,7 @@ def test_nothing_is_acknowledged_that_the_file_has_not(tmp_path: Path, ask: str,
     assert first.startswith("CorruptionError: the file has shrunk")
     assert "expected 65536 bytes, found" in first
     assert "earlier" in then
+    assert "the file has shrunk" in then  # the store knows why it has failed
 
 
 needs_core = pytest.mark.skipif(READS is None, reason="the core does not run")
