@@ -186,7 +186,7 @@ def test_a_close_goes_on_after_one_was_interrupted_where_it_ends_a_thread(tmp_pa
     config = SMALL.model_copy(update={"rocksdb_cq_double_write_enable": True, "ab_share": 1.0})
 
     def case(number: int) -> int:
-        root = tmp_path / str(number)
+        root, before = tmp_path / str(number), {*threading.enumerate()}
         store = MessageStore.open(root, config)
         store.record_trace(tmp_path / f"{number}.trace")
         assert store.put_message(Message("t", b"x")).ok
@@ -198,8 +198,7 @@ def test_a_close_goes_on_after_one_was_interrupted_where_it_ends_a_thread(tmp_pa
             with suppress(StoreError):
                 store.close()
             store.close()
-        names = {thread.name for thread in threading.enumerate()}
-        assert not any(name.startswith("cqstore") for name in names)
+        assert {*threading.enumerate()} <= before, number
         with MessageStore.open(root, housekeeping=False) as again:
             assert again.max_offset("t", 0) == 1
         return places
