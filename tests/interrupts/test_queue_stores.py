@@ -111,8 +111,8 @@ class Case:
         first = len(self.model.rows)
         self.model.put(rows)
         self.log.stamps += [1000] * (self.model.records - len(self.log.stamps))
-        batch = self.batch(self.model.rows[first:])
-        self.again = lambda: self.drive.store.put_batch(batch)
+        put = self.model.rows[first:]
+        self.again = lambda: self.drive.store.put_batch(self.batch(put))
         self.again()
 
     def batch(self, rows: Iterable[Row]) -> UnitBatch:
