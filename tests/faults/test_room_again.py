@@ -212,3 +212,26 @@ def test_backends_are_alike_when_room_is_back(tmp_path: Path, faults: Faults, re
         assert store.verify().clean
         assert [finding for finding in store.check() if finding.damage] == []
     told.check(tmp_path)
+
+
+def test_no_log_file_expires_before_its_units_have_room(tmp_path: Path, faults: Faults) -> None:
+    store, told = begin(tmp_path, "file")
+    while len(store.commit_log.files.files()) < 4:
+        assert told.put(store, 700).ok
+    end = store.commit_log.max_phy_offset()
+    faults.fail("write", ENOSPC, "/consumequeue/")
+    with pytest.raises(DiskFullError):
+        store.delete_expired_files(end)
+    assert store.commit_log.min_phy_offset() == 0
+    check = store.metrics.snapshot()
+    assert check.dispatch_stalled
+    assert not check.failed
+    faults.heal()
+    assert store.delete_expired_files(end).log_files == 3
+    assert told.put(store).ok
+    told.check(store)
+    assert [finding for finding in store.check() if finding.damage] == []
+    store.close()
+    with open_store(tmp_path, "file") as store:
+        assert store.last_exit_ok
+        told.check(store)
