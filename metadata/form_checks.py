@@ -2,7 +2,7 @@
 
 Source: RocketMQ ``RocksDBTopicConfigManager.merge`` and its siblings (a file counts if its counter
 is higher), ``ConsumerOffsetManager`` (splits keys at each @), ``AdminBrokerProcessor`` (pages of
-2000 names).
+2000 names), ``ConsumerOffsetManagerV2.assignResetOffset``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,6 +35,7 @@ def check_forms(found: Sequence[BrokerMetadata]) -> Iterator[MetaFinding]:
         yield from _counters_of_zero(each)
         yield from _names_and_keys(each)
         yield from _ambiguous(each)
+        yield from _lost_resets(each)
         yield from _lost_by_a_slave(each)
         yield from _files_of_offsets(each)
 
@@ -150,6 +151,23 @@ def _ambiguous(found: BrokerMetadata) -> Iterator[MetaFinding]:
         elif key.count(SEPARATOR) > 1:
             several.add(key)
     yield from (finding for finding in (ambiguous, no_key, several) if finding.total)
+
+
+def _lost_resets(found: BrokerMetadata) -> Iterator[MetaFinding]:
+    """A reset under version 2 is written as that of group and topic, the other way round."""
+    if found.form is not Form.V2:
+        return
+    finding = MetaFinding(
+        found.form, Severity.WARN, "reset-lost",
+        "An offset was reset by the broker and written with topic and group swapped: after the next"
+        " start the group is where it was before, unless it has committed since.",
+    )  # fmt: skip
+    for key in found.offsets:
+        group, _, topic = key.partition(SEPARATOR)
+        if topic in found.topics and group in found.groups and group not in found.topics:
+            finding.add(f"{topic}@{group}")
+    if finding.total:
+        yield finding
 
 
 def _lost_by_a_slave(found: BrokerMetadata) -> Iterator[MetaFinding]:

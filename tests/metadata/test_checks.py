@@ -117,6 +117,15 @@ def test_a_configuration_under_another_name() -> None:
     assert checked(held(topics={"t": {"topicName": "u"}}))["name-mismatch"] == ["t"]
 
 
+def test_version_2_loses_a_reset_by_swapped_names() -> None:
+    tables: dict[str, Any] = {"topics": topics("t", "u"), "groups": {"g": {"groupName": "g"}}}
+    offsets = {"t@g": {0: 111}, "g@t": {0: 50}, "u@g": {0: 1}}
+    assert checked(held(Form.V2, **tables, offsets=offsets))["reset-lost"] == ["t@g"]
+    assert "reset-lost" not in checked(held(Form.V1, **tables, offsets=offsets))
+    del offsets["g@t"]
+    assert "reset-lost" not in checked(held(Form.V2, **tables, offsets=offsets))
+
+
 # ---- against queues
 
 

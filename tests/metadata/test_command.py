@@ -101,3 +101,18 @@ def test_a_folder_without_metadata_is_refused(tmp_path: Path, more: list[str]) -
     done = call(tmp_path, *more)
     assert isinstance(done.exception, RefusedStoreError)
     assert not [*tmp_path.iterdir()]
+
+
+def test_the_verb_show_is_called_where_none_is_named(stores: Path) -> None:
+    root = stores / Form.V1
+    assert call("show", root, "topics").stdout == call(root, "topics").stdout
+    assert call("--output", "jsonl", root).stdout == call(root, "--output", "jsonl").stdout
+    assert "convert" in call("--help").stdout
+
+
+def test_a_folder_with_the_name_of_a_verb_is_written_with_a_path(
+    stores: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (stores / Form.V1).rename(stores / "convert")
+    monkeypatch.chdir(stores)
+    assert {row["form"] for row in rows("./convert")} == {"v1"}
