@@ -1,7 +1,9 @@
-"""``cqstore topics``: topics and queues with their offsets; topics that are to go."""
+"""``cqstore topics``: topics and queues with their offsets; idle ones; topics that are to go."""
 
 import sys
+import time
 from collections.abc import Iterator, Sequence
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Annotated
 
@@ -21,11 +23,13 @@ from store.cli.options import (
 )
 from store.cli.output import OutputFormat, Row, output
 from store.errors import IllegalMessageError, StoreConfigError, os_errors
+from store.queue.facts import QueueSpan
 from store.queue.units import QueueKey
-from store.record.message import SYSTEM_TOPICS
+from store.record.message import SYSTEM_PREFIX, SYSTEM_TOPICS
 from store.service.message_store import MessageStore
 
 _STDIN = Path("-")
+_DAY_MS = 86_400_000
 
 Names = Annotated[
     list[str] | None, typer.Argument(metavar="NAME…", help="With --delete: the topics.")
@@ -34,6 +38,13 @@ Prefix = Annotated[str, typer.Option(metavar="TEXT", help="Only topics that begi
 Limit = Annotated[int, typer.Option(metavar="N", min=0, help="At most so many; 0: all.")]
 After = Annotated[
     str, typer.Option(metavar="TOPIC/QUEUEID", help="Go on behind this queue, the last one shown.")
+]
+Times = Annotated[
+    bool, typer.Option("--times", help="Store times of the first and last message too, ms.")
+]
+Idle = Annotated[
+    float | None,
+    typer.Option(metavar="DAYS", min=0, help="Topics whose newest message is older than this."),
 ]
 Delete = Annotated[bool, typer.Option("--delete", help="Delete the topics that are named.")]
 DeleteFrom = Annotated[
@@ -49,6 +60,8 @@ def topics(
     limit: Limit = 0,
     after: After = "",
     *,
+    times: Times = False,
+    idle: Idle = None,
     delete: Delete = False,
     delete_from: DeleteFrom = None,
     yes: Yes = False,
@@ -58,6 +71,9 @@ def topics(
     kind: Format = OutputFormat.TABLE,
 ) -> None:
     """List every queue with its type, minimum, maximum and messages. Changes nothing.
+
+    With --idle DAYS a row a topic without a put for so long, or whose messages have all
+    expired; the broker's own topics are left out. Nothing is deleted by it.
 
     With --delete or --delete-from the queues of the topics go for good once --yes is given;
     without it they are listed as they would go, and nothing is changed. Their records stay in the
@@ -69,12 +85,19 @@ def topics(
     if not (delete or delete_from):
         if given or yes:
             raise StoreConfigError("names and --yes go with --delete or --delete-from")
+        if idle is not None and (after or times):
+            raise StoreConfigError("--idle lists topics: leave --after and --times out")
         with open_store(root, config, backend, commit_log) as store:
-            output(kind).rows(_rows(store, prefix, limit, _queue(after)))
+            if idle is not None:
+                rows = _idle_rows(store, prefix, time.time() * 1000 - idle * _DAY_MS)
+                output(kind).rows(islice(rows, limit or None))
+            else:
+                output(kind).rows(_rows(store, prefix, limit, _queue(after), times=times))
         return
-    if prefix or limit or after or commit_log:
+    if prefix or limit or after or commit_log or times or idle is not None:
         raise StoreConfigError(
-            "topics are deleted by their names: leave --prefix, --limit, --after, --commitlog out"
+            "topics are deleted by their names: leave --prefix, --limit, --after, --commitlog, "
+            "--times, --idle out"
         )
     if delete != bool(given):
         raise StoreConfigError("--delete and the names of topics go together")
@@ -100,15 +123,18 @@ def _queue(text: str) -> QueueKey | None:
     return QueueKey(topic, int(queue_id))
 
 
-def _rows(store: MessageStore, prefix: str, limit: int, after: QueueKey | None) -> Iterator[Row]:
+def _rows(
+    store: MessageStore, prefix: str, limit: int, after: QueueKey | None, *, times: bool
+) -> Iterator[Row]:
     shown = 0
-    for (topic, queue_id), low, high in store.queue_spans(after=after):
+    for span in store.queue_spans(after=after):
+        (topic, queue_id), low, high = span
         if not topic.startswith(prefix):
             continue
         if limit and shown == limit:
             return
         shown += 1
-        yield {
+        row: dict[str, object] = {
             "topic": topic,
             "queueId": queue_id,
             "type": store.queues.queue_type(topic).value,
@@ -116,6 +142,45 @@ def _rows(store: MessageStore, prefix: str, limit: int, after: QueueKey | None) 
             "max": high,
             "messages": high - low,
         }
+        if times:
+            row["oldestStoreTimestamp"] = _store_time(store, span, low)
+            row["newestStoreTimestamp"] = _store_time(store, span, high - 1)
+        yield row
+
+
+def _store_time(store: MessageStore, span: QueueSpan, queue_offset: int) -> int | None:
+    """Return the store time of a unit in ms; ``None`` if the queue has no messages."""
+    if span.min_offset >= span.max_offset:
+        return None
+    timestamp = store.queues.queue(*span.queue).unit_timestamp(queue_offset)
+    return timestamp if timestamp >= 0 else None
+
+
+# ---- idle topics
+
+
+def _idle_rows(store: MessageStore, prefix: str, before: float) -> Iterator[Row]:
+    """Yield each topic whose newest message was stored before ``before``, ms since the epoch.
+
+    A queue whose newest store time cannot be read keeps its topic from being idle.
+    """
+    for topic, spans in groupby(store.queue_spans(), lambda span: span.queue.topic):
+        if topic.startswith(prefix) and not _is_system_topic(topic):
+            queues = list(spans)
+            filled = [span for span in queues if span.min_offset < span.max_offset]
+            times = [_store_time(store, span, span.max_offset - 1) for span in filled]
+            known = [timestamp for timestamp in times if timestamp is not None]
+            if len(known) == len(times) and all(timestamp < before for timestamp in known):
+                yield {
+                    "topic": topic,
+                    "queues": len(queues),
+                    "messages": sum(span.max_offset - span.min_offset for span in filled),
+                    "newestStoreTimestamp": max(known) if known else None,
+                }
+
+
+def _is_system_topic(topic: str) -> bool:
+    return topic in SYSTEM_TOPICS or topic.lower().startswith(SYSTEM_PREFIX)
 
 
 # ---- deleting
