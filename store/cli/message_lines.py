@@ -56,7 +56,7 @@ def to_message(fields: dict[str, object]) -> Message:
 
     ``topic``, ``body`` (text) or ``bodyBase64``, ``properties`` (an object of texts), ``tags``,
     ``keys`` (a text, or a list of texts that are joined by spaces), ``queueId`` and ``flag``.
-    ``null`` stands for a field that is left out, except for a body or a topic.
+    ``null`` stands for properties, tags or keys that are left out.
 
     Raises:
         IllegalMessageError: a field is missing, unknown, given twice or of another type.
@@ -75,8 +75,8 @@ def to_message(fields: dict[str, object]) -> Message:
     return Message(
         topic=_text("topic", fields.get("topic")),
         body=_body(fields),
-        queue_id=_number("queueId", fields.get("queueId"), 0),
-        flag=_number("flag", fields.get("flag"), -_INT_MAX - 1),
+        queue_id=_number("queueId", fields.get("queueId", 0), 0),
+        flag=_number("flag", fields.get("flag", 0), -_INT_MAX - 1),
         properties=properties,
     )
 
@@ -149,8 +149,6 @@ def _text(field: str, given: object) -> str:
 
 
 def _number(field: str, given: object, least: int) -> int:
-    if given is None:
-        return 0
     if type(given) is not int:
         raise IllegalMessageError(f"{field} is {_shown(given)}, not a whole number")
     if not least <= given <= _INT_MAX:

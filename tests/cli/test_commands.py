@@ -265,6 +265,6 @@ def test_messages_are_queried_by_key_and_time(tmp_path: Path) -> None:
     late = run("query", root, "--topic", "t", "--key", "all", "--begin", "2999-01-01")
     assert lines(late) == []
     assert "0 messages" in late.stderr
-    assert lines(run("query", root, "--topic", "u", "--key", "all")) == []
+    assert run("query", root, "--topic", "u", "--key", "all", code=2).stdout == ""
     run("query", root, "--topic", "t", "--key", "all", "--begin", "soon", code=2)
     run("query", root, "--topic", "t", code=2)

@@ -73,7 +73,7 @@ def test_all_fields_and_those_that_are_left_out() -> None:
         "topic": "t", "queueId": 3, "body": "\u00e9\U0001f600", "properties": {"a": "1"},
         "tags": "x", "keys": ["k1", "k2"], "flag": -1,
     }  # fmt: skip
-    bare = {"topic": "t", "properties": None, "tags": None, "keys": None, "queueId": None}
+    bare = {"topic": "t", "properties": None, "tags": None, "keys": None}
     (_, one), (_, two), (number, three) = read(
         json.dumps(line).encode(), json.dumps(bare).encode(), b" ",
         b'{"topic":"t","bodyBase64":"/wA=","keys":"a b"}',
