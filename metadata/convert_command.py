@@ -10,7 +10,7 @@ from metadata.convert import Droppable, choose_form, convert, converted, dropped
 from metadata.forms import read_forms
 from metadata.model import BrokerMetadata, Form
 from metadata.places import LMQ_OFFSETS_FILE
-from metadata.placing import finish_placing, is_placing
+from metadata.placing import clear_new, finish_placing, is_placing, place
 from store.cli.options import Dir, Format, Yes, check_is_there, note
 from store.cli.output import OutputFormat, Row, output
 from store.errors import RefusedStoreError
@@ -47,7 +47,8 @@ def convert_command(
 
     The new form is written beside the store, read back and compared in every field, then put in
     place; the other forms move to DIR/cqstore/replaced, unchanged. Killed at any step, one form
-    lies whole in DIR/config, and the next call with --yes goes on. Delay offsets are a file of JSON
+    lies whole in DIR/config, and the next call with --yes goes on. From a form into itself only the
+    others move away. Delay offsets are a file of JSON
     under every form and stay as they are. What the form has no place for is refused by name.
     """
     paths = StorePaths(root)
@@ -94,6 +95,9 @@ def _plan(
 def _convert(paths: StorePaths, plan: _Plan | None, to: Form, *, lmq: bool) -> Path | None:
     if plan is None:
         return None
+    if plan.source.form is to:  # written anew it would be nowhere for an instant
+        clear_new(paths)
+        return place(paths, to)
     also_lmq = to is Form.JSON and (lmq or (plan.made.path / LMQ_OFFSETS_FILE).exists())
     return convert(paths, plan.made, lmq=also_lmq)
 

@@ -26,9 +26,10 @@ Move = tuple[str, str]
 
 
 def place(paths: StorePaths, form: Form) -> Path:
-    """Put ``form``, which lies in ``new_metadata``, in place; return where the others are then.
+    """Put ``form`` in place and all others away; return where they are then.
 
-    The caller has the store's lock.
+    What lies in ``new_metadata`` takes the place of that form; where nothing lies there the form
+    stays as it is. The caller has the store's lock.
 
     Raises:
         RefusedStoreError: ``config`` is on another file system than ``cqstore``.
@@ -93,8 +94,9 @@ def _moves(paths: StorePaths, form: Form, away: Path) -> list[Move]:
     config, new = paths.topics.parent, paths.new_metadata / "config"
     others = [name for other in Form if other is not form for name in names_of(other)]
     built = [name for name in names_of(form) if (new / name).exists()]
+    former = _there(config, names_of(form)) if built else []
     moves = [
-        *((config / name, away / name) for name in _there(config, names_of(form))),
+        *((config / name, away / name) for name in former),
         *((new / name, config / name) for name in built),
         *((config / name, away / name) for name in _there(config, others)),
     ]

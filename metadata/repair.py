@@ -13,13 +13,15 @@ from metadata.json_writer import content_of, encoded
 from metadata.kept import new_kept_folder
 from metadata.limits import refuse_unfit
 from metadata.made_topics import TopicQueues, topic_row
-from metadata.model import BrokerMetadata, DataVersion, Form, Table
+from metadata.model import BrokerMetadata, DataVersion, Form, Json, Table
+from metadata.names import is_exempt
 from metadata.places import (
     FILES,
     FILES_OF_TABLE,
     TOPICS_FILE,
     backup_of,
 )
+from metadata.writing import differences_in
 from store.errors import RefusedStoreError, os_errors
 from store.files import make_folder, read_file, replace_file
 from store.paths import StorePaths
@@ -43,11 +45,14 @@ def plan_repairs(
 ) -> Iterator[Repair]:
     """Yield what is to be done for each file that cannot be read; changes nothing.
 
-    A backup comes first: it is what a broker reads. Then a form without faults, then, for topics,
-    the queues. A file whose backup alone is torn needs nothing: the next write makes a new one.
+    A backup comes first: it is what a broker reads. Then the only other form, if it has no faults;
+    of several one may be out of date. Then, for topics, the queues. A file whose backup alone is
+    torn needs nothing: the next write makes a new one.
     """
     config = paths.topics.parent
-    others = [each for each in found if each.form is not Form.JSON and not each.faults]
+    others = [each for each in found if each.form is not Form.JSON]
+    if any(each.faults for each in others):
+        others = []
     for name in FILES:
         fault = _fault(name, config / name)
         backup = backup_of(config / name)
@@ -57,7 +62,7 @@ def plan_repairs(
         if _fault(name, backup) == "":
             with os_errors("read a backup of the broker's", backup):
                 yield Repair(name, fault, "bak", read_file(backup, _MAX_BYTES))
-        elif others:
+        elif len(others) == 1:
             yield Repair(name, fault, others[0].form, _table_of(others[0], name, found))
         elif name == TOPICS_FILE and queues:
             yield Repair(name, fault, "queues", with_made_topics(found, None, queues))
@@ -119,16 +124,23 @@ def base_of_topics(found: Sequence[BrokerMetadata], root: Path) -> BrokerMetadat
             "a broker with configManagerVersion=v2 reads no topics.json: convert to v1 first, then"
             " back (cqstore meta convert)", path=root,
         )  # fmt: skip
-    if Form.V1 in forms and Form.SINGLE in forms:
-        raise RefusedStoreError(
-            "two forms of RocksDB are here: cqstore meta convert leaves one of them", path=root
-        )
-    base = forms.get(Form.V1) or forms.get(Form.SINGLE) or forms.get(Form.JSON)
-    if base is not None and base.faults:
-        raise RefusedStoreError(
-            f"the form {base.form} is damaged: {base.faults[0]} (cqstore meta repair)", path=root
-        )
-    return base
+    for each in found:
+        if each.faults:
+            raise RefusedStoreError(
+                f"the form {each.form} is damaged: {each.faults[0]} (cqstore meta repair)",
+                path=root,
+            )
+        if unlike := list(differences_in("topics", *map(_kept_topics, (found[0], each)))):
+            raise RefusedStoreError(
+                f"{found[0].form} and {each.form} differ: {unlike[0]}. cqstore meta convert --from"
+                " the form that counts leaves that one alone", path=root,
+            )  # fmt: skip
+    return found[0] if found else None
+
+
+def _kept_topics(found: BrokerMetadata) -> dict[str, Json]:
+    """Return the topics that a broker does not make by itself at each start."""
+    return {name: row for name, row in found.topics.items() if not is_exempt(name)}
 
 
 def _fault(name: str, path: Path) -> str | None:

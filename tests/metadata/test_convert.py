@@ -148,6 +148,15 @@ def test_of_several_forms_one_is_named_and_the_stale_one_replaced(stores: Path) 
     assert kept.offsets == {"orders1@billing1": {0: 1}}
 
 
+def test_from_a_form_into_itself_only_the_others_move_away(stores: Path) -> None:
+    root = two_forms(stores)
+    before = {path.name: path.read_bytes() for path in (root / "config").glob("*.json*")}
+    row = done(root, Form.JSON, "--from", "json")
+    assert the_one(root).form is Form.JSON
+    assert {path.name: path.read_bytes() for path in (root / "config").iterdir()} == before
+    assert {path.name for path in Path(row["movedTo"]).iterdir()} == set(names_of(Form.V1))
+
+
 def test_the_form_that_is_there_alone_needs_nothing(stores: Path) -> None:
     before = tree_digest(stores / Form.V2 / "config")
     result = call(stores / Form.V2, Form.V2, "--yes")

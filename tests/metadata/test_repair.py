@@ -100,6 +100,17 @@ def test_without_a_backup_another_form_has_it(stores: Path) -> None:
     assert path.with_name(f"{path.name}.bak").read_bytes() == path.read_bytes()
 
 
+@pytest.mark.parametrize("second", [Form.SINGLE, Form.V2])
+def test_of_several_other_forms_none_is_taken(stores: Path, second: Form) -> None:
+    root = stores / Form.JSON
+    for each in [*databases(stores / Form.V1), *databases(stores / second)]:
+        each.rename(root / "config" / each.name)
+    for suffix in ("", ".bak"):
+        (root / "config" / f"subscriptionGroup.json{suffix}").write_bytes(b"{")
+    (row,) = rows("repair", root, "--yes", code=1)
+    assert row["from"] is None
+
+
 def test_topics_come_from_the_queues_and_groups_from_nowhere(stores: Path) -> None:
     root = with_messages(stores / Form.JSON, ("orders1", 0), ("orders1", 3), ("new", 1))
     for name in (TOPICS_FILE, "subscriptionGroup.json"):
@@ -222,6 +233,21 @@ def test_beside_rocksdb_the_file_has_all_topics_and_the_higher_counter(
     assert made.topics.keys() == kept.topics.keys() | {"lost"}
     assert made.versions[Table.TOPICS].counter == kept.versions[Table.TOPICS].counter + 1
     assert tree_digest(databases(root)[0]) == before
+
+
+def test_forms_with_other_topics_are_refused(stores: Path) -> None:
+    """The databases may be of before: their topics must not take the place of newer ones."""
+    root = with_messages(stores / Form.JSON, ("lost", 0))
+    for each in databases(stores / Form.V1):
+        each.rename(root / "config" / each.name)
+    path = root / "config" / TOPICS_FILE
+    rows("make-topics", root)  # both have the same but for topics of the broker's own
+    path.write_text(path.read_text().replace('"orders11"', '"newer"'))
+    before = tree_digest(root / "config")
+    refusal = call("make-topics", root, "--yes").exception
+    assert isinstance(refusal, RefusedStoreError)
+    assert "json and v1 differ" in str(refusal)
+    assert tree_digest(root / "config") == before
 
 
 def test_version_2_reads_no_file(stores: Path) -> None:
