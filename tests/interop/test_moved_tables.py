@@ -5,7 +5,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from metadata.commands import app as metadata_verbs
 from migration.following import move
 from migration.preflight.examine import preflight
 from migration.switching.switch import switch
@@ -140,6 +142,49 @@ def test_the_way_back_is_refused_until_the_tables_are_files_again(
     moved_and_verified(root, settings, "rocksdb")
     switch(root, settings)
     with brokers.running(root, storeType="defaultRocksDB", **MASTER, **lmq) as broker:
+        assert offsets(broker) == known
+        assert "later0" in broker.do("metadata")["topics"]
+
+
+def converted(root: Path, to: str, *words: str) -> None:
+    done = CliRunner().invoke(metadata_verbs, ["convert", str(root), "--to", to, *words, "--yes"])
+    assert done.exit_code == 0, (done.output, done.exception)
+
+
+def test_groups_go_on_in_version_2_and_back_in_files_twice(
+    tmp_path: Path, brokers: Brokers
+) -> None:
+    """RocketMQ itself has no way there, and none back."""
+    root = tmp_path / "store"
+    with brokers.running(root, **MASTER) as broker:
+        known = filled(broker)
+    for turn in (1, 2):
+        converted(root, "v2")
+        with brokers.running(root, configManagerVersion="v2", **MASTER) as broker:
+            assert offsets(broker) == known
+            broker.do("topic", f"later{turn}")
+            assert broker.do("put", f"later{turn}", 1, 5)["statuses"] == {"PUT_OK": 5}
+            known = committed(broker, 10 * turn + 7)
+        converted(root, "json", "--drop", "pull-offsets")
+        with brokers.running(root, **MASTER) as broker:
+            assert offsets(broker) == known
+            assert f"later{turn}" in broker.do("metadata")["topics"]
+            known = committed(broker, 10 * turn + 9)
+
+
+def test_a_conversion_leads_back_from_rocksdb(tmp_path: Path, brokers: Brokers) -> None:
+    root, settings = tmp_path / "store", config()
+    with brokers.running(root, **MASTER) as broker:
+        filled(broker)
+    moved_and_verified(root, settings, "rocksdb")
+    switch(root, settings)
+    with brokers.running(root, storeType="defaultRocksDB", **MASTER) as broker:
+        broker.do("topics", "later", 1)
+        assert broker.do("put", "later0", 1, 5)["statuses"] == {"PUT_OK": 5}
+        known = committed(broker, 17)
+    converted(root, "json", "--from", "v1")
+    assert rollback(root, settings) is not None
+    with brokers.running(root, **MASTER) as broker:
         assert offsets(broker) == known
         assert "later0" in broker.do("metadata")["topics"]
 

@@ -34,6 +34,7 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
  * <pre>Broker ROOT key=value…     settings of broker and store</pre>
  *
  * It says its ports, then answers each line of its input: topics PREFIX COUNT, groups PREFIX COUNT,
+ * topic NAME (as an administrator makes one: version 2 of the metadata keeps no other on disk),
  * put TOPIC QUEUES COUNT, offset TOPIC GROUP QUEUE OFFSET, delay LEVEL OFFSET, mode TOPIC GROUP,
  * forbid GROUP TOPIC, delete TOPIC, metadata, end,
  * timer TOPIC COUNT MILLISECONDS, register.
@@ -105,6 +106,9 @@ public final class Broker {
                     topics.putTopicConfig(new TopicConfig(words[1] + i, 4, 4));
                 }
                 topics.getDataVersion().nextVersion();
+                return Map.of("count", topics.getTopicConfigTable().size());
+            case "topic":
+                topics.updateTopicConfig(new TopicConfig(words[1], 4, 4));
                 return Map.of("count", topics.getTopicConfigTable().size());
             case "groups":
                 for (int i = 0; i < Integer.parseInt(words[2]); i++) {
