@@ -172,8 +172,20 @@ def older_files(older: list[TableForms]) -> str:
     return (
         f"the broker kept {_names(older)} in RocksDB, and the JSON files are older: a broker with"
         " queues in files would go on with those, consume messages again and lose topics. Bring the"
-        f" files up to date {when}, with RocketMQ 5.4.0 or later: {commands(older)}"
+        f" files up to date{_conversion(older)} {when}, with RocketMQ 5.4.0 or later:"
+        f" {commands(older)}"
     )
+
+
+def _conversion(older: list[TableForms]) -> str:
+    """Return our own command, where one form has all tables; it would bring the others' too."""
+    if len(older) < len(_TABLES):
+        return ""
+    single = [each.newest is not None and each.newest.name == SINGLE_FOLDER for each in older]
+    if any(single) and not all(single):
+        return ""
+    form, root = ("single" if all(single) else "v1"), older[0].files[0].parent.parent
+    return f" while no broker runs (cqstore meta convert {root} --to json --from {form} --yes), or"
 
 
 def commands(older: list[TableForms]) -> str:

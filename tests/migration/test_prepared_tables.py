@@ -186,3 +186,24 @@ def test_a_broker_of_version_2_reads_neither_files_nor_older_databases(tables: T
     assert tables.forms() == [Form.VERSION_2] * 3
     assert refuse_older_files(tables.paths, accepted=False) == []
     assert tables.prepare("rocksdb") == []
+
+
+@pytest.mark.parametrize(
+    ("names", "form"),
+    [
+        (["topics", "subscriptionGroups", "consumerOffsets"], "v1"), (["metadata"], "single"),
+        (["topics"], None), (["topics", "metadata"], None),
+    ],
+)  # fmt: skip
+def test_our_own_command_is_named_where_one_form_has_all(
+    tables: Tables, names: list[str], form: str | None
+) -> None:
+    for name in ("topics", "subscriptionGroup", "consumerOffset"):
+        tables.file(f"{name}.json", {}, 5)
+    for at, name in enumerate(names):
+        tables.database(name, 20 - 5 * at)
+    with pytest.raises(RefusedStoreError) as refused:
+        refuse_older_files(tables.paths, accepted=False)
+    command = f"cqstore meta convert {tables.paths.root} --to json --from {form} --yes"
+    assert (command in str(refused.value)) is (form is not None)
+    assert "mqadmin rocksDBConfigToJson" in str(refused.value)
