@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from cq_rocksdb.errors import RocksDBError
-from store.record.message import Message, MessageProperty
+from cq_rocksdb.store import RocksDBConsumeQueueStore
+from store.record.message import SCHEDULE_TOPIC, Message, MessageProperty
 from store.service.message_store import MessageStore
 from store.service.results import PutMessageStatus
 from tests.kit.golden import CLEAN, load_dump
 from tests.kit.operating import SMALL, call, rows, write_config
+from tests.kit.rocksdb_queues import lose
 from tests.kit.tree import tree_digest
 from tests.migration.made_log import Made, make_store
 
@@ -167,6 +169,22 @@ def test_days_of_every_store_sum_up_to_its_topics(golden: Golden) -> None:
                 expected[unit[4] // DAY] += unit[2]
         found = rows("usage", root, "--by", "day")
         assert sorted(row["bytes"] for row in found) == sorted(expected.values())
+
+
+def test_units_that_are_missing_do_not_count(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with MessageStore.open(root, SMALL, backend="rocksdb") as store:
+        for topic in ("orders", SCHEDULE_TOPIC):
+            for _ in range(10):
+                store.put_message(Message(topic, b"x"))
+            assert isinstance(store.queues, RocksDBConsumeQueueStore)
+            assert store.max_offset(topic, 0) == 10
+            lose(store.queues, topic, 0, range(3, 5))
+    found = {row["topic"]: row for row in rows("usage", root)}
+    assert found["orders"]["units"] == 8
+    sizes = {row["day"]: row["units"] for row in rows("usage", root, "--by", "day")}
+    assert sum(sizes.values()) == 16
+    assert rows("pending", root)[0]["pending"] == 8
 
 
 def test_topics_are_chosen_ordered_and_cut(golden: Golden) -> None:
