@@ -1,6 +1,7 @@
 """The verb ``cqstore usage``."""
 
 from collections import defaultdict
+from collections.abc import Container
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from enum import StrEnum
@@ -9,6 +10,8 @@ from typing import Annotated
 import typer
 
 from metadata.forms import read_forms
+from metadata.model import Form
+from operating.one_form import read_one_form
 from operating.queue_usage import Usage, queue_usage, usage_by_day
 from operating.ranking import Limit, Sort, ranked
 from operating.topic_kind import TopicKind, group_of, parent_of, topic_kind
@@ -22,6 +25,7 @@ from store.cli.options import (
     open_store,
 )
 from store.cli.output import Row, RowFormat, output
+from store.errors import RefusedStoreError, StoreConfigError
 from store.queue.facts import QueueSpan
 from store.service.message_store import MessageStore
 
@@ -82,6 +86,13 @@ def usage(
     sort: Sort = "bytes",
     limit: Limit = 0,
     prefix: Annotated[str, typer.Option(metavar="TEXT", help="Topics that begin so alone.")] = "",
+    *,
+    unused: Annotated[
+        bool, typer.Option("--unused", help="Topics that the broker's metadata does not know.")
+    ] = False,
+    form: Annotated[
+        Form | None, typer.Option("--form", help="With --unused: the form that the broker reads.")
+    ] = None,
     config: ConfigFile = None,
     backend: Backend = None,
     commit_log: CommitLogFolder = None,
@@ -92,27 +103,40 @@ def usage(
     Counted from the queues alone, without expired units. A group has its retry and dead-letter
     topics, a parent its lite topics. Units of light queues point to records of other topics: they
     are no part of the totals. Times are store times in ms. Totals are on standard error.
+
+    With --unused only topics with queues that no topic of the metadata has the name of, without
+    light queues and the broker's own: a broker with RocksDB queues deletes those. Refused without
+    metadata, and if its topics cannot be read whole.
     """
+    if (unused and by is not By.TOPIC) or (form is not None and not unused):
+        raise StoreConfigError("--unused goes with --by topic, and --form with --unused")
     with open_store(root, config, backend, commit_log) as store:
-        owners = _OwnersOf(store, by, prefix).owners()
+        known = _known_topics(store, form) if unused else None
+        owners = _OwnersOf(store, by, prefix, known).owners()
         whole = sum(each.total.bytes for each in owners.values())
         rows = (_ROWS[by](name, each, whole) for name, each in owners.items())
         output(kind).rows(ranked(rows, sort, COLUMNS[by], limit))
-        log = store.commit_log
-        size = log.max_phy_offset() - log.min_phy_offset()
+        note(_totals(store, owners, whole))
+
+
+def _totals(store: MessageStore, owners: Owners, whole: int) -> str:
+    log = store.commit_log
     units = sum(each.total.units for each in owners.values())
     light = sum(each.light.units for each in owners.values())
-    note(
-        f"{whole} bytes in {units} units, and {light} units of light queues; "
-        f"the log has {size} bytes"
+    return (
+        f"{whole} bytes in {units} units, and {light} units of light queues; the log has "
+        f"{log.max_phy_offset() - log.min_phy_offset()} bytes"
     )
 
 
 class _OwnersOf:
     """One pass over the queues of a store."""
 
-    def __init__(self, store: MessageStore, by: By, prefix: str) -> None:
-        self._store, self._by, self._prefix = store, by, prefix
+    def __init__(
+        self, store: MessageStore, by: By, prefix: str, known: Container[str] | None = None
+    ) -> None:
+        """``known``: topics that are left out, and with them light and system ones."""
+        self._store, self._by, self._prefix, self._known = store, by, prefix, known
         self._groups = _known_groups(store) if by is By.GROUP else set[str]()
         self._found: defaultdict[str | None, OwnerUsage] = defaultdict(OwnerUsage)
 
@@ -121,7 +145,7 @@ class _OwnersOf:
         last = None
         for span in self._store.queue_spans():
             topic = span.queue.topic
-            if not topic.startswith(self._prefix):
+            if not topic.startswith(self._prefix) or self._is_known(topic):
                 continue
             if self._by is By.DAY:
                 self._add_days(span)
@@ -132,6 +156,11 @@ class _OwnersOf:
             owner.add(topic_kind(topic), queue_usage(self._store, span))
             last = topic
         return self._found
+
+    def _is_known(self, topic: str) -> bool:
+        if self._known is None:
+            return False
+        return topic in self._known or topic_kind(topic) in {TopicKind.LIGHT, TopicKind.SYSTEM}
 
     def _owner(self, topic: str) -> str | None:
         if self._by is By.GROUP:
@@ -147,6 +176,20 @@ class _OwnersOf:
             days.add(day)
         for day in days:
             self._found[day].queues += 1
+
+
+def _known_topics(store: MessageStore, form: Form | None) -> Container[str]:
+    """Return the topics that the metadata configures.
+
+    Raises:
+        RefusedStoreError: there is none, it is damaged, has no topics, or has several forms.
+    """
+    metadata = read_one_form(store.paths, form)
+    if metadata.faults:
+        raise RefusedStoreError(f"topics are unused only by whole metadata: {metadata.faults[0]}")
+    if not metadata.topics:
+        raise RefusedStoreError("the metadata has no topics at all", path=metadata.path)
+    return metadata.topics
 
 
 def _known_groups(store: MessageStore) -> set[str]:

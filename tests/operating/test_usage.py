@@ -9,10 +9,12 @@ import pytest
 
 from cq_rocksdb.errors import RocksDBError
 from cq_rocksdb.store import RocksDBConsumeQueueStore
+from store.errors import RefusedStoreError, StoreConfigError
 from store.record.message import SCHEDULE_TOPIC, Message, MessageProperty
 from store.service.message_store import MessageStore
 from store.service.results import PutMessageStatus
 from tests.kit.golden import CLEAN, load_dump
+from tests.kit.metadata_forms import unpack_forms
 from tests.kit.operating import SMALL, call, rows, write_config
 from tests.kit.rocksdb_queues import lose
 from tests.kit.tree import tree_digest
@@ -214,3 +216,50 @@ def test_a_damaged_database_ends_in_a_sentence(golden: Golden) -> None:
     done = call("usage", root)
     assert isinstance(done.exception, RocksDBError)
     assert "consumequeue" in str(done.exception)
+
+
+@pytest.fixture
+def with_unused(tmp_path: Path, backend: str) -> Path:
+    """Topics of which ``topics.json`` knows one, a light queue, and one of the broker's own."""
+    root = tmp_path / "store"
+    config = SMALL.model_copy(update={"enable_lmq": True, "enable_multi_dispatch": True})
+    with MessageStore.open(root, config, backend=backend) as store:
+        for topic in ("orders", "old", "older", "%RETRY%gone", "TBW102"):
+            store.put_message(Message(topic, b"x"))
+        store.put_message(Message("orders", b"x", properties={LIGHT: "%LMQ%light"}))
+    write_config(root, "topics.json", {"topicConfigTable": {"orders": {}, "empty": {}}})
+    return root
+
+
+def test_topics_that_the_metadata_does_not_know_are_unused(with_unused: Path) -> None:
+    before = tree_digest(with_unused)
+    found = {row["topic"]: row["units"] for row in rows("usage", with_unused, "--unused")}
+    assert found == {"old": 1, "older": 1, "%RETRY%gone": 1}
+    chosen = rows("usage", with_unused, "--unused", "--prefix", "old", "--sort", "topic")
+    assert [row["topic"] for row in chosen] == ["old", "older"]
+    assert tree_digest(with_unused) == before
+
+
+def test_without_whole_metadata_no_topic_is_unused(with_unused: Path) -> None:
+    path = with_unused / "config" / "topics.json"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-4])  # torn: it would know no topic
+    done = call("usage", with_unused, "--unused")
+    assert isinstance(done.exception, RefusedStoreError)
+    assert str(path) in str(done.exception)
+    assert done.stdout == ""
+    write_config(with_unused, "topics.json", {"topicConfigTable": {}})
+    assert isinstance(call("usage", with_unused, "--unused").exception, RefusedStoreError)
+    path.unlink()
+    assert isinstance(call("usage", with_unused, "--unused").exception, RefusedStoreError)
+    path.write_bytes(whole)
+    unpack_forms(with_unused.parent / "forms")
+    (with_unused.parent / "forms" / "v2" / "config" / "rdb").rename(with_unused / "config" / "rdb")
+    done = call("usage", with_unused, "--unused")
+    assert "json, v2" in str(done.exception)
+    assert len(rows("usage", with_unused, "--unused", "--form", "json")) == 3
+
+
+@pytest.mark.parametrize("words", [["--unused", "--by", "group"], ["--form", "json"]])
+def test_words_that_do_not_go_together_are_refused(with_unused: Path, words: list[str]) -> None:
+    assert isinstance(call("usage", with_unused, *words).exception, StoreConfigError)
