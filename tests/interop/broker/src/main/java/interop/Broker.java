@@ -19,6 +19,7 @@ import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.MixAll;
 import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.message.MessageAccessor;
+import org.apache.rocketmq.common.message.MessageClientIDSetter;
 import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.common.message.MessageExtBrokerInner;
 import org.apache.rocketmq.common.message.MessageRequestMode;
@@ -166,6 +167,7 @@ public final class Broker {
             MessageAccessor.putProperty(message, "KEYS", "k" + i);
             if (delay != null) {
                 MessageAccessor.putProperty(message, "TIMER_DELAY_MS", delay);
+                MessageClientIDSetter.setUniqID(message); // the timer in RocksDB keeps none without, and a client has one
             }
             message.setPropertiesString(MessageDecoder.messageProperties2String(message.getProperties()));
             statuses.merge(broker.getMessageStore().putMessage(message).getPutMessageStatus().name(), 1, Integer::sum);
