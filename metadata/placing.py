@@ -5,7 +5,8 @@ the others move away. So at every instant one form lies whole in ``config``; whe
 killed, the next call carries out what the journal still asks for. Nothing is removed.
 
 The journal is tied to the file ``lock``, which RocketMQ writes at each start: a broker that has run
-since may have changed the form that was to move away, and then the journal is void.
+since may have changed the form that was to move away, and then the journal is void. So it is where
+something below the names that are to move is younger than the journal, as what a follower writes.
 """
 
 import shutil
@@ -67,7 +68,7 @@ def finish_placing(paths: StorePaths) -> str | None:
     if not is_placing(paths):
         return None
     entry = _read(paths)
-    is_void = entry["lock"] != list(lock_identity(paths) or ())
+    is_void = entry["lock"] != list(lock_identity(paths) or ()) or _is_older(paths, entry)
     if not is_void:
         for old, new in entry["moves"]:
             _move(paths.root / old, paths.root / new)
@@ -76,10 +77,20 @@ def finish_placing(paths: StorePaths) -> str | None:
         remove_file(paths.placing_metadata)
     if is_void:
         return (
-            "an earlier call was interrupted, and a broker has run since: what it has not done is"
-            f" dropped. What it moved away is below {paths.replaced}"
+            "an earlier call was interrupted, and a broker or a follower has run since: what it has"
+            f" not done is dropped. What it moved away is below {paths.replaced}"
         )
     return "what an earlier call had begun is finished"
+
+
+def _is_older(paths: StorePaths, entry: Entry) -> bool:
+    """Return whether something that is to move was written after the journal."""
+    with os_errors("look for changes of metadata", paths.placing_metadata):
+        noted = paths.placing_metadata.stat().st_mtime_ns
+        moving = [paths.root / old for old, _ in entry["moves"]]
+        there = [path for path in moving if path.exists()]
+        below = [each for path in there if path.is_dir() for each in path.iterdir()]
+        return any(path.stat().st_mtime_ns > noted for path in (*there, *below))
 
 
 def clear_new(paths: StorePaths) -> None:

@@ -1,6 +1,7 @@
 """``cqstore meta convert``: every field comes along, the old form is kept, a kill loses neither."""
 
 import json
+import os
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -338,15 +339,22 @@ def test_without_yes_an_interrupted_conversion_is_refused(stores: Path) -> None:
     assert tree_digest(stopped.root) == before
 
 
-def test_what_a_broker_wrote_since_is_not_moved_away(stores: Path) -> None:
+@pytest.mark.parametrize("writer", ["broker", "follower"])
+def test_what_was_written_since_is_not_moved_away(stores: Path, writer: str) -> None:
     stopped = stopped_before_the_old_form_moved(stores)
+    journal = StorePaths(stopped.root).placing_metadata
+    if writer == "broker":  # whose lock file alone is to matter here
+        os.utime(journal, (1 << 32, 1 << 32))
     config = stopped.root / "config"
     offsets = (config / "consumerOffset.json").read_text()
-    newer = offsets.replace("800", "850")  # and RocketMQ writes the lock file at each start
+    newer = offsets.replace("800", "850")
     assert newer != offsets
     (config / "consumerOffset.json").write_text(newer)
-    (stopped.root / "lock").unlink()
-    (stopped.root / "lock").write_bytes(b"lock")
+    if writer == "broker":  # RocketMQ writes the lock file at each start
+        os.utime(stopped.root / "lock", (1 << 30, 1 << 30))
+    else:
+        later = journal.stat().st_mtime_ns + 1
+        os.utime(config / "consumerOffset.json", ns=(later, later))
     refusal = call(stopped.root, Form.V1, "--yes").exception
     assert "--from" in str(refusal)
     done(stopped.root, Form.V1, "--from", "json")
