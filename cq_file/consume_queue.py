@@ -162,6 +162,10 @@ class FileConsumeQueue(QueueFiles):
         unit = FILE_UNIT.unpack_from(data)
         return (unit.phy_offset, unit.size) if unit.size > 0 and unit.phy_offset >= 0 else None
 
+    def first_unit(self, queue_offset: int) -> int:
+        """Return the first offset from ``queue_offset`` on that has a unit; the end without."""
+        return self.stable(self._next_unit, queue_offset, self.max_offset)
+
     def ends(self, min_phy_offset: int) -> tuple[int, int]:
         """Return the first offset whose record is in a log that starts there, and the end."""
         return self.stable(self._ends, min_phy_offset)
@@ -198,7 +202,15 @@ class FileConsumeQueue(QueueFiles):
         return low
 
     def _phy_at(self, queue_offset: int) -> int:
+        """Return where a unit's record is; a hole has the place of the unit behind it."""
         data = self.read(queue_offset * _UNIT, _PHY_SIZE)
+        phy = int.from_bytes(data, "big", signed=True) if data else NO_PHY
+        if phy > 0:
+            return phy
+        end = self.max_offset
+        if (held := self._next_unit(queue_offset, end)) == end:
+            return self.last_phy + 1  # nothing but a hole up to the end
+        data = self.read(held * _UNIT, _PHY_SIZE)
         return int.from_bytes(data, "big", signed=True) if data else NO_PHY
 
     # ---- writing (one thread)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from store.core import _reads
 
 Files = FileConsumeQueue | BatchConsumeQueue
+_NEVER = (1 << 63) - 1  # ms
 _UPPER = BoundaryType.UPPER  # an enum's name costs a look-up
 
 
@@ -114,6 +115,15 @@ class NamedFileQueue(ConsumeQueue):
         unit = files.unit_at(queue_offset)
         return self.context.log.store_timestamp(*unit) if unit is not None else -1
 
+    def _timestamp_from(self, files: FileConsumeQueue, queue_offset: int) -> int:
+        """Return the store time of the first unit from an offset on: a search passes over no hole.
+
+        As if a hole had it too, so that times rise. Behind the last unit there is no time.
+        """
+        if (unit := files.unit_at(queue_offset)) is None:
+            unit = files.unit_at(files.first_unit(queue_offset))
+        return self.context.log.store_timestamp(*unit) if unit is not None else _NEVER
+
     def offset_by_time(self, timestamp: int, boundary: BoundaryType) -> int:
         """Search by time; batch queues answer with RocketMQ's rule for them."""
         reason = FallbackReason.NO_CORE
@@ -132,7 +142,7 @@ class NamedFileQueue(ConsumeQueue):
             found, (low, high) = files.offset_by_time(timestamp, boundary, least), files.ends(least)
             return min(max(found, low), high)  # a damaged unit may say any offset
         return search_offset(
-            *files.ends(least), timestamp, boundary, lambda at: self._timestamp(files, at)
+            *files.ends(least), timestamp, boundary, lambda at: self._timestamp_from(files, at)
         )
 
     def resolve_tags_code(self, tags_code: int) -> int | None:
