@@ -9,6 +9,7 @@ Source: RocketMQ ``ConsumeQueue``.
 """
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -188,14 +189,17 @@ class FileConsumeQueue(QueueFiles):
         self.known_min = (generation, min_phy_offset, found)
         return found
 
-    def first_at_or_behind(self, phy_offset: int) -> int:
+    def first_at_or_behind(
+        self, phy_offset: int, phy_at: Callable[[int], int] | None = None
+    ) -> int:
         """Return the first offset whose record lies at or behind ``phy_offset``, or the end."""
+        phy_at = phy_at or self._phy_at
         low, high = self.first_offset, self.max_offset
-        if low < high and self._phy_at(low) >= phy_offset:
+        if low < high and phy_at(low) >= phy_offset:
             return low
         while low < high:
             middle = (low + high) // 2
-            if self._phy_at(middle) < phy_offset:
+            if phy_at(middle) < phy_offset:
                 low = middle + 1
             else:
                 high = middle
@@ -203,14 +207,14 @@ class FileConsumeQueue(QueueFiles):
 
     def _phy_at(self, queue_offset: int) -> int:
         """Return where a unit's record is; a hole has the place of the unit behind it."""
-        data = self.read(queue_offset * _UNIT, _PHY_SIZE)
-        phy = int.from_bytes(data, "big", signed=True) if data else NO_PHY
-        if phy > 0:
+        if (phy := self._stored_phy(queue_offset)) > 0:
             return phy
         end = self.max_offset
-        if (held := self._next_unit(queue_offset, end)) == end:
-            return self.last_phy + 1  # nothing but a hole up to the end
-        data = self.read(held * _UNIT, _PHY_SIZE)
+        held = self._next_unit(queue_offset, end)
+        return self._stored_phy(held) if held < end else self.last_phy + 1
+
+    def _stored_phy(self, queue_offset: int) -> int:
+        data = self.read(queue_offset * _UNIT, _PHY_SIZE)
         return int.from_bytes(data, "big", signed=True) if data else NO_PHY
 
     # ---- writing (one thread)
@@ -367,7 +371,9 @@ class FileConsumeQueue(QueueFiles):
         """Drop units of records at or behind ``phy_offset``; return whether there were any."""
         if self.last_phy < phy_offset:
             return False
-        self.truncate(self.first_at_or_behind(phy_offset), read_only=read_only)
+        # A hole stays: nobody can tell which offsets in it were given to readers.
+        first = self.first_at_or_behind(phy_offset, self._stored_phy)
+        self.truncate(first, read_only=read_only)
         return True
 
     def clean_expired(self, min_phy_offset: int) -> int:

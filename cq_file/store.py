@@ -39,8 +39,8 @@ from cq_file.queue_files import FileAccess, QueueFiles
 from store.checked_lock import CheckedLock
 from store.core import READS
 from store.errors import (
+    CorruptionError,
     IllegalMessageError,
-    QueueGapError,
     ReadOnlyStoreError,
     RetryableDiskFullError,
     StoreFailedError,
@@ -408,7 +408,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         try:
             with os_errors(action, self._folder):
                 yield
-        except (QueueGapError, StoreStateError):
+        except (CorruptionError, StoreStateError):
             raise
         except RetryableDiskFullError:
             self._is_cut_short = True

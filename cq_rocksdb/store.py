@@ -400,7 +400,9 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
 
     def locks(self) -> Sequence[CheckedLock]:
         """Return those of the offsets and of the database."""
-        return self._offsets.lock, self._open_engine().write_lock
+        if self._engine is None:  # it could not be opened, and is set aside
+            return ()
+        return self._offsets.lock, self._engine.write_lock
 
     def describe(self) -> dict[str, object]:
         """Return engine, versions, folder and sizes."""

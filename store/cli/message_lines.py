@@ -30,9 +30,7 @@ class MessageLine:
 class IllegalLineError(IllegalMessageError):
     """Line ``number`` is no message."""
 
-    def __init__(self, number: int, reason: str) -> None:
-        super().__init__(f"line {number}: {reason}")
-        self.number = number
+    number = 0
 
 
 def message_lines(lines: Iterable[bytes], first: int = 1) -> Iterator[MessageLine]:
@@ -47,7 +45,9 @@ def message_lines(lines: Iterable[bytes], first: int = 1) -> Iterator[MessageLin
         try:
             message = to_message(_object(line))
         except IllegalMessageError as exc:
-            raise IllegalLineError(number, exc.reason) from exc
+            error = IllegalLineError(f"line {number}: {exc.reason}")
+            error.number = number
+            raise error from exc
         yield MessageLine(number, message)
 
 

@@ -5,17 +5,18 @@ from pathlib import Path
 import pytest
 
 from store.errors import (
-    DiskFullError,
     IllegalMessageError,
     QueueGapError,
     ReadOnlyStoreError,
+    RetryableDiskFullError,
     StoreClosedError,
     StoreFailedError,
+    StoreIOError,
     UnsupportedFormatError,
 )
 from store.queue.facts import QueueRestart
 from store.queue.units import BlockStop, QueueKey
-from tests.kit.faults import ENOSPC, Faults
+from tests.kit.faults import EIO, ENOSPC, Faults
 from tests.kit.file_queues import FILE_SIZE, PRE_BLANK, SIZE, Disk, put, read_all, rows
 from tests.kit.tree import tree_digest
 
@@ -169,7 +170,7 @@ def test_a_put_to_a_batch_topic_is_refused_before_anything_is_written(tmp_path: 
     store.close()
 
 
-def test_a_full_disk_fails_the_store_until_it_is_opened_again(
+def test_a_disk_that_refuses_fails_the_store_until_it_is_opened_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     faults = Faults(monkeypatch)
@@ -177,8 +178,8 @@ def test_a_full_disk_fails_the_store_until_it_is_opened_again(
     store = disk.open()
     put(store, 0, rows(1, 2))
     store.flush()
-    faults.fail("write", ENOSPC, "00000000000000000000")
-    with pytest.raises(DiskFullError, match="00000000000000000000"):
+    faults.fail("write", EIO, "00000000000000000000")
+    with pytest.raises(StoreIOError, match="00000000000000000000"):
         put(store, 2, rows(3, 1))
     assert store.queue("T", 0).max_offset() == 2
     for write in (store.flush, lambda: put(store, 2, rows(3, 1))):
@@ -189,6 +190,25 @@ def test_a_full_disk_fails_the_store_until_it_is_opened_again(
     again = disk.open()
     assert read_all(again) == rows(1, 2)
     again.close()
+
+
+def test_a_batch_that_found_no_room_is_put_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults = Faults(monkeypatch)
+    disk = Disk(tmp_path)
+    store = disk.open()
+    put(store, 0, rows(1, 2))
+    faults.fail("write", ENOSPC, "00000000000000000000")
+    for _ in range(2):
+        with pytest.raises(RetryableDiskFullError, match="00000000000000000000"):
+            put(store, 2, rows(3, 1))
+        assert store.queue("T", 0).max_offset() == 2
+        assert read_all(store) == rows(1, 2)
+    faults.heal()
+    put(store, 2, rows(3, 1))
+    assert read_all(store) == rows(1, 3)
+    store.close()
 
 
 def test_a_read_only_store_takes_no_write(tmp_path: Path) -> None:

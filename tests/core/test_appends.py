@@ -1,6 +1,5 @@
 """Units at the ends of queues in files: the core leaves what its twin leaves, also in a fault."""
 
-import errno
 import os
 import resource
 import sys
@@ -17,7 +16,12 @@ from cq_file.consume_queue import FileConsumeQueue
 from cq_file.file_sync import UnsyncedFiles
 from cq_file.store import FileConsumeQueueStore
 from store.core import CORE
-from store.errors import CorruptionError, StoreFailedError, StoreIOError
+from store.errors import (
+    CorruptionError,
+    RetryableDiskFullError,
+    StoreFailedError,
+    StoreIOError,
+)
 from store.files import Descriptor
 from store.queue.units import MOST_UNITS, QueueKey, UnitBatch
 from tests.kit.file_queues import SIZE, UNIT, Disk, NoLog, put, read_all, rows
@@ -290,12 +294,12 @@ def test_a_write_that_the_system_takes_in_part_is_made_again(
     assert read_all(store) == [*rows(1, 2, 1), *rows(11, 3, 11)]
 
 
-def test_a_file_that_takes_no_more_fails_the_store(store: FileConsumeQueueStore) -> None:
-    with files_end_at(55), pytest.raises(StoreIOError) as hit:
+def test_a_file_that_takes_no_more_waits_for_room(store: FileConsumeQueueStore) -> None:
+    with files_end_at(55), pytest.raises(RetryableDiskFullError, match="File too large"):
         store.put_batch(more())
-    assert isinstance(hit.value.__cause__, OSError)
-    assert hit.value.__cause__.errno == errno.EFBIG
     assert queue_of(store, 0).max_offset == 2
+    store.put_batch(more())
+    assert read_all(store) == [*rows(1, 2, 1), *rows(11, 3, 11)]
 
 
 def test_bytes_are_in_the_file_when_it_is_noted_and_ends_move_behind_that(

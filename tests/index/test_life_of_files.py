@@ -13,6 +13,7 @@ import pytest
 from store.errors import (
     CorruptionError,
     ReadOnlyStoreError,
+    RetryableDiskFullError,
     StoreClosedError,
     StoreFailedError,
     StoreIOError,
@@ -245,11 +246,30 @@ def files_end_at(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_after_a_failed_write_the_index_takes_no_more_and_still_answers(tmp_path: Path) -> None:
+def test_a_write_without_room_is_made_again_and_the_index_answers(tmp_path: Path) -> None:
     index = opened(tmp_path)
     put(index, range(3))
-    with files_end_at(40 + 4 * SLOTS), pytest.raises(StoreIOError):
+    for _ in range(2):
+        with files_end_at(40 + 4 * SLOTS), pytest.raises(RetryableDiskFullError):
+            index.flush()
+        assert index.query("t", "k", 64, *ALL) == [200, 100, 0]
+    index.flush()
+    index.close()
+    again = opened(tmp_path)
+    assert again.query("t", "k", 64, *ALL) == [200, 100, 0]
+    again.close()
+
+
+def test_after_a_failed_write_the_index_takes_no_more_and_still_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = opened(tmp_path)
+    put(index, range(3))
+    faults = Faults(monkeypatch)
+    faults.fail("write", EIO, str(index.files[-1].path))
+    with pytest.raises(StoreIOError):
         index.flush()
+    faults.heal()
     with pytest.raises(StoreFailedError):
         index.flush()
     assert index.query("t", "k", 64, *ALL) == [200, 100, 0]

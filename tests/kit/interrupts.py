@@ -7,6 +7,7 @@ call before it.
 """
 
 import dis
+import gc
 import inspect
 import sys
 from collections.abc import Callable
@@ -57,9 +58,11 @@ def run_interrupted(
     """Run ``step``, call ``handler`` at place ``number`` (0: nowhere); return the places seen.
 
     What ``step`` raises itself goes through. Only this thread is interrupted, in the code of the
-    store and in ``contextlib``.
+    store and in ``contextlib``; not in finalizers that the garbage collector calls meanwhile, for
+    what an earlier case left behind is let go there.
     """
     seen = 0
+    collecting = gc.isenabled()
 
     def pass_place() -> None:
         nonlocal seen
@@ -84,9 +87,12 @@ def run_interrupted(
             pass_place()
         return inside
 
+    gc.disable()
     sys.settrace(enter)
     try:
         step()
     finally:
         sys.settrace(None)
+        if collecting:
+            gc.enable()
     return seen
