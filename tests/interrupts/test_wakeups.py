@@ -114,7 +114,7 @@ def test_a_thread_whose_start_was_interrupted_anywhere_is_waited_for() -> None:
         assert ran or not began, number
 
 
-@pytest.mark.parametrize("count", [1, 40])
+@pytest.mark.parametrize("count", [1, 9, pytest.param(40, marks=pytest.mark.long)])
 def test_work_on_many_items_ends_after_an_interrupt_anywhere(count: int) -> None:
     def work(number: int) -> int:
         done: list[int] = []

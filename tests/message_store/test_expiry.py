@@ -8,7 +8,7 @@ import pytest
 
 from store.config import RocksDBEngine, StoreConfig
 from store.core import READS
-from store.errors import ReadOnlyStoreError
+from store.errors import ReadOnlyStoreError, StoreError
 from store.journals.expired_queues import ExpiredQueues
 from store.queue.backends import backend_names
 from store.queue.consume_queue import ConsumeQueue, PlainUnits, PulledUnits
@@ -16,6 +16,7 @@ from store.queue.units import QueueKey
 from store.record.message import Message, SysFlag
 from store.service.care.clean_service import expired_offsets
 from store.service.message_store import MessageStore
+from store.service.recovering.recovery import Recovery
 from store.service.results import GetMessageStatus
 from tests.kit.engines import ENGINES
 from tests.kit.queue_of import QUEUES_OF
@@ -198,6 +199,28 @@ def without_queues(root: Path) -> None:
     shutil.rmtree(root / "consumequeue")
     (root / "checkpoint").write_bytes(bytes(4096))
     (root / "abort").touch()
+
+
+def test_a_wholly_expired_queue_keeps_its_next_offset_where_a_rebuild_was_cut_short(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a kill when the new queues were on disk and their next offsets were not restored."""
+    opened.fill()
+    opened.store.delete_expired_files(3 * FILE)
+    opened.store.close()
+    without_queues(opened.root)
+
+    def killed(recovery: Recovery, _: object) -> None:
+        recovery._queues.flush()
+        raise StoreError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Recovery, "_restore", killed)
+        with pytest.raises(StoreError, match="killed"):
+            MessageStore.open(opened.root, opened.config, backend=opened.backend)
+    opened.store = MessageStore.open(opened.root, opened.config, backend=opened.backend)
+    assert opened.store.max_offset("early", 3) == opened.store.max_offset("%LMQ%a", 0) == 5
+    assert opened.store.put_message(Message("early", b"x", 3)).queue_offset == 5
 
 
 def test_a_wholly_expired_queue_keeps_its_next_offset_through_a_rebuild(opened: Opened) -> None:

@@ -233,7 +233,8 @@ class Recovery:
         report.queues_cut = self._queues.truncate_dirty(end)
         log.truncate(end, is_blank=report.last_exit_ok and not was_more)
         self._deleted.fit(log.min_phy_offset(), end)
-        if queues_from <= max(log.min_phy_offset(), 0):
+        # Behind a rebuild, and where one may have been cut short when its queues were on disk.
+        if not report.last_exit_ok or queues_from <= max(log.min_phy_offset(), 0):
             self._restore(expired)
         self._mend_index(replay, end)
         if anew or not report.last_exit_ok:
