@@ -234,7 +234,8 @@ cdef class FileUnits:
                         block + ((middle + 1 + high) // 2 - block_start) * UNIT_OF_FILES
                     ))
             unit = block + (middle - block_start) * UNIT_OF_FILES
-            if load32(unit + AT_SIZE_OF_UNIT) <= 0:  # a hole, or the file was cut in this page
+            if load32(unit + AT_SIZE_OF_UNIT) <= 0 or load64(unit) < 0:
+                # A hole, or the file was cut in this page.
                 return None
             at = times.of(load64(unit), load32(unit + AT_SIZE_OF_UNIT), &is_plain)
             if not is_plain:

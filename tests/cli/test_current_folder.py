@@ -76,6 +76,7 @@ def test_processes_of_a_move_import_nothing_from_it(folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("spark")
+@pytest.mark.long
 def test_spark_s_workers_import_nothing_from_it(folder: Path) -> None:
     root = folder.parent / "s"
     run(folder, "migrate", "plan", root, "--config", "broker.conf")

@@ -1,6 +1,5 @@
 """A thread of the store is woken by callers that are interrupted: close comes to its end."""
 
-import gc
 import threading
 from collections.abc import Callable
 from concurrent.futures import InvalidStateError, _base
@@ -160,7 +159,6 @@ def test_a_store_closes_after_a_replicated_put_was_interrupted(tmp_path: Path) -
             store.put_message(Message("t", b"x"))
 
         places = 0
-        gc.collect()
         with suppress(Interrupted):
             places = run_interrupted(step, number)
         with in_time(SECONDS):
@@ -191,7 +189,6 @@ def test_a_close_goes_on_after_one_was_interrupted_where_it_ends_a_thread(tmp_pa
         store.record_trace(tmp_path / f"{number}.trace")
         assert store.put_message(Message("t", b"x")).ok
         places = 0
-        gc.collect()
         with suppress(Interrupted):
             places = run_interrupted(store.close, number)
         with in_time(SECONDS):
@@ -274,7 +271,6 @@ def test_a_store_closes_after_a_put_was_interrupted_where_it_wakes_a_thread(
         store = MessageStore.open(root, config, housekeeping=False)
         assert store.put_message(Message("t", b"first")).ok
         places = 0
-        gc.collect()  # no store of an earlier case is let go by the collector where this one is cut
         with suppress(Interrupted):
             places = run_interrupted(lambda: put(store), number)
         with in_time(SECONDS):

@@ -92,7 +92,9 @@ def test_a_run_whose_driver_was_killed_goes_on(root: Path, seed: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.crash
-@pytest.mark.parametrize(("master", "seed"), [(NO_SPARK, 1), (SPARK, 2)])
+@pytest.mark.parametrize(
+    ("master", "seed"), [(NO_SPARK, 1), pytest.param(SPARK, 2, marks=pytest.mark.long)]
+)
 def test_the_segment_of_a_killed_worker_is_tried_again(root: Path, master: str, seed: int) -> None:
     kill_one_worker(root, master, seed)
 

@@ -79,6 +79,7 @@ def test_a_test_that_fails_kills(tree: Tree) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_what_no_test_tells_survives_also_where_a_test_fails_always(tree: Tree) -> None:
     equal = mutation("`value < found` becomes `value <= found`")
     outcome = tree.try_out(equal, list(SECONDS), SECONDS)
@@ -86,6 +87,7 @@ def test_what_no_test_tells_survives_also_where_a_test_fails_always(tree: Tree) 
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_two_mutations_of_one_length_in_one_second_are_told_apart(tree: Tree) -> None:
     for what in ("is always True", "`value < found` becomes", "returns None"):
         outcome = tree.try_out(mutation(what), those_but("always_fails"), SECONDS)
@@ -208,6 +210,7 @@ def test_what_runs_at_import_is_tried_by_the_tests_that_touch_little_else() -> N
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_who_touches_a_line_is_found_in_fixtures_and_other_processes_too(tmp_path: Path) -> None:
     source = tmp_path / "source"
     for name, text in WATCHED.items():
