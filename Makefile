@@ -13,7 +13,7 @@ RACED := tests/message_store/test_threads.py tests/core/test_thread_reads.py
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-wrapv -O1 -g
 # The long tests of a CI run are drawn anew with each commit, and again by its name.
 SEED ?= $(shell git rev-parse HEAD 2>/dev/null)
-SHARE ?= $(if $(filter test-share,$(MAKECMDGOALS)),1/12,1)
+SHARE ?= $(if $(filter test-share,$(MAKECMDGOALS)),1/16,1)
 DRAWN = --share $(SHARE) --seed "$(SEED)"
 
 .DEFAULT_GOAL := help

@@ -9,7 +9,7 @@ from tests.interop.brokers import Broker, Brokers
 from tests.kit.operating import rows
 from tests.kit.waiting import until
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.long]
 SIZES = {"mappedFileSizeCommitLog": 1 << 20, "mappedFileSizeConsumeQueue": 6000}
 ROCKSDB = {"storeType": "defaultRocksDB"}
 TIMERS = {"timer", "timer-queue", "rocksdb-timer"}

@@ -18,7 +18,7 @@ from tests.interop.test_following import file_bytes
 from tests.kit.running import COMMAND
 from tests.kit.waiting import until
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.long]
 SIZE = 1 << 20
 SIZES = {"mappedFileSizeCommitLog": SIZE, "mappedFileSizeConsumeQueue": 20_000}
 LIMIT_SECONDS = 120

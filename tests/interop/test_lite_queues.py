@@ -15,7 +15,7 @@ from tests.kit.waiting import until
 from tests.preflight.kit import FakeMachine, names, the
 from tests.preflight.test_lite_queues import write_lite_topics
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.long]
 SIZE = 1 << 20
 STORE_TIMESTAMP_AT = 56
 """In a record whose hosts are IPv4."""
