@@ -39,8 +39,8 @@ from cq_file.queue_files import FileAccess, QueueFiles
 from store.checked_lock import CheckedLock
 from store.core import READS
 from store.errors import (
-    CorruptionError,
     IllegalMessageError,
+    QueueGapError,
     ReadOnlyStoreError,
     RetryableDiskFullError,
     StoreFailedError,
@@ -57,6 +57,7 @@ from store.queue.units import (
     PACKED_PREFIX,
     QueueKey,
     UnitBatch,
+    UnitRuns,
 )
 
 _log = logging.getLogger(__name__)
@@ -151,9 +152,13 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         if not len(batch):
             return []
         self._check_queues(batch.queues)
+        restarts: list[QueueRestart] = []
         with self._failing("write the queues"):
             rest = self._append_plain(batch)
-            restarts = self._put_runs(rest) if len(rest) else []
+        if len(rest):
+            runs = rest.runs()  # refuses impossible offsets; the core has written nothing then
+            with self._failing("write the queues"):
+                restarts = self._put_runs(runs)
         self._is_cut_short = False
         return restarts
 
@@ -176,8 +181,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
             if topic not in topics:
                 self.check_topic(topic)
 
-    def _put_runs(self, batch: UnitBatch) -> list[QueueRestart]:
-        runs = batch.runs()
+    def _put_runs(self, runs: UnitRuns) -> list[QueueRestart]:
         data = np.ascontiguousarray(runs.units[:, :PACKED_PREFIX]).tobytes()
         columns = runs.units.view(BATCH_COLUMNS)[:, 0]
         phys = columns["phy_offset"].astype(np.int64)
@@ -408,7 +412,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         try:
             with os_errors(action, self._folder):
                 yield
-        except (CorruptionError, StoreStateError):
+        except (QueueGapError, StoreStateError):
             raise
         except RetryableDiskFullError:
             self._is_cut_short = True

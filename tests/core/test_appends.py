@@ -248,7 +248,8 @@ def test_a_refused_write_leaves_its_queue_and_those_behind_to_the_twin(
         batch = more()
         assert left_by(store, batch) == [0, 1, 1]
         assert [queue_of(store, queue_id).max_offset for queue_id in range(3)] == [5, 2, 2]
-    store._put_runs(batch)  # what the core has written is known by its records, and passed over
+    runs = batch.runs()
+    store._put_runs(runs)  # what the core has written is known by its records, and passed over
     for queue_id, (old, new) in enumerate([(1, 11), (3, 14), (5, 17)]):
         assert read_all(store, "T", queue_id) == [*rows(old, 2, old), *rows(new, 3, new)]
 
@@ -290,7 +291,7 @@ def test_a_write_that_the_system_takes_in_part_is_made_again(
     units = b"".join(UNIT.pack(*row) for row in rows(11, 3, 11))
     assert disk.file().read_bytes()[40:100] == units[:taken].ljust(60, b"\0")
     assert ends(queue_of(store, 0)) == before
-    store._put_runs(batch)
+    store._put_runs(batch.runs())
     assert read_all(store) == [*rows(1, 2, 1), *rows(11, 3, 11)]
 
 
