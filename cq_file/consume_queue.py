@@ -371,7 +371,7 @@ class FileConsumeQueue(QueueFiles):
         """Drop units of records at or behind ``phy_offset``; return whether there were any."""
         if self.last_phy < phy_offset:
             return False
-        # A hole stays: nobody can tell which offsets in it were given to readers.
+        # A hole stays: which offsets in it were given to readers is not known.
         first = self.first_at_or_behind(phy_offset, self._stored_phy)
         self.truncate(first, read_only=read_only)
         return True

@@ -48,8 +48,8 @@ def convert_command(
     The new form is written beside the store, read back and compared in every field, then put in
     place; the other forms move to DIR/cqstore/replaced, unchanged. Killed at any step, one form
     lies whole in DIR/config, and the next call with --yes goes on. From a form into itself only the
-    others move away. Delay offsets are a file of JSON
-    under every form and stay as they are. What the form has no place for is refused by name.
+    others move away. Delay offsets are a file of JSON under every form and stay as they are. What
+    the form has no place for is refused by name.
     """
     paths = StorePaths(root)
     check_is_there(root)

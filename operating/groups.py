@@ -8,9 +8,8 @@ from typing import Annotated
 
 import typer
 
-from metadata.model import Form
 from operating.group_lag import GroupLags, QueueLag
-from operating.one_form import read_one_form
+from operating.one_form import BrokerForm, read_one_form
 from operating.ranking import Limit, Sort, ranked
 from operating.topic_kind import TopicKind
 from store.cli.options import (
@@ -101,9 +100,7 @@ def groups(
     lagging: Annotated[
         bool, typer.Option("--lagging", help="Only rows with lag, retries or dead letters.")
     ] = False,
-    form: Annotated[
-        Form | None, typer.Option("--form", help="The form of the metadata that the broker reads.")
-    ] = None,
+    form: BrokerForm = None,
     config: ConfigFile = None,
     backend: Backend = None,
     commit_log: CommitLogFolder = None,

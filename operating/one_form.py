@@ -1,9 +1,17 @@
 """The metadata that a report is about: one form of it."""
 
+from typing import Annotated
+
+import typer
+
 from metadata.forms import read_forms
 from metadata.model import BrokerMetadata, Form
 from store.errors import RefusedStoreError
 from store.paths import StorePaths
+
+BrokerForm = Annotated[
+    Form | None, typer.Option("--form", help="The form of the metadata that the broker reads.")
+]
 
 
 def read_one_form(paths: StorePaths, form: Form | None = None) -> BrokerMetadata:

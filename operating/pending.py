@@ -10,7 +10,7 @@ from metadata.json_form import read_delays
 from metadata.model import BrokerMetadata, Form
 from operating.delayed import delay_levels, delayed_messages
 from operating.half_messages import HALF_TOPIC, HalfMessages
-from operating.one_form import find_one_form
+from operating.one_form import BrokerForm, find_one_form
 from operating.pending_parts import PendingMessage, PendingPart, Source
 from operating.ranking import Limit, Sort, ranked
 from operating.rocksdb_pending import rocksdb_pending
@@ -51,9 +51,7 @@ def pending(
     precision: Annotated[
         int, typer.Option("--timer-precision", min=1, help="The broker's timerPrecisionMs.")
     ] = 1000,
-    form: Annotated[
-        Form | None, typer.Option("--form", help="The form of the metadata that the broker reads.")
-    ] = None,
+    form: BrokerForm = None,
     config: ConfigFile = None,
     backend: Backend = None,
     commit_log: CommitLogFolder = None,

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Condition(RLock):
-    """As ``threading.Condition`` over a lock that nobody else has, as far as futures use it.
+    """As ``threading.Condition`` over a lock of its own, as far as futures use it.
 
     An exception between any two instructions leaves neither the lock taken nor a call lost that
     came before it.

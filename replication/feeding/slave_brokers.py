@@ -18,7 +18,7 @@ from store.errors import StoreConfigError, StoreError
 _EXCHANGE_BROKER_HA_INFO = 906
 _ADDRESS_FIELD = "masterHaAddress"
 LEAD_SECONDS = 30.0
-"""Between two requests to a broker: that long at most does a restarted one follow nobody."""
+"""Between two requests to a broker: a restarted one has no master for that long at most."""
 RETRY_SECONDS = 5.0
 """The same where the last request failed."""
 

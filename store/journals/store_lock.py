@@ -51,7 +51,7 @@ class StoreLock:
             make_folder(paths.root)
             status = paths.root.stat()
         self._key = (status.st_dev, status.st_ino)
-        self._file: io.FileIO | None = None  # closed once and at once, whoever asks for it again
+        self._file: io.FileIO | None = None  # closed once, however often it is asked for
         self._own = object()
         try:
             self._take(paths)

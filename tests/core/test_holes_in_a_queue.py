@@ -45,6 +45,12 @@ def make_hole(root: Path, hole: range) -> None:
             os.pwrite(file.fileno(), bytes(UNIT), number % A_FILE * UNIT)
 
 
+def with_hole(values: list[int], hole: range, end: int) -> list[int]:
+    """Return what a search meets: in the hole that of the unit behind it, ``end`` without one."""
+    behind = end if hole.stop == COUNT else values[hole.stop]
+    return [behind if at in hole else value for at, value in enumerate(values)]
+
+
 HOLES = [range(10, 40), range(30), range(55, 56), range(30, 90), range(100, COUNT), range(COUNT)]
 
 
@@ -55,15 +61,7 @@ def test_a_search_by_time_goes_over_a_hole_as_over_the_unit_behind_it(
 ) -> None:
     times = [message.store_timestamp for message in _all(store)]
     make_hole(tmp_path, hole)
-    never = times[-1] + 1_000
-    behind = [
-        never
-        if at in hole and hole.stop == COUNT
-        else times[hole.stop]
-        if at in hole
-        else times[at]
-        for at in range(COUNT)
-    ]
+    behind = with_hole(times, hole, end=times[-1] + 1_000)
     assert isinstance(store.queues, FileConsumeQueueStore)
     with pytest.MonkeyPatch.context() as patch:
         if not compiled:
@@ -82,15 +80,7 @@ def test_the_minimum_is_found_in_spite_of_a_hole(
 ) -> None:
     places = [message.phy_offset for message in _all(store)]
     make_hole(tmp_path, hole)
-    end = store.commit_log.max_phy_offset() + 1
-    behind = [
-        end
-        if at in hole and hole.stop == COUNT
-        else places[hole.stop]
-        if at in hole
-        else places[at]
-        for at in range(COUNT)
-    ]
+    behind = with_hole(places, hole, end=store.commit_log.max_phy_offset() + 1)
     assert isinstance(store.queues, FileConsumeQueueStore)
     files = store.queues._table.find("t", 0)
     assert isinstance(files, FileConsumeQueue)

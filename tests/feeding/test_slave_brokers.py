@@ -12,6 +12,7 @@ from replication.feeding import slave_brokers
 from replication.feeding.command import _slaves
 from replication.feeding.slave_brokers import SlaveBroker, ha_address
 from store.errors import StoreConfigError
+from tests.kit.waiting import becomes
 from tests.kit.wire_broker import Fields, WireBroker
 
 CODE = 906
@@ -48,14 +49,14 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slave_brokers, "RETRY_SECONDS", 0.0)
 
 
-async def led_until(port: int, said: list[str], is_done: Callable[[], bool]) -> None:
-    """Lead the broker at ``port`` until ``is_done``, asked behind each turn of the loop."""
-    task = asyncio.ensure_future(SlaveBroker("127.0.0.1", port, said.append).lead(FEED))
+async def led_until(
+    port: int, said: list[str], is_done: Callable[[], bool], host: str = "127.0.0.1"
+) -> None:
+    """Lead the broker at ``port`` until ``is_done``."""
+    task = asyncio.ensure_future(SlaveBroker(host, port, said.append).lead(FEED))
     try:
-        async with asyncio.timeout(30):
-            while not is_done():
-                assert not task.done()
-                await asyncio.sleep(0)
+        await becomes(lambda: task.done() or is_done())
+        assert not task.done(), task
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -144,16 +145,7 @@ def test_a_name_that_no_machine_can_have_is_told(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(slave_brokers, "RETRY_SECONDS", 0.0)
     said: list[str] = []
 
-    async def story() -> None:
-        task = asyncio.ensure_future(SlaveBroker("a..b", 1, said.append).lead(FEED))
-        async with asyncio.timeout(30):
-            while not said:
-                assert not task.done(), task
-                await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-    asyncio.run(story())
+    asyncio.run(led_until(1, said, lambda: bool(said), host="a..b"))
     assert "is not led here" in said[0]
 
 

@@ -218,7 +218,7 @@ WAITS: dict[str, Callable[[StoreFuture[int]], object]] = {
 
 @pytest.mark.parametrize("step", WAITS)
 def test_a_future_completes_after_an_interrupt_anywhere(step: str) -> None:
-    """Another thread completes it, and whoever waits then is told."""
+    """Another thread completes it, and all who wait then are woken."""
 
     def interrupted(number: int) -> None:
         future: StoreFuture[int] = StoreFuture()

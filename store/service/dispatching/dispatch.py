@@ -77,7 +77,7 @@ class Dispatcher:
         self.full_at = dispatch_slice
         """Waiting units at which the writer should ``drain_unless_busy``."""
         self.handed = NOTHING
-        """The batch that is being handed on, or is to be once there is room for it."""
+        """The batch that is being dispatched, or is to be once there is room for it."""
         self.last_dispatched: Appended | None = None
         """The last record of the log that queues and index have."""
         self._before_store = before_store

@@ -11,7 +11,7 @@ from store.service.running.running_state import RunningState
 
 
 class InterpretedReady:
-    """Refuses after close, and hands on what waits, so that the reader sees it. Any thread.
+    """Refuses after close, and dispatches what waits, so that the reader sees it. Any thread.
 
     While the dispatch is stalled readers see what queues and index have.
     """
