@@ -31,7 +31,8 @@ class CallGate:
         self._folder = folder
         self._is_rocksdbs = is_rocksdbs
         self._locks: dict[int, threading.RLock] = {}  # by thread; an ident may come again
-        self._flushed = self._released = self._forked = False
+        self._released = self._forked = False
+        self._may_flush = True
         self.shut = False
         """Whether no call may be made: asked by a thread that holds its lock."""
         _gates.add(self)
@@ -51,7 +52,7 @@ class CallGate:
         """Let no further call in, wait for the running ones, flush and let the database go.
 
         Each of ``releases`` is called, whatever fails before it. Cut short, the next call goes on
-        with them, without a second flush: they may be called again.
+        with them: they may be called again. It does not flush, for the database may be gone.
         """
         self.shut = True
         for lock in list(self._locks.values()):
@@ -59,11 +60,11 @@ class CallGate:
                 pass
         if self._released or self._forked:
             return
+        flushes, self._may_flush = self._may_flush, False  # before a release can be called
         with self.translation(), ExitStack() as letting_go:
             for release in reversed(releases):
                 letting_go.callback(release)
-            if flush is not None and not self._flushed:
-                self._flushed = True
+            if flush is not None and flushes:
                 flush()
         self._released = True
 

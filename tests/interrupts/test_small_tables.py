@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 
 from cq_file.descriptor_cache import DescriptorCache
-from store.config import StoreConfig
-from store.errors import StoreError
+from cq_rocksdb.engines import open_engine
+from store.config import RocksDBEngine, StoreConfig
+from store.errors import StoreClosedError, StoreError
 from store.journals.store_lock import StoreLock, locked_by
 from store.paths import StorePaths
 from store.record.bounded_cache import ENTRY_BYTES, BoundedCache
 from store.record.message import Message
 from store.service.message_store import MessageStore
+from tests.kit.engines import ENGINES, put_raw
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.mutations import in_time
 
@@ -151,6 +153,29 @@ def test_a_descriptor_cache_is_right_and_bounded_after_an_interrupt(
         assert len(lost) <= 1
         for path in lost:
             os.close(int(path.name))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_database_closes_where_its_closing_was_interrupted(
+    tmp_path: Path, engine: RocksDBEngine
+) -> None:
+    config = StoreConfig(rocksdb_engine=engine)
+
+    def closed(number: int) -> int:
+        database, _ = open_engine(tmp_path / "db", config, tmp_path / "log", read_only=False)
+        put_raw(database, b"%d" % number, b"value", tmp_path / "table")
+        places = 0
+        with suppress(Interrupted):
+            places = run_interrupted(database.close, number)
+        database.close()
+        with pytest.raises(StoreClosedError):
+            database.flush()
+        return places
+
+    places = closed(0)
+    assert places > 10
+    for number in range(1, places + 1):
+        closed(number)
 
 
 @IGNORED
