@@ -4,29 +4,28 @@ A file that nobody will write to again, one that ends at or before the end of th
 reflink, else by hard link; any other is copied. So nothing that a side does reaches the original.
 """
 
-import errno
-import fcntl
-import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from ab.stores.survey import StoreSurvey
 from store.errors import DiskFullError, os_errors
-from store.files import make_folder, open_regular
+from store.files import make_folder
 from store.journals.expired_queues import ExpiredQueues
 from store.journals.kept import keep
 from store.paths import StorePaths
-from store.service.upkeep.store_copy import copy_file
+from store.service.upkeep.store_copy import (
+    COPIES,
+    HARD_LINKS,
+    REFLINKS,
+    copy_file,
+    share_file,
+)
 
-_FICLONE = 0x40049409
-"""``FICLONE`` of Linux: a file whose blocks are another's until one of them is written."""
-_NO_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP}
 _UNIT_BYTES = 100
 """Of the disk that a unit may take for a while: a backend rewrites what it has written."""
 _QUEUE_BYTES = 16 << 10
 """Of a queue beside its units: folders, blocks that are not full."""
-REFLINKS, HARD_LINKS, COPIES = "reflinks", "hard links", "copies"
 
 
 def share_log(folders: Sequence[Path], target: Path, end: int, file_size: int) -> str:
@@ -46,7 +45,7 @@ def share_log(folders: Sequence[Path], target: Path, end: int, file_size: int) -
         for path in _log_files(folders):
             start = int(path.name)
             if start + file_size <= end:
-                ways.add(_share(path, target / path.name))
+                ways.add(share_file(path, target / path.name))
             elif start < end:
                 copy_file(str(path), str(target / path.name), end - start)
     return next((way for way in (COPIES, HARD_LINKS, REFLINKS) if way in ways), COPIES)
@@ -69,7 +68,7 @@ def copy_tree(source: Path, target: Path, settled: int, file_size: int) -> None:
     def place(old: str, new: str) -> str:
         path = Path(old)
         if path.parent == log and path.name.isdecimal() and int(path.name) + file_size <= settled:
-            _share(path, Path(new))
+            share_file(path, Path(new))
         else:
             copy_file(old, new)
         return new
@@ -122,33 +121,3 @@ def check_room(found: StoreSurvey, work: Path, sides: int) -> int:
 def _may_share(folders: Sequence[Path], place: Path) -> bool:
     device = place.stat().st_dev
     return all(folder.stat().st_dev == device for folder in folders if folder.exists())
-
-
-def _share(source: Path, target: Path) -> str:
-    if _reflink(source, target):
-        return REFLINKS
-    try:
-        target.hardlink_to(source)
-    except OSError as exc:
-        if exc.errno not in _NO_LINK:
-            raise
-    else:
-        return HARD_LINKS
-    copy_file(str(source), str(target))
-    return COPIES
-
-
-def _reflink(source: Path, target: Path) -> bool:
-    old = open_regular(source)
-    try:
-        new = open_regular(target, os.O_RDWR | os.O_CREAT | os.O_EXCL)
-        try:
-            fcntl.ioctl(new, _FICLONE, old)
-        except OSError:  # another file system, or one without
-            target.unlink()
-            return False
-        finally:
-            os.close(new)
-    finally:
-        os.close(old)
-    return True

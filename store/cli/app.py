@@ -63,6 +63,7 @@ for _name, _sentence in {
     "offset": "Search a queue by store time. Changes nothing.",
     "query": "Print the newest messages of a topic with a key, in log order. Changes nothing.",
     "clean": "Show which commit log files go, and why; delete them with --yes.",
+    "backup": "Copy a store, open or closed, with sizes and digests of all files. Changes nothing.",
     "recover": "Open the store read-write, recover it, close it cleanly, and report what was done.",
     "mode": "Show which backends the store keeps and which steps can be done; take one with --to.",
     "rebuild": "Build all queues anew from the commit log, in another backend too, or single ones.",

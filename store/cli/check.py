@@ -13,16 +13,19 @@ from store.cli.options import (
     CutAt,
     Dir,
     Format,
+    check_is_there,
     note,
     open_store,
     opened_by,
     read_config,
+    refuse_beside,
 )
 from store.cli.output import OutputFormat, Row, output, progress
 from store.errors import StoreConfigError
 from store.journals.store_lock import refuse_if_open
 from store.paths import StorePaths
 from store.service.care.check import CheckFinding
+from store.service.upkeep.backup_manifest import compare, read_manifest
 from store.service.upkeep.repair import RepairPlan, carry_out, plan_repair
 from store.service.upkeep.store_copy import copy_store
 
@@ -45,13 +48,25 @@ def check(
         bool, typer.Option("--in-place", help="Mend the store itself, not a copy.")
     ] = False,
     cut_at: CutAt = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="MANIFEST", help="Compare all files with a backup's manifest instead."
+        ),
+    ] = None,
 ) -> None:
     """Check the whole store and list what is wrong, with file and offset. Changes nothing.
 
     Exit code 1 if anything is damaged or the store needs recovery. Of a store that another process
     has open nothing counts as damage: it may be what that process has not written yet. With
     --repair a copy is mended and checked again, and the exit code is that of the second check.
+    With --against the files alone are compared, by size and digest: of a backup that has not been
+    opened since.
     """
+    if against is not None:
+        refuse_beside("--against", repair=repair or None, copy_to=copy_to, cut_at=cut_at)
+        _compare(root, against, kind)
+        return
     if repair:
         _check_repair(root, commit_log, copy_to, in_place=in_place)
     elif copy_to or in_place or cut_at is not None:
@@ -74,6 +89,29 @@ def check(
     with progress("mending") as tick:
         carry_out(target, read_config(config), plan, cut_at, tick)
     if _look(target, config, backend, None, kind) is not None:
+        raise typer.Exit(1)
+
+
+def _compare(root: Path, against: Path, kind: OutputFormat) -> None:
+    """Print what of the files differs from a manifest.
+
+    Raises:
+        typer.Exit: anything does.
+    """
+    manifest, found = read_manifest(against), []
+    check_is_there(root)
+
+    def rows() -> Iterator[Row]:
+        for each in compare(root, manifest):
+            found.append(each)
+            yield {
+                "problem": each.problem.value, "path": each.path,
+                "expected": each.expected, "got": each.got,
+            }  # fmt: skip
+
+    output(kind).rows(rows())
+    note(f"{len(manifest.files)} files of the manifest compared; {len(found)} differ")
+    if found:
         raise typer.Exit(1)
 
 

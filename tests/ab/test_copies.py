@@ -16,6 +16,7 @@ from store.queue.backends import backend_names
 from store.queue.units import QueueKey
 from store.record.message import Message
 from store.service.message_store import MessageStore
+from store.service.upkeep import store_copy
 from tests.ab.made_store import CONFIG, FILE, make_varied_store
 from tests.kit.tree import tree_digest
 
@@ -80,10 +81,10 @@ def test_full_files_share_their_bytes_and_the_one_that_is_written_does_not(
         (path.stat().st_ino, (root / "commitlog" / path.name).stat().st_ino)
         for path in sorted((tmp_path / "side" / "commitlog").iterdir())
     ]
-    assert way in {copies.HARD_LINKS, copies.REFLINKS}
+    assert way in {store_copy.HARD_LINKS, store_copy.REFLINKS}
     assert len(pairs) >= 3
     assert pairs[-1][0] != pairs[-1][1]
-    if way == copies.HARD_LINKS:
+    if way == store_copy.HARD_LINKS:
         assert all(mine == its for mine, its in pairs[:-1])
 
 

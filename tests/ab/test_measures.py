@@ -19,6 +19,7 @@ from ab.traces.derived import DEFAULT_MIX
 from ab.workloads import TRACE, chosen, parse_mix, workloads
 from store.config import StoreConfig
 from store.errors import StoreConfigError, StoreIOError
+from store.service.upkeep import store_copy
 from tests.ab.made_store import CONFIG, FILE, make_varied_store
 from tests.kit.tree import tree_digest
 
@@ -100,10 +101,10 @@ def test_where_nothing_can_be_linked_all_is_copied(
         raise OSError(errno.EXDEV, "another file system")
 
     monkeypatch.setattr(Path, "hardlink_to", refuse)
-    monkeypatch.setattr(copies, "_reflink", lambda *_: False)
+    monkeypatch.setattr(store_copy, "_reflink", lambda *_: False)
     target = tmp_path / "side"
     way = copies.share_log(found.log_folders, target, found.max_phy_offset, FILE)
-    assert way == copies.COPIES
+    assert way == store_copy.COPIES
     for path in target.iterdir():
         original = tmp_path / "s" / "commitlog" / path.name
         assert path.stat().st_ino != original.stat().st_ino
@@ -162,11 +163,11 @@ def cloning(new: int, request: int, old: int) -> int:
 @pytest.mark.parametrize(
     ("clones", "link_errors", "way"),
     [
-        ([True, True], [], copies.REFLINKS),
-        ([True, False], [0], copies.HARD_LINKS),
-        ([False, True], [errno.EPERM], copies.COPIES),
-        ([False, False], [errno.EMLINK, 0], copies.COPIES),
-        ([False, False], [errno.EOPNOTSUPP, errno.EXDEV], copies.COPIES),
+        ([True, True], [], store_copy.REFLINKS),
+        ([True, False], [0], store_copy.HARD_LINKS),
+        ([False, True], [errno.EPERM], store_copy.COPIES),
+        ([False, False], [errno.EMLINK, 0], store_copy.COPIES),
+        ([False, False], [errno.EOPNOTSUPP, errno.EXDEV], store_copy.COPIES),
         ([False], [errno.EIO], ""),
     ],
 )
@@ -194,7 +195,7 @@ def test_the_poorest_way_of_sharing_is_told(
             raise OSError(number, "no")
         linking(new, old)
 
-    monkeypatch.setattr(copies.fcntl, "ioctl", clone)  # type: ignore[attr-defined]
+    monkeypatch.setattr(store_copy.fcntl, "ioctl", clone)  # type: ignore[attr-defined]
     monkeypatch.setattr(Path, "hardlink_to", link)
     before = measures.descriptors()
     target = tmp_path / "side"

@@ -30,10 +30,13 @@ def config_of(engine: RocksDBEngine) -> StoreConfig:
     )  # fmt: skip
 
 
-def start(root: Path, backend: str, engine: RocksDBEngine, seed: int) -> "subprocess.Popen[bytes]":
+def start(
+    root: Path, backend: str, engine: RocksDBEngine, seed: int, *, deletes: bool = True
+) -> "subprocess.Popen[bytes]":
     """Start the process; its messages are numbered from ``seed`` on."""
+    words = [str(root), backend, engine.value, str(seed), str(int(deletes))]
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.kit.killed_child", root, backend, engine.value, str(seed)],
+        [sys.executable, "-m", "tests.kit.killed_child", *words],
         stdout=subprocess.PIPE,
         cwd=Path(__file__).parents[2],
     )
@@ -67,10 +70,10 @@ def say(kind: str, said: Any) -> None:
     os.write(sys.stdout.fileno(), json.dumps([kind, said]).encode() + b"\n")
 
 
-def work(store: MessageStore, draw: random.Random, number: int) -> None:
+def work(store: MessageStore, draw: random.Random, number: int, *, deletes: bool) -> None:
     while True:
         match draw.randrange(20):
-            case 0:
+            case 0 if deletes:
                 delete(store, draw.choice([["a"], ["b"], ["c"], ["c", "a"], ["a", "b", "c"]]))
             case 1 | 2:
                 expire(store, draw.random())
@@ -111,11 +114,11 @@ def expire(store: MessageStore, part: float) -> None:
 
 
 def main() -> None:
-    root, backend, engine, seed = sys.argv[1:]
+    root, backend, engine, seed, deletes = sys.argv[1:]
     say("opening", None)
     store = MessageStore.open(root, config_of(RocksDBEngine(engine)), backend=backend)
     say("open", None)
-    work(store, random.Random(int(seed)), int(seed))
+    work(store, random.Random(int(seed)), int(seed), deletes=deletes == "1")
 
 
 if __name__ == "__main__":

@@ -1,17 +1,23 @@
 """A copy of a store that nobody has open: sparse files stay sparse, times are kept."""
 
+import errno
+import fcntl
 import os
 import shutil
 from pathlib import Path
 
 from store.errors import DiskFullError, RefusedStoreError, os_errors
-from store.files import reading, write_all
+from store.files import open_regular, reading, write_all
 from store.journals.store_lock import refuse_if_open
 from store.paths import StorePaths
 
 _CHUNK = 4 << 20
 _BLOCK = 512
 """Unit of ``st_blocks``."""
+_FICLONE = 0x40049409
+"""``FICLONE`` of Linux: a file whose blocks are another's until one of them is written."""
+_NO_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP}
+REFLINKS, HARD_LINKS, COPIES = "reflinks", "hard links", "copies"
 
 
 def copy_store(root: Path, target: Path) -> None:
@@ -65,3 +71,57 @@ def copy_file(source: str, target: str, length: int | None = None) -> str:
                 at += len(data)
     shutil.copystat(source, target)
     return target
+
+
+def share_file(source: Path, target: Path, *, link: bool = True) -> str:
+    """Give ``target`` the bytes of a file that is never written again; return how.
+
+    By reflink, else, if ``link``, by hard link, else copied: the first that the file system can.
+
+    Raises:
+        CorruptionError: ``source`` is no regular file.
+        OSError: it cannot be read, or ``target`` not be made.
+    """
+    if _reflink(source, target):
+        return REFLINKS
+    if link:
+        try:
+            target.hardlink_to(source)
+        except OSError as exc:
+            if exc.errno not in _NO_LINK:
+                raise
+        else:
+            return HARD_LINKS
+    copy_file(str(source), str(target))
+    return COPIES
+
+
+def _reflink(source: Path, target: Path) -> bool:
+    old = open_regular(source)
+    try:
+        new = open_regular(target, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        try:
+            fcntl.ioctl(new, _FICLONE, old)
+        except OSError:  # another file system, or one without
+            target.unlink()
+            return False
+        finally:
+            os.close(new)
+    finally:
+        os.close(old)
+    return True
+
+
+def blocks_below(folder: Path) -> int:
+    """Return the bytes that the files below ``folder`` take of the disk; links are counted once."""
+    total, seen = 0, set()
+    for above, _, names in os.walk(folder):
+        for name in names:
+            try:
+                found = Path(above, name).lstat()
+            except FileNotFoundError:
+                continue
+            if (place := (found.st_dev, found.st_ino)) not in seen:
+                seen.add(place)
+                total += found.st_blocks * _BLOCK
+    return total

@@ -1,0 +1,81 @@
+"""``cqstore backup`` and ``check --against``: what they say and how they end."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from store.config import StoreConfig
+from store.record.message import Message
+from store.service.message_store import MessageStore
+from tests.kit import commands
+from tests.kit.tree import tree_digest
+
+CONFIG = StoreConfig(mapped_file_size_commit_log=65536)
+
+
+def run(*words: object) -> subprocess.CompletedProcess[str]:
+    return commands.run(words)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    with MessageStore.open(tmp_path / "s", CONFIG) as store:
+        assert store.put_message(Message("t", b"body")).ok
+    return tmp_path / "s"
+
+
+def test_a_backup_is_made_and_proved(root: Path, tmp_path: Path) -> None:
+    before = tree_digest(root)
+    done = run("backup", root, tmp_path / "to")
+    assert (done.returncode, done.stdout) == (0, "")
+    manifest = tmp_path / "to" / "cqstore" / "backup.json"
+    assert "log 0 to " in done.stderr
+    assert str(manifest) in done.stderr
+    assert "after a crash" not in done.stderr
+    assert tree_digest(root) == before
+    proved = run("check", tmp_path / "to", "--against", manifest, "--output", "json")
+    assert (proved.returncode, json.loads(proved.stdout)) == (0, [])
+    assert "0 differ" in proved.stderr
+    shutil.copytree(tmp_path / "to", tmp_path / "restored")
+    (tmp_path / "restored" / "checkpoint").unlink()
+    wrong = run("check", tmp_path / "restored", "--against", manifest, "--output", "json")
+    assert wrong.returncode == 1
+    assert [(row["problem"], row["path"]) for row in json.loads(wrong.stdout)] == [
+        ("missing", str(tmp_path / "restored" / "checkpoint"))
+    ]
+
+
+def test_an_open_store_is_said_to_be_one(root: Path, tmp_path: Path) -> None:
+    with MessageStore.open(root, CONFIG, housekeeping=False):
+        done = run("backup", root, tmp_path / "to")
+    assert done.returncode == 0
+    assert "of an open store: its opening is one after a crash" in done.stderr
+
+
+WRONG: dict[str, tuple[Callable[[Path], list[object]], str]] = {
+    "no store": (lambda at: ["backup", at / "none", at / "to"], "no store"),
+    "taken": (lambda at: ["backup", at / "s", at], "taken"),
+    "inside": (lambda at: ["backup", at / "s", at / "s" / "to"], "in the store itself"),
+    "no manifest": (lambda at: ["check", at / "s", "--against", at / "none"], "No such file"),
+    "no folder": (lambda at: ["check", at / "none", "--against", at / "m"], "no manifest"),
+    "with repair": (
+        lambda at: ["check", at / "s", "--against", at / "m", "--repair"], "says nothing beside"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_use_is_one_sentence(root: Path, tmp_path: Path, name: str) -> None:
+    words, said = WRONG[name]
+    (tmp_path / "m").write_text("{}")
+    before = tree_digest(root)
+    done = run(*words(tmp_path))
+    assert done.returncode in {1, 2}
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert tree_digest(root) == before
+    assert not (tmp_path / "to").exists()
