@@ -6,6 +6,7 @@ start imports, signals, and what a terminal shows are tried with ``subprocess``.
 """
 
 import atexit
+import gc
 import json
 import os
 import subprocess
@@ -24,8 +25,11 @@ _IMPORTED = (
     "store.cli.info", "store.cli.mode", "store.cli.offset", "store.cli.put", "store.cli.query",
     "store.cli.rebuild", "store.cli.recover", "store.cli.top", "store.cli.topics",
     "cq_file.store", "cq_file.bulk", "cq_rocksdb.store", "cq_rocksdb.bulk", "cq_rocksdb.commands",
-    "migration.commands", "replication.commands", "analysis.command", "ab.commands",
-    "rich.console", "rich.table", "typer.rich_utils",
+    "cq_rocksdb.native_engine", "cq_rocksdb.verbs", "migration.commands", "migration.verbs",
+    "migration.verify.command", "replication.commands", "replication.command",
+    "replication.checking.command", "analysis.command", "ab.commands", "metadata.commands",
+    "operating.commands", "rich.console", "rich.table", "rich._emoji_codes", "typer.rich_utils",
+    "typer._adapters", "pydantic.type_adapter", "numpy.ma", "jinja2", "encodings.cp437",
 )  # fmt: skip
 
 
@@ -81,6 +85,8 @@ def run(
 def _serve() -> None:
     for name in _IMPORTED:
         import_module(name)
+    gc.collect()
+    gc.freeze()  # a child looks at what is here when it ends, and copies each page that it looks at
     for line in sys.stdin:
         pid = os.fork()
         if not pid:
