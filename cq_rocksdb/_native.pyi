@@ -1,4 +1,5 @@
 class Error(Exception): ...
+class ClosedError(Error): ...
 class MissingSymbolError(Exception): ...
 
 def load(path: bytes) -> list[str]: ...
@@ -17,6 +18,7 @@ class CompactionFilter:
 
 class Database:
     filter: CompactionFilter
+    snapshots: int
     def __init__(
         self,
         folder: bytes,

@@ -28,8 +28,9 @@ cdef class Database:
     """An open database with any families, numbered as they are given, the first one ``default``.
 
     Its options are the database's too; units lie in it, and the compaction filter is at work there.
-    Writes come from one thread at a time; everything else from any. Nobody may call during or after
-    ``close``: the caller sees to that. Failures raise ``Error``.
+    Writes come from one thread at a time; everything else from any. No other thread may call during
+    ``close``: the caller sees to that. A call behind it, also of a method that was entered before
+    (a signal's handler has closed), raises ``ClosedError``; other failures raise ``Error``.
     """
 
     cdef P db, writes, write_options, read_options, flush_options, compact_options
@@ -41,6 +42,7 @@ cdef class Database:
     cdef int opened_by  # process; a child of it lets everything be
     cdef int64_t changes  # an iterator that is older than the last one is out of date
     cdef readonly CompactionFilter filter
+    cdef readonly int snapshots  # that have not been released
 
     def __cinit__(self, bytes folder, list names, list options, bint read_only, bint filtered=True):
         cdef const char *path = folder
@@ -111,7 +113,12 @@ cdef class Database:
             O.compactoptions_destroy(self.compact_options)
             self.writes = NULL
 
-    cpdef let_go(self):
+    cdef int _check_open(self) except -1:
+        if self.db == NULL:
+            raise ClosedError("the database is closed")
+        return 0
+
+    cdef let_go(self):
         """Release the idle iterators, and with them what they keep from being deleted."""
         cdef P idle[IDLE_ITERATORS]
         cdef int at, count = self.idle_count
@@ -160,6 +167,7 @@ cdef class Database:
         cdef char *error = NULL
         cdef const char *base = <const char *>&prefixes[0] if prefixes.shape[0] else NULL
         cdef bytes start, end, key, value
+        self._check_open()
         C.writebatch_clear(self.writes)
         for number, start, end in delete_ranges:
             C.writebatch_delete_range_cf(self.writes, self.families[<int>number], start, len(start),
@@ -196,6 +204,7 @@ cdef class Database:
     def flush_all(self):
         """Flush all families at once; return whether the library can, else nothing was done."""
         cdef char *error = NULL
+        self._check_open()
         if F.flush_cfs == NULL:
             return False
         with nogil:
@@ -207,6 +216,7 @@ cdef class Database:
     def flush(self, int family):
         """Flush one family."""
         cdef char *error = NULL
+        self._check_open()
         with nogil:
             C.flush_cf(self.db, self.flush_options, self.families[family], &error)
         self.let_go()
@@ -217,6 +227,7 @@ cdef class Database:
         cdef char *error = NULL
         cdef const char *names[1]
         cdef const char *values[1]
+        self._check_open()
         names[0], values[0] = name, value
         with nogil:
             C.set_options_cf(self.db, self.families[family], 1, names, values, &error)
@@ -227,6 +238,7 @@ cdef class Database:
         cdef const char *low = NULL
         cdef const char *high = NULL
         cdef size_t low_length = 0, high_length = 0
+        self._check_open()
         if start is not None:
             low, low_length = start, len(start)
         if end is not None:
@@ -238,11 +250,13 @@ cdef class Database:
 
     def cancel_compaction(self):
         """Make running manual compactions end soon and refuse further ones."""
+        self._check_open()
         with nogil:
             C.disable_manual_compaction(self.db)
 
     def allow_compaction(self):
         """Allow manual compactions again."""
+        self._check_open()
         with nogil:
             C.enable_manual_compaction(self.db)
 
@@ -255,6 +269,7 @@ cdef class Database:
         cdef const char **names = <const char **>calloc(count, sizeof(char *))
         cdef P options = T.ingestexternalfileoptions_create()
         try:
+            self._check_open()
             if names == NULL:
                 raise MemoryError
             for at in range(count):
@@ -286,6 +301,7 @@ cdef class Database:
         cdef char *error = NULL
         cdef P slice
         cdef const char *value
+        self._check_open()
         with nogil:
             slice = C.get_pinned_cf(self.db, read_options, self.families[family], data, length,
                                     &error)
@@ -310,6 +326,7 @@ cdef class Database:
         cdef char *error = NULL
         cdef int64_t found, changes = self.changes
         cdef P units
+        self._check_open()
         units = self._iterator()
         with nogil:
             found = _search(units, key, length, low, high, timestamp, upper, min_phy, max_phy,
@@ -354,6 +371,7 @@ cdef class Database:
         cdef char *error = NULL
         cdef bint own = read_options != self.read_options  # a snapshot's
         cdef P units
+        self._check_open()
         store_be64(key + length, queue_offset)
         units = NULL if own else self._iterator()
         with nogil:
@@ -374,26 +392,31 @@ cdef class Database:
         cdef char key[MAX_PREFIX + PLACE_BYTES]
         cdef size_t length = _begin_key(key, prefix), size = 0
         cdef const char *found
-        cdef const char *value
+        cdef const char *unit
         cdef bint there
+        cdef int64_t offset = 0
         cdef char *error = NULL
         cdef P units
+        self._check_open()
         store_be64(key + length, queue_offset)
         with nogil:
             units = C.create_iterator_cf(self.db, self.read_options, self.families[0])
             there = _find_unit(units, key, length, forward)
             if not there:
                 C.iter_get_error(units, &error)
-        try:
-            _check(error)
-            if not there:
-                return None
+        value = None  # no object of Python's is made beside an open iterator but bytes: any other
+        if there:  # one may run the garbage collector, and a finalizer that closes
             found = C.iter_key(units, &size)
             offset = load_be64(found + length)
-            value = C.iter_value(units, &size)
-            return offset, PyBytes_FromStringAndSize(value, size)
-        finally:
+            unit = C.iter_value(units, &size)
+            try:
+                value = PyBytes_FromStringAndSize(unit, size)
+            finally:
+                C.iter_destroy(units)
+        else:
             C.iter_destroy(units)
+        _check(error)
+        return (offset, value) if there else None
 
     def scan(self, int family, bytes start, bytes end, int64_t limit):
         """Return at most ``limit`` entries of ``start <= key < end`` as pairs, in key order."""
@@ -405,32 +428,36 @@ cdef class Database:
         cdef const char *value
         cdef char *error = NULL
         cdef P entries
-        cdef list rows = []
+        cdef list keys = [], values = []  # no pairs beside an open iterator, see neighbour
+        self._check_open()
         with nogil:
             entries = C.create_iterator_cf(self.db, self.read_options, self.families[family])
             C.iter_seek(entries, low, low_length)
         try:
-            while C.iter_valid(entries) and len(rows) < limit:
+            while C.iter_valid(entries) and len(keys) < limit:
                 found = C.iter_key(entries, &size)
                 if not _below(found, size, high, end_length):
-                    return rows
-                key = PyBytes_FromStringAndSize(found, size)
+                    limit = len(keys)
+                    break
+                keys.append(PyBytes_FromStringAndSize(found, size))
                 value = C.iter_value(entries, &size)
-                rows.append((key, PyBytes_FromStringAndSize(value, size)))
+                values.append(PyBytes_FromStringAndSize(value, size))
                 with nogil:
                     C.iter_next(entries)
-            if len(rows) < limit:
+            if len(keys) < limit:
                 C.iter_get_error(entries, &error)
-                _check(error)
-            return rows
         finally:
             C.iter_destroy(entries)
+        _check(error)
+        return list(zip(keys, values))
 
     # ---- facts
 
     def property_value(self, int family, bytes name):
         """Return one of RocksDB's properties, ``None`` if it knows none of that name."""
-        cdef char *text = C.property_value_cf(self.db, self.families[family], name)
+        cdef char *text
+        self._check_open()
+        text = C.property_value_cf(self.db, self.families[family], name)
         if text == NULL:
             return None
         try:
@@ -446,6 +473,7 @@ cdef class Database:
         cdef size_t high_length[1]
         cdef uint64_t size[1]
         cdef char *error = NULL
+        self._check_open()
         low[0], high[0] = start, end
         low_length[0], high_length[0] = len(start), len(end)
         with nogil:
@@ -456,7 +484,9 @@ cdef class Database:
 
     def live_files(self):
         """Return ``(name, size, level, entries, deletions, family)`` of each table file."""
-        cdef P files = C.livefiles(self.db)
+        cdef P files
+        self._check_open()
+        files = C.livefiles(self.db)
         try:
             return [
                 (C.livefiles_name(files, at).decode(), C.livefiles_size(files, at),

@@ -210,6 +210,10 @@ class Error(Exception):
     """RocksDB's own words about what went wrong; they begin with the kind of the status."""
 
 
+class ClosedError(Error):
+    """The database was closed before the call, or in the middle of it."""
+
+
 class MissingSymbolError(Exception):
     """The library lacks functions that are needed; their names."""
 

@@ -12,10 +12,12 @@ cdef class Snapshot:
     cdef P snapshot, read_options
 
     def __cinit__(self, Database database):
+        database._check_open()
         self.database = database
         self.snapshot = C.create_snapshot(database.db)
         self.read_options = O.readoptions_create()
         O.readoptions_set_snapshot(self.read_options, self.snapshot)
+        database.snapshots += 1
 
     def __dealloc__(self):
         self.release()
@@ -25,6 +27,7 @@ cdef class Snapshot:
         if self.read_options != NULL:
             O.readoptions_destroy(self.read_options)
             self.read_options = NULL
+            self.database.snapshots -= 1
             if self.database.db != NULL and getpid() == self.database.opened_by:
                 C.release_snapshot(self.database.db, self.snapshot)
 

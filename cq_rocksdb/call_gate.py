@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from cq_rocksdb.errors import rocksdb_error
-from store.errors import StoreClosedError, StoreLockedError, StoreStateError
+from store.errors import StoreClosedError, StoreError, StoreLockedError, StoreStateError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -32,7 +32,7 @@ class CallGate:
         self._is_rocksdbs = is_rocksdbs
         self._locks: dict[int, threading.RLock] = {}  # by thread; an ident may come again
         self._released = self._forked = False
-        self._may_flush = True
+        self._releasing = False  # set before the first release is called, for good
         self.shut = False
         """Whether no call may be made: asked by a thread that holds its lock."""
         _gates.add(self)
@@ -41,6 +41,11 @@ class CallGate:
         """Return the lock of the calling thread."""
         thread = threading.get_ident()
         return self._locks.get(thread) or self._locks.setdefault(thread, threading.RLock())
+
+    @property
+    def is_inside(self) -> bool:
+        """Return whether the calling thread is in the middle of a call."""
+        return self.lock()._is_owned()  # type: ignore[attr-defined,no-any-return] # noqa: SLF001
 
     def refuse(self) -> None:
         """Raise why no call may be made."""
@@ -60,7 +65,7 @@ class CallGate:
                 pass
         if self._released or self._forked:
             return
-        flushes, self._may_flush = self._may_flush, False  # before a release can be called
+        flushes, self._releasing = not self._releasing, True
         with self.translation(), ExitStack() as letting_go:
             for release in reversed(releases):
                 letting_go.callback(release)
@@ -80,6 +85,14 @@ class CallGate:
         except Exception as exc:
             self.raise_translated(exc)
             raise
+
+    def raise_closed(self, exc: BaseException) -> None:
+        """Refuse a call in whose middle its own thread has closed (a signal's handler, say)."""
+        if self._releasing and isinstance(exc, Exception) and not isinstance(exc, StoreError):
+            traceback.clear_frames(exc.__traceback__)
+            raise StoreClosedError(
+                "the RocksDB queues were closed in the middle of the call", path=self._folder
+            ) from exc
 
     def raise_translated(self, exc: BaseException) -> None:
         """Raise the error of ours that ``exc`` is; return for what is not RocksDB's to raise."""
@@ -116,6 +129,7 @@ def gated(method: Callable[Concatenate[G, P], R]) -> Callable[Concatenate[G, P],
                     gate.refuse()
                 return method(self, *args, **kwargs)
         except BaseException as exc:
+            gate.raise_closed(exc)
             gate.raise_translated(exc)
             raise
 

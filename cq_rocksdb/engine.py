@@ -240,5 +240,10 @@ class RocksEngine(Protocol):
     def close(self, *, flush: bool = True) -> None:
         """Wait for running calls, refuse new ones, flush if asked for, release everything.
 
-        Everything is released also if the flush fails. A second call does nothing.
+        Everything is released also if the flush fails. A second call does nothing. A call of the
+        same thread in whose middle it comes (a signal's handler closes) answers, or raises
+        ``StoreClosedError``.
+
+        Raises:
+            NestedCallError: this thread is in the middle of a write; nothing was done.
         """

@@ -9,7 +9,7 @@ Source: RocketMQ ``ConsumeQueueRocksDBStorage``, ``ConsumeQueueCompactionFilterF
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import accumulate
 from pathlib import Path
 from typing import ClassVar
@@ -28,7 +28,9 @@ from cq_rocksdb.private_folder import PrivateFolder
 from store.checked_lock import CheckedLock
 from store.errors import (
     CorruptionError,
+    NestedCallError,
     ReadOnlyStoreError,
+    StoreError,
     StoreStateError,
     UnsupportedFormatError,
     os_errors,
@@ -119,26 +121,33 @@ class NativeEngine:
         # A library that flushes single families lets no write in between.
         self.write_lock = CheckedLock("a write to the RocksDB queues")
         self._held = Held()
-        with self._held:
-            opened, really_read_only = folder, read_only
-            if read_only:
-                private = self._held.add(PrivateFolder(folder))
-                opened = log_folder = private.path
-                really_read_only = private.holds_database
-            else:
-                for each in (folder, log_folder):
-                    with os_errors("create the folder", each):
-                        make_folder(each)
-                self._held.add(Claim(folder))
-            self._log_folder = log_folder
-            self._objects = database_objects(options, log_folder)
-            families = self._objects.families
-            self._number = {name: number for number, name in enumerate(families)}
-            with self._gate.translation(), opening(folder):
-                self._database = _native.Database(
-                    str(opened).encode(), [name.encode() for name in families],
-                    list(families.values()), really_read_only,
-                )  # fmt: skip
+        try:
+            self._open(options, log_folder)
+        except BaseException:  # an exception from outside, too: it keeps frames, and they keep this
+            with suppress(StoreError):
+                self.close(flush=False)
+            raise
+
+    def _open(self, options: DatabaseOptions, log_folder: Path) -> None:
+        folder, opened, really_read_only = self.folder, self.folder, self._read_only
+        if self._read_only:
+            self._held.private = private = PrivateFolder(folder)
+            opened = log_folder = private.path
+            really_read_only = private.holds_database
+        else:
+            for each in (folder, log_folder):
+                with os_errors("create the folder", each):
+                    make_folder(each)
+            self._held.claim = Claim(folder)
+        self._log_folder = log_folder
+        self._objects = database_objects(options, log_folder)
+        families = self._objects.families
+        self._number = {name: number for number, name in enumerate(families)}
+        with self._gate.translation(), opening(folder):
+            self._database = _native.Database(
+                str(opened).encode(), [name.encode() for name in families],
+                list(families.values()), really_read_only,
+            )  # fmt: skip
 
     # ---- writing
 
@@ -294,9 +303,13 @@ class NativeEngine:
         with self._gate.lock():
             if self._gate.shut:
                 self._gate.refuse()
-            held = _native.Snapshot(self._database)
             try:
-                yield NativeSnapshot(held, self._number)
+                held = _native.Snapshot(self._database)
+            except _native.Error as exc:
+                self._gate.raise_closed(exc)
+                raise
+            try:
+                yield NativeSnapshot(held, self._gate, self._number)
             finally:
                 held.release()
 
@@ -348,8 +361,18 @@ class NativeEngine:
 
     def close(self, *, flush: bool = True) -> None:
         """Close the database; the private folder of a read-only open is removed."""
+        self.write_lock.entry()  # not in the middle of a write of this thread: nothing is done
+        if self._gate.is_inside and self._database.snapshots:
+            raise NestedCallError(
+                "this thread is inside a call of the RocksDB queues, and a snapshot of them is"
+                " held: other threads may be reading it"
+            )
         last = self._flush if flush and not self._read_only else None
-        self._gate.close(last, self._database.close, self._held.release)
+        self._gate.close(last, self._close_database, self._held.release)
+
+    def _close_database(self) -> None:
+        if "_database" in self.__dict__:  # it was opened
+            self._database.close()
 
     # ---- inside
 
@@ -361,19 +384,21 @@ class NativeEngine:
 class NativeSnapshot:
     """The database as of one moment."""
 
-    def __init__(self, held: "_native.Snapshot", number: Mapping[str, int]) -> None:
-        self._held, self._number = held, number
+    def __init__(self, held: "_native.Snapshot", gate: CallGate, number: Mapping[str, int]) -> None:
+        self._held, self._gate, self._number = held, gate, number
 
     def get(self, family: str, key: bytes) -> bytes | None:
         """Return the value of ``key``."""
-        value: bytes | None = self._held.get(self._number[family], key)
+        with self._gate.translation():
+            value: bytes | None = self._held.get(self._number[family], key)
         return value
 
     def scan_into(
         self, prefix: bytes, queue_offset: int, target: NDArray[np.uint8]
     ) -> tuple[int, BlockStop, int]:
         """Fill ``target`` with consecutive units, as ``NativeEngine.scan_into``."""
-        rows, stop, following = self._held.scan_into(prefix, queue_offset, target)
+        with self._gate.translation():
+            rows, stop, following = self._held.scan_into(prefix, queue_offset, target)
         _check_length(stop, prefix, following)
         return rows, _STOPS[stop], following
 

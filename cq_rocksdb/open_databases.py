@@ -6,16 +6,18 @@ has its own table of locks, and a file lock of the system belongs to the process
 
 import ctypes
 import os
-import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol
 
+from store.checked_lock import CheckedLock
 from store.errors import StoreLockedError, StoreStateError, os_errors
 
-_lock = threading.Lock()  # guards _open
-_open: set[tuple[int, int]] = set()
+_lock = CheckedLock("the opening of a RocksDB database")  # guards _claims
+_claims: "dict[tuple[int, int], weakref.ref[Claim]]" = {}
+"""The last claim of each folder, by device and inode; it counts while it is held."""
 _opened_by: set[int] = set()
 """Processes that have opened a database: this one, or one that it is a child of."""
 
@@ -40,29 +42,41 @@ def opening(folder: Path) -> Iterator[None]:
 class Claim:
     """The database in ``folder``, known by device and inode, held until ``release``.
 
+    A claim that is garbage is not held: an exception may come before its owner has it.
+
     Raises:
         StoreLockedError: this process has it open for writing already.
+        NestedCallError: this thread is inside another claim.
     """
 
     def __init__(self, folder: Path) -> None:
         with os_errors("look at", folder):
             status = folder.stat()
-        self._key: tuple[int, int] | None = None
-        key = (status.st_dev, status.st_ino)
-        with _lock:
-            if key in _open:
+        self._is_held = True
+        try:
+            self._register((status.st_dev, status.st_ino), folder)
+        except BaseException:
+            self._is_held = False  # here: the exception keeps this frame, and the frame the claim
+            raise
+
+    def _register(self, key: tuple[int, int], folder: Path) -> None:
+        with _lock.entry():
+            for other in [each for each, claim in _claims.items() if not _is_held(claim)]:
+                del _claims[other]
+            if key in _claims:
                 raise StoreLockedError(
                     "the RocksDB queues are open elsewhere: in this process", path=folder
                 )
-            self._key = key
-            _open.add(key)
+            _claims[key] = weakref.ref(self)
 
     def release(self) -> None:
-        """Let it go. A second call does nothing."""
-        with _lock:
-            if self._key is not None:
-                _open.discard(self._key)
-                self._key = None
+        """Let it go, in one step and without a lock. A second call does nothing."""
+        self._is_held = False
+
+
+def _is_held(claim: "weakref.ref[Claim]") -> bool:
+    held = claim()
+    return held is not None and held._is_held  # noqa: SLF001 - of this module
 
 
 class Releasable(Protocol):
@@ -72,31 +86,23 @@ class Releasable(Protocol):
         """Let it go. A second call does nothing."""
 
 
-H = TypeVar("H", bound=Releasable)
-
-
 class Held:
-    """What an open database holds; as a context it is let go where the opening fails."""
+    """What an open database holds.
 
-    def __init__(self) -> None:
-        self._things: list[Releasable] = []
+    Attributes, each set by the line that makes its value: a method would have a frame, which an
+    exception before its first line would keep, and with it a value that no ``release`` reaches.
+    """
 
-    def add(self, thing: H) -> H:
-        """Hold ``thing`` too; return it."""
-        self._things.append(thing)
-        return thing
+    claim: Releasable | None = None
+    """Read-write."""
+    private: Releasable | None = None
+    """Read-only."""
 
     def release(self) -> None:
         """Let go of everything; cut short, it goes on with the next call."""
-        for thing in self._things:
-            thing.release()
-
-    def __enter__(self) -> None:
-        """Begin the opening."""
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            self.release()
+        for each in (self.private, self.claim):
+            if each is not None:
+                each.release()
 
 
 def _after_fork() -> None:
@@ -105,6 +111,8 @@ def _after_fork() -> None:
     They run when a process exits, wait for threads that did not come along, and crash. So the last
     thing that such a child does is ``_exit``, behind the flush of what C has buffered.
     """
+    global _lock  # noqa: PLW0603 - a thread that did not come along may hold it
+    _lock = CheckedLock("the opening of a RocksDB database")
     if not _opened_by:
         return
     libc = ctypes.CDLL(None)

@@ -12,7 +12,7 @@ import os
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from importlib.metadata import version
 from itertools import islice, repeat
 from pathlib import Path
@@ -52,6 +52,7 @@ from store.checked_lock import CheckedLock
 from store.errors import (
     CorruptionError,
     ReadOnlyStoreError,
+    StoreError,
     UnsupportedFormatError,
     os_errors,
 )
@@ -93,31 +94,39 @@ class RocksdictEngine:
             "a write to the RocksDB queues"
         )  # no write between the flushes of two families
         self._held = Held()
-        with self._held:
-            access, opened = AccessType.read_write(), folder
-            if read_only:
-                private = self._held.add(PrivateFolder(folder))
-                opened = log_folder = private.path
-                if private.holds_database:
-                    access = AccessType.read_only(False)  # noqa: FBT003 - "error if a WAL exists"
-            else:
-                for each in (folder, log_folder):
-                    with os_errors("create the folder", each):
-                        make_folder(each)
-                self._held.add(Claim(folder))
-            with self._gate.translation(), opening(folder):
-                self._table_options = family_options(options, log_folder)
-                self._default = _open(opened, self._table_options, access)
-                first, *others = self._table_options
-                self._families = {first: self._default}
-                self._handles: dict[str, ColumnFamily | None] = {first: None}
-                for name in others:
-                    self._families[name] = self._default.get_column_family(name)
-                    self._handles[name] = self._default.get_column_family_handle(name)
-        _engines.add(self)
+        self._families: dict[str, Rdict] = {}
+        self._handles: dict[str, ColumnFamily | None] = {}
         self._write_options = WriteOptions()
         # The type stub calls it a method; it is a property.
         self._write_options.disable_wal = True  # type: ignore[method-assign, assignment]
+        _engines.add(self)
+        try:
+            self._open(options, log_folder)
+        except BaseException:  # an exception from outside, too: it keeps frames, and they keep this
+            with suppress(StoreError):
+                self.close(flush=False)
+            raise
+
+    def _open(self, options: DatabaseOptions, log_folder: Path) -> None:
+        folder, opened, access = self.folder, self.folder, AccessType.read_write()
+        if self._read_only:
+            self._held.private = private = PrivateFolder(folder)
+            opened = log_folder = private.path
+            if private.holds_database:
+                access = AccessType.read_only(False)  # noqa: FBT003 - "error if a WAL exists"
+        else:
+            for each in (folder, log_folder):
+                with os_errors("create the folder", each):
+                    make_folder(each)
+            self._held.claim = Claim(folder)
+        with self._gate.translation(), opening(folder):
+            self._table_options = family_options(options, log_folder)
+            self._default = _open(opened, self._table_options, access)
+            first, *others = self._table_options
+            self._families[first], self._handles[first] = self._default, None
+            for name in others:
+                self._families[name] = self._default.get_column_family(name)
+                self._handles[name] = self._default.get_column_family_handle(name)
 
     # ---- writing
 
@@ -294,6 +303,7 @@ class RocksdictEngine:
 
     def close(self, *, flush: bool = True) -> None:
         """Close the database; the private folder of a read-only open is removed."""
+        self.write_lock.entry()  # not in the middle of a write of this thread: nothing is done
         last = self._flush if flush and not self._read_only else None
         self._gate.close(last, self._close_families, self._held.release)
 

@@ -15,11 +15,13 @@ from cq_rocksdb.open_databases import Claim, Held
 from cq_rocksdb.private_folder import PrivateFolder
 from store.errors import (
     DiskFullError,
+    NestedCallError,
     StoreClosedError,
     StoreIOError,
     StoreLockedError,
     StoreStateError,
 )
+from tests.kit.interrupts import run_interrupted
 
 FOLDER = Path("/of/the/database")
 
@@ -199,31 +201,42 @@ def test_a_folder_is_claimed_once_until_it_is_let_go(tmp_path: Path) -> None:
     assert missing.value.path == tmp_path / "missing"
 
 
-def test_what_is_held_goes_where_the_opening_fails_and_stays_where_it_does_not(
-    tmp_path: Path,
-) -> None:
-    folders = [tmp_path / name for name in ("a", "b")]
+def test_a_claim_keeps_others_out_until_it_is_released_or_garbage(tmp_path: Path) -> None:
+    folder, moved = tmp_path / "db", tmp_path / "moved"
+    folder.mkdir()
     held = Held()
-
-    def fail() -> None:
-        with held:
-            for folder in folders:
-                folder.mkdir()
-                claim = held.add(Claim(folder))
-                assert isinstance(claim, Claim)
-            raise ValueError("the opening failed")
-
-    with pytest.raises(ValueError, match="the opening failed"):
-        fail()
-    with held:
-        for folder in folders:
-            held.add(Claim(folder))
-    for folder in folders:
-        with pytest.raises(StoreLockedError):
-            Claim(folder)
+    held.claim = Claim(folder)
+    with pytest.raises(StoreLockedError):
+        Claim(folder)
     held.release()
-    for folder in folders:
-        Claim(folder).release()
+    held.release()
+    Claim(folder)  # and forgotten
+    held.claim = Claim(folder)
+    del held
+    last = Claim(folder)
+    folder.rename(moved)
+    with pytest.raises(StoreLockedError):
+        Claim(moved)
+    last.release()
+
+
+def test_a_claim_in_the_middle_of_a_claim_is_refused(tmp_path: Path) -> None:
+    """A signal's handler that opens a database waits for no lock of its own thread."""
+    refused = 0
+
+    def nested() -> None:
+        nonlocal refused
+        (tmp_path / "other").mkdir(exist_ok=True)
+        try:
+            Claim(tmp_path / "other").release()
+        except NestedCallError:
+            refused += 1
+
+    places = run_interrupted(lambda: Claim(tmp_path).release())
+    for number in range(1, places + 1):
+        run_interrupted(lambda: Claim(tmp_path).release(), number, nested)
+        Claim(tmp_path).release()
+    assert 0 < refused < places
 
 
 OF_A_DATABASE = ["CURRENT", "IDENTITY", "MANIFEST-000005", "OPTIONS-000007", "000009.sst"]
