@@ -80,7 +80,7 @@ def plan(
     With --from log the queues are built from the commit log alone: its files are scanned in tasks.
     """
     space = _space(root, workspace)
-    settings = read_config(config)
+    settings = read_config(config, root)
     with _bar("planning") as tick:
         if source == LOG and replace:
             raise RefusedStoreError(
@@ -124,7 +124,7 @@ def run(
     Nothing of the store is changed, and nobody sees the new queues before the switch. The plan
     holds the settings that count; a --config that says otherwise is refused.
     """
-    settings = None if config is None else read_config(config)
+    settings = None if config is None else read_config(config, root)
     with _bar("moving") as tick:
         try:
             report = run_plan(
@@ -168,7 +168,7 @@ def switch(
     """
     with _telling() as tell:
         report = switch_to(
-            root, read_config(config), to=to, workspace=_space(root, workspace),
+            root, read_config(config, root), to=to, workspace=_space(root, workspace),
             accept_older_tables=accept_older_tables, tell=tell,
         )  # fmt: skip
     output(kind).record(_record(report))
@@ -195,7 +195,7 @@ def rollback(
     """
     with _telling() as tell:
         report = roll_back(
-            root, read_config(config), workspace=_space(root, workspace), returning=returning,
+            root, read_config(config, root), workspace=_space(root, workspace), returning=returning,
             accept_older_tables=accept_older_tables, dry_run=dry_run, tell=tell,
         )  # fmt: skip
     if report is None:
@@ -223,7 +223,11 @@ def tables(
     """
     with _telling() as tell:
         report = prepare_for(
-            root, read_config(config), to=to, accept_older_tables=accept_older_tables, tell=tell
+            root,
+            read_config(config, root),
+            to=to,
+            accept_older_tables=accept_older_tables,
+            tell=tell,
         )
     output(kind).record(_record(report))
 
@@ -238,7 +242,7 @@ def finish(
 
     There is no roll-back afterwards.
     """
-    left = finish_switch(root, read_config(config), workspace=_space(root, workspace))
+    left = finish_switch(root, read_config(config, root), workspace=_space(root, workspace))
     output(kind).record({"movedAway": left, "to": str(StorePaths(root).replaced)})
 
 

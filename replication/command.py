@@ -86,7 +86,7 @@ def follow(
     place, asked = address(master), address(broker) if broker is not None else None
     ha = HaSettings.read(config)
     learner = _learner(ha, controller=controller, broker_id=broker_id, truncate=truncate)
-    settings = _settings(config, learner)
+    settings = _settings(config, root, learner)
     refuse_log_elsewhere(root, settings, config)
     tables = _Tables(asked, Intervals(tables=metadata_interval), accept_lower_offsets)
     way = _Way(master, place, _timing(ha), verify_tail, _tls(tls_ca, tls_cert), learner, tables)
@@ -201,8 +201,8 @@ class _Run:
         return self.once()
 
 
-def _settings(config: Path | None, learner: Learner | None) -> StoreConfig:
-    settings = read_config(config)  # only its master's bytes are added here
+def _settings(config: Path | None, root: Path, learner: Learner | None) -> StoreConfig:
+    settings = read_config(config, root)  # only its master's bytes are added here
     return settings.as_master() if learner is None else settings.as_learner()
 
 

@@ -1,7 +1,6 @@
 """StoreConfig: every setting, with its unit, its default and RocketMQ's key as alias."""
 
-from collections.abc import Iterable
-from difflib import get_close_matches
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -15,6 +14,7 @@ from pydantic import (
     model_validator,
 )
 
+from store.conf_notes import control_character, near_key, odd_lines, other_store
 from store.errors import StoreConfigError, os_errors
 from store.files import read_file
 from store.installed import backends_of, installed, known_types, taking_a_share
@@ -427,12 +427,11 @@ def read_properties(path: Path) -> dict[str, str]:
 
     Raises:
         StoreIOError: the file cannot be read.
-        StoreConfigError: it is no properties file.
+        StoreConfigError: it is no properties file, or no text.
     """
     import javaproperties  # noqa: PLC0415 - with it come HTTP and TLS, which few commands need
 
-    with os_errors("read the configuration", path):
-        text = read_file(path, MOST_CONFIG_BYTES).decode("utf-8", errors="replace")
+    text = _text(path)
     try:
         pairs: dict[str, str] = javaproperties.loads(text)
     except javaproperties.InvalidUEscapeError as exc:
@@ -440,21 +439,40 @@ def read_properties(path: Path) -> dict[str, str]:
     return pairs
 
 
+def conf_notes(path: Path, root: Path) -> Iterator[str]:
+    """Yield what is odd about a ``broker.conf`` whose settings are used for the store ``root``.
+
+    Raises:
+        StoreError: as ``read_properties``.
+    """
+    yield from odd_lines(_text(path))
+    yield from other_store(read_properties(path), root)
+
+
+def _text(path: Path) -> str:
+    with os_errors("read the configuration", path):
+        text = read_file(path, MOST_CONFIG_BYTES).decode("utf-8", errors="replace")
+    if (at := control_character(text)) is not None:
+        raise StoreConfigError(
+            f"not a properties file: found the control character {text[at]!r} behind {at}"
+            " characters, expected text",
+            path=path,
+        )
+    return text
+
+
 def odd_keys(unknown: Iterable[str]) -> dict[str, str]:
     """Return which of the keys that no setting answers to matter all the same, and why."""
-    known = {key.lower(): key for key in StoreConfig.known_keys()}
+    known = StoreConfig.known_keys()
     odd: dict[str, str] = {}
     for key in unknown:
-        meant = get_close_matches(key.lower(), known, 1, _ALIKE)
         if key in _NOT_OURS:
             odd[key] = _NOT_OURS[key]
-        elif meant:
-            odd[key] = f"is {known[meant[0]]} meant?"
+        elif meant := near_key(key, known):
+            odd[key] = f"is {meant} meant?"
     return odd
 
 
-_ALIKE = 0.94
-"""How much like one of ours a key must be to count as misspelt; no key of RocketMQ's is."""
 _NOT_OURS = {
     "readOnlyCommitLogStorePaths": "log files there are not read; name them in storePathCommitLog",
 }

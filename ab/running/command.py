@@ -111,7 +111,7 @@ def run_command(
     if result.is_dir() or not result.absolute().parent.is_dir():
         raise RefusedStoreError("the result cannot go there (--result)", path=result)
     options = RunOptions(
-        root, read_config(config), sides=side or (), workloads=workload or (), trace=trace,
+        root, read_config(config, root), sides=side or (), workloads=workload or (), trace=trace,
         rate=rate, speed=speed, effort=Effort(rounds, turn_seconds), cache=cache, seed=seed,
         work=work, project=project, mix=parse_mix(mix), readers=readers,
         command=["cqstore", *sys.argv[1:]],

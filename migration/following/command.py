@@ -42,7 +42,7 @@ def follow_command(
     call, and the next one goes on.
     """
     check_is_there(root)
-    settings = read_config(config)
+    settings = read_config(config, into)
     refuse_log_elsewhere(into, settings, config)
     move = FollowedMove(
         root, address(master), into, settings, backend=to,

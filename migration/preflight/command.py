@@ -42,7 +42,7 @@ def preflight_command(
     with --running: no lock is taken, and findings are of that moment. The settings of the store are
     those of --config, else those of --broker-conf.
     """
-    settings = read_config(config) if config is not None else None
+    settings = read_config(config, root) if config is not None else None
     with progress("looking"):
         report = preflight(
             root, settings, to=to, broker_conf=broker_conf, rocketmq_version=rocketmq,

@@ -71,7 +71,9 @@ def both_backends(root: Path, config: Path | None) -> tuple[QueuePlace, QueuePla
     Raises:
         RefusedStoreError: it has not two, needs recovery, or is open.
     """
-    with MessageStore.open(root, read_config(config), read_only=True, housekeeping=False) as store:
+    with MessageStore.open(
+        root, read_config(config, root), read_only=True, housekeeping=False
+    ) as store:
         held = store.layout.backends
         if len(held) != _BACKENDS:
             there = f"only {held[0]} queues" if held else "no queues"

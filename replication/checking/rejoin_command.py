@@ -45,7 +45,7 @@ def rejoin(
     check_is_there(former)
     refuse_if_open(StorePaths(former))
     settings, other, how_much = (
-        read_config(config),
+        read_config(config, former),
         place(new, config),
         HowMuch(last, spool, queues=False),
     )

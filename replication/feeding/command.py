@@ -54,7 +54,7 @@ def feed(
     until Ctrl-C or SIGTERM. Whoever is let in gets every message: without --listen none but this
     machine is, and beyond it --allow says who. A slave broker comes by --slave.
     """
-    lay_out(root, read_config(config), None, read_only=True)  # a new one is not to be made
+    lay_out(root, read_config(config, root), None, read_only=True)  # a new one is not to be made
     settings = FeedSettings.read(config)
     host, port = _HERE, settings.ha_listen_port
     if listen is not None:

@@ -42,7 +42,7 @@ def mode(
     not touch the broker's tables in DIR/config: cqstore migrate tables does. With --verify the exit
     code is 1 if the backends differ.
     """
-    settings = read_config(config)
+    settings = read_config(config, root)
     if verify:
         if to is not None:
             raise StoreConfigError("--verify takes no step: leave --to out")

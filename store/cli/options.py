@@ -9,12 +9,13 @@ import typer
 
 from store.cli.output import OutputFormat, RowFormat
 from store.cli.verbs import VERBOSE
-from store.config import StoreConfig, odd_keys, read_broker_conf
-from store.errors import RefusedStoreError, StoreError
+from store.config import StoreConfig, conf_notes, odd_keys, read_broker_conf
+from store.errors import RefusedStoreError, StoreConfigError, StoreError
 from store.journals.store_lock import locked_by, refuse_if_open
 from store.journals.store_mode import StoreMode
 from store.paths import StorePaths
 from store.service.finding.lay_out import lay_out
+from store.service.finding.store_layout import detect
 from store.service.message_store import MessageStore
 
 Dir = Annotated[Path, typer.Argument(metavar="DIR", help="Root of the store (storePathRootDir).")]
@@ -58,16 +59,26 @@ Rows = Annotated[RowFormat, typer.Option("--output", help="How to print.")]
 """Of a verb whose rows all have the same columns."""
 
 
-def read_config(path: Path | None, *, puts: bool = False) -> StoreConfig:
+def read_config(path: Path | None, root: Path | None = None, *, puts: bool = False) -> StoreConfig:
     """Return the configuration in ``path``; keys that are not ours are named where they matter.
 
-    With ``--verbose`` all of them are. What promises replicas stays for a verb that ``puts``.
+    With ``--verbose`` all of them are. Of a store in ``root`` it is said too which lines are none,
+    and that the settings are of another one. What promises replicas stays for a verb that
+    ``puts``.
+
+    Raises:
+        StoreConfigError: no properties, a value does not fit; or, for a verb that ``puts``, a key
+            is misspelt: it may be the one that asks for durable puts.
+        StoreIOError: it cannot be read.
     """
     if path is None:
         return StoreConfig()
     config, unknown = read_broker_conf(path)
-    for key, reason in odd_keys(unknown).items():
-        note(f"{path}: {key} is no setting of cqstore's: {reason}")
+    odd = [f"{key} is no setting of cqstore's: {why}" for key, why in odd_keys(unknown).items()]
+    if odd and puts:
+        raise StoreConfigError("; ".join(odd), path=path)
+    for sentence in [*odd, *(conf_notes(path, root) if root is not None else ())]:
+        note(f"{path}: {sentence}")
     if unknown and VERBOSE.get():
         note(f"{path}: no setting of cqstore's: {', '.join(sorted(unknown))}")
     return config if puts else config.without_replicas()
@@ -75,12 +86,11 @@ def read_config(path: Path | None, *, puts: bool = False) -> StoreConfig:
 
 def open_store(
     root: Path,
-    config: Path | None,
+    config: Path | StoreConfig | None,
     backend: str | None,
     commit_log: Path | None,
     *,
     read_only: bool = True,
-    puts: bool = False,
     **settings: object,
 ) -> MessageStore:
     """Open the store as the options and ``settings`` say.
@@ -88,8 +98,9 @@ def open_store(
     What a reader has to know is said on stderr: that another process has the store open, that the
     log is damaged, that the store needs recovery.
     """
+    given = config if isinstance(config, StoreConfig) else read_config(config, root)
     store = MessageStore.open(
-        root, read_config(config, puts=puts).model_copy(update=settings), read_only=read_only,
+        root, given.model_copy(update=settings), read_only=read_only,
         backend=backend, commit_log=commit_log, housekeeping=False,
     )  # fmt: skip
     if read_only and (opener := opened_by(root)):
@@ -128,8 +139,9 @@ def open_to_delete(
         RefusedStoreError: there is none.
     """
     refuse_if_open(StorePaths(root))
-    lay_out(root, read_config(config), None, read_only=True)  # a new one is not to be made
-    return open_store(root, config, backend, None, read_only=not yes)
+    settings = read_config(config, root)
+    lay_out(root, settings, None, read_only=True)  # a new one is not to be made
+    return open_store(root, settings, backend, None, read_only=not yes)
 
 
 def refuse_beside(option: str, **others: object) -> None:
@@ -163,6 +175,21 @@ def check_is_there(root: Path) -> None:
     """
     if not root.is_dir():
         raise RefusedStoreError("no such folder", path=root)
+
+
+def check_is_store(root: Path, settings: StoreConfig, remedy: str = "") -> None:
+    """Refuse a folder without a store, which a read-write open would make one of.
+
+    A store that never had a message has a checkpoint. ``remedy`` is the end of the sentence.
+
+    Raises:
+        RefusedStoreError: neither commit log, queues nor checkpoint are there.
+        StoreError: as ``detect``.
+    """
+    layout = detect(root, settings)
+    if not (layout.has_log or layout.backends or layout.paths.checkpoint.is_file()):
+        what = "no store here" if root.is_dir() else "no such folder"
+        raise RefusedStoreError(f"{what}: is its file system mounted?{remedy}", path=root)
 
 
 def note(text: str) -> None:

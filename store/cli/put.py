@@ -7,7 +7,16 @@ from typing import Annotated
 import typer
 
 from store.cli.message_lines import IllegalLineError, MessageLine, message_lines
-from store.cli.options import INT_MAX, Backend, ConfigFile, Dir, Format, open_store
+from store.cli.options import (
+    INT_MAX,
+    Backend,
+    ConfigFile,
+    Dir,
+    Format,
+    check_is_store,
+    open_store,
+    read_config,
+)
 from store.cli.output import OutputFormat, Row, output
 from store.errors import IllegalMessageError
 from store.record.message import Message
@@ -35,6 +44,8 @@ def put(
         int | None,
         typer.Option(metavar="N", min=1, help="The line of standard input to begin with; 1."),
     ] = None,
+    *,
+    new: Annotated[bool, typer.Option("--new", help="Make the store if there is none.")] = False,
     config: ConfigFile = None,
     backend: Backend = None,
     kind: Format = OutputFormat.JSONL,
@@ -53,8 +64,11 @@ def put(
     else:
         message = _message(topic, queue_id, body, tags, keys, properties)
         lines = iter([MessageLine(1, message)])
+    settings = read_config(config, root, puts=True)
+    if not new:
+        check_is_store(root, settings, " (--new makes a store)")
     refused = 0
-    with open_store(root, config, backend, None, read_only=False, puts=True) as store:
+    with open_store(root, settings, backend, None, read_only=False) as store:
 
         def rows() -> Iterator[Row]:
             nonlocal refused

@@ -12,7 +12,7 @@ from store.cli.options import (
     CutAt,
     Dir,
     Format,
-    check_is_there,
+    check_is_store,
     note,
     read_config,
 )
@@ -46,7 +46,8 @@ def rebuild(
     the new queues are in that backend. Single queues are replaced in their place. Next offsets of
     queues without records stay, and deleted topics stay deleted.
     """
-    check_is_there(root)
+    settings = read_config(config, root)
+    check_is_store(root, settings)
     if topic is None:
         if queue_id is not None:
             raise StoreConfigError("--queue-id needs --topic")
@@ -58,7 +59,7 @@ def rebuild(
     with (
         progress("rebuilding") as tick,
         MessageStore.open(
-            root, read_config(config), backend=None if topic else backend, cut_at=cut_at,
+            root, settings, backend=None if topic else backend, cut_at=cut_at,
             rebuild=parts, housekeeping=False, progress=tick,
         ) as store,
     ):  # fmt: skip

@@ -7,7 +7,7 @@ from store.cli.options import (
     Dir,
     Format,
     PassOver,
-    check_is_there,
+    check_is_store,
     read_config,
 )
 from store.cli.output import OutputFormat, output, progress
@@ -28,12 +28,13 @@ def recover(
     Bytes that are cut or passed over are kept below DIR/cqstore/cut. A second run finds nothing
     to do.
     """
-    check_is_there(root)
+    settings = read_config(config, root)
+    check_is_store(root, settings)
     with (
         progress("recovering") as tick,
         MessageStore.open(
             root,
-            read_config(config),
+            settings,
             backend=backend,
             cut_at=cut_at,
             pass_over=pass_over or (),

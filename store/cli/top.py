@@ -36,7 +36,7 @@ def top(
     Takes no lock and changes no byte. Ctrl-C ends it; without a terminal, and with another output
     than a table, it looks once.
     """
-    layout = detect(root, read_config(config), commit_log)
+    layout = detect(root, read_config(config, root), commit_log)
     if not (layout.has_log or layout.backends or layout.paths.abort.exists()):
         raise RefusedStoreError("no store here: neither commit log nor queues", path=root)
     watch = StoreWatch(layout)

@@ -75,7 +75,7 @@ def test_a_message_that_asks_for_a_delay_is_refused_and_named(
         for body, properties in (("first", {}), ("late", {name: value}), ("last", {}))
     )
     first, late, last = lines(
-        run("put", root, "--config", conf, feed=feed, code=0 if stored else 1)
+        run("put", root, "--new", "--config", conf, feed=feed, code=0 if stored else 1)
     )
     assert (first["status"], last["status"]) == ("PUT_OK", "PUT_OK")
     assert late["status"] == ("PUT_OK" if stored else "MESSAGE_ILLEGAL")
@@ -108,7 +108,7 @@ def test_put_and_get(tmp_path: Path) -> None:
     conf.write_text("storeType=defaultRocksDB\nmappedFileSizeCommitLog=65536\nbrokerName=b\n")
     feed = '{"topic":"t","body":"hé","tags":"A","keys":"k1 k2"}\n\n' * 3
     feed += '{"topic":"t","bodyBase64":"/w==","queueId":1,"properties":{"n":"v"}}\n'
-    done = run("put", root, "--config", conf, feed=feed)
+    done = run("put", root, "--new", "--config", conf, feed=feed)
     assert done.stderr == ""
     assert [line["status"] for line in lines(done)] == ["PUT_OK"] * 4
     found = lines(run("get", root, "--topic", "t", "--tags", "A"))
@@ -194,7 +194,7 @@ def test_wrong_use_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("feed", ["not json", "[1]", '{"body":"x"}', '{"topic":"t","colour":1}'])
 def test_input_that_is_no_message_is_refused(tmp_path: Path, feed: str) -> None:
-    assert "line 1" in run("put", tmp_path / "s", feed=feed, code=2).stderr
+    assert "line 1" in run("put", tmp_path / "s", "--new", feed=feed, code=2).stderr
 
 
 @pytest.mark.parametrize("bad", [1, 300])
@@ -203,7 +203,7 @@ def test_what_was_put_before_a_bad_line_is_told_in_a_whole_document(
 ) -> None:
     feed = '{"topic":"t"}\n' * (bad - 1) + "not json\n"
     for number, form in enumerate(("json", "jsonl", "table")):
-        done = run("put", tmp_path / form, "--output", form, feed=feed, code=2)
+        done = run("put", tmp_path / form, "--new", "--output", form, feed=feed, code=2)
         assert f"line {bad}" in done.stderr
         whole = bad - 1
         assert done.stdout.count("PUT_OK") == whole

@@ -97,7 +97,9 @@ def test_progress_is_shown_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.disk
 def test_a_put_tells_each_message_s_place_or_why_it_has_none(tmp_path: Path) -> None:
     root = tmp_path / "s"
-    done = call("put", root, feed='\n{"topic":"t","body":"\\u00e9","flag":7}\n \n{"topic":""}\n')
+    done = call(
+        "put", root, "--new", feed='\n{"topic":"t","body":"\\u00e9","flag":7}\n \n{"topic":""}\n'
+    )
     assert done.exit_code == 1
     stored, refused = (json.loads(line) for line in done.stdout.splitlines())
     first = {"phy": 0, "queueOffset": 0, "msgId": "7F000001" + "0" * 24}
@@ -118,7 +120,7 @@ def test_a_put_tells_each_message_s_place_or_why_it_has_none(tmp_path: Path) -> 
 
 @pytest.mark.disk
 def test_properties_are_given_one_by_one(tmp_path: Path) -> None:
-    put = ["put", tmp_path / "s", "--topic", "t", "--queue-id", 2]
+    put = ["put", tmp_path / "s", "--new", "--topic", "t", "--queue-id", 2]
     for pair in ("=v", "nv"):
         done = call(*put, "--property", pair)
         assert (done.exit_code, "NAME=VALUE" in done.stderr) == (2, True)

@@ -42,7 +42,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_a_field_of_another_type_is_refused(tmp_path: Path, field: dict[str, object]) -> None:
     feed = json.dumps({"topic": "t", **field})
-    done = CliRunner().invoke(app, ["put", str(tmp_path / "s")], input=feed)
+    done = CliRunner().invoke(app, ["put", str(tmp_path / "s"), "--new"], input=feed)
     assert isinstance(done.exception, IllegalMessageError), done.output
     assert not list((tmp_path / "s").glob("commitlog/*"))
 

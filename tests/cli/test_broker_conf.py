@@ -1,0 +1,169 @@
+"""A ``broker.conf`` that says something else than it seems to, and folders that hold no store.
+
+A line a case: what the file has, what is said before anything is opened, and what ``put`` does.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from migration.preflight.broker_keys import broker_keys
+from store.config import StoreConfig, odd_keys
+from store.record.message import Message
+from store.service.message_store import MessageStore
+from tests.kit.commands import run
+from tests.kit.tree import tree_digest
+
+SMALL = StoreConfig(mapped_file_size_commit_log=1 << 16)
+SIZE = "mappedFileSizeCommitLog=65536\n"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "store"
+    with MessageStore.open(root, SMALL, backend="file") as store:
+        assert store.put_message(Message("t", b"x", 0)).ok
+    return root
+
+
+MISSPELT = [
+    ("flushDiskTypo=SYNC_FLUSH", "flushDiskType"),
+    ("storeTpye=defaultRocksDB", "storeType"),
+    ("flush_disk_type=SYNC_FLUSH", "flushDiskType"),
+    ("flush.disk.type=SYNC_FLUSH", "flushDiskType"),
+    ("storetype=defaultRocksDB", "storeType"),
+    ("fileReservedTme=1", "fileReservedTime"),
+    ("brokrRoel=SYNC_MASTER", "brokerRole"),
+    ("deletewhen=04", "deleteWhen"),
+    ("maxMessageSizes=1", "maxMessageSize"),
+]
+
+
+@pytest.mark.parametrize(("line", "meant"), MISSPELT)
+def test_a_misspelt_key_is_said_to_readers_and_keeps_out_puts(
+    root: Path, tmp_path: Path, line: str, meant: str
+) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text(f"{SIZE}{line}\n")
+    key, _, _ = line.partition("=")
+    sentence = f"{key} is no setting of cqstore's: is {meant} meant?"
+    read = run(["get", root, "--topic", "t", "--config", conf])
+    assert (read.returncode, read.stdout.count("\n")) == (0, 1)
+    assert read.stderr.startswith(f"cqstore: {conf}: {sentence}\n")
+    before = tree_digest(root)
+    put = run(["put", root, "--topic", "t", "--config", conf])
+    assert (put.returncode, put.stdout) == (2, "")
+    assert put.stderr == f"cqstore: {sentence} ({conf})\n"
+    assert tree_digest(root) == before
+
+
+def test_no_key_of_rocketmq_s_is_taken_for_another(root: Path, tmp_path: Path) -> None:
+    others = broker_keys().keys() - StoreConfig.known_keys().keys()
+    assert len(others) > 400
+    assert odd_keys(others).keys() == {"readOnlyCommitLogStorePaths"}
+
+
+LINES = [
+    ("brokerName\n", "line 2 has no '=': it is read as the key 'brokerName'"),
+    ("# a\n\nthis is prose\n", "line 4 has no '=': it is read as the key 'this'"),
+    ("brokerName=a\nbrokerName=b\n", "brokerName is given twice: line 3 counts"),
+    ("a\nb\nc\nd\ne\n", "2 more lines have no '='"),
+    ("a\\\n b=1\n\nlast\n", "line 5 has no '=': it is read as the key 'last'"),
+    ("storePathRootDir=/elsewhere\n", "storePathRootDir=/elsewhere is another folder than"),
+]
+SILENT = [
+    "brokerName = b", "brokerName: b", "brokerName=b\nbrokerName=b", "! a note", "#", "",
+    "a=b c\\\n  d", "brokerIP1=10.0.0.1", "note=\u6d88\u606f", "empty=",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "sentence"), LINES)
+def test_lines_that_say_nothing_and_other_stores_are_said(
+    root: Path, tmp_path: Path, text: str, sentence: str
+) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text(SIZE + text)
+    for words in (
+        ["info", root], ["get", root, "--topic", "t"], ["check", root], ["mode", root],
+        ["topics", root], ["clean", root], ["top", root, "--once"], ["recover", root],
+        ["put", root, "--topic", "t"],
+    ):  # fmt: skip
+        done = run([*words, "--config", conf])
+        assert done.stderr.startswith(f"cqstore: {conf}: "), (words, done.stderr)
+        assert sentence in done.stderr, words
+        assert "another store" not in done.stdout
+
+
+@pytest.mark.parametrize("text", SILENT)
+def test_lines_that_are_properties_are_not_remarked_on(
+    root: Path, tmp_path: Path, text: str
+) -> None:
+    conf = tmp_path / "broker.conf"
+    link = tmp_path / "link"
+    link.symlink_to(root)
+    conf.write_text(f"{SIZE}{text}\nstorePathRootDir={link}/\n", encoding="utf-8")
+    assert run(["info", root, "--config", conf]).stderr == ""
+
+
+@pytest.mark.parametrize(
+    "data", [b"\0", b"storeType=x\n\x01", bytes(5000), b"\x7fELF\x02\x01\x01", b"PK\x03\x04"]
+)
+def test_a_file_that_is_no_text_is_refused(root: Path, tmp_path: Path, data: bytes) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_bytes(data)
+    before = tree_digest(root)
+    for words in (["info"], ["put", "--topic", "t"], ["recover"], ["mode"], ["check"]):
+        done = run([words[0], root, *words[1:], "--config", conf])
+        assert (done.returncode, done.stdout) == (2, ""), words
+        assert done.stderr.startswith("cqstore: not a properties file: found the control character")
+        assert str(conf) in done.stderr
+    assert tree_digest(root) == before
+
+
+def test_a_comment_in_another_encoding_is_text(root: Path, tmp_path: Path) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_bytes(SIZE.encode() + "# \u6d88\u606f\n".encode("gbk"))
+    done = run(["info", root, "--config", conf])
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# ---- folders without a store
+
+
+@pytest.mark.parametrize("verb", ["put", "recover", "rebuild"])
+@pytest.mark.parametrize("kind", ["none", "empty", "config", "other"])
+def test_no_store_is_made_where_none_is(tmp_path: Path, verb: str, kind: str) -> None:
+    root = tmp_path / "mount"
+    if kind != "none":
+        root.mkdir()
+    if kind == "config":
+        (root / "config").mkdir()
+        (root / "config" / "topics.json").write_text("{}")
+    if kind == "other":
+        (root / "lost+found").mkdir()
+        (root / "commitlog").mkdir()
+    before = tree_digest(tmp_path)
+    words = ["--topic", "t", "--body", "x"] if verb == "put" else []
+    done = run([verb, root, *words])
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert "is its file system mounted?" in done.stderr
+    assert str(root) in done.stderr
+    assert ("--new makes a store" in done.stderr) == (verb == "put")
+    assert tree_digest(tmp_path) == before
+    assert root.exists() == (kind != "none")
+
+
+@pytest.mark.parametrize("backend", ["file", "rocksdb"])
+def test_new_makes_a_store_and_an_empty_one_is_one(tmp_path: Path, backend: str) -> None:
+    root, conf = tmp_path / "store", tmp_path / "broker.conf"
+    conf.write_text(SIZE)
+    words = ["put", root, "--config", conf, "--backend", backend]
+    assert run([*words, "--new"]).returncode == 0
+    assert not any((root / "commitlog").glob("*"))
+    assert run(["recover", root, "--config", conf]).returncode == 0
+    done = run([*words, "--topic", "t", "--body", "x"])
+    assert (done.returncode, done.stderr) == (0, "")
+    os.utime(root / "checkpoint")
+    again = run([*words, "--new", "--topic", "t", "--body", "y"])
+    assert (again.returncode, '"queueOffset":1' in again.stdout) == (0, True)
