@@ -12,6 +12,7 @@
   * IllegalMessageError
     * PropertiesTooLongError
   * NoSuchQueueError
+  * NoSuchMessageError
   * StoreIOError
     * DiskFullError
       * RetryableDiskFullError
@@ -111,6 +112,10 @@ class PropertiesTooLongError(IllegalMessageError):
 
 class NoSuchQueueError(StoreError):
     """A command names a topic or a queue that the store does not have."""
+
+
+class NoSuchMessageError(StoreError):
+    """A command names a message that the store does not have."""
 
 
 class StoreIOError(StoreError):

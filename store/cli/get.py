@@ -20,7 +20,9 @@ from store.cli.options import (
 )
 from store.cli.output import OutputFormat, Row, body_fields, output
 from store.cli.rows import host_text
+from store.errors import CorruptionError, NoSuchMessageError
 from store.record.decoder import StoredMessage
+from store.record.message_id import decode_message_id
 from store.service.message_store import MessageStore
 from store.service.reading.puller import TagFilter
 from store.service.results import GetMessageStatus
@@ -71,7 +73,7 @@ def get(
     with open_store(root, config, backend, commit_log, check_crc_on_pull=True) as store:
         found: Iterable[tuple[int, StoredMessage]]
         if message_id is not None:
-            message = store.message_by_id(message_id)
+            message = _by_id(store, message_id)
             found = [(message.queue_offset, message)]
         elif key is not None:
             found = [
@@ -85,6 +87,36 @@ def get(
             wanted = TagFilter(tags or "*")
             found = _pull(store, topic or "", queue_id or 0, offset, count or _COUNT, wanted)
         output(kind).rows(message_row(queue_offset, message) for queue_offset, message in found)
+
+
+def _by_id(store: MessageStore, message_id: str) -> StoredMessage:
+    """Return the message that has an id; another one may lie where the id points.
+
+    Raises:
+        NoSuchMessageError: the id is no message's of this store.
+        IllegalMessageError: it is no id.
+    """
+    host, phy_offset = decode_message_id(message_id)
+    whose = f"message id {message_id} is of {host_text(host)} at phy offset {phy_offset}"
+    low, high = store.commit_log.min_phy_offset(), store.commit_log.max_phy_offset()
+    if not low <= phy_offset < high:
+        raise NoSuchMessageError(
+            f"{whose}, and this log goes from {low} to {high} (a"
+            " client's id is a key: --topic T --key ID)"
+        )
+    try:
+        message = store.message_by_offset(phy_offset)
+    except CorruptionError as exc:
+        raise NoSuchMessageError(
+            f"{whose}, where no message of this log starts: the id is of another broker, or the"
+            f" record is damaged, which cqstore check finds ({exc})"
+        ) from exc
+    if message.message_id != message_id.upper():
+        raise NoSuchMessageError(
+            f"{whose}, where the message {message.message_id} of {host_text(message.store_host)}"
+            " lies: the id is of another broker"
+        )
+    return message
 
 
 def _pull(

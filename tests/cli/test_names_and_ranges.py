@@ -15,6 +15,9 @@ from tests.kit.tree import tree_digest
 
 SMALL = {"mapped_file_size_commit_log": 1 << 16, "rocksdb_memory_bytes": 16 << 20}
 TOO_BIG = "9" * 20
+NO_HOST = "7F000001" + "0" * 8
+"""Of the ids that a store of ours gives; then come 16 digits of phy offset."""
+OF_ANOTHER = "0A00000900002A9F" + "0" * 16
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +53,20 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["rebuild", "--topic", "orders", "--queue-id", -1], "should be"),
         (["get", "--topic", "orders", "--key", "k", "--offset", 1], "--offset says nothing beside"),
         (["get", "--topic", "orders", "--key", "k", "--tags", "a"], "--tags says nothing beside"),
+        (
+            ["get", "--message-id", OF_ANOTHER],
+            "is of 10.0.0.9 10911 at phy offset 0, where the mess",
+        ),
+        (["get", "--message-id", OF_ANOTHER], "of 127.0.0.1 0 lies: the id is of another broker"),
+        (["get", "--message-id", f"{NO_HOST}{1:016X}"], "phy offset 1, where no message of this"),
+        (["get", "--message-id", f"{NO_HOST}{1 << 40:016X}"], "and this log goes from 0 to "),
+        (["get", "--message-id", f"{NO_HOST}{'F' * 16}"], "at phy offset -1, and this log goes"),
+        (
+            ["get", "--message-id", f"{'0' * 32}{'2A9F'.zfill(8)}{0:016X}"],
+            "lies: the id is of anoth",
+        ),
+        (["get", "--message-id", "0" * 31], "hex digits"),
+        (["get", "--message-id", "0" * 30], "has 32 or 56 digits, this one 30"),
         (["get", "--message-id", "0" * 32, "--count", 1], "--count says nothing beside"),
         (["get", "--message-id", "0" * 32, "--queue-id", 1], "--queue-id says nothing beside"),
     ],
