@@ -83,7 +83,7 @@ def with_made_topics(
     topics = {} if base is None else dict(base.topics)
     topics |= {name: topic_row(name, shown) for name, shown in queues.items() if name not in topics}
     made = BrokerMetadata(Form.JSON, Path(TOPICS_FILE), topics=topics)
-    made.versions[Table.TOPICS] = _next_version(found, Table.TOPICS)
+    made.versions[Table.TOPICS] = next_version(found, Table.TOPICS)
     refuse_unfit(made, Form.JSON)
     return encoded(content_of(TOPICS_FILE, made))
 
@@ -158,12 +158,13 @@ def _table_of(other: BrokerMetadata, name: str, found: Sequence[BrokerMetadata])
         forbidden=other.forbidden, offsets=other.offsets,
     )  # fmt: skip
     table = _TABLES[name]
-    made.versions[table] = _next_version(found, table)
+    made.versions[table] = next_version(found, table)
     refuse_unfit(made, Form.JSON)
     return encoded(content_of(name, made))
 
 
-def _next_version(found: Sequence[BrokerMetadata], table: Table) -> DataVersion:
+def next_version(found: Sequence[BrokerMetadata], table: Table) -> DataVersion:
+    """Return a version that counts above that of every form: a broker takes the higher one."""
     known = [each.versions[table] for each in found if table in each.versions]
     state = max((version.state_version for version in known), default=0)
     counter = max((version.counter for version in known), default=0)

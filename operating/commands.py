@@ -2,13 +2,35 @@
 
 import typer
 
-from store.cli.verbs import add_verb
+from store.cli.verbs import DefaultGroup, add_verb
 
-groups = typer.Typer()
+groups = typer.Typer(
+    cls=DefaultGroup,
+    help="Show how far consumer groups lag, and change offsets of a stopped broker.",
+    no_args_is_help=True,
+)
+
+
+@groups.callback()
+def groups_of_consumers() -> None:
+    """Show how far consumer groups lag, and change offsets of a stopped broker."""
+
 
 add_verb(
-    groups, "groups", "operating.groups:groups",
+    groups, "show", "operating.groups:groups",
     "Show how far each consumer group lags, by group, topic or queue. Changes nothing.",
+)  # fmt: skip
+add_verb(
+    groups, "reset", "operating.group_change:reset_offsets",
+    "Set the offsets of a group in a topic: to an end, an offset, or a time.",
+)  # fmt: skip
+add_verb(
+    groups, "copy", "operating.group_change:copy_offsets",
+    "Give a group the offsets of another group, but for those of its retries.",
+)  # fmt: skip
+add_verb(
+    groups, "forget", "operating.group_change:forget_offsets",
+    "Remove the offsets of a group, its retries' too: it begins as a new group does.",
 )  # fmt: skip
 
 usage = typer.Typer()

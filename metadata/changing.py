@@ -1,0 +1,134 @@
+"""Changes tables of a broker's metadata in the form in which they are; all else of it stays.
+
+A file of JSON is replaced as a whole, its ``.bak`` with it. A database is built beside the one that
+is there, read back and compared, and the two change places in one call of the system: at every
+instant one of them lies whole under its name. What was there before is kept.
+
+Source: RocketMQ ``ConfigManager.persist``, ``RocksDBConsumerOffsetManager``.
+"""
+
+import ctypes
+import errno
+import os
+from collections.abc import Collection
+from pathlib import Path
+
+from metadata.forms import read_forms
+from metadata.json_form import offsets_disagree, unknown_fields
+from metadata.json_writer import content_of, encoded
+from metadata.kept import new_kept_folder
+from metadata.model import BrokerMetadata, Form, Table
+from metadata.places import (
+    FILES_OF_TABLE,
+    LMQ_OFFSETS_FILE,
+    SINGLE_FOLDER,
+    V1_FOLDERS,
+    V2_FOLDER,
+)
+from metadata.placing import clear_new
+from metadata.repair import Repair, apply_repairs
+from metadata.writing import differences, write_form
+from store.errors import CorruptionError, RefusedStoreError, os_errors
+from store.files import make_folder, sync_folder
+from store.paths import StorePaths
+
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+_NO_EXCHANGE = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
+
+
+def refuse_unless_whole(found: BrokerMetadata) -> None:
+    """Refuse a form that cannot be written again as it is.
+
+    Raises:
+        RefusedStoreError: it is damaged, or holds what this project does not know.
+    """
+    if found.faults:
+        raise RefusedStoreError(
+            f"this form is damaged ({found.faults[0]}): cqstore meta repair mends it first",
+            path=found.path,
+        )
+    if found.form is not Form.JSON:
+        return
+    if unknown := unknown_fields(found.path):
+        raise RefusedStoreError(
+            f"these hold something that is not known here: {', '.join(unknown)}", path=found.path
+        )
+    if keys := offsets_disagree(found.path):
+        raise RefusedStoreError(
+            f"{LMQ_OFFSETS_FILE} and the other file of offsets differ in {len(keys)} keys, first"
+            f" {keys[0]!r}: move away the one that no broker writes any more",
+            path=found.path,
+        )
+
+
+def change_tables(paths: StorePaths, made: BrokerMetadata, tables: Collection[Table]) -> Path:
+    """Put ``tables`` of ``made`` in the place of those of its form; return where these are kept.
+
+    The caller has the store's lock. Cut short, each table is what it was or what it is to be.
+
+    Raises:
+        RefusedStoreError: the file system cannot exchange two folders.
+        CorruptionError: what was written is not what is read back; nothing was changed.
+        StoreIOError: something cannot be written.
+    """
+    if made.form is Form.JSON:
+        return _change_files(paths, made, tables)
+    clear_new(paths)
+    write_form(made, made.form, paths.new_metadata)
+    new = read_forms(StorePaths(paths.new_metadata))
+    wrong = [str(fault) for each in new for fault in (*each.faults, *differences(made, each))]
+    if wrong or [each.form for each in new] != [made.form]:
+        raise CorruptionError(
+            f"what was written is not what was read: {'; '.join(wrong)}", path=paths.new_metadata
+        )
+    kept = new_kept_folder(paths)
+    with os_errors("change the metadata", kept):
+        make_folder(kept)
+        for name in _folders(made.form, tables):
+            (paths.new_metadata / "config" / name).rename(kept / name)
+            exchange(kept / name, paths.topics.parent / name)
+    clear_new(paths)
+    return kept
+
+
+def exchange(one: Path, other: Path) -> None:
+    """Let two names change places, in one call, durably.
+
+    Raises:
+        RefusedStoreError: the file system cannot.
+        OSError: a name is not there, or cannot be changed.
+    """
+    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    code = errno.ENOSYS
+    if call is not None:
+        names = os.fsencode(one), os.fsencode(other)
+        if call(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0:
+            sync_folder(one.parent)
+            sync_folder(other.parent)
+            return
+        code = ctypes.get_errno()
+    if code in _NO_EXCHANGE:
+        raise RefusedStoreError(
+            "this file system cannot exchange two names: convert to json, change, convert back"
+            " (cqstore meta convert)",
+            path=other,
+        )
+    raise OSError(code, os.strerror(code), str(other))
+
+
+def _change_files(paths: StorePaths, made: BrokerMetadata, tables: Collection[Table]) -> Path:
+    config = paths.topics.parent
+    names = [name for table in tables for name in FILES_OF_TABLE[table]]
+    there = [name for name in names if name != LMQ_OFFSETS_FILE or (config / name).exists()]
+    changes = [Repair(name, "", "call", encoded(content_of(name, made))) for name in there]
+    return apply_repairs(paths, changes) or paths.replaced
+
+
+def _folders(form: Form, tables: Collection[Table]) -> list[str]:
+    match form:
+        case Form.V1:
+            return [V1_FOLDERS[table] for table in tables]
+        case Form.SINGLE:
+            return [SINGLE_FOLDER]
+        case _:
+            return [V2_FOLDER]
