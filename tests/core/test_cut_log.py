@@ -4,8 +4,6 @@ import gc
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,9 +17,9 @@ from store.files import Descriptor
 from store.log.gather import gather
 from store.log.log_map import map_log_file
 from store.log.mapped_file import MappedFile
+from tests.kit.commands import run_module
 from tests.kit.cut_log_child import COUNT, CUTS, PAGE, questions
 
-HERE = Path(__file__).parents[2]
 PUTS = ("put_sync", "put_list_sync", "put_long", "put_and_flush")
 SILENT = {
     (ask, "inside the last record") for ask in ("offset_by_time", "log_heads", "times_of_many")
@@ -31,11 +29,7 @@ SILENT = {
 
 def asked_of_child(root: Path, backend: str, ask: str, cut: str) -> Any:
     """Return what a process answers whose log is cut."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.kit.cut_log_child", root, backend, ask, cut],
-        cwd=HERE, capture_output=True, text=True, timeout=300, check=False,
-        env=os.environ | {"CQSTORE_CORE": "0" if CORE is None else "1"},
-    )  # fmt: skip
+    done = run_module("tests.kit.cut_log_child", root, backend, ask, cut)
     assert done.returncode != -signal.SIGBUS
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

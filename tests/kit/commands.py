@@ -2,13 +2,15 @@
 
 ``run`` asks a process that has imported what the verbs use. It forks for each command; the child
 has the command's words, files and folder, runs ``main`` and ends as every program ends. What a
-start imports, signals, and what a terminal shows are tried with ``subprocess``.
+start imports, signals, and what a terminal shows are tried with ``subprocess``. ``run_module`` is
+the same for a program of the tests, ``python -m``.
 """
 
 import atexit
 import gc
 import json
 import os
+import runpy
 import subprocess
 import sys
 import tempfile
@@ -67,17 +69,28 @@ def run(
     words: Sequence[object], feed: str = "", cwd: Path | None = None
 ) -> "subprocess.CompletedProcess[str]":
     """Run ``cqstore`` with ``words``, ``feed`` on standard input; return what it printed."""
+    return _run(COMMAND, {"words": [*map(str, words)]}, feed, cwd or Path.cwd())
+
+
+def run_module(name: str, *words: object) -> "subprocess.CompletedProcess[str]":
+    """Run ``python -m`` with a module of this checkout and its words; return what it printed."""
+    request = {"module": name, "words": [*map(str, words)]}
+    return _run([sys.executable, "-m", name], request, "", _ROOT)
+
+
+def _run(
+    command: list[str], request: dict[str, Any], feed: str, cwd: Path
+) -> "subprocess.CompletedProcess[str]":
+    texts = request["words"]
     if "COVERAGE_PROCESS_START" in os.environ:  # each process takes its test's name from there
         return subprocess.run(
-            [*COMMAND, *map(str, words)], input=feed, cwd=cwd, capture_output=True, text=True,
-            check=False,
-        )  # fmt: skip
+            [*command, *texts], input=feed, cwd=cwd, capture_output=True, text=True, check=False
+        )
     server = _servers.get(os.getpid()) or _servers.setdefault(os.getpid(), _Server())
-    texts = [*map(str, words)]
     with tempfile.TemporaryDirectory(prefix="cqstore-") as name:
         folder = Path(name)
         (folder / "0").write_text(feed, encoding="utf-8")
-        code = server.run({"words": texts, "folder": name, "cwd": str(cwd or Path.cwd())})
+        code = server.run(request | {"folder": name, "cwd": str(cwd)})
         out, err = ((folder / each).read_text(encoding="utf-8") for each in "12")
     return subprocess.CompletedProcess(texts, code, out, err)
 
@@ -108,6 +121,9 @@ def _be(request: dict[str, Any]) -> None:
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
     os.chdir(request["cwd"])
     sys.argv = [COMMAND[0], *request["words"]]
+    if "module" in request:
+        runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
+        return
     main()
 
 
