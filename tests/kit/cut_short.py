@@ -6,7 +6,6 @@ writing, as Python's audit events tell them. One that makes fewer prints how man
 
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from migration.copying.run import run_plan
 from migration.switching.switch import switch
 from migration.verify import verify_migration
 from migration.way_back.way_back import rollback
+from tests.kit.commands import run_module
 
 _CHANGES = {"os.rename", "os.remove", "os.link", "os.mkdir", "os.rmdir", "os.truncate"}
 _STEPS: dict[str, Callable[[Path], object]] = {
@@ -35,8 +35,7 @@ def is_change(event: str, words: tuple[object, ...]) -> bool:
 
 def cut_short(root: Path, step: str, count: int = ALL) -> int | None:
     """Run the step in a process; return how many changes it made, ``None`` if it was killed."""
-    words = [sys.executable, "-m", "tests.kit.cut_short", str(count), step, str(root)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=180)
+    done = run_module("tests.kit.cut_short", count, step, root)
     if done.returncode == -signal.SIGKILL:
         return None
     assert done.returncode == 0, done.stderr

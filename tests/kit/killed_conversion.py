@@ -7,11 +7,11 @@ made. What RocksDB writes itself is not seen.
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 from metadata.commands import app
+from tests.kit.commands import run_module
 
 _CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "shutil.rmtree"}
 ALL = 1 << 30
@@ -19,8 +19,7 @@ ALL = 1 << 30
 
 def changes_until_killed(root: Path, *words: str, count: int = ALL) -> int | None:
     """Run the verb in a process; return how many changes it made, ``None`` if it was killed."""
-    command = [sys.executable, "-m", "tests.kit.killed_conversion", str(count), str(root), *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
+    done = run_module("tests.kit.killed_conversion", count, root, *words)
     if done.returncode == -signal.SIGKILL:
         return None
     assert done.returncode == 0, done.stdout + done.stderr
