@@ -23,7 +23,8 @@ LARGEST = 256 << 20
 """Bytes that one test may hold in memory when it ends; one marked ``disk`` holds none."""
 LARGEST_OF_LONG = 1 << 30
 """The same for a test marked ``long``: few run at once, and each keeps many copies of a store."""
-_IN_MEMORY = pytest.StashKey[bool]()
+_TEMPORARY = Path(tempfile.gettempdir())
+IN_MEMORY = pytest.StashKey[bool]()
 _PASSED = pytest.StashKey[bool]()
 
 
@@ -57,9 +58,9 @@ def in_memory(folder: Path = MEMORY, kinds: dict[str, str] | None = None) -> boo
 
 
 def disk() -> Path:
-    """Return the temporary folder; another where that one is in memory."""
+    """Return the temporary folder that pytest was given; another where that is in memory."""
     kinds = kinds_of_mounts()
-    folders = [Path(tempfile.gettempdir()), Path("/var/tmp")]
+    folders = [_TEMPORARY, Path("/var/tmp")]
     return next((one for one in folders if not _kind(one, kinds).startswith("tmp")), folders[0])
 
 
@@ -71,13 +72,29 @@ def _kind(folder: Path, kinds: dict[str, str]) -> str:
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Have ``tmp_path`` lead into memory."""
-    config.stash[_IN_MEMORY] = str(config.option.basetemp or "").startswith(f"{MEMORY}/")
+    config.stash[IN_MEMORY] = str(config.option.basetemp or "").startswith(f"{MEMORY}/")
     if config.option.basetemp or "PYTEST_DEBUG_TEMPROOT" in os.environ or not in_memory():
         return  # a worker of pytest-xdist has its basetemp below the first process's
-    config.stash[_IN_MEMORY] = True
+    config.stash[IN_MEMORY] = True
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
         config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _temporary_files(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """Have ``tempfile`` lead into memory: a read-only RocksDB, a process, an example make some."""
+    if not request.config.stash[IN_MEMORY]:
+        yield
+        return
+    folder = tmp_path_factory.mktemp("temporary")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(folder))
+        patch.setattr(tempfile, "tempdir", None)
+        yield
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -94,7 +111,7 @@ def pytest_runtest_makereport(
 def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     """A folder of the test's own, in memory or on the disk; kept if the test fails."""
     node = request.node
-    moved = request.config.stash[_IN_MEMORY]
+    moved = request.config.stash[IN_MEMORY]
     if not moved or not (node.get_closest_marker("disk") or free_bytes(MEMORY) < _ROOM_OF_ONE):
         yield tmp_path
         if moved:

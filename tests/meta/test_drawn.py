@@ -1,5 +1,6 @@
 """What the suite does by itself: a seed draws long tests, and what needs no disk has none."""
 
+import tempfile
 from fractions import Fraction
 from pathlib import Path
 
@@ -47,6 +48,14 @@ def test_what_is_free_is_bounded_by_the_machine(tmp_path: Path) -> None:
     assert scratch.free_bytes(tmp_path, meminfo) == 3 << 10
     meminfo.write_text("MemTotal: 9 kB\n")
     assert scratch.free_bytes(tmp_path, meminfo) == 0
+
+
+def test_temporary_files_are_in_memory_where_the_tests_are(
+    request: pytest.FixtureRequest,
+) -> None:
+    is_there = scratch.MEMORY in Path(tempfile.gettempdir()).parents
+    assert is_there == request.config.stash[scratch.IN_MEMORY]
+    assert scratch.MEMORY not in scratch.disk().parents
 
 
 @pytest.mark.disk
