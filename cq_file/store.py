@@ -377,11 +377,13 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         return facts
 
     def close(self) -> None:
-        """Flush if read-write and nothing failed, then let go of every file."""
-        if self._table.closed:
-            return
+        """Flush if read-write and nothing failed, then let go of every file.
+
+        Cut short, the next call lets go of the rest, and flushes nothing.
+        """
         try:
-            sound = not (self._failed or self._is_cut_short)  # else bytes may lie behind an end
+            # Else bytes may lie behind an end.
+            sound = not (self._table.closed or self._failed or self._is_cut_short)
             if self._loaded and not self.context.read_only and sound:
                 self._unsynced.sync(self._cache)
                 # An open that failed before ``recover`` was done knows no ends to write down.

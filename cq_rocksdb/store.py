@@ -438,7 +438,8 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
             self.compaction.cancel()
             self.compaction.wait()
         if self._engine is not None:
-            self._offsets.close()
+            if "_offsets" in self.__dict__:  # the opening came as far
+                self._offsets.close()
             self._engine.close(flush=not self._failed)
 
     # ---- inside

@@ -242,20 +242,22 @@ class IndexService:
         return expired
 
     def close(self, *, flush: bool = True) -> None:
-        """Make everything durable, if asked to, and release the files. Once is enough.
+        """Make everything durable, if asked to, and release the files.
+
+        Once is enough; cut short, the next call releases the rest, and flushes nothing.
 
         Raises:
             StoreIOError: the disk refused; the files are released all the same.
             StoreFailedError: an earlier write failed.
         """
-        if self.closed:
-            return
         try:
-            if flush:
+            if flush and not self.closed:
                 self.flush()
         finally:
             self.closed = True
             self._current = None
+            if self._behind is not None:
+                self._behind.end()
             for file in self.files:
                 file.close()
 
@@ -427,6 +429,7 @@ class IndexService:
         self._current = made
         if full is not None:
             self._behind = _FlushBehind(full)
+            self._behind.start()  # known by then: a close waits for it
         return made
 
     def _wait_behind(self) -> None:
@@ -442,19 +445,28 @@ class _FlushBehind:
 
     def __init__(self, file: IndexFile) -> None:
         self._file = file
+        self._is_synced = False
         self._fault: BaseException | None = None
         self._thread = StoreThread("cqstore-index-flush", self._run)
+
+    def start(self) -> None:
         self._thread.start()
 
     def _run(self) -> None:
         try:
             self._file.sync()
+            self._is_synced = True
         except BaseException as exc:  # noqa: BLE001 - whatever it was, the file is not on disk
             self._fault = exc
 
+    def end(self) -> None:
+        """Wait for the thread, however the sync ends."""
+        if self._thread.is_alive():
+            self._thread.join()
+
     def wait(self) -> IndexFile:
         self._thread.join()
-        if self._fault is not None:
+        if not self._is_synced:  # also where the start of the thread was cut short
             raise StoreFailedError(
                 f"an index file could not be flushed, reopen: {self._fault!r}",
                 path=self._file.path,

@@ -301,23 +301,23 @@ class MappedFile:
         """
         self._descriptor()
 
-    def unlink(self) -> None:
+    def unlink(self, *, missing_ok: bool = False) -> None:
         """Delete the file; readers that have it keep what they have.
 
         Raises:
             StoreIOError: it cannot be deleted.
         """
         with os_errors("delete a commit log file", self.path):
-            self.path.unlink()
+            self.path.unlink(missing_ok=missing_ok)
 
-    def destroy(self) -> None:
+    def destroy(self, *, missing_ok: bool = False) -> None:
         """Close and delete the file.
 
         Raises:
             StoreIOError: it cannot be deleted.
         """
         self.close()
-        self.unlink()
+        self.unlink(missing_ok=missing_ok)
 
     def _check_span(self, position: int, size: int) -> None:
         if position < 0 or size < 0 or position + size > self.readable_position:

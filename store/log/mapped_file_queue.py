@@ -271,10 +271,12 @@ class MappedFileQueue:
 
     def close(self) -> None:
         """Close every file; the one made ahead and not used is deleted."""
-        if self._ahead is not None:
-            self._ahead.close()
-        for file in self.by_start.values():
-            file.close()
+        try:
+            if self._ahead is not None:
+                self._ahead.close()
+        finally:
+            for file in self.by_start.values():
+                file.close()
 
     def __iter__(self) -> Iterator[MappedFile]:
         return iter(self.files())
@@ -318,7 +320,7 @@ class _AheadOfTime:
     def close(self) -> None:
         self._join()
         if self._made is not None:
-            self._made.destroy()
+            self._made.destroy(missing_ok=True)  # by a close that was cut short
             self._made = None
 
     def _join(self) -> None:

@@ -5,9 +5,10 @@ threads. Source: RocketMQ ``DefaultMessageStore``, ``RocksDBMessageStore``.
 """
 
 import logging
+import sys
 from collections.abc import Collection, Iterable
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -132,10 +133,18 @@ class MessageStore(StoreCare):
             surroundings=surroundings or Surroundings(),
             progress=progress,
         )
-        with os_errors("open the store", root):  # where nothing nearer names a path
-            store = cls(open_parts(root, config or StoreConfig(), commit_log, options))
-        _LOG.info("opened %s: %s", root, store.report)
-        return store
+        undo = ExitStack()
+        try:
+            with os_errors("open the store", root):  # where nothing nearer names a path
+                store = cls(open_parts(undo, root, config or StoreConfig(), commit_log, options))
+            _LOG.info("opened %s: %s", root, store.report)
+        except BaseException:
+            undo.__exit__(*sys.exc_info())
+            raise
+        else:
+            return (
+                store  # no call lies between: an interrupt is undone, or the caller has the store
+            )
 
     # ---- putting
 

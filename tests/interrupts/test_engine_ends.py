@@ -12,10 +12,15 @@ import pytest
 
 from cq_rocksdb.engine import EngineBatch, Family, RocksEngine
 from cq_rocksdb.engines import open_engine
+from cq_rocksdb.store import RocksDBConsumeQueueStore
 from store.config import RocksDBEngine, StoreConfig
 from store.errors import NestedCallError, StoreClosedError, UnsupportedFormatError
+from store.paths import StorePaths
+from store.queue.context import QueueStoreContext
 from store.queue.units import QUEUE_UNIT
+from tests.kit.descriptors import descriptors_of
 from tests.kit.engines import ENGINES, put_raw
+from tests.kit.file_queues import NoCheckpoint, NoLog
 from tests.kit.interrupts import Interrupted, run_interrupted
 
 MANY = 10_000
@@ -25,16 +30,6 @@ IGNORED = pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning"  # a listing of a folder left open
 )
 both_engines = pytest.mark.parametrize("engine", ENGINES)
-
-
-def descriptors_of(folder: Path) -> list[Path]:
-    """Return what this process has open in ``folder``."""
-    found = []
-    for each in Path("/proc/self/fd").iterdir():
-        with suppress(FileNotFoundError):
-            if (target := each.readlink()).is_relative_to(folder):
-                found.append(target)
-    return found
 
 
 def numbers_of(places: int, share: int, *, last: int = 0) -> list[int]:
@@ -88,6 +83,39 @@ def test_a_database_opens_where_its_opening_was_interrupted_anywhere(
     tmp_path: Path, engine: RocksDBEngine, *, read_only: bool
 ) -> None:
     interrupt_opening(tmp_path, engine, MANY, read_only=read_only)
+
+
+@both_engines
+def test_queues_close_where_the_end_of_their_opening_was_interrupted(
+    tmp_path: Path, engine: RocksDBEngine
+) -> None:
+    """A store that could not be opened closes the queues that it has made."""
+
+    def case(number: int) -> int:
+        root = tmp_path / str(number)
+        config = StoreConfig(rocksdb_engine=engine)
+        queues = RocksDBConsumeQueueStore(
+            QueueStoreContext(
+                StorePaths(root),
+                config,
+                NoLog(),
+                NoCheckpoint(),
+                last_exit_ok=True,
+                read_only=False,
+            )
+        )
+        places = 0
+        with suppress(Interrupted):
+            places = run_interrupted(queues.load, number)
+        queues.close()
+        with pytest.raises(StoreClosedError):
+            queues.recover()
+        assert descriptors_of(root) == []
+        return places
+
+    places = case(0)
+    for number in range(places - 30, places + 1):
+        case(number)
 
 
 def filled(root: Path, engine: RocksDBEngine) -> RocksEngine:

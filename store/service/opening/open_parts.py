@@ -70,28 +70,30 @@ _LOG = logging.getLogger(__name__)
 
 
 def open_parts(
-    root: Path, config: StoreConfig, commit_log: Path | None, options: OpenOptions
+    undo: ExitStack, root: Path, config: StoreConfig, commit_log: Path | None, options: OpenOptions
 ) -> Parts:
-    """Open the store in ``root``, see ``MessageStore.open``."""
+    """Open the store in ``root``, see ``MessageStore.open``.
+
+    ``undo`` closes what was opened: the caller leaves it with whatever is raised until the store is
+    the caller's own, and drops it then.
+    """
     layout, config = lay_out(
         root, config, commit_log, read_only=options.read_only, fed=options.replicas is not None
     )
-    with ExitStack() as undo:
-        lock = None
-        if options.read_only:
-            names = choose_backends(layout, config, options.backend, read_only=True)
-        else:
-            lock, layout, names = _take_over(undo, layout, config, options)
-        marking = Marking(layout.paths)
-        undo.push(marking.undo)
-        loaded = _load(undo, marking, layout, config, names, lock)
-        recovered = _recover(undo, marking, loaded, options)
-        parts = _serve(loaded, recovered, options)
-        if not options.read_only:
-            replacement.finish(layout.paths)
-            opened(layout.paths)
-        _start(undo, parts, options)
-        undo.pop_all()
+    lock = None
+    if options.read_only:
+        names = choose_backends(layout, config, options.backend, read_only=True)
+    else:
+        lock, layout, names = _take_over(undo, layout, config, options)
+    marking = Marking(layout.paths)
+    undo.push(marking.undo)
+    loaded = _load(undo, marking, layout, config, names, lock)
+    recovered = _recover(undo, marking, loaded, options)
+    parts = _serve(loaded, recovered, options)
+    if not options.read_only:
+        replacement.finish(layout.paths)
+        opened(layout.paths)
+    _start(undo, parts, options)
     return parts
 
 
@@ -102,24 +104,28 @@ def _take_over(
     paths = layout.paths
     if not replacement.begun(paths) and not options.rebuild:
         choose_backends(layout, config, options.backend)  # refuses before the lock file is made
-    lock = StoreLock(paths)
-    undo.callback(lock.release)
+    locks: list[StoreLock] = []
+    undo.callback(_release, locks)  # before it is taken: a frame that an exception keeps, keeps it
+    locks.append(StoreLock(paths))
     begin_again(paths)
     names = replacement.prepare(
         layout, config, options.backend, options.rebuild, options.cut_at,
         partial(_finished_queues, paths.root, config),
     )  # fmt: skip
-    return lock, replace(layout, backends=detect(paths.root, config).backends), names
+    return locks[0], replace(layout, backends=detect(paths.root, config).backends), names
+
+
+def _release(locks: Sequence[StoreLock]) -> None:
+    for lock in locks:
+        lock.release()
 
 
 def _finished_queues(root: Path, config: StoreConfig) -> list[tuple[QueueKey, int]]:
     """Return where queues go on of which the log has no record any more."""
     try:
-        parts = open_parts(root, config, None, OpenOptions(read_only=True))
-        try:
+        with ExitStack() as undo:
+            parts = open_parts(undo, root, config, None, OpenOptions(read_only=True))
             spans = list(parts.loaded.queues.spans())
-        finally:
-            parts.release(flushed=False)
     except (CorruptionError, ConsumeQueueError) as exc:
         _LOG.warning("queues without records may begin at 0 again, theirs cannot be read: %s", exc)
         return []
