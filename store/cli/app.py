@@ -1,6 +1,7 @@
 """The application: its verbs, those of upper layers, and how an error ends it.
 
-Exit codes: 0 fine, 1 damage or difference found, 2 wrong use or refused.
+Exit codes: 0 fine, 1 damage or difference found, 2 wrong use or refused, or output that cannot be
+written; 141 where the reader of the output has gone.
 """
 
 import gc
@@ -11,6 +12,7 @@ from typing import Annotated
 import typer
 from typer.models import CommandInfo
 
+from store.cli.streams import OutputError, guard_streams
 from store.cli.verbs import VERBOSE, add_verb
 from store.errors import CorruptionError, StoreError
 
@@ -92,16 +94,28 @@ def _only_command(upper: typer.Typer) -> CommandInfo | None:
 def main() -> None:
     """Run the command line; a fault is one sentence on standard error and an exit code."""
     gc.set_threshold(_OBJECTS_A_COLLECTION, *gc.get_threshold()[1:])
+    try:
+        guard_streams()
+        try:
+            _run()
+        finally:
+            sys.stdout.flush()
+    except OutputError as exc:
+        if exc.is_silent:
+            sys.exit(exc.exit_code)
+        _stop(exc, exc.exit_code)
+
+
+def _run() -> None:
     _add_commands_of_upper_layers()
     try:
         app()
+    except OutputError:
+        raise
     except CorruptionError as exc:
         _stop(exc, EXIT_DAMAGE)
     except StoreError as exc:
         _stop(exc, EXIT_REFUSED)
-    except BrokenPipeError:  # the reader of our output has gone, as `head` does
-        sys.stderr.close()
-        sys.exit(EXIT_DAMAGE)
 
 
 def _stop(exc: StoreError, code: int) -> None:

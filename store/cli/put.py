@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -18,6 +19,7 @@ from store.cli.options import (
     read_config,
 )
 from store.cli.output import OutputFormat, Row, output
+from store.cli.streams import OutputError, standard_input
 from store.errors import IllegalMessageError
 from store.record.message import Message
 from store.service.message_store import MessageStore
@@ -58,7 +60,7 @@ def put(
     """
     if topic is None:
         _refuse_without_topic(queue_id, body, tags, keys, properties)
-        lines = message_lines(sys.stdin.buffer, continue_from or 1)
+        lines = message_lines(standard_input(), continue_from or 1)
     elif continue_from is not None:
         raise typer.BadParameter("--continue-from is a line of standard input, --topic reads none")
     else:
@@ -67,36 +69,57 @@ def put(
     settings = read_config(config, root, puts=True)
     if not new:
         check_is_store(root, settings, " (--new makes a store)")
-    refused = 0
+    refused, done = 0, PutLines()
     with open_store(root, settings, backend, None, read_only=False) as store:
 
         def rows() -> Iterator[Row]:
             nonlocal refused
-            for result in put_all(store, lines):
+            for result in put_all(store, lines, done):
                 refused += not result.ok
                 yield _row(result)
 
-        output(kind).rows(rows())
+        try:
+            output(kind).rows(rows())
+            sys.stdout.flush()
+        except OutputError as exc:
+            raise OutputError(f"{exc.reason}; {done.sentence()}", exc.exit_code) from exc
     if refused:
         raise typer.Exit(1)
 
 
-def put_all(store: MessageStore, lines: Iterator[MessageLine]) -> Iterator[PutMessageResult]:
+@dataclass(slots=True)
+class PutLines:
+    """How many messages were put, and the line behind the last one."""
+
+    count: int = 0
+    next_line: int = 1
+
+    def sentence(self) -> str:
+        """Return both, for an error that ends the put of several."""
+        return f"{self.count} messages were put; go on with --continue-from {self.next_line}"
+
+
+def put_all(
+    store: MessageStore, lines: Iterator[MessageLine], done: PutLines | None = None
+) -> Iterator[PutMessageResult]:
     """Put the messages, a list at once; at a line that is none those before it first.
+
+    ``done`` is brought up to date with each list, before its results are yielded.
 
     Raises:
         IllegalLineError: a line is no message; the sentence says what was put and how to go on.
     """
-    count, fault = 0, None
+    done, fault = done or PutLines(), None
     while fault is None:
         group, fault = _group(lines)
         if not group:
             break
         results = store.put_messages([line.message for line in group])
-        count += sum(result.ok for result in results)
+        done.count += sum(result.ok for result in results)
+        done.next_line = group[-1].number + 1
         yield from results
     if fault is not None:
-        way = f"{count} messages before it were put; go on with --continue-from {fault.number}"
+        way = f"{done.count} messages before it were put; go on with --continue-from {fault.number}"
         raise IllegalMessageError(f"{fault.reason} ({way})") from fault
 
 

@@ -1,6 +1,5 @@
 """``cqstore topics``: topics and queues with their offsets; idle ones; topics that are to go."""
 
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from itertools import groupby, islice
@@ -22,6 +21,7 @@ from store.cli.options import (
     open_to_delete,
 )
 from store.cli.output import OutputFormat, Row, output
+from store.cli.streams import standard_input
 from store.errors import IllegalMessageError, StoreConfigError, os_errors
 from store.queue.facts import QueueSpan
 from store.queue.units import QueueKey
@@ -194,7 +194,7 @@ def _names_in(path: Path) -> list[str]:
         StoreConfigError: it is not UTF-8.
     """
     with os_errors("read the names of topics", path):
-        data = sys.stdin.buffer.read() if path == _STDIN else path.read_bytes()
+        data = standard_input().read() if path == _STDIN else path.read_bytes()
     try:
         text = data.decode()
     except UnicodeDecodeError as exc:

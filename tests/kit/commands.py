@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Sequence
+from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -66,10 +67,13 @@ _servers: dict[int, _Server] = {}
 
 
 def run(
-    words: Sequence[object], feed: str = "", cwd: Path | None = None
+    words: Sequence[object], feed: str = "", cwd: Path | None = None, out: Path | None = None
 ) -> "subprocess.CompletedProcess[str]":
-    """Run ``cqstore`` with ``words``, ``feed`` on standard input; return what it printed."""
-    return _run(COMMAND, {"words": [*map(str, words)]}, feed, cwd or Path.cwd())
+    """Run ``cqstore`` with ``words``, ``feed`` on standard input; return what it printed.
+
+    ``out`` is a device that standard output goes to; then nothing of it is returned.
+    """
+    return _run(COMMAND, {"words": [*map(str, words)]}, feed, cwd or Path.cwd(), out)
 
 
 def run_module(name: str, *words: object) -> "subprocess.CompletedProcess[str]":
@@ -79,20 +83,25 @@ def run_module(name: str, *words: object) -> "subprocess.CompletedProcess[str]":
 
 
 def _run(
-    command: list[str], request: dict[str, Any], feed: str, cwd: Path
+    command: list[str], request: dict[str, Any], feed: str, cwd: Path, out: Path | None = None
 ) -> "subprocess.CompletedProcess[str]":
     texts = request["words"]
     if "COVERAGE_PROCESS_START" in os.environ:  # each process takes its test's name from there
-        return subprocess.run(
-            [*command, *texts], input=feed, cwd=cwd, capture_output=True, text=True, check=False
-        )
+        with nullcontext(subprocess.PIPE) if out is None else out.open("w") as place:
+            return subprocess.run(
+                [*command, *texts], input=feed, cwd=cwd, stdout=place, stderr=subprocess.PIPE,
+                text=True, check=False,
+            )  # fmt: skip
     server = _servers.get(os.getpid()) or _servers.setdefault(os.getpid(), _Server())
     with tempfile.TemporaryDirectory(prefix="cqstore-") as name:
         folder = Path(name)
         (folder / "0").write_text(feed, encoding="utf-8")
+        if out is not None:
+            (folder / "1").symlink_to(out)
         code = server.run(request | {"folder": name, "cwd": str(cwd)})
-        out, err = ((folder / each).read_text(encoding="utf-8") for each in "12")
-    return subprocess.CompletedProcess(texts, code, out, err)
+        said = (folder / "1").read_text(encoding="utf-8") if out is None else ""
+        err = (folder / "2").read_text(encoding="utf-8")
+    return subprocess.CompletedProcess(texts, code, said, err)
 
 
 def _serve() -> None:

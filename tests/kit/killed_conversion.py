@@ -1,4 +1,7 @@
-"""A verb of ``meta`` that kills itself: ``python -m tests.kit.killed_conversion COUNT ROOT WORD…``.
+"""A verb that changes metadata and kills itself.
+
+``python -m tests.kit.killed_conversion COUNT ROOT WORD…``, of ``meta`` or, with the first word
+``groups``, of that.
 
 The process ends by SIGKILL just before its COUNT-th change of a name below ROOT, or opening of a
 file there for writing, as Python's audit events name them. One that makes fewer prints how many it
@@ -11,6 +14,7 @@ import sys
 from pathlib import Path
 
 from metadata.commands import app
+from operating.commands import groups
 from tests.kit.commands import run_module
 
 _CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "shutil.rmtree"}
@@ -40,7 +44,10 @@ def main() -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(hook)
-    app(words, standalone_mode=False)
+    if words[0] == "groups":
+        groups(words[1:], standalone_mode=False)
+    else:
+        app(words, standalone_mode=False)
     sys.stdout.write(f"\n{made}")
 
 

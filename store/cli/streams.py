@@ -1,0 +1,114 @@
+"""Standard streams of a command: what cannot be written is one error, whatever stands around it."""
+
+import errno
+import io
+import os
+import select
+import sys
+from typing import Any, BinaryIO, cast
+
+from store.errors import StoreConfigError, StoreError
+
+_BROKEN_PIPE = 128 + 13
+"""The exit code of a shell for a process that SIGPIPE ended."""
+_REFUSED = 2
+
+
+class OutputError(StoreError):
+    """Standard output cannot be written: what was printed is not complete.
+
+    No ``OSError``: a handler of file errors around a print would take it for one of the store.
+    """
+
+    def __init__(self, reason: str, exit_code: int = _REFUSED) -> None:
+        super().__init__(reason)
+        self.exit_code = exit_code
+
+    @property
+    def is_silent(self) -> bool:
+        """Return whether the reader of the output has gone, as ``head`` does: no fault."""
+        return self.exit_code == _BROKEN_PIPE
+
+
+class _RawOutput(io.FileIO):
+    """A descriptor; after its first error it takes all and writes nothing."""
+
+    failed = False
+
+    def write(self, data: Any) -> int:
+        """Write as much as the kernel takes, and wait where a terminal does not block."""
+        if self.failed:
+            return len(data)
+        try:
+            while (written := super().write(data)) is None:
+                select.select([], [self], [])
+        except OSError as exc:
+            self.failed = True
+            return self.on_error(exc, len(data))
+        return written
+
+    def on_error(self, exc: OSError, size: int) -> int:
+        """Raise what is to be raised; ``size`` bytes were to be written."""
+        if exc.errno == errno.EPIPE:
+            raise OutputError("the reader of standard output has gone", _BROKEN_PIPE) from exc
+        reason = f"cannot write standard output: {exc.strerror or exc}; it is cut short"
+        raise OutputError(reason) from exc
+
+
+class _RawNotes(_RawOutput):
+    """Standard error: what it does not take is lost, for there is no place to say so."""
+
+    def on_error(self, exc: OSError, size: int) -> int:
+        """Drop it."""
+        _ = exc
+        return size
+
+
+class _TextOutput(io.TextIOWrapper):
+    def write(self, text: str) -> int:
+        try:
+            return super().write(text)
+        except UnicodeEncodeError as exc:
+            lacking = text[exc.start].encode("unicode_escape").decode()
+            raise OutputError(
+                f"the encoding of standard output, {self.encoding}, has no {lacking}; the output is"
+                " cut short (set PYTHONIOENCODING=utf-8)"
+            ) from exc
+
+
+def guard_streams() -> None:
+    """Put streams in place of ``sys.stdout`` and ``sys.stderr`` whose errors are as said above.
+
+    A descriptor below 3 that is closed is opened: else the next file of a store would get its
+    number, and what a library prints would go there.
+
+    Raises:
+        OutputError: standard output is closed.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stderr is not None:
+        sys.stderr = io.TextIOWrapper(
+            io.BufferedWriter(_RawNotes(sys.stderr.fileno(), "w", closefd=False)),
+            sys.stderr.encoding, "backslashreplace", line_buffering=True,
+        )  # fmt: skip
+    if sys.stdout is None:
+        raise OutputError("standard output is closed")
+    sys.stdout = _TextOutput(
+        io.BufferedWriter(_RawOutput(sys.stdout.fileno(), "w", closefd=False)),
+        sys.stdout.encoding, sys.stdout.errors, line_buffering=sys.stdout.isatty(),
+    )  # fmt: skip
+
+
+def standard_input() -> BinaryIO:
+    """Return the bytes of standard input.
+
+    Raises:
+        StoreConfigError: it is closed.
+    """
+    if sys.stdin is None:
+        raise StoreConfigError("standard input is closed")
+    return cast("BinaryIO", sys.stdin.buffer)
