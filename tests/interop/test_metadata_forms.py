@@ -13,6 +13,7 @@ from metadata.commands import app
 from metadata.forms import read_forms
 from metadata.model import Form, Table
 from metadata.writing import write_form
+from operating.commands import groups
 from store.config import StoreConfig
 from store.paths import StorePaths
 from store.record.message import Message
@@ -89,6 +90,32 @@ def test_what_we_write_is_what_the_managers_read(
     assert read["asked"] == {light: 5, "?billing3,orders10,2": 1002, "?grüppe@x,at@sign,1": 1 << 40}
     for table in (Table.TOPICS, Table.GROUPS):  # a broker adds topics and groups of its own
         assert read[f"{table}Version"]["counter"] >= found.versions[table].counter
+
+
+@pytest.mark.parametrize("form", list(Form))
+def test_changed_offsets_are_what_the_managers_read(
+    managers: JavaProgram, tmp_path: Path, form: Form
+) -> None:
+    unpack_forms(tmp_path)
+    root = tmp_path / form
+    before = asked(managers, "dump", root, form)
+    with MessageStore.open(root, CONFIG, backend="file") as store:
+        store.put_messages([Message("orders11", b"1", 2)] * 3)
+    for words in (
+        ["copy", root, "billing3", "new"], ["forget", root, "billing4", "--topic", "orders11"],
+        ["reset", root, "late", "--topic", "orders11", "--to", "latest"],
+    ):  # fmt: skip
+        assert CliRunner().invoke(groups, [*map(str, words), "--yes"]).exit_code == 0
+    read = asked(managers, "dump", root, form)
+    expected = dict(before["offsets"])
+    assert expected.pop("orders11@billing4")
+    expected |= {
+        key.replace("@billing3", "@new"): row
+        for key, row in before["offsets"].items() if key.endswith("@billing3")
+    }  # fmt: skip
+    assert read["offsets"] == expected | {"orders11@late": {"2": 3}}
+    assert read["offsetsVersion"]["counter"] > before["offsetsVersion"]["counter"]
+    assert (read["topics"], read["groups"]) == (before["topics"], before["groups"])
 
 
 @pytest.mark.parametrize("form", [Form.JSON, Form.V1, Form.SINGLE])

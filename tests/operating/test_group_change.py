@@ -2,10 +2,7 @@
 
 import errno
 import json
-import os
 import shutil
-import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +16,7 @@ from store.errors import NoSuchQueueError, RefusedStoreError, StoreLockedError
 from store.paths import StorePaths
 from store.record.message import Message
 from store.service.message_store import MessageStore
-from tests.kit.interrupts import run_interrupted
+from tests.kit.killed_conversion import ALL, changes_until_killed
 from tests.kit.operating import SMALL, call, rows, write_config
 from tests.kit.tree import tree_digest
 
@@ -255,25 +252,23 @@ def test_a_file_system_without_exchange_is_said_so(
 @pytest.mark.parametrize("form", FORMS)
 def test_killed_anywhere_each_table_is_old_or_new(tmp_path: Path, form: Form) -> None:
     made = make_store(tmp_path / "made", form)
-    words = ["forget", "root", "audit", "--settings", "--yes"]
 
-    def step(root: Path) -> Callable[[], object]:
-        return lambda: call("groups", *[root if word == "root" else word for word in words])
+    def forgotten(root: Path, count: int) -> int | None:
+        words = ("groups", "forget", str(root), "audit", "--settings", "--yes")
+        return changes_until_killed(root, *words, count=count)
 
     shutil.copytree(made, tmp_path / "0")
-    places = run_interrupted(step(tmp_path / "0"))
+    changes = forgotten(tmp_path / "0", ALL)
     new = read(tmp_path / "0")
-    assert places > 20
-    for number in range(1, places + 1, max(places // 12, 1)):
+    assert changes is not None
+    assert changes > 5
+    for number in range(1, changes + 1):
         root = tmp_path / str(number)
         shutil.copytree(made, root)
-        child = os.fork()
-        if not child:
-            run_interrupted(step(root), number, lambda: os.kill(os.getpid(), signal.SIGKILL))
-            os._exit(0)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+        assert forgotten(root, number) is None
         now = read(root)
         assert now.offsets in (OFFSETS, new.offsets)
         assert len(now.groups) in {2, 3}
-        call("groups", *[root if word == "root" else word for word in words])
+        if (now.offsets, now.groups) != (new.offsets, new.groups):
+            assert forgotten(root, ALL) is not None
         assert (read(root).offsets, read(root).groups) == (new.offsets, new.groups)
