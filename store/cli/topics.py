@@ -75,7 +75,8 @@ def topics(
     With --idle DAYS a row a topic without a put for so long, or whose messages have all
     expired; the broker's own topics are left out. Nothing is deleted by it.
 
-    With --delete or --delete-from the queues of the topics go for good once --yes is given;
+    With --delete or --delete-from the queues of the topics go for good once --yes is given, with
+    --delete --prefix TEXT those of all topics that begin so, save the broker's own;
     without it they are listed as they would go, and nothing is changed. Their records stay in the
     log until they expire. Refused while another process has the store open. Nothing is deleted if
     one name is no topic's, nor if one on the command line has no queues; a name in FILE may have
@@ -94,15 +95,17 @@ def topics(
             else:
                 output(kind).rows(_rows(store, prefix, limit, _queue(after), times=times))
         return
-    if prefix or limit or after or commit_log or times or idle is not None:
+    if limit or after or commit_log or times or idle is not None:
         raise StoreConfigError(
-            "topics are deleted by their names: leave --prefix, --limit, --after, --commitlog, "
+            "topics are deleted by their names or a prefix: leave --limit, --after, --commitlog, "
             "--times, --idle out"
         )
-    if delete != bool(given):
-        raise StoreConfigError("--delete and the names of topics go together")
+    if delete != (bool(given) or bool(prefix)) or (prefix and (given or delete_from)):
+        raise StoreConfigError("--delete goes with the names of topics, or with --prefix alone")
     wanted = dict.fromkeys([*given, *(_names_in(delete_from) if delete_from else ())])
     with open_to_delete(root, config, backend, yes=False) as store:
+        if prefix:
+            wanted = dict.fromkeys(sorted(n for n in store.topics(prefix) if not _is_system(n)))
         going = _found(store, [*wanted])
         for name in sorted(set(given) - {str(row["topic"]) for row in going}):
             require_topic(store, name)
@@ -165,7 +168,7 @@ def _idle_rows(store: MessageStore, prefix: str, before: float) -> Iterator[Row]
     A queue whose newest store time cannot be read keeps its topic from being idle.
     """
     for topic, spans in groupby(store.queue_spans(), lambda span: span.queue.topic):
-        if topic.startswith(prefix) and not _is_system_topic(topic):
+        if topic.startswith(prefix) and not _is_system(topic):
             queues = list(spans)
             filled = [span for span in queues if span.min_offset < span.max_offset]
             times = [_store_time(store, span, span.max_offset - 1) for span in filled]
@@ -179,7 +182,7 @@ def _idle_rows(store: MessageStore, prefix: str, before: float) -> Iterator[Row]
                 }
 
 
-def _is_system_topic(topic: str) -> bool:
+def _is_system(topic: str) -> bool:
     return topic in SYSTEM_TOPICS or topic.lower().startswith(SYSTEM_PREFIX)
 
 

@@ -81,6 +81,23 @@ def test_names_come_one_a_line(root: Path, tmp_path: Path, by: str) -> None:
     assert topics(root) == {"c"}
 
 
+def test_all_topics_that_begin_alike_go_but_the_brokers_own(root: Path) -> None:
+    names = ["ab", "rmq_sys_ab", "RMQ_SYS_TRANS_HALF_TOPIC", "SCHEDULE_TOPIC_XXXX"]
+    with MessageStore.open(root, housekeeping=False) as store:
+        for name in names:
+            assert store.put_message(Message(name, b"x")).ok
+    before = topics(root)
+    shown = run("topics", root, "--delete", "--prefix", "a", "--output", "jsonl")
+    assert [line["topic"] for line in lines(shown)] == ["a", "ab"]
+    assert topics(root) == before
+    run("topics", root, "--delete", "--prefix", "a", "--yes")
+    assert topics(root) == before - {"a", "ab"}
+    for prefix in ("rmq_", "RMQ_", "SCHEDULE"):
+        none = run("topics", root, "--delete", "--prefix", prefix, "--yes", "--output", "jsonl")
+        assert lines(none) == []
+    assert topics(root) == before - {"a", "ab"}
+
+
 ONE = pytest.mark.parametrize("root", ["file"], indirect=True)
 """Where the backend makes no difference."""
 
@@ -98,6 +115,8 @@ def test_nothing_goes_if_one_name_is_none(root: Path, bad: str) -> None:
     "options",
     [
         ["a"], ["--yes"], ["--delete"], ["--delete", "a", "--prefix", "b"],
+        ["--prefix", "b", "--yes"],
+        ["--delete", "--prefix", ""], ["--delete-from", "/dev/null", "--prefix", "b"],
         ["a", "--delete-from", "/dev/null"], ["--delete", "--delete-from", "/dev/null"],
         ["--delete-from", "no such file"],
     ],
