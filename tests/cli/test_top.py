@@ -28,9 +28,13 @@ from tests.kit import commands
 from tests.kit.tree import tree_digest
 
 COMMAND = [*commands.COMMAND, "top"]
+NEVER = 10_000_000
+"""ms: no thread hands on what waits, or writes it, while bytes are compared."""
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=2000,
-    rocksdb_memory_bytes=16 << 20, flush_interval_commit_log=10_000_000,
+    rocksdb_memory_bytes=16 << 20, flush_interval_commit_log=NEVER,
+    flush_commit_log_thorough_interval=NEVER, flush_interval_consume_queue=NEVER,
+    flush_consume_queue_thorough_interval=NEVER,
 )  # fmt: skip
 BACKENDS = ["file", "rocksdb"]
 Facts = dict[tuple[object, object], object]
