@@ -26,7 +26,7 @@ from tests.kit.mutations import in_time
 SHARE = 12
 """Places a step and backend that the normal run takes."""
 MOST = 1500
-"""As many the long run takes."""
+"""As many at most the long run takes; a quarter where a share of it is drawn."""
 SECONDS = 60
 GONE = "gone"
 BASE = StoreConfig(
@@ -231,9 +231,10 @@ def test_an_interrupt_loses_nothing(bench: Bench, step: str) -> None:
 @IGNORED
 @pytest.mark.long
 @pytest.mark.parametrize("step", STEPS)
-def test_an_interrupt_anywhere_loses_nothing(bench: Bench, step: str) -> None:
+def test_an_interrupt_anywhere_loses_nothing(
+    bench: Bench, step: str, drawn_places: Callable[[int, int], range]
+) -> None:
     """Every place; of steps with more than there is time for, evenly chosen ones."""
-    places = bench.run(step, 0)
-    for number in range(1, places + 1, -(-places // MOST)):
+    for number in drawn_places(bench.run(step, 0), MOST):
         with in_time(SECONDS):
             bench.run(step, number)

@@ -157,7 +157,8 @@ def test_an_interrupted_read_leaves_the_offsets_of_puts_right(readers: Readers, 
 @pytest.mark.long
 @pytest.mark.parametrize("name", READS)
 def test_a_read_interrupted_anywhere_leaves_the_offsets_of_puts_right(
-    readers: Readers, name: str
+    readers: Readers, name: str, drawn_places: Callable[[int, int], range]
 ) -> None:
     read = READS[name]
-    interrupt_all(readers, read, iter(range(1, readers.places(read) + 1)))
+    places = readers.places(read)
+    interrupt_all(readers, read, iter(drawn_places(places, places)))

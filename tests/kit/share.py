@@ -2,11 +2,14 @@
 
 ``--share 1/6 --seed WORD`` leaves out all tests that are marked ``long`` but for about one of six.
 The same seed draws the same tests, whatever others there are; a commit's name is a good one. In a
-run without the compiled core (``CQSTORE_CORE=0``) every test counts as long.
+run without the compiled core (``CQSTORE_CORE=0``) every test counts as long. A test that tries
+hundreds of places, of which any may be the bad one, tries some of them in such a run
+(``drawn_places``): the seed says which.
 """
 
 import hashlib
 import os
+from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
@@ -23,6 +26,28 @@ def is_drawn(test: str, share: Fraction, seed: str) -> bool:
     """Tell whether a test, by its id, is in the share."""
     digest = hashlib.sha256(f"{seed} {test}".encode()).digest()
     return Fraction(int.from_bytes(digest[:8], "big"), 1 << 64) < share
+
+
+def places_of(count: int, limit: int, word: str) -> range:
+    """Return at most ``limit`` of the places 1 to ``count``, evenly apart; a word draws the first.
+
+    Each place is drawn by some word.
+    """
+    apart = max(-(-count // limit), 1)
+    digest = hashlib.sha256(word.encode()).digest()
+    return range(1 + int.from_bytes(digest[:8], "big") % apart, count + 1, apart)
+
+
+@pytest.fixture
+def drawn_places(request: pytest.FixtureRequest) -> Callable[[int, int], range]:
+    """``places_of`` for this test and seed; where a share is drawn, a quarter of the limit."""
+    option = request.config.option
+
+    def drawn(count: int, limit: int) -> range:
+        limit = limit if option.share in {None, 1} else max(limit // 4, 1)
+        return places_of(count, limit, f"{option.seed} {request.node.nodeid}")
+
+    return drawn
 
 
 @pytest.hookimpl(trylast=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit import scratch
-from tests.kit.share import is_drawn
+from tests.kit.share import is_drawn, places_of
 
 TESTS = [f"tests/a/test_b.py::test_c[{number}]" for number in range(6_000)]
 
@@ -28,6 +28,14 @@ def test_a_share_is_the_same_by_its_seed_and_another_by_another() -> None:
 def test_all_are_drawn_within_some_scores_of_seeds() -> None:
     seeds = map(str, range(120))
     assert set[str]().union(*(drawn(Fraction(1, 6), seed) for seed in seeds)) == set(TESTS)
+
+
+@pytest.mark.parametrize(("count", "limit"), [(1, 5), (5, 5), (6, 5), (5106, 375), (0, 3)])
+def test_every_place_is_drawn_by_some_seed(count: int, limit: int) -> None:
+    drawn = [places_of(count, limit, str(seed)) for seed in range(200)]
+    assert all(len(places) <= limit for places in drawn)
+    assert set[int]().union(*drawn) == set(range(1, count + 1))
+    assert places_of(count, limit, "a") == places_of(count, limit, "a")
 
 
 @pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
