@@ -1,5 +1,6 @@
 """Fixtures that several subjects share."""
 
+import gc
 import os
 import shutil
 import signal
@@ -53,6 +54,12 @@ def spark() -> "Iterator[SparkSession]":
 
     with spark_session("tests", "local[2]", settings={"spark.sql.shuffle.partitions": "2"}) as one:
         yield one
+
+
+def pytest_collection_finish() -> None:
+    """Have the collector not look again and again at thousands of modules and tests."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_xdist_auto_num_workers() -> int:
