@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+import hypothesis
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -312,20 +313,32 @@ def test_rocksdb_keeps_what_was_promised(
     run("rocksdb", engine, flush, each, seed)
 
 
+def keep_it_many_times(
+    backend: str, engine: RocksDBEngine, flush: FlushDiskType, part: int, examples: int
+) -> None:
+    """Try ``examples`` runs; each part has its own."""
+
+    @hypothesis.seed(part)
+    @settings(max_examples=examples, deadline=None)
+    @given(each=rounds, seed=st.integers(0, 1 << 32))
+    def keep(each: list[Any], seed: int) -> None:
+        run(backend, engine, flush, each, seed)
+
+    keep()
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("flush", FlushDiskType)
-@settings(max_examples=1000, deadline=None)
-@given(each=rounds, seed=st.integers(0, 1 << 32))
-def test_files_keep_it_many_times(flush: FlushDiskType, each: list[Any], seed: int) -> None:
-    run("file", RocksDBEngine.AUTO, flush, each, seed)
+@pytest.mark.parametrize("part", range(10))
+def test_files_keep_it_many_times(flush: FlushDiskType, part: int) -> None:
+    keep_it_many_times("file", RocksDBEngine.AUTO, flush, part, 100)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("flush", FlushDiskType)
 @pytest.mark.parametrize("engine", ENGINES)
-@settings(max_examples=150, deadline=None)
-@given(each=rounds, seed=st.integers(0, 1 << 32))
+@pytest.mark.parametrize("part", range(3))
 def test_rocksdb_keeps_it_many_times(
-    engine: RocksDBEngine, flush: FlushDiskType, each: list[Any], seed: int
+    engine: RocksDBEngine, flush: FlushDiskType, part: int
 ) -> None:
-    run("rocksdb", engine, flush, each, seed)
+    keep_it_many_times("rocksdb", engine, flush, part, 50)

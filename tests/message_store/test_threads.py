@@ -4,6 +4,7 @@ They write, pull, query, search, expire, delete, flush, rebuild, list and check,
 closed beside them; what it holds afterwards is compared with what it has acknowledged.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,9 @@ from tests.kit.engines import ENGINES
 from tests.kit.threads import Threads, compare_all
 
 STORES = [("file", RocksDBEngine.AUTO), *[("rocksdb", engine) for engine in ENGINES]]
+
+LENGTHS = [4, pytest.param(20, marks=pytest.mark.long)]
+"""Seconds that threads work."""
 
 
 def work(
@@ -50,7 +54,7 @@ def work(
 def test_some_seconds_over_both_backends(
     tmp_path: Path, backend: str, engine: RocksDBEngine, flush: FlushDiskType
 ) -> None:
-    work(tmp_path, backend, engine, flush, 5, seed=1)
+    work(tmp_path, backend, engine, flush, 4, seed=1)
 
 
 @pytest.mark.long
@@ -63,16 +67,19 @@ def test_a_minute_over_all_stores(
 
 
 @pytest.mark.slow
-def test_over_files_in_memory(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seconds", LENGTHS)
+def test_over_files_in_memory(tmp_path: Path, seconds: int) -> None:
     with folder_in_memory(tmp_path) as root:
-        work(root / "store", "file", RocksDBEngine.AUTO, FlushDiskType.ASYNC_FLUSH, 8, seed=1)
+        work(root / "store", "file", RocksDBEngine.AUTO, FlushDiskType.ASYNC_FLUSH, seconds, seed=1)
 
 
 @pytest.mark.slow
 @pytest.mark.disk
-def test_over_files_whose_pages_are_dropped(tmp_path: Path) -> None:
-    with pages_dropped(tmp_path / "store"):
-        work(tmp_path / "store", "file", RocksDBEngine.AUTO, FlushDiskType.ASYNC_FLUSH, 8, seed=1)
+@pytest.mark.parametrize("seconds", LENGTHS)
+def test_over_files_whose_pages_are_dropped(tmp_path: Path, seconds: int) -> None:
+    root = tmp_path / "store"
+    with pages_dropped(root):
+        work(root, "file", RocksDBEngine.AUTO, FlushDiskType.ASYNC_FLUSH, seconds, seed=1)
 
 
 @pytest.mark.long
@@ -84,10 +91,12 @@ def test_five_minutes(
     engine: RocksDBEngine,
     flush: FlushDiskType,
     capsys: pytest.CaptureFixture[str],
+    drawn_places: Callable[[int, int], range],
 ) -> None:
+    """Ten rounds; in a run that draws a share two of them."""
     totals: dict[str, int] = {}
-    for round_ in range(10):
-        threads = work(tmp_path / str(round_), backend, engine, flush, 30, seed=round_ + 2)
+    for round_ in drawn_places(10, 10):
+        threads = work(tmp_path / str(round_), backend, engine, flush, 30, seed=round_ + 1)
         for name, steps in threads.steps.items():
             totals[name] = totals.get(name, 0) + steps
     with capsys.disabled():
