@@ -25,7 +25,7 @@ from cq_rocksdb.native_options import database_objects
 from cq_rocksdb.open_databases import Claim, Held, opening
 from cq_rocksdb.options import DatabaseOptions
 from cq_rocksdb.private_folder import PrivateFolder
-from store.checked_lock import CheckedLock
+from store.checked_lock import CheckedLock, process_lock
 from store.errors import (
     CorruptionError,
     NestedCallError,
@@ -52,7 +52,7 @@ _VERSION = re.compile(rb"RocksDB version: ([0-9.]+)")
 class _Loaded:
     """The library of this process."""
 
-    lock = CheckedLock("the load of RocksDB")
+    lock = process_lock("the load of RocksDB")
     library: NativeLibrary | None = None
     lacking: tuple[str, ...] = ()
 

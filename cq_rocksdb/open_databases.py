@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from store.checked_lock import CheckedLock
+from store.checked_lock import process_lock
 from store.errors import StoreLockedError, StoreStateError, os_errors
 
-_lock = CheckedLock("the opening of a RocksDB database")  # guards _claims
+_lock = process_lock("the opening of a RocksDB database")  # guards _claims
 _claims: "dict[tuple[int, int], weakref.ref[Claim]]" = {}
 """The last claim of each folder, by device and inode; it counts while it is held."""
 _opened_by: set[int] = set()
@@ -111,8 +111,6 @@ def _after_fork() -> None:
     They run when a process exits, wait for threads that did not come along, and crash. So the last
     thing that such a child does is ``_exit``, behind the flush of what C has buffered.
     """
-    global _lock  # noqa: PLW0603 - a thread that did not come along may hold it
-    _lock = CheckedLock("the opening of a RocksDB database")
     if not _opened_by:
         return
     libc = ctypes.CDLL(None)

@@ -5,6 +5,7 @@ middle of whatever their thread does. A call that they make would wait for a loc
 thread for ever. As POSIX's ``PTHREAD_MUTEX_ERRORCHECK`` does, this one raises instead.
 """
 
+import os
 from operator import call
 from typing import TYPE_CHECKING, Self
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
         def __enter__(self) -> bool: ...
         def __exit__(self, *_: object) -> None: ...
         def _is_owned(self) -> bool: ...
+        def _at_fork_reinit(self) -> None: ...
         def _release_save(self) -> tuple[int, int]: ...
         def _acquire_restore(self, state: tuple[int, int]) -> None: ...
 else:
@@ -60,6 +62,22 @@ class CheckedLock(RLock):
                 " itself"
             )
         return self
+
+
+def process_lock(holder: str) -> CheckedLock:
+    """Return a lock of the whole process; a child that is forked meanwhile finds it free.
+
+    Unless its own thread holds it: then it is still inside. Another thread did not come along, and
+    would never release it. What it left half done in memory is no more than an entry not made.
+    """
+    lock = CheckedLock(holder)
+
+    def free() -> None:
+        if not lock.is_mine():
+            lock._at_fork_reinit()  # noqa: SLF001 - as ``threading`` does for its own
+
+    os.register_at_fork(after_in_child=free)
+    return lock
 
 
 class LockOrder:

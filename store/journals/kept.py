@@ -7,7 +7,7 @@ Whoever removes the whole folder ``cqstore`` has a store as RocketMQ knows it, w
 
 from pathlib import Path
 
-from store.checked_lock import CheckedLock
+from store.checked_lock import process_lock
 from store.errors import CorruptionError, RefusedStoreError
 from store.journals.journal import Entry, read_lines, rewrite
 from store.paths import StorePaths
@@ -19,7 +19,7 @@ _CONSEQUENCES = {
     "rebuilding": "queues that are half rebuilt are served",
     "replacing": "what has been moved away is not built anew",
 }
-KEPT_LOCK = CheckedLock("a note of the store's journals")
+KEPT_LOCK = process_lock("a note of the store's journals")
 """Guards the file against threads of this process."""
 
 

@@ -52,7 +52,7 @@ class ReadFallbacks:
     """Counts those of one store. Any thread; a read that compiled code answers is not counted."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards the counts
+        self._lock = threading.RLock()  # guards the counts; a signal's handler may read, too
         self._counts = dict.fromkeys(_ALL, 0)
 
     def add(self, kind: ReadKind, reason: FallbackReason) -> None:
