@@ -12,6 +12,7 @@ import inspect
 import sys
 from collections.abc import Callable
 from functools import cache
+from itertools import count
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -52,10 +53,29 @@ def throw() -> None:
     raise Interrupted
 
 
+def first_places(step: Callable[[], object]) -> list[int]:
+    """Run ``step``; return the numbers of the places that were not passed before.
+
+    Of a loop, those of its first round alone.
+    """
+    first: dict[tuple[CodeType, int], int] = {}
+    numbers = count(1)
+    run_interrupted(
+        step,
+        on_place=lambda frame: first.setdefault((frame.f_code, frame.f_lasti), next(numbers)),
+    )
+    return [*first.values()]
+
+
 def run_interrupted(
-    step: Callable[[], object], number: int = 0, handler: Callable[[], object] = throw
+    step: Callable[[], object],
+    number: int = 0,
+    handler: Callable[[], object] = throw,
+    on_place: Callable[[FrameType], object] = lambda _: None,
 ) -> int:
     """Run ``step``, call ``handler`` at place ``number`` (0: nowhere); return the places seen.
+
+    ``on_place`` is called at each place, with the frame.
 
     What ``step`` raises itself goes through. Only this thread is interrupted, in the code of the
     store and in ``contextlib``; not in finalizers that the garbage collector calls meanwhile, for
@@ -64,9 +84,10 @@ def run_interrupted(
     seen = 0
     collecting = gc.isenabled()
 
-    def pass_place() -> None:
+    def pass_place(frame: FrameType) -> None:
         nonlocal seen
         seen += 1
+        on_place(frame)
         if seen == number:
             sys.settrace(None)
             handler()
@@ -79,12 +100,12 @@ def run_interrupted(
             return None
         frame.f_trace_lines, frame.f_trace_opcodes = False, True
         if not frame.f_code.co_flags & inspect.CO_GENERATOR:  # it may be entered to be closed
-            pass_place()
+            pass_place(frame)
         return inside
 
     def inside(frame: FrameType, event: str, _: object) -> Callable[..., Any]:
         if event == "opcode" and frame.f_lasti in _places(frame.f_code):
-            pass_place()
+            pass_place(frame)
         return inside
 
     gc.disable()
