@@ -1,6 +1,7 @@
 """``PagesAhead``: how far ahead of the log pages are brought in, and when."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from store.service.writing.pages_ahead import (
     PagesAhead,
     bytes_ahead,
 )
+from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.waiting import until
 
 MIB = 1 << 20
@@ -111,6 +113,26 @@ def test_it_is_due_where_half_of_what_was_brought_in_is_used(drive: Drive) -> No
         drive.ahead.look()
         due.append(drive.ahead._wake.wait(0))
     assert due == [False, True]
+
+
+def test_a_put_that_is_interrupted_leaves_the_thread_to_be_woken_by_a_later_one(
+    drive: Drive,
+) -> None:
+    def look_at(number: int) -> int:
+        drive.grow(MIB, 0.1)
+        drive.log.end = drive.ahead._due
+        places = 0
+        with suppress(Interrupted):
+            places = run_interrupted(drive.ahead.look, number)
+        drive.log.end += LEAST_AHEAD
+        drive.ahead.look()
+        assert drive.ahead._wake.wait(0), number
+        return places
+
+    places = look_at(0)
+    assert places > 1
+    for number in range(1, places + 1):
+        look_at(number)
 
 
 def test_a_file_that_is_gone_ends_nothing(drive: Drive) -> None:

@@ -23,7 +23,6 @@ MOST_AHEAD = 8 << 20
 SECONDS_AHEAD = 0.1
 """So far as the log grows in this time. What is brought in is written to the disk by the next sync,
 as zeros, and once more with its records: of what is synced every half a second a fifth at most."""
-_NOT_DUE = 1 << 63
 
 BringIn = Callable[[object, int, int], bool]
 """Takes a map and a span of it, see ``store.core``; returns whether the kernel can."""
@@ -66,9 +65,14 @@ class PagesAhead:
         self.worker.end()
 
     def look(self) -> None:
-        """Wake the thread if the log has grown to where it is due. Any thread; nothing waits."""
-        if self._log.end >= self._due:
-            self._due = _NOT_DUE
+        """Wake the thread if the log has grown to where it is due. Any thread; nothing waits.
+
+        Due again some bytes on, until the thread says where: a caller that is interrupted before it
+        wakes the thread leaves that to a later put.
+        """
+        end = self._log.end
+        if end >= self._due:
+            self._due = end + LEAST_AHEAD
             self._wake.set()
 
     def _run(self) -> None:
