@@ -13,11 +13,19 @@ from store.paths import StorePaths
 from store.queue.bulk import bulk_backend
 from store.queue.places import queue_context
 from store.queue.units import QueueKey
+from store.record.message import Message
 from store.service.message_store import MessageStore
 
 Units = dict[int, tuple[int, int, int, int]]
 """Queue offset → phy offset, size, tags code, store timestamp (-1 where it is not kept)."""
 NO_SPARK = "none"
+
+
+def put_some(root: Path, topic: str) -> None:
+    """Put five messages to the store in ``root``."""
+    with MessageStore.open(root, housekeeping=False) as store:
+        for number in range(5):
+            assert store.put_message(Message(topic, b"x" * 50, number % 3, {"TAGS": "t"})).ok
 
 
 def stored(paths: StorePaths, backend: str, plan: Plan) -> dict[QueueKey, Units]:

@@ -14,22 +14,14 @@ from migration.switching.switch import switch
 from migration.verify import verify_migration
 from migration.way_back.way_back import rollback
 from migration.workspace import Workspace
-from store.record.message import Message
-from store.service.message_store import MessageStore
 from tests.kit.cut_short import cut_short
-from tests.kit.migrations import NO_SPARK
+from tests.kit.migrations import NO_SPARK, put_some
 from tests.kit.served import served
 
 pytestmark = pytest.mark.crash
 Golden = Callable[[str], Path]
 MOVES = [("basic-default", "rocksdb"), ("special-defaultRocksDB", "file")]
 STEPS = ["run", "switch", "rollback"]
-
-
-def put(root: Path, topic: str) -> None:
-    with MessageStore.open(root, housekeeping=False) as store:
-        for number in range(5):
-            assert store.put_message(Message(topic, b"x" * 50, number % 3, {"TAGS": "t"})).ok
 
 
 def prepare(root: Path, target: str, step: str) -> None:
@@ -41,10 +33,10 @@ def prepare(root: Path, target: str, step: str) -> None:
         return
     run_plan(root, master=NO_SPARK)
     assert verify_migration(root, master=NO_SPARK).equal
-    put(root, "since")
+    put_some(root, "since")
     if step == "rollback":
         switch(root)
-        put(root, "later")
+        put_some(root, "later")
 
 
 def goes_on(root: Path, step: str, whole: object) -> None:

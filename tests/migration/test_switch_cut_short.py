@@ -21,11 +21,10 @@ from migration.verify import verify_migration
 from migration.way_back.way_back import rollback
 from migration.workspace import Workspace
 from store.errors import StoreError
-from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.kit import interrupts
 from tests.kit.interrupts import Interrupted, first_places, run_interrupted
-from tests.kit.migrations import NO_SPARK
+from tests.kit.migrations import NO_SPARK, put_some
 from tests.kit.mutations import in_time
 from tests.kit.nth_call import FAULTS, Case, NthCall
 from tests.kit.served import served
@@ -40,12 +39,6 @@ MOVES = [("basic-default", "rocksdb"), ("special-defaultRocksDB", "file")]
 STEPS: dict[str, Callable[[Path], object]] = {"switch": switch, "rollback": rollback}
 
 
-def put(root: Path, topic: str) -> None:
-    with MessageStore.open(root, housekeeping=False) as store:
-        for number in range(5):
-            assert store.put_message(Message(topic, b"x" * 50, number % 3, {"TAGS": "t"})).ok
-
-
 class Move:
     """A store of RocketMQ's in ``root`` that is ready for a step, as often as a test wants it."""
 
@@ -55,10 +48,10 @@ class Move:
         make_plan(root, target=target, segment_units=400)
         run_plan(root, master=NO_SPARK)
         assert verify_migration(root, master=NO_SPARK).equal
-        put(root, "since")
+        put_some(root, "since")
         if step == "rollback":
             switch(root)
-            put(root, "later")
+            put_some(root, "later")
         self.whole, self.before = served(root), self.tables()
         self.saved = shutil.copytree(root, root.with_name("saved"))
         self.do()
