@@ -4,12 +4,14 @@
   * RocksDBError
     * RocksDBIOError, which also is a StoreIOError
       * RocksDBFullError, which also is a DiskFullError
+    * RocksDBDamagedError, which also is a CorruptionError
 """
 
+import re
 from enum import Enum
 from pathlib import Path
 
-from store.errors import ConsumeQueueError, DiskFullError, StoreIOError
+from store.errors import ConsumeQueueError, CorruptionError, DiskFullError, StoreIOError
 
 
 class RocksDBStatus(Enum):
@@ -63,11 +65,18 @@ class RocksDBFullError(RocksDBIOError, DiskFullError):
     """No space is left for one of RocksDB's files."""
 
 
+class RocksDBDamagedError(RocksDBError, CorruptionError):
+    """RocksDB cannot open the database, for its files are damaged."""
+
+
+_PRIVATE = re.compile(r"/\S*/cqstore-read-only-[^/\s]+")
+"""The folder of links in which a database is opened read-only; users have never seen it."""
 _KINDS = {RocksDBStatus.IO_ERROR: RocksDBIOError, RocksDBStatus.NO_SPACE: RocksDBFullError}
 
 
 def rocksdb_error(text: str, folder: Path) -> RocksDBError:
     """Return the error for a status of RocksDB's, by its text."""
+    text = _PRIVATE.sub(lambda _: str(folder), text)
     status = RocksDBStatus.of(text)
     kind: type[RocksDBError] = _KINDS.get(status, RocksDBError)
     return kind(f"RocksDB: {text}", status=status, path=folder)

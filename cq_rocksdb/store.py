@@ -23,7 +23,7 @@ from cq_rocksdb.consume_queue import RocksDBConsumeQueue
 from cq_rocksdb.cut import clean_expired, truncate_dirty
 from cq_rocksdb.engine import EngineBatch, Family, RocksEngine
 from cq_rocksdb.engines import check_settings, open_engine
-from cq_rocksdb.errors import RocksDBError, RocksDBStatus
+from cq_rocksdb.errors import RocksDBDamagedError, RocksDBError, RocksDBStatus
 from cq_rocksdb.folders import (
     database_folder,
     database_folders,
@@ -166,7 +166,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
             if exc.status is not RocksDBStatus.CORRUPTION and _FILE_GONE not in exc.reason:
                 raise
             advised = f"{exc.reason}; {_ADVICE}"
-            raise RocksDBError(advised, status=exc.status, path=exc.path) from exc.__cause__
+            raise RocksDBDamagedError(advised, status=exc.status, path=exc.path) from exc.__cause__
         self._offsets = OffsetTable(self._engine, context.config.rocksdb_hot_queues)
         self._units = UnitTable(self._engine)
         _LOG.info("opened the RocksDB queues in %s", self.folder)

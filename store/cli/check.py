@@ -1,6 +1,7 @@
 """``cqstore check``: every record, every unit, every file; and what can be done about damage."""
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +16,7 @@ from store.cli.options import (
     Format,
     check_is_there,
     note,
-    open_store,
+    note_state,
     opened_by,
     read_config,
     refuse_beside,
@@ -26,7 +27,8 @@ from store.journals.store_lock import refuse_if_open
 from store.paths import StorePaths
 from store.service.care.check import CheckFinding
 from store.service.upkeep.backup_manifest import compare, read_manifest
-from store.service.upkeep.repair import RepairPlan, carry_out, plan_repair
+from store.service.upkeep.obstacles import Obstacle, OpenedPast, open_past
+from store.service.upkeep.repair import RepairPlan, carry_out, check_cut, plan_repair
 from store.service.upkeep.store_copy import copy_store
 
 
@@ -80,6 +82,7 @@ def check(
         note(step)
     if not plan:
         raise typer.Exit(1)
+    check_cut(root, plan, cut_at)
     target = root
     if not in_place:
         target = copy_to or root.with_name(root.name + ".repaired")
@@ -87,7 +90,7 @@ def check(
             copy_store(root, target)
         note(f"mending the copy {target}")
     with progress("mending") as tick:
-        carry_out(target, read_config(config), plan, cut_at, tick)
+        carry_out(target, read_config(config), plan.moved_to(root, target), cut_at, tick)
     if _look(target, config, backend, None, kind) is not None:
         raise typer.Exit(1)
 
@@ -133,34 +136,43 @@ def _look(
     kind: OutputFormat,
 ) -> RepairPlan | None:
     """Check and print; return what could be done, ``None`` if nothing is wrong."""
-    damage: list[CheckFinding] = []
-    opener = opened_by(root)
-
-    def rows(findings: Iterator[CheckFinding]) -> Iterator[Row]:
-        for finding in findings:
-            if finding.damage:
-                damage.append(finding)
-            yield _row(finding, is_open=bool(opener))
-
-    with progress("checking") as tick, open_store(root, config, backend, commit_log) as store:
+    opener, damage = opened_by(root), list[CheckFinding]()
+    settings = read_config(config, root)
+    with progress("checking") as tick, open_past(root, settings, backend, commit_log) as past:
+        store = past.store
+        note_state(store, root)
         checking = store.checker(tick)
-        output(kind).rows(rows(checking.run()))
+        obstacles = [_of_obstacle(obstacle) for obstacle in past.obstacles]
+
+        def rows() -> Iterator[Row]:
+            for finding in chain(obstacles, checking.run(queues=past.has_queues)):
+                if finding.damage:
+                    damage.append(finding)
+                yield _row(finding, past, is_open=bool(opener))
+
+        output(kind).rows(rows())
         counts = f"{checking.records} records, {checking.units} units checked"
         if opener:
             note(f"{counts}; nothing counts as damage while process {opener} has the store open")
             return None
         note(f"{counts}; {len(damage)} damaged")
         if damage or not store.last_exit_ok or store.report.needed:
-            return plan_repair(store, damage)
+            plan = plan_repair(store, damage[len(obstacles) :], past.obstacles)
+            plan.beyond = [past.named(problem) for problem in plan.beyond]
+            return plan
     return None
 
 
-def _row(finding: CheckFinding, *, is_open: bool) -> Row:
+def _of_obstacle(obstacle: Obstacle) -> CheckFinding:
+    return CheckFinding(obstacle.problem, path=str(obstacle.path), phy_offset=obstacle.phy_offset)
+
+
+def _row(finding: CheckFinding, past: OpenedPast, *, is_open: bool) -> Row:
     queue = finding.queue
     return {
         "severity": ("open" if is_open else "damage") if finding.damage else "note",
-        "problem": finding.problem,
-        "path": finding.path,
+        "problem": past.named(finding.problem),
+        "path": past.named(finding.path),
         "position": finding.position,
         "phyOffset": finding.phy_offset,
         "topic": queue.topic if queue else None,

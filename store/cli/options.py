@@ -2,6 +2,8 @@
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +12,7 @@ import typer
 from store.cli.output import OutputFormat, RowFormat
 from store.cli.verbs import VERBOSE
 from store.config import StoreConfig, conf_notes, odd_keys, read_broker_conf
-from store.errors import RefusedStoreError, StoreConfigError, StoreError
+from store.errors import CorruptionError, RefusedStoreError, StoreConfigError, StoreError
 from store.journals.store_lock import locked_by, refuse_if_open
 from store.journals.store_mode import StoreMode
 from store.paths import StorePaths
@@ -99,17 +101,33 @@ def open_store(
     log is damaged, that the store needs recovery.
     """
     given = config if isinstance(config, StoreConfig) else read_config(config, root)
-    store = MessageStore.open(
-        root, given.model_copy(update=settings), read_only=read_only,
-        backend=backend, commit_log=commit_log, housekeeping=False,
-    )  # fmt: skip
+    with pointing_to_check(root):
+        store = MessageStore.open(
+            root, given.model_copy(update=settings), read_only=read_only,
+            backend=backend, commit_log=commit_log, housekeeping=False,
+        )  # fmt: skip
+    note_state(store, root, read_only=read_only)
+    return store
+
+
+@contextmanager
+def pointing_to_check(root: Path) -> Iterator[None]:
+    """Say on stderr what lists all damage, where some keeps the store from being opened."""
+    try:
+        yield
+    except CorruptionError:
+        note(f"{root} is damaged: cqstore check lists all of it, and --repair mends a copy")
+        raise
+
+
+def note_state(store: MessageStore, root: Path, *, read_only: bool = True) -> None:
+    """Say on stderr what a reader of the store in ``root`` has to know, see ``open_store``."""
     if read_only and (opener := opened_by(root)):
         note(opened_note(store, opener))
     elif store.report.damage is not None:
         note(f"the log is damaged: {store.report.damage} (cqstore check)")
     elif read_only and store.report.needed:
         note(f"{root}: this store needs recovery and is shown as it lies (cqstore recover)")
-    return store
 
 
 def opened_by(root: Path) -> int:

@@ -14,6 +14,7 @@ from store.cli.options import (
     Format,
     check_is_store,
     note,
+    pointing_to_check,
     read_config,
 )
 from store.cli.output import OutputFormat, output, progress
@@ -57,6 +58,7 @@ def rebuild(
     else:
         parts = Rebuild.NOTHING
     with (
+        pointing_to_check(root),
         progress("rebuilding") as tick,
         MessageStore.open(
             root, settings, backend=None if topic else backend, cut_at=cut_at,

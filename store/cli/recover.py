@@ -8,6 +8,7 @@ from store.cli.options import (
     Format,
     PassOver,
     check_is_store,
+    pointing_to_check,
     read_config,
 )
 from store.cli.output import OutputFormat, output, progress
@@ -31,6 +32,7 @@ def recover(
     settings = read_config(config, root)
     check_is_store(root, settings)
     with (
+        pointing_to_check(root),
         progress("recovering") as tick,
         MessageStore.open(
             root,

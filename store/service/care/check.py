@@ -81,9 +81,17 @@ class StoreCheck:
         self.records = 0
         self.units = 0
 
-    def run(self) -> Iterator[CheckFinding]:
-        """Yield everything that is found: the log first, then queues, files and index."""
+    def run(self, *, queues: bool = True) -> Iterator[CheckFinding]:
+        """Yield everything that is found: the log first, then queues, files and index.
+
+        Without ``queues`` those are passed over: they could not be loaded.
+        """
         yield from self._check_log()
+        if queues:
+            yield from self._check_queues()
+        yield from self._check_index()
+
+    def _check_queues(self) -> Iterator[CheckFinding]:
         for finding in self._queues.check_files():
             yield CheckFinding(
                 finding.problem,
@@ -104,6 +112,8 @@ class StoreCheck:
                 phy_offset=phy_offset,
             )
         yield from self._compare_backends()
+
+    def _check_index(self) -> Iterator[CheckFinding]:
         if self._index is not None:
             for odd in self._index.check(self._log.max_phy_offset()):
                 yield CheckFinding(odd.problem, path=odd.path, position=odd.position)

@@ -5,8 +5,9 @@ that is damaged with valid records behind is cut only where the operator says so
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Self
 
 from store.config import StoreConfig
 from store.errors import CorruptionError, RefusedStoreError
@@ -15,9 +16,11 @@ from store.queue.facts import QueueType
 from store.queue.units import QueueKey
 from store.record.scan import ScanRules
 from store.service.care.check import CheckFinding
+from store.service.finding.store_layout import detect, found_sizes
 from store.service.message_store import MessageStore
 from store.service.recovering.log_end import valid_record_behind
 from store.service.recovering.replacement import Rebuild
+from store.service.upkeep.obstacles import Obstacle, ObstacleKind, clear
 
 MOST_SINGLE = 16
 """Queues that are rebuilt one by one; beyond that all of them are, in one pass."""
@@ -36,19 +39,33 @@ class RepairPlan:
     """The store was not stopped cleanly, or something of it is not finished."""
     index: bool = False
     queues: list[QueueKey] = field(default_factory=list)
+    obstacles: list[Obstacle] = field(default_factory=list)
+    """What keeps the store from being opened; mended before all else."""
     beyond: list[str] = field(default_factory=list)
     """What cannot be mended here."""
 
     def __bool__(self) -> bool:
-        return bool(self.cut_at is not None or self.recover or self.index or self.queues)
+        return bool(
+            self.cut_at is not None or self.recover or self.index or self.queues or self.obstacles
+        )
+
+    def moved_to(self, root: Path, target: Path) -> Self:
+        """Return the plan for ``target``, a copy of ``root``."""
+        moved = [
+            replace(each, path=target / each.path.relative_to(root))
+            if each.path.is_relative_to(root) else each
+            for each in self.obstacles
+        ]  # fmt: skip
+        return replace(self, obstacles=moved)
 
     def steps(self) -> Iterator[str]:
         """Yield each step as a sentence."""
+        for obstacle in self.obstacles:
+            yield f"{obstacle.path}: {obstacle.kind.value}"
         if self.cut_at is not None:
             yield (
                 f"cut the log at {self.cut_at}: {self.lost_bytes} bytes behind it are lost, among"
-                f" them {self.lost_records} valid records (--cut-at {self.cut_at}); or give up that"
-                f" record alone before (cqstore recover --pass-over {self.cut_at})"
+                f" them {self.lost_records} valid records (--cut-at {self.cut_at}){self._instead()}"
             )
         if self.recover:
             yield "recover, as the next opening would"
@@ -62,10 +79,17 @@ class RepairPlan:
         for problem in self.beyond:
             yield f"nothing can be done here about: {problem}"
 
+    def _instead(self) -> str:
+        if self.obstacles:  # the store must be opened to pass a record over
+            return ""
+        return f"; or give up that record alone before (cqstore recover --pass-over {self.cut_at})"
 
-def plan_repair(store: MessageStore, findings: Iterable[CheckFinding]) -> RepairPlan:
-    """Plan what ``findings`` ask for; ``store`` is open read-only."""
-    plan = RepairPlan(recover=store.report.needed)
+
+def plan_repair(
+    store: MessageStore, findings: Iterable[CheckFinding], obstacles: Iterable[Obstacle] = ()
+) -> RepairPlan:
+    """Plan what ``findings`` ask for; ``store`` is open read-only, past ``obstacles``."""
+    plan = RepairPlan(recover=store.report.needed, obstacles=list(obstacles))
     queues: dict[QueueKey, None] = {}
     for finding in findings:
         if not finding.damage:
@@ -103,6 +127,20 @@ def _records_behind(log: CommitLog, damaged_at: int) -> Iterator[int]:
             at = valid_record_behind(log, start if exc.phy_offset is None else exc.phy_offset)
 
 
+def check_cut(root: Path, plan: RepairPlan, cut_at: int | None) -> None:
+    """Refuse a repair that must cut the log where the operator has not said so.
+
+    Raises:
+        RefusedStoreError: ``cut_at`` is not that place.
+    """
+    if plan.cut_at is not None and cut_at != plan.cut_at:
+        raise RefusedStoreError(
+            f"the log is damaged at {plan.cut_at}: nothing is done unless {plan.lost_records} valid"
+            f" records behind that are given up (--cut-at {plan.cut_at})",
+            path=root,
+        )
+
+
 def carry_out(
     root: Path,
     config: StoreConfig,
@@ -113,20 +151,25 @@ def carry_out(
     """Do what ``plan`` says to the store in ``root``.
 
     Raises:
-        RefusedStoreError: the log must be cut and ``cut_at`` is not that place; nothing was done.
+        RefusedStoreError: as ``check_cut``; nothing was done.
         StoreError: as for opening.
     """
-    if plan.cut_at is not None and cut_at != plan.cut_at:
-        raise RefusedStoreError(
-            f"the log is damaged at {plan.cut_at}: nothing is done unless {plan.lost_records} valid"
-            f" records behind that are given up (--cut-at {plan.cut_at})",
-            path=root,
-        )
+    check_cut(root, plan, cut_at)
     rebuild = Rebuild.INDEX if plan.index else Rebuild.NOTHING
-    if len(plan.queues) > MOST_SINGLE:
+    no_queues = any(obstacle.kind is ObstacleKind.QUEUES for obstacle in plan.obstacles)
+    if no_queues or len(plan.queues) > MOST_SINGLE:
         rebuild |= Rebuild.QUEUES
+    if plan.obstacles:
+        size = config.mapped_file_size_commit_log
+        sizes = found_sizes(detect(root, config), config)
+        clear(root, sizes.get("mapped_file_size_commit_log", size), plan.obstacles)
     with MessageStore.open(
-        root, config, cut_at=plan.cut_at, rebuild=rebuild, housekeeping=False, progress=progress
+        root,
+        config,
+        cut_at=plan.cut_at,
+        rebuild=rebuild,
+        housekeeping=False,
+        progress=progress,
     ) as store:
         if Rebuild.QUEUES not in rebuild:
             for key in plan.queues:
