@@ -120,7 +120,7 @@ def locked_by(paths: StorePaths) -> int:
         with _held_lock:
             if (status.st_dev, status.st_ino) in _held:  # closing a descriptor would drop the lock
                 return os.getpid()
-            fd = open_regular(paths.lock, os.O_RDWR)
+            fd = open_regular(paths.lock)  # to ask takes no right to write
             try:
                 return _holder(fd)
             finally:
