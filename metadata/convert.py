@@ -13,7 +13,7 @@ from metadata.model import BrokerMetadata, DataVersion, Form, Table
 from metadata.places import LMQ_OFFSETS_FILE, OFFSETS_FILE
 from metadata.placing import clear_new, place
 from metadata.writing import differences, write_form
-from store.errors import CorruptionError, RefusedStoreError
+from store.errors import CorruptionError, RefusedStoreError, StoreIOError
 from store.paths import StorePaths
 
 
@@ -70,6 +70,15 @@ def converted(found: BrokerMetadata, to: Form, drop: Collection[Droppable] = ())
             " repair mends it first", path=found.path,
         )  # fmt: skip
     _refuse_doubtful_files(found)
+    return fitted(found, to, drop)
+
+
+def fitted(found: BrokerMetadata, to: Form, drop: Collection[Droppable] = ()) -> BrokerMetadata:
+    """Return what ``found``, which has no fault, is to be in the form ``to``; see ``converted``.
+
+    Raises:
+        RefusedStoreError: ``to`` does not hold something of it.
+    """
     out = dropped(found, to, drop)
     made = replace(
         found, form=to, versions=dict(found.versions), delay_offsets={},
@@ -85,10 +94,13 @@ def converted(found: BrokerMetadata, to: Form, drop: Collection[Droppable] = ())
     return made
 
 
-def convert(paths: StorePaths, made: BrokerMetadata, *, lmq: bool = False) -> Path:
-    """Write ``made`` beside the store, compare every field, put it in place of all other forms.
+def convert(
+    paths: StorePaths, made: BrokerMetadata, *, lmq: bool = False, keep: Collection[Form] = ()
+) -> Path:
+    """Write ``made`` beside the store, compare every field, put it in place of the other forms.
 
-    The caller has the store's lock, and has finished what an earlier call left.
+    The caller has the store's lock, and has finished what an earlier call left. Forms to ``keep``
+    stay where they are.
 
     Returns:
         the folder that the other forms were moved to.
@@ -104,7 +116,7 @@ def convert(paths: StorePaths, made: BrokerMetadata, *, lmq: bool = False) -> Pa
         raise CorruptionError(
             f"what was written is not what was read: {'; '.join(wrong)}", path=paths.new_metadata
         )
-    return place(paths, made.form)
+    return place(paths, made.form, keep)
 
 
 def _wrong_with_new(paths: StorePaths, made: BrokerMetadata) -> Iterator[str]:
@@ -112,7 +124,10 @@ def _wrong_with_new(paths: StorePaths, made: BrokerMetadata) -> Iterator[str]:
     if [each.form for each in new] != [made.form]:
         yield "not one form is there"
     for each in new:
-        yield from map(str, each.faults)
+        for fault in each.faults:
+            if isinstance(fault, StoreIOError):
+                raise fault
+            yield str(fault)
         yield from differences(made, each)
 
 

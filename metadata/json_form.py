@@ -50,6 +50,18 @@ def read_json(config: Path) -> BrokerMetadata | None:
     return found
 
 
+def read_json_file(config: Path, name: str) -> BrokerMetadata:
+    """Return what the file ``name``, one of ``FILES``, holds, or else its ``.bak``.
+
+    A file that is missing, empty or torn is no fault where its ``.bak`` can be read.
+    """
+    found = BrokerMetadata(Form.JSON, config)
+    read_table(config / name, _DECODERS[name], found)
+    if len(found.faults) == 1:
+        found.faults.clear()
+    return found
+
+
 def unknown_fields(config: Path) -> list[str]:
     """Return ``FILE: FIELD`` for what the files hold beside the fields that are read here.
 

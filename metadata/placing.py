@@ -10,7 +10,7 @@ something below the names that are to move is younger than the journal, as what 
 """
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from metadata.kept import new_kept_folder
@@ -26,8 +26,8 @@ Move = tuple[str, str]
 """From and to, below the root."""
 
 
-def place(paths: StorePaths, form: Form) -> Path:
-    """Put ``form`` in place and all others away; return where they are then.
+def place(paths: StorePaths, form: Form, keep: Collection[Form] = ()) -> Path:
+    """Put ``form`` in place and all others away but those to ``keep``; return where they are then.
 
     What lies in ``new_metadata`` takes the place of that form; where nothing lies there the form
     stays as it is. The caller has the store's lock.
@@ -37,7 +37,7 @@ def place(paths: StorePaths, form: Form) -> Path:
         StoreIOError: a name cannot be changed; the next ``finish_placing`` goes on.
     """
     away = new_kept_folder(paths)
-    moves = _moves(paths, form, away)
+    moves = _moves(paths, form, away, keep)
     with os_errors("place a form of metadata", away):
         make_folder(away)
         if away.stat().st_dev != paths.topics.parent.stat().st_dev:
@@ -101,9 +101,9 @@ def clear_new(paths: StorePaths) -> None:
             sync_folder(paths.own)
 
 
-def _moves(paths: StorePaths, form: Form, away: Path) -> list[Move]:
+def _moves(paths: StorePaths, form: Form, away: Path, keep: Collection[Form]) -> list[Move]:
     config, new = paths.topics.parent, paths.new_metadata / "config"
-    others = [name for other in Form if other is not form for name in names_of(other)]
+    others = [name for other in Form if other not in {form, *keep} for name in names_of(other)]
     built = [name for name in names_of(form) if (new / name).exists()]
     former = _there(config, names_of(form)) if built else []
     moves = [

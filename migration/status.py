@@ -5,6 +5,7 @@ from pathlib import Path
 
 from migration.copying.segment import read_done, units_done
 from migration.planning.plan import Plan, read_plan
+from migration.switching.tables import last_conversion
 from migration.workspace import Workspace
 
 
@@ -60,6 +61,8 @@ def status(root: Path, workspace: Workspace | None = None) -> dict[str, object]:
             + sum(units for number, units in told.items() if done[number] is None),
             "completeTo": plan.complete_to,
         }
+    if tables := last_conversion(space):
+        facts["tables"] = {name: tables[name] for name in tables if name != "at"}
     history = space.history()
     if history:
         last = history[-1]

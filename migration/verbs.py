@@ -23,7 +23,8 @@ from rich.progress import (
 from rich.text import Text
 
 from migration.copying.run import RunReport, run_plan
-from migration.metadata.option import AcceptOlderTables
+from migration.metadata.conversion import NextBroker, plan_conversion
+from migration.metadata.option import AcceptOlderTables, WithoutOption
 from migration.planning.planner import make_plan
 from migration.planning.segment_writer import SEGMENT_UNITS
 from migration.rebuild.block_source import LOG
@@ -39,7 +40,8 @@ from migration.way_back.way_back import rollback as roll_back
 from migration.workspace import Workspace
 from store.cli.options import ConfigFile, Dir, Format, check_is_there, note, read_config, state
 from store.cli.output import OutputFormat, output
-from store.errors import RefusedStoreError
+from store.config import StoreConfig
+from store.errors import RefusedStoreError, StoreError
 from store.paths import StorePaths
 from store.service.upkeep.mode import StoreMode
 
@@ -104,9 +106,18 @@ def plan(
             "from": made.source, "to": made.target, "queues": made.queues, "units": made.units,
             "expiredQueues": made.expired, "emptyQueues": made.empty,
             "segments": len(made.segments), "completeTo": made.complete_to, "plan": made.digest,
-            "file": str(space.plan),
+            "tables": _tables(root, settings, made.target), "file": str(space.plan),
         }
     )  # fmt: skip
+
+
+def _tables(root: Path, settings: StoreConfig, to: str) -> object:
+    """Return what a switch is to convert of the broker's tables, or why it would refuse to."""
+    try:
+        found = plan_conversion(StorePaths(root), NextBroker([to], settings))
+    except StoreError as exc:
+        return str(exc)
+    return None if found is None else found.facts()
 
 
 def run(
@@ -158,18 +169,20 @@ def switch(
         typer.Option("--workspace", metavar="PATH", help="Maybe that of a copy of this store."),
     ] = None,
     *,
+    without: WithoutOption = None,
     accept_older_tables: AcceptOlderTables = False,
     config: ConfigFile = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
     """Put the verified queues into the store, catch them up from the log, and serve them.
 
-    The old queues stay where they lie, marked as left behind; rollback catches them up.
+    The old queues stay where they lie, marked as left behind; rollback catches them up. Topics,
+    groups and offsets of the broker are converted into the form that the next broker reads.
     """
     with _telling() as tell:
         report = switch_to(
             root, read_config(config, root), to=to, workspace=_space(root, workspace),
-            accept_older_tables=accept_older_tables, tell=tell,
+            without=without or (), accept_older_tables=accept_older_tables, tell=tell,
         )  # fmt: skip
     output(kind).record(_record(report))
 
@@ -184,6 +197,7 @@ def rollback(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what there is to be done.")
     ] = False,
+    without: WithoutOption = None,
     accept_older_tables: AcceptOlderTables = False,
     workspace: Space = None,
     config: ConfigFile = None,
@@ -191,12 +205,14 @@ def rollback(
 ) -> None:
     """Undo the migration: drop what was made, or after the switch serve the old queues again.
 
-    Those catch up from the log first, and the new ones are moved to DIR/cqstore/replaced.
+    Those catch up from the log first, and the new ones are moved to DIR/cqstore/replaced. Topics,
+    groups and offsets of the broker are converted back, with what it changed since the switch.
     """
     with _telling() as tell:
         report = roll_back(
             root, read_config(config, root), workspace=_space(root, workspace), returning=returning,
-            accept_older_tables=accept_older_tables, dry_run=dry_run, tell=tell,
+            without=without or (), accept_older_tables=accept_older_tables, dry_run=dry_run,
+            tell=tell,
         )  # fmt: skip
     if report is None:
         what = "would be" if dry_run else "are"
@@ -212,6 +228,7 @@ def tables(
         typer.Option("--to", parser=state, metavar="STATE", help="Of the next broker [as it is]."),
     ] = None,
     *,
+    without: WithoutOption = None,
     accept_older_tables: AcceptOlderTables = False,
     config: ConfigFile = None,
     kind: Format = OutputFormat.TABLE,
@@ -223,12 +240,9 @@ def tables(
     """
     with _telling() as tell:
         report = prepare_for(
-            root,
-            read_config(config, root),
-            to=to,
-            accept_older_tables=accept_older_tables,
-            tell=tell,
-        )
+            root, read_config(config, root), to=to, without=without or (),
+            accept_older_tables=accept_older_tables, tell=tell,
+        )  # fmt: skip
     output(kind).record(_record(report))
 
 

@@ -190,6 +190,11 @@ class StoreConfig(ReplicaConfig):
     """Put messages into light queues named by ``INNER_MULTI_DISPATCH``."""
     enable_multi_dispatch: bool = False
     """Also needed for light queues on the file backend."""
+    config_manager_version: str | None = None
+    """``v2``: the broker keeps its metadata in ``config/rdb``. Not given: as the last broker did;
+    used where metadata is converted, by no store."""
+    single_metadata: bool | None = Field(default=None, alias="useSingleRocksDBForAllConfigs")
+    """With ``storeType=defaultRocksDB`` the broker keeps its metadata in ``config/metadata``."""
     max_lmq_consume_queue_num: int | None = Field(default=None, ge=0)
     """Most light queues; not limited unless given (RocketMQ's 20,000 is enforced nowhere)."""
     enable_consume_queue_ext: bool = False

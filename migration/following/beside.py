@@ -10,7 +10,7 @@ Source: RocketMQ ``TimerMessageStore.recover``, ``TimerWheel``, ``TimerLog``.
 import shutil
 from pathlib import Path
 
-from migration.metadata.prepare import prepare_tables
+from migration.metadata.conversion import NextBroker, TablesDone, bring_tables
 from migration.metadata.table_files import stamps, table_paths
 from store.errors import RefusedStoreError, os_errors
 from store.files import make_folder, sync_below, sync_folder
@@ -21,7 +21,7 @@ _PARTIAL, _FORMER = "beside", "former"
 _TRIES = 5
 
 
-def take_beside(broker: StorePaths, own: StorePaths, backend: str, *, lmq: bool) -> list[str]:
+def take_beside(broker: StorePaths, own: StorePaths, following: NextBroker) -> TablesDone:
     """Copy tables and timer of a broker that has ended; return what was done to the tables.
 
     All is copied and durable before the first of it has its name; cut short, the same call begins
@@ -31,17 +31,17 @@ def take_beside(broker: StorePaths, own: StorePaths, backend: str, *, lmq: bool)
     Args:
         broker: whose lock the caller has.
         own: the new store, which no process has open.
-        backend: of the new store's queues.
-        lmq: the next broker has ``enableLmq``.
+        following: the next broker, that of the new store.
 
     Raises:
-        RefusedStoreError: the files change all the time.
-        CorruptionError, StoreIOError: as ``prepare_tables``, or something cannot be copied.
+        RefusedStoreError: the files change all the time, or as ``bring_tables``.
+        CorruptionError, StoreIOError: as ``bring_tables``, or something cannot be copied.
     """
     partial = own.own / _PARTIAL
     with os_errors("copy the broker's tables", broker.topics.parent):
         _copy_unchanged(broker, partial)
-        done = prepare_tables(StorePaths(partial), [backend], shutil.rmtree, lmq=lmq)
+        done = bring_tables(StorePaths(partial), following, shutil.rmtree)
+        done.converted.pop("movedTo", None)  # below ``partial``: the broker's folder has it still
         sync_below([partial])
         make_folder(partial / _FORMER)
         for path in reversed(table_paths(own)):

@@ -9,13 +9,11 @@ import typer
 from pydantic.alias_generators import to_camel
 
 from migration.following.move import FollowedMove, FollowedReport
-from migration.metadata.forms import commands, newer_in_database
-from migration.metadata.option import AcceptOlderTables
+from migration.metadata.option import AcceptOlderTables, WithoutOption
 from replication.address import address
 from replication.signals import ENDED_BY_SIGNAL, ended_by
 from store.cli.options import ConfigFile, Dir, Format, check_is_there, note, read_config
 from store.cli.output import OutputFormat, output
-from store.paths import StorePaths
 from store.service.finding.store_layout import refuse_log_elsewhere
 
 
@@ -29,6 +27,7 @@ def follow_command(
     to: Annotated[
         str, typer.Option(metavar="BACKEND", help="Of the new store's queues.")
     ] = "rocksdb",
+    without: WithoutOption = None,
     accept_older_tables: AcceptOlderTables = False,
     config: ConfigFile = None,
     kind: Format = OutputFormat.TABLE,
@@ -37,24 +36,23 @@ def follow_command(
 
     DIR is only read. The closed log files are copied, the rest comes over the wire, and all queues
     are compared with the broker's while it runs. Then stop the broker: the last bytes are taken
-    from its log, the ends of all queues compared, its tables copied. Start it with NEW as its
-    storePathRootDir, and without storePathCommitLog: --config takes that file. Ctrl-C ends the
-    call, and the next one goes on.
+    from its log, the ends of all queues compared, its tables copied, and converted where NEW's
+    broker reads another form. Start it with NEW as its storePathRootDir, and without
+    storePathCommitLog: --config takes that file. Ctrl-C ends the call, and the next one goes on.
     """
     check_is_there(root)
     settings = read_config(config, into)
     refuse_log_elsewhere(into, settings, config)
     move = FollowedMove(
         root, address(master), into, settings, backend=to,
-        accept_older_tables=accept_older_tables, tell=note,
+        without=without or (), accept_older_tables=accept_older_tables, tell=note,
     )  # fmt: skip
     ended = asyncio.run(ended_by(move.run()))
     output(kind).record(_record(move.report))
     if ended:
         raise typer.Exit(ENDED_BY_SIGNAL + ended)
-    older = newer_in_database(StorePaths(into)) if move.report.older_tables else []
-    if older:
-        note(f"before a broker is started with {into}: {commands(older)}")
+    if older := move.report.older_tables:
+        note(f"the files of {', '.join(older)} in {into} are older than what the broker had")
     note(f"{into} has all that {root} had: start the broker with it")
 
 

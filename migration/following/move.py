@@ -6,6 +6,7 @@ broker's store is only read.
 
 import json
 import time
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,8 +22,8 @@ from migration.following.proof import (
     refuse_other_tail,
 )
 from migration.markers import read_marker
-from migration.metadata.forms import newer_in_database, refuse_kept_tables
-from migration.metadata.prepare import reads_databases
+from migration.metadata.conversion import NextBroker, plan_conversion
+from migration.metadata.option import Without
 from migration.metadata.stopped import BrokerProcess
 from migration.metadata.table_files import newest_table
 from migration.workspace import write_file
@@ -69,6 +70,8 @@ class FollowedReport:
     """From the broker's last sign until it may be started again."""
     prepared_tables: list[str] = field(default_factory=list)
     """What was done to the broker's tables so that the next broker reads them."""
+    converted_tables: dict[str, object] = field(default_factory=dict)
+    """From which forms into which one, and how much; empty: they were in the right form."""
     older_tables: list[str] = field(default_factory=list)
     """That the broker kept in RocksDB: the files that the next one would read are older."""
     not_taken: list[str] = field(default_factory=list)
@@ -87,20 +90,22 @@ class FollowedMove:
         *,
         backend: str = "rocksdb",
         timing: Timing | None = None,
+        without: Collection[Without] = (),
         accept_older_tables: bool = False,
         tell: Tell = untold,
     ) -> None:
         """``broker`` is the root of the broker's store, ``own`` that of the new one.
 
         ``master``: host and replication port of the broker. ``accept_older_tables``: to file
-        queues although the broker keeps its tables in RocksDB, which file brokers do not read.
+        queues, and what the broker keeps in RocksDB is not brought into the files that are read.
+        ``without``: what may stay behind where it cannot be brought.
         """
         self._broker, self._own = StorePaths(broker.absolute()), StorePaths(own.absolute())
         self._master, self._config, self._backend = master, config, backend
         # storePathCommitLog is the new store's: by it the broker's log would be read from there.
         self._broker_config = config.model_copy(update={"store_path_commit_log": None})
         self._timing = timing or Timing(last_retry=0.5)
-        self._accept_older_tables = accept_older_tables
+        self._next = NextBroker([backend], config, without, accept_older_tables)
         self._tell = tell
         self._process = BrokerProcess(self._broker)
         self._note = self._own.own / _NOTE
@@ -158,8 +163,8 @@ class FollowedMove:
         self._process.has_store()  # who is to have ended later
         if self._own.root.resolve() == self._broker.root.resolve():
             raise RefusedStoreError("the new store needs a folder of its own", path=self._own.root)
-        if not reads_databases([self._backend]) and not self._accept_older_tables:
-            refuse_kept_tables(self._broker, self._own)
+        if not self.report.stopped:
+            plan_conversion(self._broker, self._next)  # what is refused is so before the stop
         own, settings = lay_out(self._own.root, self._config, None, read_only=False)
         choose_backends(own, settings, self._backend)  # what cannot be opened later is not begun
         if any(self._own.commit_log.glob("*")):
@@ -278,11 +283,9 @@ class FollowedMove:
         try:
             self._take_rest(store)
             store.close()
-            self.report.prepared_tables = take_beside(
-                self._broker, self._own, self._backend, lmq=self._config.enable_lmq
-            )
-            if not reads_databases([self._backend]):
-                self.report.older_tables = [each.name for each in newer_in_database(self._own)]
+            done = take_beside(self._broker, self._own, self._next)
+            self.report.prepared_tables, self.report.older_tables = done.sentences, done.older
+            self.report.converted_tables = done.converted
             self.report.not_taken = self._others()
         finally:
             lock.release()

@@ -9,10 +9,11 @@ Source: RocketMQ ``BrokerController``, ``RocksDBConfigManager``, ``ConfigRocksDB
 ``ConfigStorage``.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from metadata.model import Form as MetadataForm
 from metadata.places import (
     CURRENT,
     FILES_OF_TABLE,
@@ -22,7 +23,7 @@ from metadata.places import (
     backup_of,
     is_database,
 )
-from store.errors import RefusedStoreError, os_errors
+from store.errors import os_errors
 from store.paths import StorePaths
 
 _TABLES = {V1_FOLDERS[table]: files for table, files in FILES_OF_TABLE.items()}
@@ -45,7 +46,7 @@ class TableForms:
     """One table of a broker's, and where it lies."""
 
     name: str
-    """Of its own database; ``mqadmin rocksDBConfigToJson`` knows it by that."""
+    """Of its own database in version 1."""
     files: tuple[Path, ...]
     """Whether they are there or not."""
     databases: tuple[Path, ...]
@@ -63,12 +64,17 @@ class TableForms:
         return Form.ROCKSDB if self.newest in self.databases else Form.VERSION_2
 
     @property
-    def command(self) -> str:
-        """Return the command of RocketMQ's that brings the file up to date."""
-        if self.newest is not None and self.newest.name == SINGLE_FOLDER:
-            return f"mqadmin rocksDBConfigToJson -b HOST:PORT -t {self.name}"
-        file = self.files[0]
-        return f"mqadmin rocksDBConfigToJson -p {file.parent} -t {self.name} -e {file}"
+    def kept(self) -> MetadataForm | None:
+        """Return the form of ``metadata`` that counts; ``None``: the table lies nowhere."""
+        match self.form:
+            case Form.NONE:
+                return None
+            case Form.JSON:
+                return MetadataForm.JSON
+            case Form.VERSION_2:
+                return MetadataForm.V2
+        is_single = self.newest is not None and self.newest.name == SINGLE_FOLDER
+        return MetadataForm.SINGLE if is_single else MetadataForm.V1
 
 
 def table_forms(paths: StorePaths) -> list[TableForms]:
@@ -127,75 +133,3 @@ def file_written(path: Path) -> int:
 def newer_in_database(paths: StorePaths) -> list[TableForms]:
     """Return the tables whose files are older than databases that file brokers do not read."""
     return [table for table in table_forms(paths) if table.form is Form.ROCKSDB]
-
-
-def refuse_older_files(paths: StorePaths, *, accepted: bool) -> list[str]:
-    """Refuse to lead a broker back to files that are older than what it kept in RocksDB.
-
-    Returns the names of such tables if that is ``accepted``.
-
-    Raises:
-        RefusedStoreError: there are some; the sentence has the commands.
-        StoreIOError: as ``table_forms``.
-    """
-    older = newer_in_database(paths)
-    if older and not accepted:
-        raise RefusedStoreError(
-            f"{older_files(older)}. To go on with the older files all the same:"
-            " --accept-older-tables", path=paths.topics.parent,
-        )  # fmt: skip
-    return [table.name for table in older]
-
-
-def refuse_kept_tables(broker: StorePaths, own: StorePaths) -> None:
-    """Refuse to follow a broker away from RocksDB, whose tables can be brought only afterwards.
-
-    Raises:
-        RefusedStoreError: there are such tables; the sentence has the commands for ``own``.
-        StoreIOError: as ``table_forms``.
-    """
-    older = newer_in_database(broker)
-    if older:
-        after = commands([replace(table, files=(own.topics.with_name(table.files[0].name),))
-                          for table in older])  # fmt: skip
-        raise RefusedStoreError(
-            f"the broker keeps {_names(older)} in RocksDB, which a broker with queues in files does"
-            f" not read. With --accept-older-tables they come along as they are, and {after} makes"
-            " the files of them, before the first start on the new folder",
-            path=broker.topics.parent,
-        )
-
-
-def older_files(older: list[TableForms]) -> str:
-    """Say what a broker with queues in files would take from older files, and the cure."""
-    when = "before the broker is stopped" if _is_single(older) else "while no broker runs"
-    return (
-        f"the broker kept {_names(older)} in RocksDB, and the JSON files are older: a broker with"
-        " queues in files would go on with those, consume messages again and lose topics. Bring the"
-        f" files up to date{_conversion(older)} {when}, with RocketMQ 5.4.0 or later:"
-        f" {commands(older)}"
-    )
-
-
-def _conversion(older: list[TableForms]) -> str:
-    """Return our own command, where one form has all tables; it would bring the others' too."""
-    if len(older) < len(_TABLES):
-        return ""
-    single = [each.newest is not None and each.newest.name == SINGLE_FOLDER for each in older]
-    if any(single) and not all(single):
-        return ""
-    form, root = ("single" if all(single) else "v1"), older[0].files[0].parent.parent
-    return f" while no broker runs (cqstore meta convert {root} --to json --from {form} --yes), or"
-
-
-def commands(older: list[TableForms]) -> str:
-    """Return RocketMQ's commands that bring the files up to date."""
-    return "; ".join(table.command for table in older)
-
-
-def _names(tables: list[TableForms]) -> str:
-    return ", ".join(table.name for table in tables)
-
-
-def _is_single(older: list[TableForms]) -> bool:
-    return any(each.newest is not None and each.newest.name == SINGLE_FOLDER for each in older)

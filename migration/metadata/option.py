@@ -1,13 +1,30 @@
-"""The option of the verbs that lead a broker away from RocksDB."""
+"""Options of the verbs that bring a broker's tables into another form or folder."""
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
+
+
+class Without(StrEnum):
+    """What may be left behind where it cannot be brought."""
+
+    FORBIDDEN = "forbidden"
+    """What groups may not do; version 2 of the metadata keeps none of it."""
+    PULL_OFFSETS = "pull-offsets"
+    """Of consumers that pull by themselves; version 2 alone keeps them."""
+    UNKNOWN_FIELDS = "unknown-fields"
+    """Fields of JSON files that no release is known to write."""
+
 
 AcceptOlderTables = Annotated[
     bool,
     typer.Option(
         "--accept-older-tables",
-        help="Go on though JSON tables in DIR/config are older than those in RocksDB.",
+        help="To files: convert nothing, the JSON in DIR/config stays older than RocksDB's.",
     ),
+]
+WithoutOption = Annotated[
+    list[Without] | None,
+    typer.Option("--without", help="Go on without this, which cannot be brought."),
 ]

@@ -6,16 +6,19 @@ Source: RocketMQ ``BrokerController``; see ``migration.metadata``.
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from migration.metadata.forms import Form, TableForms, file_written, older_files, table_forms
+from migration.metadata.conversion import NextBroker, plan_conversion
+from migration.metadata.forms import Form, TableForms, file_written, table_forms
 from migration.metadata.prepare import reads_databases
 from migration.metadata.versions import table_doubts
 from migration.preflight.report import NameCount, PreflightFinding, Severity
 from replication.tables.config_files import LMQ_CONSUMER_OFFSET
+from store.config import StoreConfig
 from store.errors import StoreError
 from store.paths import StorePaths
 from store.queue.backends import backend, backend_names
 
 _VERSION_KEY, _VERSION_2 = "configManagerVersion", "v2"
+_SINGLE_KEY = "useSingleRocksDBForAllConfigs"
 _BROUGHT = {"config", "timerwheel", "timerlog"}
 """Names below the root, or their begins, that come along beside log and queues."""
 
@@ -39,9 +42,7 @@ def table_findings(
     if reads_databases([to]):
         yield from _older_databases(by_form[Form.JSON])
         yield from _light_queues(by_form[Form.JSON])
-    elif by_form[Form.ROCKSDB]:
-        sentence = older_files(by_form[Form.ROCKSDB])
-        yield _finding("tables-in-rocksdb", Severity.WARN, f"{sentence[0].upper()}{sentence[1:]}.")
+    yield from _converted(paths, to, values)
     yield from _in_doubt(paths)
     yield from _not_brought(paths)
 
@@ -56,11 +57,27 @@ def _version_2(tables: list[TableForms], values: Mapping[str, str]) -> Iterator[
             " configManagerVersion=v2 alone: without it topics, groups and offsets are those of"
             " before.",
         )  # fmt: skip
-    elif is_set and not there and any(table.form is not Form.NONE for table in tables):
+
+
+def _converted(paths: StorePaths, to: str, values: Mapping[str, str]) -> Iterator[PreflightFinding]:
+    """Say what a switch converts, or why it would refuse to."""
+    keys = {key: values[key] for key in (_VERSION_KEY, _SINGLE_KEY) if key in values}
+    try:
+        config = StoreConfig.from_mapping(keys)
+        found = plan_conversion(paths, NextBroker([to], config))
+    except StoreError as exc:
         yield _finding(
-            "tables-not-brought", Severity.REFUSE,
-            "A broker with configManagerVersion=v2 reads config/rdb alone, and no way leads there"
-            " from JSON or from another database: it would know none of these.",
+            "tables-not-convertible", Severity.REFUSE,
+            f"The broker's topics, groups and offsets cannot be converted: {exc}.",
+        )  # fmt: skip
+        return
+    if found is not None:
+        facts = found.facts()
+        sources = ", ".join(f"{table} from {form}" for table, form in found.sources.items())
+        yield _finding(
+            "tables-converted", Severity.INFO,
+            f"The move converts {sources} into the form {facts['to']}: {facts['topics']} topics,"
+            f" {facts['groups']} groups, {facts['offsets']} offsets.",
         )  # fmt: skip
 
 

@@ -10,18 +10,19 @@ a line that says up to where they are whole; the way back catches them up from t
 import json
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from migration.markers import read_marker
-from migration.metadata.forms import refuse_older_files
-from migration.metadata.prepare import reads_databases
+from migration.metadata.conversion import NextBroker, plan_conversion
+from migration.metadata.option import Without
 from migration.planning.context import tail_identity
 from migration.planning.plan import Plan, read_plan
 from migration.rebuild.block_source import LOG
 from migration.rebuild.scan_plan import ScanSpace
 from migration.switching.tables import (
+    TablesReport,
     note_tables,
     prepare,
     prepare_locked,
@@ -51,12 +52,11 @@ from store.service.upkeep.mode import StoreMode, change_mode, current_mode, set_
 """Told what is being done, a few words."""
 
 
-@dataclass(slots=True)
-class SwitchReport:
+@dataclass(slots=True, kw_only=True)
+class SwitchReport(TablesReport):
     """What a switch, or the way back, did."""
 
     before: StoreMode
-    state: StoreMode
     caught_up_units: int = 0
     """Units dispatched from the log into the backend that was behind."""
     deleted_since: list[str] = field(default_factory=list)
@@ -67,10 +67,6 @@ class SwitchReport:
     """Backend that is no longer kept → phy offset up to which it is whole."""
     returning: list[str] = field(default_factory=list)
     """Of a way back: topics that only the old queues had, see ``Returning``."""
-    prepared_tables: list[str] = field(default_factory=list)
-    """What was done to the broker's tables so that the next broker reads them."""
-    older_tables: list[str] = field(default_factory=list)
-    """Whose files, which the next broker reads, are older than what the last one kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,20 +96,21 @@ def switch(
     *,
     to: StoreMode | None = None,
     workspace: Workspace | None = None,
+    without: Collection[Without] = (),
     accept_older_tables: bool = False,
     tell: Tell = untold,
 ) -> SwitchReport:
     """Publish the verified queues, catch them up from the log, and go to state ``to``.
 
     ``to`` is by default the state in which the new backend alone is kept. ``workspace`` may be that
-    of a copy of this store. Cut short, the same call goes on. The broker's tables are put into the
-    form that the next broker reads; ``accept_older_tables``: although files are older than what the
-    broker kept in RocksDB.
+    of a copy of this store. Cut short, the same call goes on. The broker's tables are converted
+    into the form that the next broker reads, but for what it does ``without``;
+    ``accept_older_tables``: what is in RocksDB is not brought into JSON files.
 
     Raises:
-        RefusedStoreError: nothing was verified, the store is another one or needs recovery, there
-            are such files, or the new queues differ after they have caught up; the old ones are
-            served then as before.
+        RefusedStoreError: nothing was verified, the store is another one or needs recovery, its
+            tables cannot be converted, or the new queues differ after they have caught up; the old
+            ones are served then as before.
         StoreLockedError: somebody has the store open.
     """
     root = root.absolute()
@@ -129,16 +126,16 @@ def switch(
             raise RefusedStoreError(
                 f"in state {goal} the new {plan.target} queues would not be used", path=root
             )
-        report = SwitchReport(before, before)
+        report = SwitchReport(before=before, state=before)
         wait_for_broker(layout.paths, own, tell)
-        if not reads_databases(goal.backends):
-            report.older_tables = refuse_older_files(layout.paths, accepted=accept_older_tables)
+        broker = NextBroker(goal.backends, config, without, accept_older_tables)
+        plan_conversion(layout.paths, broker)  # what is refused is refused before all else
         trusted = Trusted()
         if not own.switched.exists():
             tell("publishing")
-            trusted = _publish(space, own, plan, layout, config, report, goal)
+            trusted = _publish(space, own, plan, layout, broker, report, goal)
         else:
-            report.prepared_tables = prepare(layout.paths, config, goal)
+            report.add(prepare(layout.paths, broker, own))
         note_tables(layout.paths, own)
         if trusted.whole:
             tell("opening the store")
@@ -160,7 +157,7 @@ def _publish(
     own: Workspace,
     plan: Plan,
     layout: StoreLayout,
-    config: StoreConfig,
+    broker: NextBroker,
     report: SwitchReport,
     goal: StoreMode,
 ) -> Trusted:
@@ -169,14 +166,14 @@ def _publish(
     These are kept alone from here on if ``goal`` says so, and nothing has touched the store since
     they were compared.
     """
-    paths, before = layout.paths, report.before
+    paths, before, config = layout.paths, report.before, broker.config
     _check(space, plan, layout, before, config)
     target = bulk_backend(plan.target)
     lock = StoreLock(paths)
     try:
         alone = goal == plan.target and is_as_compared(space, plan, layout, config)
         known = None if alone else known_queues(space, plan, layout, config)
-        report.prepared_tables = prepare_locked(paths, config, goal)
+        report.add(prepare_locked(paths, broker, own))
         if plan.replaces:
             before = StoreMode(plan.source)
             if not _is_publishing(plan, layout):

@@ -5,11 +5,19 @@ they are prepared when its process has ended, or else when they have not changed
 """
 
 import time
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from migration.metadata.forms import refuse_older_files
-from migration.metadata.prepare import prepare_tables, reads_databases
+from migration.metadata.conversion import (
+    CONVERTED,
+    CONVERTING,
+    NextBroker,
+    TablesDone,
+    bring_tables,
+    plan_conversion,
+)
+from migration.metadata.option import Without
 from migration.metadata.stopped import BrokerProcess
 from migration.metadata.table_files import newest_table
 from migration.workspace import Workspace
@@ -23,18 +31,28 @@ from store.service.finding.lay_out import lay_out
 from store.service.upkeep.mode import StoreMode, current_mode
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TablesReport:
     """What was done to the tables of a broker that is to start on a store."""
 
     state: StoreMode
     """For which they are."""
-    prepared_tables: list[str]
-    older_tables: list[str]
+    prepared_tables: list[str] = field(default_factory=list)
+    converted_tables: dict[str, object] = field(default_factory=dict)
+    """From which forms into which one, and how much; empty: they were in the right form."""
+    older_tables: list[str] = field(default_factory=list)
     """Whose files, which that broker reads, are older than what the last one kept in RocksDB."""
+
+    def add(self, done: TablesDone) -> None:
+        """Add what was done."""
+        self.prepared_tables += done.sentences
+        self.converted_tables = done.converted or self.converted_tables
+        self.older_tables = done.older
 
 
 _PREPARED, _NEWEST = "prepared", "newestTable"
+_ENDS = ("dropped", "rolled back", "finished")
+"""Steps that end a migration; what the journal has before them is of another one."""
 
 
 def prepare_for(
@@ -42,6 +60,7 @@ def prepare_for(
     config: StoreConfig | None = None,
     *,
     to: StoreMode | None = None,
+    without: Collection[Without] = (),
     accept_older_tables: bool = False,
     tell: Tell = untold,
 ) -> TablesReport:
@@ -51,17 +70,19 @@ def prepare_for(
     rollback and a followed move do this themselves. A second call does nothing more.
 
     Raises:
-        RefusedStoreError: there is no store, the tables change all the time, or their files are
-            older than what the last broker kept in RocksDB.
+        RefusedStoreError: there is no store, the tables change all the time, or a form is damaged
+            or does not hold something that is not in ``without``.
         StoreLockedError: a process has the store open.
-        CorruptionError, StoreIOError: as for ``prepare_tables``.
+        CorruptionError, StoreIOError: as for ``bring_tables``.
     """
     layout, config = lay_out(root.absolute(), config or StoreConfig(), None, read_only=True)
-    goal, older = to or current_mode(layout, config), list[str]()
+    goal = to or current_mode(layout, config)
+    broker = NextBroker(goal.backends, config, without, accept_older_tables)
     wait_for_broker(layout.paths, None, tell)
-    if not reads_databases(goal.backends):
-        older = refuse_older_files(layout.paths, accepted=accept_older_tables)
-    return TablesReport(goal, prepare(layout.paths, config, goal), older)
+    plan_conversion(layout.paths, broker)  # what is refused leaves no lock file behind
+    report = TablesReport(goal)
+    report.add(prepare(layout.paths, broker))
+    return report
 
 
 def wait_for_broker(paths: StorePaths, space: Workspace | None, tell: Tell) -> None:
@@ -94,32 +115,61 @@ def _noted(space: Workspace) -> float | None:
     return noted[-1] if noted else None
 
 
-def prepare(paths: StorePaths, config: StoreConfig, goal: StoreMode) -> list[str]:
-    """Put the broker's tables into the form that the next broker reads; return what was done.
+def prepare(paths: StorePaths, broker: NextBroker, space: Workspace | None = None) -> TablesDone:
+    """Put the tables into the form that ``broker`` reads; return what was done.
+
+    With a ``space`` its journal says what is converted. A conversion that an earlier call began,
+    and of which only the last entry is missing, is noted and returned as if this call had done it.
 
     Raises:
         StoreLockedError: a process has the store open.
-        CorruptionError, StoreIOError: as for ``prepare_tables``.
+        StoreError: as for ``bring_tables``.
     """
     lock = StoreLock(paths)
     try:
-        return prepare_locked(paths, config, goal)
+        return prepare_locked(paths, broker, space)
     finally:
         lock.release()
 
 
-def prepare_locked(paths: StorePaths, config: StoreConfig, goal: StoreMode) -> list[str]:
+def prepare_locked(
+    paths: StorePaths, broker: NextBroker, space: Workspace | None = None
+) -> TablesDone:
     """Prepare the tables as ``prepare`` does; the caller has the lock."""
     away = replaced_folder(paths) / paths.topics.parent.name
 
     def put_away(database: Path) -> None:
-        make_folder(away)
-        database.rename(away / database.name)
-        sync_folder(away)  # first: after a power failure it is found in one of both
-        sync_folder(database.parent)
+        with os_errors("move an older database of the broker's away", away):
+            make_folder(away)
+            database.rename(away / database.name)
+            sync_folder(away)  # first: after a power failure it is found in one of both
+            sync_folder(database.parent)
 
-    with os_errors("move an older database of the broker's away", away):
-        return prepare_tables(paths, goal.backends, put_away, lmq=config.enable_lmq)
+    if space is None:
+        return bring_tables(paths, broker, put_away)
+
+    def note(step: str, facts: dict[str, object]) -> None:
+        space.note(step, **facts)
+
+    done, last = bring_tables(paths, broker, put_away, note), last_conversion(space)
+    if not done.converted and last.get("step") == CONVERTING:
+        done.converted = {name: last[name] for name in last if name not in {"at", "step"}}
+        space.note(CONVERTED, **done.converted)
+    return done
+
+
+def last_conversion(space: Workspace) -> dict[str, object]:
+    """Return the journal's last entry about a conversion of this migration; empty: there is none.
+
+    Changes nothing.
+    """
+    found: dict[str, object] = {}
+    for entry in space.history():
+        if entry["step"] in _ENDS:
+            found = {}
+        elif entry["step"] in {CONVERTING, CONVERTED}:
+            found = entry
+    return found
 
 
 def replaced_folder(paths: StorePaths) -> Path:

@@ -5,15 +5,22 @@ old queues catch up before they are served, and then the new ones are moved away
 """
 
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 
-from migration.metadata.forms import refuse_older_files
-from migration.metadata.prepare import reads_databases
+from migration.metadata.conversion import NextBroker, plan_conversion
+from migration.metadata.option import Without
 from migration.planning.plan import read_plan
 from migration.rebuild.block_source import LOG
 from migration.rebuild.scan_plan import ScanSpace
 from migration.switching.switch import SwitchReport, read_switched, recover, walk
-from migration.switching.tables import note_tables, prepare, replaced_folder, wait_for_broker
+from migration.switching.tables import (
+    last_conversion,
+    note_tables,
+    prepare,
+    replaced_folder,
+    wait_for_broker,
+)
 from migration.way_back.returning import Returning, let_go, refuse_to_guess, returning_topics
 from migration.workspace import Workspace
 from store.config import StoreConfig
@@ -35,6 +42,7 @@ def rollback(
     *,
     workspace: Workspace | None = None,
     returning: Returning | None = None,
+    without: Collection[Without] = (),
     accept_older_tables: bool = False,
     dry_run: bool = False,
     tell: Tell = untold,
@@ -45,12 +53,14 @@ def rollback(
     compared and served, and the new ones are moved to ``cqstore/replaced``, first what makes them
     found. Topics that only the old queues have were deleted since, by RocketMQ: ``returning`` says
     what is to be done with them. With ``dry_run`` the report says what there is to be done, and
-    nothing is changed. ``accept_older_tables``: although the files that the next broker reads are
-    older than what the last one kept in RocksDB. Cut short, the same call goes on.
+    nothing is changed. The broker's tables are converted into the form that the next broker reads,
+    but for what it does ``without``; ``accept_older_tables``: what is in RocksDB is not brought
+    into JSON files. Cut short, the same call goes on.
 
     Raises:
         RefusedStoreError: there is nothing to undo, or the old queues differ once they caught up,
-            or there are such topics and ``returning`` says nothing, or such files.
+            or there are such topics and ``returning`` says nothing, or the tables cannot be
+            converted.
         StoreLockedError: somebody has the store open.
     """
     root = root.absolute()
@@ -59,14 +69,19 @@ def rollback(
         config = (config or StoreConfig()).without_replicas()  # nothing is acknowledged here
         layout, config = lay_out(root, config, None, read_only=True)
         if space.switched.exists():
-            return _walk_back(
-                space, layout, config, returning, tell,
-                accepted=accept_older_tables or dry_run, dry_run=dry_run,
+            broker = NextBroker(
+                StoreMode(read_switched(space).source).backends, config, without,
+                accept_older_tables,
             )  # fmt: skip
+            return _walk_back(space, layout, broker, returning, tell, dry_run=dry_run)
         if not space.plan.exists():
             raise RefusedStoreError("there is no migration to roll back", path=space.root)
         if not dry_run:
-            _take_back_half(space, layout, current_mode(layout, config))
+            now = current_mode(layout, config)
+            _take_back_half(space, layout, now)
+            if last_conversion(space):
+                broker = NextBroker(now.backends, config, without, accept_older_tables)
+                prepare(layout.paths, broker, space)
             _clear(space, "dropped")
         return None
 
@@ -74,25 +89,24 @@ def rollback(
 def _walk_back(
     space: Workspace,
     layout: StoreLayout,
-    config: StoreConfig,
+    broker: NextBroker,
     returning: Returning | None,
     tell: Tell,
     *,
-    accepted: bool,
     dry_run: bool,
 ) -> SwitchReport:
     """Serve the old queues again, or only say what there is to be done for it."""
-    root, done = layout.paths.root, read_switched(space)
+    root, done, config = layout.paths.root, read_switched(space), broker.config
     if read_plan(space).source == LOG:
         raise RefusedStoreError(
             "queues built from the log have none to go back to: cqstore migrate finish", path=root
         )
     before, goal = current_mode(layout, config), StoreMode(done.source)
-    report = SwitchReport(before, before)
+    report = SwitchReport(before=before, state=before)
     if not dry_run:
         wait_for_broker(layout.paths, space, tell)
-    if not reads_databases(goal.backends):
-        report.older_tables = refuse_older_files(layout.paths, accepted=accepted)
+    if conversion := plan_conversion(layout.paths, broker):
+        report.converted_tables = conversion.facts()
     if not dry_run:
         recover(root, config, tell)
     tell("looking for deleted topics")
@@ -106,7 +120,7 @@ def _walk_back(
         if returning is Returning.DELETE:
             let_go(store, done.source)
 
-    report.prepared_tables = prepare(layout.paths, config, goal)
+    report.add(prepare(layout.paths, broker, space))
     note_tables(layout.paths, space)
     walk(root, config, goal, report, tell, forget)
     tell(f"moving the {done.target} queues away")

@@ -1,6 +1,5 @@
 """A broker starts on what was moved, and its groups go on where they were."""
 
-import re
 import subprocess
 from pathlib import Path
 
@@ -9,19 +8,15 @@ from typer.testing import CliRunner
 
 from metadata.commands import app as metadata_verbs
 from migration.following import move
-from migration.preflight.examine import preflight
 from migration.switching.switch import switch
 from migration.way_back.way_back import rollback
 from store.config import StoreConfig
-from store.errors import RefusedStoreError
-from tests.interop.admin_tool import AdminTool
 from tests.interop.asking import consumer_offset, max_offset
 from tests.interop.brokers import Broker, Brokers
 from tests.kit.migrations import moved_and_verified
 from tests.kit.moving import LEVEL, Moving
 from tests.kit.running import COMMAND
 from tests.kit.waiting import until
-from tests.preflight.kit import the
 
 pytestmark = pytest.mark.interop
 SIZES = {"mappedFileSizeCommitLog": 1 << 20, "mappedFileSizeConsumeQueue": 6000}
@@ -106,44 +101,41 @@ def test_groups_go_on_after_a_switch_to_rocksdb(
         assert offsets(broker) == known
 
 
-def exported(mqadmin: AdminTool, refusal: str) -> None:
-    """Do what a refusal says."""
-    for command in re.findall(r"mqadmin rocksDBConfigToJson -p \S+ -t \S+ -e [^\s;]+", refusal):
-        mqadmin.run(command.removesuffix("."))
+ROCKSDB = {
+    "v1": {"storeType": "defaultRocksDB"},
+    "single": {"storeType": "defaultRocksDB", "useSingleRocksDBForAllConfigs": "true"},
+}
 
 
-@pytest.mark.parametrize("lmq", [LMQ, {}], ids=["lmq", "plain"])
-def test_the_way_back_is_refused_until_the_tables_are_files_again(
-    tmp_path: Path, brokers: Brokers, mqadmin: AdminTool, lmq: dict[str, str]
+@pytest.mark.parametrize("form", list(ROCKSDB))
+@pytest.mark.parametrize("lmq", [LMQ, {}], ids=["lmq", "no-lmq"])
+def test_groups_go_on_there_and_back_twice(
+    tmp_path: Path, brokers: Brokers, lmq: dict[str, str], form: str
 ) -> None:
-    """And forth again: the databases of before do not hide what was committed to files since."""
-    root, settings = tmp_path / "store", config(**lmq)
+    """Topics made under RocksDB are there after the way back, with no tool of RocketMQ's."""
+    root = tmp_path / "store"
+    rocksdb = {**ROCKSDB[form], **lmq}
+    settings = config(**{key: rocksdb[key] for key in rocksdb if key != "storeType"})
     with brokers.running(root, **MASTER, **lmq) as broker:
-        filled(broker)
-    moved_and_verified(root, settings, "rocksdb")
-    switch(root, settings)
-    with brokers.running(root, storeType="defaultRocksDB", **MASTER, **lmq) as broker:
-        broker.do("topics", "later", 1)
-        assert broker.do("put", "later0", 1, 5)["statuses"] == {"PUT_OK": 5}
-        known = committed(broker, 17)
-    assert the(preflight(root, settings, to="file"), "tables-in-rocksdb").severity == "warn"
-    report = rollback(root, settings, dry_run=True)
-    assert report is not None
-    assert report.older_tables == ["topics", "subscriptionGroups", "consumerOffsets"]
-    with pytest.raises(RefusedStoreError, match="mqadmin rocksDBConfigToJson") as caught:
-        rollback(root, settings)
-    exported(mqadmin, str(caught.value))
-    assert rollback(root, settings) is not None
-    with brokers.running(root, **MASTER, **lmq) as broker:
-        assert offsets(broker) == known
-        assert "later0" in broker.do("metadata")["topics"]
-        assert max_offset(broker, "later0") == 5
-        known = committed(broker, 19)
-    moved_and_verified(root, settings, "rocksdb")
-    switch(root, settings)
-    with brokers.running(root, storeType="defaultRocksDB", **MASTER, **lmq) as broker:
-        assert offsets(broker) == known
-        assert "later0" in broker.do("metadata")["topics"]
+        known = filled(broker)
+    topics = list[str]()
+    for turn in (1, 2):
+        moved_and_verified(root, settings, "rocksdb")
+        assert switch(root, settings).converted_tables["to"] == form
+        with brokers.running(root, **MASTER, **rocksdb) as broker:
+            assert offsets(broker) == known
+            topics.append(f"later{turn}0")
+            broker.do("topics", f"later{turn}", 1)
+            assert broker.do("put", topics[-1], 1, 5)["statuses"] == {"PUT_OK": 5}
+            known = committed(broker, 10 * turn + 7)
+        report = rollback(root, settings)
+        assert report is not None
+        assert report.converted_tables["to"] == "json"
+        with brokers.running(root, **MASTER, **lmq) as broker:
+            assert offsets(broker) == known
+            assert set(topics) <= set(broker.do("metadata")["topics"])
+            assert [max_offset(broker, topic) for topic in topics] == [5] * turn
+            known = committed(broker, 10 * turn + 9)
 
 
 def converted(root: Path, to: str, *words: str) -> None:
@@ -170,23 +162,6 @@ def test_groups_go_on_in_version_2_and_back_in_files_twice(
             assert offsets(broker) == known
             assert f"later{turn}" in broker.do("metadata")["topics"]
             known = committed(broker, 10 * turn + 9)
-
-
-def test_a_conversion_leads_back_from_rocksdb(tmp_path: Path, brokers: Brokers) -> None:
-    root, settings = tmp_path / "store", config()
-    with brokers.running(root, **MASTER) as broker:
-        filled(broker)
-    moved_and_verified(root, settings, "rocksdb")
-    switch(root, settings)
-    with brokers.running(root, storeType="defaultRocksDB", **MASTER) as broker:
-        broker.do("topics", "later", 1)
-        assert broker.do("put", "later0", 1, 5)["statuses"] == {"PUT_OK": 5}
-        known = committed(broker, 17)
-    converted(root, "json", "--from", "v1")
-    assert rollback(root, settings) is not None
-    with brokers.running(root, **MASTER) as broker:
-        assert offsets(broker) == known
-        assert "later0" in broker.do("metadata")["topics"]
 
 
 TIMER_UNIT = 52

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from migration.metadata.forms import Form, refuse_older_files, table_forms
+from migration.metadata.forms import Form, table_forms
 from migration.metadata.prepare import prepare_tables, reads_databases
-from store.errors import CorruptionError, RefusedStoreError
+from store.errors import CorruptionError
 from store.paths import StorePaths
-from tests.kit.tree import tree_digest
 
 VERSION = {"counter": 0, "stateVersion": 0, "timestamp": 5}
 LMQ_FILE = {
@@ -161,49 +160,8 @@ def test_one_database_of_all_tables_stays_while_it_has_one_that_is_newer(tables:
     assert tables.away == []
 
 
-def test_files_that_are_older_than_databases_are_refused_with_the_commands(tables: Tables) -> None:
-    for name in ("topics", "subscriptionGroups", "consumerOffsets"):
-        tables.database(name, at=20)
-    tables.file("topics.json", {"topicConfigTable": {}}, at=30)
-    tables.file("subscriptionGroup.json", {"subscriptionGroupTable": {}}, at=20)
-    before = tree_digest(tables.folder)
-    command = (
-        rf"mqadmin rocksDBConfigToJson -p {tables.folder} -t consumerOffsets"
-        rf" -e {tables.folder / 'consumerOffset.json'}"
-    )
-    with pytest.raises(RefusedStoreError, match=command) as caught:
-        refuse_older_files(tables.paths, accepted=False)
-    assert "kept subscriptionGroups, consumerOffsets in RocksDB" in str(caught.value)
-    older = ["subscriptionGroups", "consumerOffsets"]
-    assert refuse_older_files(tables.paths, accepted=True) == older
-    assert tables.prepare("file") == []
-    assert tree_digest(tables.folder) == before
-
-
 def test_a_broker_of_version_2_reads_neither_files_nor_older_databases(tables: Tables) -> None:
     tables.database("rdb", at=20)
     tables.file("topics.json", {"topicConfigTable": {}}, at=10)
     assert tables.forms() == [Form.VERSION_2] * 3
-    assert refuse_older_files(tables.paths, accepted=False) == []
     assert tables.prepare("rocksdb") == []
-
-
-@pytest.mark.parametrize(
-    ("names", "form"),
-    [
-        (["topics", "subscriptionGroups", "consumerOffsets"], "v1"), (["metadata"], "single"),
-        (["topics"], None), (["topics", "metadata"], None),
-    ],
-)  # fmt: skip
-def test_our_own_command_is_named_where_one_form_has_all(
-    tables: Tables, names: list[str], form: str | None
-) -> None:
-    for name in ("topics", "subscriptionGroup", "consumerOffset"):
-        tables.file(f"{name}.json", {}, 5)
-    for at, name in enumerate(names):
-        tables.database(name, 20 - 5 * at)
-    with pytest.raises(RefusedStoreError) as refused:
-        refuse_older_files(tables.paths, accepted=False)
-    command = f"cqstore meta convert {tables.paths.root} --to json --from {form} --yes"
-    assert (command in str(refused.value)) is (form is not None)
-    assert "mqadmin rocksDBConfigToJson" in str(refused.value)

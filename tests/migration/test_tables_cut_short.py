@@ -11,20 +11,26 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
 import migration
+from metadata.forms import read_forms
+from metadata.model import Form, Table
+from metadata.rocksdb_v1 import read_v1
+from metadata.writing import write_form
 from migration.following.beside import take_beside
+from migration.metadata.conversion import NextBroker
 from migration.switching.tables import prepare
 from store.config import StoreConfig
 from store.errors import StoreIOError
 from store.paths import StorePaths
-from store.service.upkeep.mode import StoreMode
 from tests.kit import interrupts
 from tests.kit.call_order import CallOrder
 from tests.kit.cut_short import is_change
@@ -33,14 +39,17 @@ from tests.kit.mutations import in_time
 from tests.kit.nth_call import FAULTS, Case, NthCall
 
 SECONDS = 60
-SHARE, ALL = 12, 1 << 30
+SHARE, ALL = 7, 1 << 30
 """Places that the normal run takes of each kind, and the long one."""
 OURS = (*interrupts._OURS, f"{migration.__path__[0]}/", shutil.__file__)
 IGNORED = pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning"  # a file that the interrupt left unclosed
 )
-REFUSED, BROKEN = 3, 4
+LMQ = StoreConfig(enable_lmq=True)
+REFUSED = 3
 """How a child ends."""
+SPAWNING = get_context("forkserver")
+"""A fork of this process would lack the threads of RocksDB that it has begun."""
 KILL = 0
 """In the place of an error's number."""
 VERSION = {"counter": 0, "stateVersion": 0, "timestamp": 5}
@@ -56,6 +65,7 @@ FILES = {
     "lmqConsumerOffset.json": LIGHT,
     "delayOffset.json": {"offsetTable": {"3": 9}},
 }
+DATABASES = ("topics", "subscriptionGroups", "consumerOffsets")
 Tree = dict[str, bytes]
 
 
@@ -77,14 +87,48 @@ def write(path: Path, data: bytes, at: int) -> None:
 
 
 def tree(root: Path) -> Tree:
-    """Return the files below ``root`` by name; the folder of what was moved away has no time."""
-    found = {}
+    """Return the files below ``root`` by name; the folder of what was moved away has no time.
+
+    Of databases of tables that were made, what they hold.
+    """
+    found, databases = {}, set[Path]()
     for path in sorted(root.rglob("*")):
-        if path.is_file() and path.name != "lock":
-            parts = ["TIME" if part.endswith("-migrated") else part
-                     for part in path.relative_to(root).parts]  # fmt: skip
-            found["/".join(parts)] = path.read_bytes()
-    return found
+        if not path.is_file() or path.name == "lock":
+            continue
+        data, folder = path.read_bytes(), path.parent
+        if folder.name not in DATABASES or data == folder.name.encode():
+            found[name_below(root, path)] = data
+        elif (folder / "CURRENT").exists() and folder.parent.parent.name != "new-metadata":
+            databases.add(folder)
+    return found | {name_below(root, each): rows_of(each) for each in databases}
+
+
+def name_below(root: Path, path: Path) -> str:
+    parts = ["TIME" if part.endswith(("-migrated", "-metadata")) else part
+             for part in path.relative_to(root).parts]  # fmt: skip
+    return "/".join(parts)
+
+
+def rows_of(database: Path) -> bytes:
+    """Return what a database of one table holds."""
+    found = read_v1(database.parent)
+    assert found is not None
+    tables = {
+        "topics": (found.topics, found.versions.get(Table.TOPICS)),
+        "subscriptionGroups": (found.groups, found.forbidden, found.versions.get(Table.GROUPS)),
+        "consumerOffsets": (found.offsets, found.versions.get(Table.OFFSETS)),
+    }
+    return repr(tables[database.name]).encode()
+
+
+def with_databases(root: Path) -> None:
+    """Put databases that are newer than the files in the place of the older ones."""
+    paths = StorePaths(root)
+    (found,) = [each for each in read_forms(paths) if each.form is Form.JSON]
+    found.topics["later"], found.offsets["t@g"] = {"topicName": "later"}, {0: 19}
+    for name in DATABASES:
+        shutil.rmtree(root / "config" / name, ignore_errors=True)
+    write_form(found, Form.V1, root)
 
 
 @dataclass
@@ -109,15 +153,16 @@ class Step:
             content = {"offsetTable": OFFSETS, "dataVersion": VERSION | {"counter": 4}}
             data = json.dumps(content).encode()
             write(self.root / "broker" / "config" / "consumerOffset.json", data, 50)
+        if self.name == "to file from rocksdb":
+            with_databases(self.root / "broker")
         self.former = tree(self.root)
 
     def do(self) -> None:
         broker = StorePaths(self.root / "broker")
         if self.name == "beside":
-            take_beside(broker, StorePaths(self.root / "own"), "rocksdb", lmq=True)
+            take_beside(broker, StorePaths(self.root / "own"), NextBroker(["rocksdb"], LMQ))
         else:
-            goal = StoreMode("rocksdb" if self.name == "to rocksdb" else "file")
-            prepare(broker, StoreConfig(enable_lmq=True), goal)
+            prepare(broker, NextBroker([self.name.removeprefix("to ").partition(" ")[0]], LMQ))
 
     def check(self) -> None:
         """Check what is there after a cut: all that was, and nothing in part."""
@@ -158,7 +203,7 @@ class Step:
         self.begin()
 
 
-@pytest.fixture(params=["beside", "to rocksdb", "to file"])
+@pytest.fixture(params=["beside", "to rocksdb", "to file", "to file from rocksdb"])
 def step(request: pytest.FixtureRequest, tmp_path: Path) -> Step:
     made = Step(request.param, tmp_path / "case")
     made.learn()
@@ -170,17 +215,21 @@ def in_child(step: Step, number: int, code: int) -> tuple[int, int]:
 
     It is killed, or refused with ``code``, at change ``number``.
     """
-    reads, writes = os.pipe()
-    child = os.fork()
-    if not child:
-        os._exit(_child(step.do, number, code, writes))
-    os.close(writes)
-    with os.fdopen(reads) as said:
-        changes = int(said.read() or 0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), changes
+    reads, writes = SPAWNING.Pipe(duplex=False)
+    child = SPAWNING.Process(target=_child, args=(step, number, code, writes))
+    child.start()
+    writes.close()
+    try:
+        changes = int(reads.recv())
+    except EOFError:
+        changes = 0
+    reads.close()
+    child.join()
+    assert child.exitcode is not None
+    return child.exitcode, changes
 
 
-def _child(do: Callable[[], object], number: int, code: int, writes: int) -> int:
+def _child(step: Step, number: int, code: int, writes: Connection) -> None:
     made = 0
 
     def hook(event: str, words: tuple[object, ...]) -> None:
@@ -194,13 +243,10 @@ def _child(do: Callable[[], object], number: int, code: int, writes: int) -> int
 
     sys.addaudithook(hook)
     try:
-        do()
+        step.do()
     except StoreIOError:
-        return REFUSED
-    except BaseException:  # noqa: BLE001 - the parent sees it by the number
-        return BROKEN
-    os.write(writes, b"%d" % made)
-    return 0
+        sys.exit(REFUSED)
+    writes.send(made)
 
 
 def cut_at_changes(step: Step, code: int, most: int) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from store.errors import CorruptionError
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.kit.golden import load_dump
+from tests.kit.metadata_forms import expected_forms, unpack_forms
 from tests.preflight.kit import FakeMachine, Golden, names, the, topics_of, write_topics
 
 
@@ -204,28 +206,44 @@ def test_offsets_of_light_queues_are_named_where_rocksdb_will_not_read_them(gold
     assert preflight(root, machine=FakeMachine()).find("offsets-of-light-queues") is None
 
 
-def test_tables_that_lie_in_rocksdb_are_named_with_the_commands(golden: Golden) -> None:
+def test_tables_in_rocksdb_that_cannot_be_read_are_named(golden: Golden) -> None:
     root = golden("basic-defaultRocksDB")
     aged(consumers(root, '{"offsetTable":{}}'), 10)
     with_database(root, "consumerOffsets", 20)
-    finding = the(preflight(root, to="file", machine=FakeMachine()), "tables-in-rocksdb")
-    assert finding.severity is Severity.WARN
-    assert f"mqadmin rocksDBConfigToJson -p {root}/config -t consumerOffsets" in finding.sentence
+    finding = the(preflight(root, to="file", machine=FakeMachine()), "tables-not-convertible")
+    assert finding.severity is Severity.REFUSE
+    assert f"{root}/config/consumerOffsets" in finding.sentence
     aged(root / "config" / "consumerOffset.json", 30)
-    assert preflight(root, to="file", machine=FakeMachine()).find("tables-in-rocksdb") is None
+    report = preflight(root, to="file", machine=FakeMachine())
+    assert report.find("tables-not-convertible") is None
     finding = the(preflight(root, machine=FakeMachine()), "older-databases")
     assert names(finding) == ["config/consumerOffsets"]
 
 
-def test_tables_that_version_2_cannot_take_in_are_refused(golden: Golden, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("form", "to"), [("json", "rocksdb"), ("v1", "file"), ("single", "file")])
+def test_what_a_move_converts_is_named_with_counts(
+    golden: Golden, tmp_path: Path, form: str, to: str
+) -> None:
+    """By what RocketMQ's managers read of the same files."""
+    root = golden("basic-default")
+    unpack_forms(tmp_path / "forms")
+    shutil.copytree(tmp_path / "forms" / form / "config", root / "config", dirs_exist_ok=True)
+    expected = expected_forms()[form]
+    finding = the(preflight(root, to=to, machine=FakeMachine()), "tables-converted")
+    into = "v1" if to == "rocksdb" else "json"
+    assert f"topics from {form}" in finding.sentence
+    assert f"into the form {into}: " in finding.sentence
+    assert f" {len(expected['groups'])} groups" in finding.sentence
+
+
+def test_tables_are_converted_for_version_2(golden: Golden, tmp_path: Path) -> None:
     root, conf = golden("basic-default"), tmp_path / "broker.conf"
     conf.write_text("configManagerVersion=v2\n")
     aged(consumers(root, '{"offsetTable":{}}'), 10)
     report = preflight(root, broker_conf=conf, machine=FakeMachine())
-    assert the(report, "tables-not-brought").severity is Severity.REFUSE
+    assert "into the form v2" in the(report, "tables-converted").sentence
     with_database(root, "rdb", 1 << 34)
     report = preflight(root, broker_conf=conf, machine=FakeMachine())
-    assert report.find("tables-not-brought") is None
     assert report.find("tables-in-version-2") is None
     finding = the(preflight(root, machine=FakeMachine()), "tables-in-version-2")
     assert finding.severity is Severity.WARN

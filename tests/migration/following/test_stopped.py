@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from migration.following.beside import take_beside
+from migration.metadata.conversion import NextBroker
 from migration.metadata.stopped import BrokerProcess
+from store.config import StoreConfig
 from store.errors import RefusedStoreError
 from store.paths import StorePaths
 from store.service.upkeep.store_copy import copy_file
@@ -134,8 +136,8 @@ def test_what_changes_while_it_is_copied_is_copied_again(
 
     monkeypatch.setattr("migration.following.beside.copy_file", copy)
     (broker.root / "config" / "delayOffset.json").write_text("at first")
-    take_beside(broker, own, "file", lmq=False)
+    take_beside(broker, own, NextBroker(["file"], StoreConfig()))
     assert (own.root / "config" / "delayOffset.json").read_text() == "000000002"
     changes[:] = range(100)
     with pytest.raises(RefusedStoreError, match="changed while they were copied"):
-        take_beside(broker, own, "file", lmq=False)
+        take_beside(broker, own, NextBroker(["file"], StoreConfig()))
