@@ -1,4 +1,4 @@
-"""What lies beside a broker's log and queues and comes along: its tables, and its timer's files.
+"""What lies beside a broker's log and queues and comes along: tables, timer, and two databases.
 
 The timer's wheel and log say where in the commit log the messages lie that wait; ``timercheck``,
 one of the tables, says up to where the timer's queue has been read into them. Without them the
@@ -8,9 +8,11 @@ Source: RocketMQ ``TimerMessageStore.recover``, ``TimerWheel``, ``TimerLog``.
 """
 
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 
 from migration.metadata.conversion import NextBroker, TablesDone, bring_tables
+from migration.metadata.option import Without
 from migration.metadata.table_files import stamps, table_paths
 from store.errors import RefusedStoreError, os_errors
 from store.files import make_folder, sync_below, sync_folder
@@ -39,7 +41,7 @@ def take_beside(broker: StorePaths, own: StorePaths, following: NextBroker) -> T
     """
     partial = own.own / _PARTIAL
     with os_errors("copy the broker's tables", broker.topics.parent):
-        _copy_unchanged(broker, partial)
+        _copy_unchanged(broker, partial, following.without)
         done = bring_tables(StorePaths(partial), following, shutil.rmtree)
         done.converted.pop("movedTo", None)  # below ``partial``: the broker's folder has it still
         sync_below([partial])
@@ -53,13 +55,32 @@ def take_beside(broker: StorePaths, own: StorePaths, following: NextBroker) -> T
     return done
 
 
-def _copy_unchanged(broker: StorePaths, partial: Path) -> None:
+def refuse_left(broker: StorePaths, without: Collection[Without]) -> None:
+    """Refuse a move that would leave messages behind that are not in the log.
+
+    Raises:
+        RefusedStoreError: there are compacted topics, and the move is not to go on without them.
+        StoreIOError: the folder cannot be read.
+    """
+    folder = broker.root / Without.COMPACTION
+    with os_errors("look for compacted topics", folder):
+        is_used = folder.is_dir() and any(path.is_file() for path in folder.rglob("*"))
+    if is_used and Without.COMPACTION not in without:
+        raise RefusedStoreError(
+            "messages of compacted topics lie here, which are not brought into the new folder. To"
+            f" go on without them: --without {Without.COMPACTION}", path=folder,
+        )  # fmt: skip
+
+
+def _copy_unchanged(broker: StorePaths, partial: Path, without: Collection[Without]) -> None:
     for _ in range(_TRIES):
         before = stamps(broker)
         if partial.exists():  # a file left there would come along
             shutil.rmtree(partial)
         make_folder(partial)
         for path in table_paths(broker):
+            if path.name in without:
+                continue
             if path.is_dir():
                 shutil.copytree(path, partial / path.name, copy_function=copy_file)
             else:

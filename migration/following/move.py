@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 
-from migration.following.beside import take_beside
+from migration.following.beside import refuse_left, take_beside
 from migration.following.proof import (
     compare_with_broker,
     deleted_topics,
@@ -164,6 +164,7 @@ class FollowedMove:
         if self._own.root.resolve() == self._broker.root.resolve():
             raise RefusedStoreError("the new store needs a folder of its own", path=self._own.root)
         if not self.report.stopped:
+            refuse_left(self._broker, self._next.without)
             plan_conversion(self._broker, self._next)  # what is refused is so before the stop
         own, settings = lay_out(self._own.root, self._config, None, read_only=False)
         choose_backends(own, settings, self._backend)  # what cannot be opened later is not begun

@@ -15,6 +15,12 @@ class Without(StrEnum):
     """Of consumers that pull by themselves; version 2 alone keeps them."""
     UNKNOWN_FIELDS = "unknown-fields"
     """Fields of JSON files that no release is known to write."""
+    ROCKSDBSTORE = "rocksdbstore"
+    """Timer messages, half messages and the index that a broker keeps in RocksDB."""
+    KV_STORE = "kvStore"
+    """What POP consumers have in hand."""
+    COMPACTION = "compaction"
+    """Messages of compacted topics."""
 
 
 AcceptOlderTables = Annotated[

@@ -1,4 +1,11 @@
-"""The files of a broker's tables and of its timer, and when they were written."""
+"""What a broker keeps beside log and queues and comes along, and when it was written.
+
+Tables, the timer's wheel and log, and two databases: ``rocksdbstore`` (timer messages, half
+messages and an index, by phy offsets of the log and offsets of queues) and ``kvStore`` (POP). A
+move changes neither kind of offset, so both are whole in another folder.
+
+Source: RocketMQ ``MessageRocksDBStorage``, ``PopConsumerRocksdbStore``.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,15 +15,16 @@ from store.paths import StorePaths
 
 _CONFIG = "config"
 _WHEEL, _TIMER_LOG = "timerwheel", "timerlog"
+DATABASES = ("rocksdbstore", "kvStore")
 Stamps = dict[str, tuple[int, int]]
 """Name below the root → size and when it was written, ns."""
 
 
 def table_paths(paths: StorePaths) -> list[Path]:
     """Return what comes along of what is there; the tables last, for they speak of the rest."""
-    timer = [path for path in paths.root.iterdir() if _is_timer(path)]
+    beside = [path for path in paths.root.iterdir() if _is_timer(path) or path.name in DATABASES]
     config = paths.root / _CONFIG
-    return [*timer, config] if config.is_dir() else timer
+    return [*beside, config] if config.is_dir() else beside
 
 
 def _is_timer(path: Path) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from metadata.names import is_exempt
-from metadata.places import V2_FOLDER, is_database
+from migration.metadata.forms import Form, table_forms
 from migration.preflight.broker_json import table_entries
 from migration.preflight.lite_queues import lite_expiration
 from migration.preflight.report import NameCount, PreflightFinding, Severity
@@ -22,11 +22,11 @@ from store.paths import StorePaths
 def metadata_database(paths: StorePaths, table: str) -> Path | None:
     """Return the RocksDB that holds a table of the broker's instead of JSON, ``None`` without.
 
-    ``table`` is the folder of version 1, ``topics`` or ``consumerOffsets``; ``rdb`` is version 2.
+    ``table`` is the folder of version 1, ``topics`` or ``consumerOffsets``. The one that was
+    written last counts; ``None`` where that is a JSON file.
     """
-    config = paths.topics.parent
-    folders = (config / V2_FOLDER, config / table)
-    return next((folder for folder in folders if is_database(folder)), None)
+    (found,) = [each for each in table_forms(paths) if each.name == table]
+    return None if found.form is Form.JSON else found.newest
 
 
 class TopicTable(QueueCheck):

@@ -9,6 +9,7 @@ from pathlib import Path
 from migration.metadata.conversion import NextBroker, plan_conversion
 from migration.metadata.forms import Form, TableForms, file_written, table_forms
 from migration.metadata.prepare import reads_databases
+from migration.metadata.table_files import DATABASES
 from migration.metadata.versions import table_doubts
 from migration.preflight.report import NameCount, PreflightFinding, Severity
 from replication.tables.config_files import LMQ_CONSUMER_OFFSET
@@ -19,7 +20,7 @@ from store.queue.backends import backend, backend_names
 
 _VERSION_KEY, _VERSION_2 = "configManagerVersion", "v2"
 _SINGLE_KEY = "useSingleRocksDBForAllConfigs"
-_BROUGHT = {"config", "timerwheel", "timerlog"}
+_BROUGHT = {"config", "timerwheel", "timerlog", *DATABASES}
 """Names below the root, or their begins, that come along beside log and queues."""
 
 

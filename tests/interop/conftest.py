@@ -3,7 +3,6 @@
 import pytest
 
 from bench.peer.maven import UnavailableError
-from tests.interop.admin_tool import AdminTool
 from tests.interop.brokers import VERSION, Brokers
 from tests.interop.rocketmq import RocketMQ
 
@@ -27,15 +26,6 @@ def brokers() -> Brokers:
     except UnavailableError as exc:
         _missing.append(f"a broker of RocketMQ {VERSION}: {exc}")
         pytest.skip("a broker of RocketMQ cannot be had")
-
-
-@pytest.fixture(scope="session")
-def mqadmin() -> AdminTool:
-    try:
-        return AdminTool.build()
-    except UnavailableError as exc:
-        _missing.append(f"mqadmin: {exc}")
-        pytest.skip("mqadmin cannot be had")
 
 
 def _built(version: str) -> RocketMQ:

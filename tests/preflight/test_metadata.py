@@ -139,7 +139,7 @@ def test_offsets_in_rocksdb_are_said_not_to_be_compared(golden: Golden) -> None:
     root = golden("basic-default")
     (root / "config" / "rdb").mkdir()
     (root / "config" / "rdb" / "CURRENT").write_bytes(b"MANIFEST-000001\n")
-    consumers(root, '{"offsetTable":{"gone@g":{0:4}}}')
+    aged(consumers(root, '{"offsetTable":{"gone@g":{0:4}}}'), 10)
     report = preflight(root, machine=FakeMachine())
     assert "RocksDB" in the(report, "offsets-not-compared").sentence
     assert report.find("consumers-of-unknown-topics") is None
@@ -249,6 +249,20 @@ def test_tables_are_converted_for_version_2(golden: Golden, tmp_path: Path) -> N
     assert finding.severity is Severity.WARN
 
 
+@pytest.mark.parametrize("name", ["metadata", "topics", "rdb"])
+def test_topics_that_a_broker_keeps_in_a_database_are_not_taken_from_older_files(
+    golden: Golden, name: str
+) -> None:
+    root = golden("basic-default")
+    write_topics(root, ["only-here"])
+    aged(root / "config" / "topics.json", 10)
+    with_database(root, name, 20)
+    finding = the(preflight(root, machine=FakeMachine()), "no-topic-table")
+    assert f"config/{name}" in finding.sentence
+    aged(root / "config" / "topics.json", 30)
+    assert preflight(root, machine=FakeMachine()).find("no-topic-table") is None
+
+
 def test_what_a_followed_move_leaves_is_named(golden: Golden) -> None:
     root = golden("basic-default")
     for name in (
@@ -261,6 +275,4 @@ def test_what_a_followed_move_leaves_is_named(golden: Golden) -> None:
     ):
         (root / name).mkdir(exist_ok=True)
     report = preflight(root, machine=FakeMachine())
-    assert names(the(report, "left-by-follow")) == [
-        "compaction", "kvStore", "rocksdbstore", "tieredstore",
-    ]  # fmt: skip
+    assert names(the(report, "left-by-follow")) == ["compaction", "tieredstore"]

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from migration.following.beside import take_beside
+from migration.following.beside import refuse_left, take_beside
 from migration.metadata.conversion import NextBroker
+from migration.metadata.option import Without
 from migration.metadata.stopped import BrokerProcess
 from store.config import StoreConfig
 from store.errors import RefusedStoreError
@@ -141,3 +142,47 @@ def test_what_changes_while_it_is_copied_is_copied_again(
     changes[:] = range(100)
     with pytest.raises(RefusedStoreError, match="changed while they were copied"):
         take_beside(broker, own, NextBroker(["file"], StoreConfig()))
+
+
+BESIDE = {
+    "config/consumerOrderInfo.json": b'{"table":{"t@g":{0:{"l":1}}}}',
+    "config/consumerFilter.json": b'{"filterDataByTopic":{}}',
+    "config/transactionMetrics": b'{"transactionCount":{"t":{"count":2}}}',
+    "config/timercheck": bytes(4096),
+    "config/delayOffset.json": b'{"offsetTable":{3:120}}',
+    "timerwheel": b"wheel", "timerlog/00000000000000000000": b"log",
+    "rocksdbstore/CURRENT": b"MANIFEST-000001", "rocksdbstore/000004.log": b"timer and half",
+    "kvStore/CURRENT": b"MANIFEST-000001", "kvStore/000004.log": b"pop",
+}  # fmt: skip
+
+
+def beside(root: Path) -> dict[str, bytes]:
+    return {name: path.read_bytes() for name in BESIDE if (path := root / name).exists()}
+
+
+@pytest.mark.parametrize("to", ["file", "rocksdb"])
+def test_all_that_a_broker_keeps_beside_its_queues_comes_along(tmp_path: Path, to: str) -> None:
+    """Byte for byte: what these name, offsets of log and queues, is the same in both folders."""
+    broker, own = StorePaths(tmp_path / "broker"), StorePaths(tmp_path / "own")
+    for name, data in BESIDE.items():
+        path = broker.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    own.own.mkdir(parents=True)
+    take_beside(broker, own, NextBroker([to], StoreConfig()))
+    assert beside(own.root) == BESIDE
+    take_beside(broker, own, NextBroker([to], StoreConfig(), [Without.ROCKSDBSTORE]))
+    left = {name for name in BESIDE if name.startswith("rocksdbstore/")}
+    assert beside(own.root).keys() == BESIDE.keys() - left
+    assert beside(broker.root) == BESIDE
+
+
+def test_messages_of_compacted_topics_are_not_left_behind_unasked(tmp_path: Path) -> None:
+    broker = StorePaths(tmp_path / "broker")
+    folder = broker.root / "compaction" / "compactionLog" / "t" / "0"
+    folder.mkdir(parents=True)
+    refuse_left(broker, ())  # every broker of today makes the folders
+    (folder / f"{0:020d}").write_bytes(b"x")
+    with pytest.raises(RefusedStoreError, match=r"--without compaction.*broker/compaction"):
+        refuse_left(broker, [Without.ROCKSDBSTORE])
+    refuse_left(broker, [Without.COMPACTION])
