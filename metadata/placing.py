@@ -47,7 +47,7 @@ def place(paths: StorePaths, form: Form, keep: Collection[Form] = ()) -> Path:
             )
     entry = {"moves": [list(move) for move in moves], "lock": list(lock_identity(paths) or ())}
     rewrite(paths.placing_metadata, [entry])
-    finish_placing(paths)
+    _carry_out(paths, entry)  # whatever the times say: nothing can have changed since
     return away
 
 
@@ -69,18 +69,21 @@ def finish_placing(paths: StorePaths) -> str | None:
         return None
     entry = _read(paths)
     is_void = entry["lock"] != list(lock_identity(paths) or ()) or _is_older(paths, entry)
-    if not is_void:
-        for old, new in entry["moves"]:
-            _move(paths.root / old, paths.root / new)
-    with os_errors("end the placing of metadata", paths.placing_metadata):
-        clear_new(paths)
-        remove_file(paths.placing_metadata)
+    _carry_out(paths, {"moves": []} if is_void else entry)
     if is_void:
         return (
             "an earlier call was interrupted, and a broker or a follower has run since: what it has"
             f" not done is dropped. What it moved away is below {paths.replaced}"
         )
     return "what an earlier call had begun is finished"
+
+
+def _carry_out(paths: StorePaths, entry: Entry) -> None:
+    for old, new in entry["moves"]:
+        _move(paths.root / old, paths.root / new)
+    with os_errors("end the placing of metadata", paths.placing_metadata):
+        clear_new(paths)
+        remove_file(paths.placing_metadata)
 
 
 def _is_older(paths: StorePaths, entry: Entry) -> bool:

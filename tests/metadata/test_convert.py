@@ -380,3 +380,20 @@ def test_killed_at_any_change_one_form_is_whole_and_the_next_call_goes_on(stores
 def _unlike(expected: BrokerMetadata, found: BrokerMetadata) -> list[str]:
     both = [replace(each, versions={}, forbidden={}, pull_offsets={}) for each in (expected, found)]
     return [*map(str, found.faults), *differences(*both)]
+
+
+def test_what_was_built_is_placed_whatever_the_times_of_its_files(
+    stores: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clocks of a file system differ: a file may be younger than one that was written later."""
+    real = conversion.write_form
+
+    def younger(found: BrokerMetadata, form: Form, root: Path, *, lmq: bool = False) -> None:
+        real(found, form, root, lmq=lmq)
+        for path in root.rglob("*"):
+            os.utime(path, (1 << 32, 1 << 32))
+
+    monkeypatch.setattr(conversion, "write_form", younger)
+    done(stores / Form.V1, Form.JSON)
+    assert the_one(stores / Form.V1).form is Form.JSON
+    assert not is_placing(StorePaths(stores / Form.V1))
