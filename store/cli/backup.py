@@ -31,7 +31,7 @@ def backup(
     """
     with progress("copying") as tick:
         manifest = back_up(
-            root, target, read_config(config), commit_log=commit_log, link=link, progress=tick
+            root, target, read_config(config, root), commit_log=commit_log, link=link, progress=tick
         )
     size = sum(file.bytes for file in manifest.files)
     note(
