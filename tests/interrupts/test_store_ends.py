@@ -20,7 +20,7 @@ from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.kit.descriptors import descriptors_of
 from tests.kit.engines import ENGINES
-from tests.kit.interrupts import Interrupted, run_interrupted
+from tests.kit.interrupts import Interrupted, first_places, run_interrupted
 from tests.kit.mutations import in_time
 
 SECONDS = 60
@@ -81,10 +81,9 @@ def check_released(root: Path, number: int, lost: int) -> None:
     assert not is_locked_by_another(root), number
 
 
-def numbers_of(places: int, share: int, last: int) -> list[int]:
+def numbers_of(places: list[int], share: int, last: int) -> list[int]:
     """Return ``share`` of the places, drawn evenly, and each of the ``last`` ones."""
-    drawn = range(1, places + 1, max(1, places // share)) if share else ()
-    return sorted({*drawn, *range(places + 1 - last, places + 1)})
+    return sorted({*places[:: max(1, len(places) // share)], *places[-last:]})
 
 
 def interrupt_opening(root: Path, kind: str, share: int, *, crashed: bool = False) -> None:
@@ -94,13 +93,12 @@ def interrupt_opening(root: Path, kind: str, share: int, *, crashed: bool = Fals
     if crashed:
         (first / "abort").write_bytes(b"1")
 
-    def case(number: int) -> int:
+    def case(number: int) -> None:
         at = root / str(number)
         shutil.copytree(first, at)
         made: list[MessageStore] = []
-        places = 0
         try:
-            places = run_interrupted(lambda: made.append(opened(at, kind)), number)
+            run_interrupted(lambda: made.append(opened(at, kind)), number)
             store = made[0]
         except Interrupted:  # its frames are there as long as it is
             store = opened(at, kind)
@@ -109,24 +107,24 @@ def interrupt_opening(root: Path, kind: str, share: int, *, crashed: bool = Fals
         check_released(at, number, 1)
         assert not (at / "abort").exists()
         shutil.rmtree(at)
-        return places
 
-    with in_time(SECONDS):
-        places = case(0)
-    assert places > 500
+    shutil.copytree(first, root / "whole")
+    whole: list[MessageStore] = []
+    places = first_places(lambda: whole.append(opened(root / "whole", kind)))
+    whole[0].close()
+    assert len(places) > 300
     for number in numbers_of(places, share, 2):
         with in_time(SECONDS):
             case(number)
 
 
 def interrupt_close(root: Path, kind: str, share: int) -> None:
-    def case(number: int) -> int:
+    def case(number: int) -> None:
         at = root / str(number)
         store = opened(at, kind)
         put(store)
-        places = 0
         try:
-            places = run_interrupted(store.close, number)
+            run_interrupted(store.close, number)
         except Interrupted:
             with suppress(StoreError):
                 store.close()
@@ -141,11 +139,11 @@ def interrupt_close(root: Path, kind: str, share: int) -> None:
             check_whole(again, number, 2 * MESSAGES)
         check_released(at, number, 1)
         shutil.rmtree(at)
-        return places
 
-    with in_time(SECONDS):
-        places = case(0)
-    assert places > 500
+    store = opened(root / "whole", kind)
+    put(store)
+    places = first_places(store.close)
+    assert len(places) > 300
     for number in numbers_of(places, share, 1):
         with in_time(SECONDS):
             case(number)
