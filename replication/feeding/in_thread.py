@@ -1,42 +1,66 @@
 """Feeding from a thread of its own, for a program that puts by calls and has no loop."""
 
 import asyncio
-import threading
-from collections.abc import Iterator
-from concurrent.futures import Future
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 
 from replication.feeding.feeder import Feeder
+from store.future import StoreFuture
+from store.thread import StoreThread
+
+_SECONDS = 1.0
 
 
 @contextmanager
 def feeding(feeder: Feeder) -> Iterator[Feeder]:
-    """Have ``feeder`` feed until the block ends.
+    """Have ``feeder`` feed until the block ends, also where it is interrupted before it begins.
 
     Raises:
         StoreIOError: there cannot be listened.
     """
-    ready: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
-
-    async def feed() -> None:
-        async with feeder:
-            ended = asyncio.Event()
-            ready.set_result((asyncio.get_running_loop(), ended))
-            await ended.wait()
-
-    def run() -> None:
-        try:
-            asyncio.run(feed())
-        except BaseException as exc:
-            if ready.done():
-                raise
-            ready.set_exception(exc)
-
-    thread = threading.Thread(target=run, name="cqstore-feed", daemon=True)
-    thread.start()
-    loop, ended = ready.result()
+    loop = _Loop(feeder)
     try:
+        loop.thread.start()
+        loop.ready.result()
         yield feeder
     finally:
-        loop.call_soon_threadsafe(ended.set)
-        thread.join()
+        loop.is_over = True  # here: an exception may come before the first line of a call
+        loop.end()
+
+
+class _Loop:
+    """The thread, and its end, which may come before its beginning."""
+
+    def __init__(self, feeder: Feeder) -> None:
+        self._feeder = feeder
+        self.is_over = False
+        """The thread finds out within a second, also if nothing wakes it."""
+        self._wake: Callable[[], object] | None = None
+        self.ready = StoreFuture[None]()
+        """Done when followers are let in, or cannot be."""
+        self.thread = StoreThread("cqstore-feed", self._run)
+
+    def end(self) -> None:
+        """Wake the thread, if it is as far, and wait for its end; ``is_over`` is set."""
+        if self._wake is not None:
+            with suppress(RuntimeError):  # the loop is closed: its thread has failed
+                self._wake()
+        self.thread.join()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._feed())
+        except BaseException as exc:
+            if self.ready.done():
+                raise
+            self.ready.set_exception(exc)
+
+    async def _feed(self) -> None:
+        async with self._feeder:
+            ended = asyncio.Event()
+            self._wake = partial(asyncio.get_running_loop().call_soon_threadsafe, ended.set)
+            self.ready.set_result(None)
+            while not self.is_over:  # the caller may be interrupted before it wakes the loop
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(ended.wait(), _SECONDS)
