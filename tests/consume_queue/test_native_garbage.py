@@ -10,6 +10,7 @@ import pytest
 from cq_rocksdb import _native, native_engine
 from cq_rocksdb.engine import Family
 from cq_rocksdb.engines import engine_works
+from cq_rocksdb.errors import RocksDBError
 from store.config import RocksDBEngine
 from tests.kit.rocksdb_queues import RocksDBQueues, engine_of, put
 
@@ -45,5 +46,5 @@ def test_the_collector_gives_a_snapshot_back_to_its_database(
 def test_a_snapshot_that_was_released_reads_nothing(engine: native_engine.NativeEngine) -> None:
     with engine.snapshot() as snapshot:
         pass
-    with pytest.raises(_native.Error, match="released"):
+    with pytest.raises(RocksDBError, match="released"):
         snapshot.get(Family.DEFAULT, b"key")
