@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from typer.models import CommandInfo
 
-from store.cli.streams import OutputError, guard_streams
+from store.cli.streams import OutputError, ReaderGoneError, guard_streams
 from store.cli.verbs import VERBOSE, add_verb
 from store.errors import CorruptionError, StoreError
 
@@ -100,9 +100,9 @@ def main() -> None:
             _run()
         finally:
             sys.stdout.flush()
+    except ReaderGoneError as exc:
+        sys.exit(exc.exit_code)
     except OutputError as exc:
-        if exc.is_silent:
-            sys.exit(exc.exit_code)
         _stop(exc, exc.exit_code)
 
 

@@ -82,7 +82,7 @@ def put(
             output(kind).rows(rows())
             sys.stdout.flush()
         except OutputError as exc:
-            raise OutputError(f"{exc.reason}; {done.sentence()}", exc.exit_code) from exc
+            raise type(exc)(f"{exc.reason}; {done.sentence()}") from exc
     if refused:
         raise typer.Exit(1)
 

@@ -9,10 +9,6 @@ from typing import Any, BinaryIO, cast
 
 from store.errors import StoreConfigError, StoreError
 
-_BROKEN_PIPE = 128 + 13
-"""The exit code of a shell for a process that SIGPIPE ended."""
-_REFUSED = 2
-
 
 class OutputError(StoreError):
     """Standard output cannot be written: what was printed is not complete.
@@ -20,14 +16,14 @@ class OutputError(StoreError):
     No ``OSError``: a handler of file errors around a print would take it for one of the store.
     """
 
-    def __init__(self, reason: str, exit_code: int = _REFUSED) -> None:
-        super().__init__(reason)
-        self.exit_code = exit_code
+    exit_code = 2
 
-    @property
-    def is_silent(self) -> bool:
-        """Return whether the reader of the output has gone, as ``head`` does: no fault."""
-        return self.exit_code == _BROKEN_PIPE
+
+class ReaderGoneError(OutputError):
+    """The reader of standard output has gone, as ``head`` does: no fault, and nothing is said."""
+
+    exit_code = 128 + 13
+    """As of a shell for a process that SIGPIPE ended."""
 
 
 class _RawOutput(io.FileIO):
@@ -50,7 +46,7 @@ class _RawOutput(io.FileIO):
     def on_error(self, exc: OSError, size: int) -> int:
         """Raise what is to be raised; ``size`` bytes were to be written."""
         if exc.errno == errno.EPIPE:
-            raise OutputError("the reader of standard output has gone", _BROKEN_PIPE) from exc
+            raise ReaderGoneError("the reader of standard output has gone") from exc
         reason = f"cannot write standard output: {exc.strerror or exc}; it is cut short"
         raise OutputError(reason) from exc
 
