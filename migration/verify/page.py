@@ -41,7 +41,7 @@ def page(report: VerifyReport) -> str:
     try:
         from jinja2 import Environment, StrictUndefined  # noqa: PLC0415 - an extra
     except ImportError as exc:
-        raise StoreConfigError("this needs jinja2: install cqstore[spark]") from exc
+        raise StoreConfigError("this needs jinja2: pip install 'cqstore[report]'") from exc
     jinja = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

@@ -4,6 +4,8 @@ import inspect
 import json
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -85,3 +87,33 @@ def test_a_verb_is_listed_with_the_first_words_of_its_own_help() -> None:
         assert whole.name == name
         first = inspect.cleandoc(whole.help).split("\n\n", maxsplit=1)[0]
         assert sentence == " ".join(first.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("module", "code", "sentence"),
+    [
+        (
+            "prometheus_client",
+            "import store.service.prometheus",
+            "ImportError: this needs prometheus-client: pip install 'cqstore[metrics]'",
+        ),
+        (
+            "jinja2",
+            "from migration.verify.page import page; page(None)",
+            "StoreConfigError: this needs jinja2: pip install 'cqstore[report]'",
+        ),
+    ],
+)
+def test_a_missing_extra_is_named_in_a_sentence(module: str, code: str, sentence: str) -> None:
+    without = f"import sys; sys.modules[{module!r}] = None; {code}"
+    done = subprocess.run(
+        [sys.executable, "-c", without], capture_output=True, text=True, check=False
+    )
+    assert done.stderr.rstrip().endswith(sentence)
+
+
+def test_each_extra_that_is_named_is_one() -> None:
+    settings = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))
+    extras = settings["project"]["optional-dependencies"]
+    assert {"report", "metrics", "spark", "ab"} <= extras.keys()
+    assert [each.partition(">")[0] for each in extras["report"]] == ["jinja2"]
