@@ -5,7 +5,7 @@ they are prepared when its process has ended, or else when they have not changed
 """
 
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -83,6 +83,29 @@ def prepare_for(
     report = TablesReport(goal)
     report.add(prepare(layout.paths, broker))
     return report
+
+
+def preparing(
+    root: Path, config: StoreConfig, to: StoreMode, tell: Tell
+) -> Callable[[], dict[str, object]]:
+    """Return what prepares the tables for a step of ``cqstore mode``; the caller has the lock then.
+
+    Either form can be read by a broker of the state before, should the step be cut short: JSON
+    files stay, and without databases a broker takes files in.
+
+    Raises:
+        RefusedStoreError, StoreError: as ``prepare_for``.
+    """
+    layout, config = lay_out(root.absolute(), config, None, read_only=True)
+    broker = NextBroker(to.backends, config)
+    wait_for_broker(layout.paths, None, tell)
+    plan_conversion(layout.paths, broker)
+
+    def prepare_now() -> dict[str, object]:
+        done = prepare_locked(layout.paths, broker)
+        return {"preparedTables": done.sentences, "convertedTables": done.converted}
+
+    return prepare_now
 
 
 def wait_for_broker(paths: StorePaths, space: Workspace | None, tell: Tell) -> None:

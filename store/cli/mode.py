@@ -1,6 +1,7 @@
 """``cqstore mode``: which backends a store keeps and reads, and the steps to other states."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,13 @@ from store.service.message_store import MessageStore
 from store.service.upkeep.both_backends import compare_backends
 from store.service.upkeep.mode import StoreMode, change_mode, current_mode, possible_steps
 
+_GROUP = "cqstore.mode"
+Preparing = Callable[
+    [Path, StoreConfig, StoreMode, Callable[[str], object]], Callable[[], Mapping[str, object]]
+]
+"""Refuses a step to a state, or returns what is called under the store's lock before the step.
+
+That returns facts for the report."""
 To = Annotated[
     StoreMode | None,
     typer.Option("--to", parser=state, metavar="STATE", help="Take the step to this state."),
@@ -31,6 +39,10 @@ def mode(
     to: To = None,
     *,
     verify: Verify = False,
+    keep_tables: Annotated[
+        bool,
+        typer.Option("--keep-tables", help="Leave the broker's tables as they are."),
+    ] = False,
     config: ConfigFile = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
@@ -38,9 +50,9 @@ def mode(
 
     Without --to nothing is changed; the steps of a store with two backends compare both as a whole.
     A step is refused, with all reasons, unless nothing speaks against it. A backend that is no
-    longer kept stays where it lies, and catches up from the log when it is kept again. A step does
-    not touch the broker's tables in DIR/config: cqstore migrate tables does. With --verify the exit
-    code is 1 if the backends differ.
+    longer kept stays where it lies, and catches up from the log when it is kept again. A step puts
+    the broker's tables in DIR/config into the form that a broker in the new state reads, as cqstore
+    migrate tables does. With --verify the exit code is 1 if the backends differ.
     """
     settings = read_config(config, root)
     if verify:
@@ -49,21 +61,7 @@ def mode(
         _compare(root, settings, kind)
         return
     if to is not None:
-        with progress("stepping") as tick:
-            done = change_mode(root, to, settings, progress=tick)
-        units = done.recovery.dispatched_units if done.recovery else 0
-        output(kind).record(
-            {
-                "before": done.before, "state": done.after, "behind": done.behind,
-                "setAside": done.set_aside, "dispatchedUnits": units,
-            }
-        )  # fmt: skip
-        tables = StorePaths(root).topics.parent
-        if done.after != done.before and tables.is_dir():
-            note(
-                f"the broker's tables in {tables} were not touched: before a broker starts in state"
-                f" {done.after}, call cqstore migrate tables {root}"
-            )
+        _step(root, to, settings, kind, keep_tables=keep_tables)
         return
     layout, settings = lay_out(root, settings, None, read_only=True)
     now = current_mode(layout, settings)
@@ -78,6 +76,39 @@ def mode(
         for step in possible_steps(root, settings, progress=tick):
             facts[f"step to {step.to}"] = "; ".join(step.reasons) or "possible"
     output(kind).record(facts)
+
+
+def _step(
+    root: Path, to: StoreMode, settings: StoreConfig, kind: OutputFormat, *, keep_tables: bool
+) -> None:
+    facts = dict[str, object]()
+    prepared = [] if keep_tables else [each(root, settings, to, note) for each in _preparing()]
+
+    def ready(_: StorePaths) -> None:
+        for prepare in prepared:
+            facts.update(prepare())
+
+    with progress("stepping") as tick:
+        done = change_mode(root, to, settings, ready=ready, progress=tick)
+    units = done.recovery.dispatched_units if done.recovery else 0
+    output(kind).record(
+        {
+            "before": done.before, "state": done.after, "behind": done.behind,
+            "setAside": done.set_aside, "dispatchedUnits": units, **facts,
+        }
+    )  # fmt: skip
+    tables = StorePaths(root).topics.parent
+    if done.after != done.before and tables.is_dir() and not prepared:
+        note(
+            f"the broker's tables in {tables} were not touched: before a broker starts in state"
+            f" {done.after}, call cqstore migrate tables {root}"
+        )
+
+
+def _preparing() -> list[Preparing]:
+    """Return what an upper layer does before a step is taken, see ``Preparing``."""
+    found = sorted(entry_points(group=_GROUP), key=lambda entry: entry.name)
+    return [entry.load() for entry in found]
 
 
 def _compare(root: Path, settings: StoreConfig, kind: OutputFormat) -> None:

@@ -466,7 +466,7 @@ def test_backends_are_compared_and_steps_are_told(tmp_path: Path) -> None:
     (done_so,) = rows("mode", root, "--to", "file")
     assert done_so == {
         "before": "double-write-file", "state": "file", "behind": {"rocksdb": end},
-        "setAside": {}, "dispatchedUnits": 0,
+        "setAside": {}, "dispatchedUnits": 0, "preparedTables": [], "convertedTables": {},
     }  # fmt: skip
     (now,) = rows("mode", root)
     assert (now["set"], now["behind"]) == ("by cqstore mode", {"rocksdb": end})

@@ -386,10 +386,9 @@ def test_what_was_built_is_placed_whatever_the_times_of_its_files(
     stores: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Clocks of a file system differ: a file may be younger than one that was written later."""
-    real = conversion.write_form
 
     def younger(found: BrokerMetadata, form: Form, root: Path, *, lmq: bool = False) -> None:
-        real(found, form, root, lmq=lmq)
+        write_form(found, form, root, lmq=lmq)
         for path in root.rglob("*"):
             os.utime(path, (1 << 32, 1 << 32))
 

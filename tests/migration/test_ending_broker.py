@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from metadata.forms import read_forms
+from metadata.model import Form
+from metadata.writing import write_form
 from migration.commands import app as migrate
 from migration.metadata import stopped
 from migration.switching.switch import SwitchReport, switch
@@ -139,13 +143,12 @@ def test_tables_that_change_all_the_time_are_refused(
     assert tree_digest(root) == before
 
 
-def test_a_step_of_mode_names_the_command_that_prepares_the_tables(golden: Golden) -> None:
-    """An operator who changes the state by hand: the next broker takes the offsets in."""
+def test_a_step_of_mode_that_keeps_the_tables_names_the_command(golden: Golden) -> None:
     root = golden("basic-default")
     for state in ("double-write-file", "double-write-rocksdb", "rocksdb"):
         EndingBroker(root)
         before = tree_digest(root / "config")
-        done = CliRunner().invoke(cqstore, ["mode", str(root), "--to", state])
+        done = CliRunner().invoke(cqstore, ["mode", str(root), "--to", state, "--keep-tables"])
         assert done.exit_code == 0
         assert tree_digest(root / "config") == before
         assert f"cqstore migrate tables {root}" in done.output
@@ -154,10 +157,50 @@ def test_a_step_of_mode_names_the_command_that_prepares_the_tables(golden: Golde
     report = prepare_for(root, tell=broker.tell)
     assert (report.state, report.older_tables) == ("rocksdb", [])
     assert report.prepared_tables
+    assert report.converted_tables["to"] == "v1"
     found = broker.offsets()
     assert isinstance(found, dict)
     assert (found["offsetTable"], found["dataVersion"]["counter"]) == (TAKEN["offsetTable"], 1)
-    assert prepare_for(root).prepared_tables == []
+    again = prepare_for(root)
+    assert (again.prepared_tables, again.converted_tables) == ([], {})
+
+
+def step(root: Path, state: str) -> dict[str, object]:
+    done = CliRunner().invoke(cqstore, ["mode", str(root), "--to", state, "--output", "json"])
+    assert done.exit_code == 0, (done.output, done.exception)
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+def test_steps_of_mode_convert_the_tables_there_and_back(golden: Golden) -> None:
+    """An operator who changes the state by hand: the next broker reads what the last one wrote."""
+    root = golden("basic-default")
+    EndingBroker(root).write(7)
+    steps = ["double-write-file", "double-write-rocksdb", "rocksdb"]
+    done = [step(root, state)["convertedTables"] for state in steps]
+    assert done[:2] == [{}, {}]
+    assert isinstance(done[2], dict)
+    assert (done[2]["to"], done[2]["offsets"]) == ("v1", 1)
+    (there,) = [each for each in read_forms(StorePaths(root)) if each.form is Form.V1]
+    assert there.offsets == {"t@g": {0: 7}}
+    shutil.rmtree(root / "config" / "consumerOffsets")
+    there.offsets = {"t@g": {0: 9}}
+    write_form(there, Form.V1, root / "made")
+    (root / "made" / "config" / "consumerOffsets").rename(root / "config" / "consumerOffsets")
+    back = step(root, "double-write-rocksdb")["convertedTables"]
+    assert isinstance(back, dict)
+    assert back["to"] == "json"
+    (there,) = read_forms(StorePaths(root))
+    assert (there.form, there.offsets) == (Form.JSON, {"t@g": {0: 9}})
+
+
+def test_a_refused_step_of_mode_touches_no_table(golden: Golden) -> None:
+    root = golden("basic-default")
+    EndingBroker(root)
+    before = tree_digest(root / "config")
+    done = CliRunner().invoke(cqstore, ["mode", str(root), "--to", "rocksdb"])
+    assert isinstance(done.exception, RefusedStoreError)
+    assert tree_digest(root / "config") == before
 
 
 def test_the_command_refuses_a_database_that_cannot_be_read(golden: Golden) -> None:

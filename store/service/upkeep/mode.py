@@ -18,6 +18,7 @@ from store.errors import IllegalMessageError, RefusedStoreError, StoreError
 from store.journals.standing import read_standing, set_mode
 from store.journals.store_lock import StoreLock, locked_by
 from store.journals.store_mode import StoreMode, store_modes
+from store.paths import StorePaths
 from store.progress import Progress, untold
 from store.queue.backends import backend, unlike_others
 from store.queue.part import NO_LIGHT
@@ -110,6 +111,7 @@ def change_mode(
     passing: bool = False,
     known: KnownFile | None = None,
     settled: Callable[[MessageStore], object] = untold,
+    ready: Callable[[StorePaths], object] = untold,
     progress: Progress = untold,
 ) -> ModeChange:
     """Take one step, under the store's lock; nothing is changed if anything speaks against it.
@@ -117,8 +119,9 @@ def change_mode(
     With ``passing`` a state that keeps two backends may be left for the one behind the neighbour
     that keeps them too: both steps need the same comparison. A backend that is kept from now on is
     caught up before this returns: from its line, or, if there is none of it yet, from all that the
-    log has; ``settled`` is told the store then, open to write. ``known`` names queues that need no
-    comparison: the caller answers for that.
+    log has; ``settled`` is told the store then, open to write. ``ready`` is called under the lock
+    where nothing speaks against the step; if it raises, the step is not taken. ``known`` names
+    queues that need no comparison: the caller answers for that.
 
     Raises:
         RefusedStoreError: it is not one step away, or something speaks against it: all of that is
@@ -144,6 +147,7 @@ def change_mode(
             raise RefusedStoreError(
                 f"no step from {now} to {to}: {'; '.join(reasons)}", path=layout.paths.root
             )
+        ready(layout.paths)
         set_mode(layout.paths, to, _behind(layout, now, to, look.log_end))
     finally:
         lock.release()
