@@ -52,7 +52,7 @@ def test_every_verb_works_in_the_workspace_it_is_given(
     assert planned == {
         "from": source, "to": "rocksdb", "queues": QUEUES, "units": UNITS, "expiredQueues": 0,
         "emptyQueues": 0, "segments": 4, "completeTo": plan.complete_to, "plan": plan.digest,
-        "file": str(space.plan),
+        "tables": None, "file": str(space.plan),
     }  # fmt: skip
     ran = record("run", root, "--master", "none", *there)
     assert (ran["moved"], ran["units"], ran["plan"]) == (4, UNITS, plan.digest)
