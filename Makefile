@@ -44,11 +44,12 @@ test: $(READY) ## the tests, but for interop and the long runs
 	$(BIN)/pytest -n auto --dist loadgroup -m "not interop and not long"
 
 test-all: $(READY) ## the tests, the long runs, and what the compiled core does once more without it
-	$(BIN)/pytest -n auto --dist loadgroup -m "not interop"
+	$(BIN)/pytest -n auto --dist loadgroup -m "not interop and not quiet"
 	CQSTORE_CORE=0 $(BIN)/pytest -n auto -m "not long and not slow" $(TWINS)
+	$(BIN)/pytest -m "quiet and not interop"
 
 test-share: $(READY) ## of what test-all adds to test a share that a seed draws (SHARE, SEED; the commit)
-	$(BIN)/pytest -n auto --dist loadgroup -m "long and not interop" $(DRAWN)
+	$(BIN)/pytest -n auto --dist loadgroup -m "long and not interop and not quiet" $(DRAWN)
 	CQSTORE_CORE=0 $(BIN)/pytest -n auto -m "not long and not slow" $(DRAWN) $(TWINS)
 
 # The tree under build/$(1), compiled with the flags of $(2), wheels and all.

@@ -16,6 +16,7 @@ WORKLOADS = "tail-pull", "random-pull", "offsets"
 
 
 @pytest.mark.long
+@pytest.mark.quiet
 @pytest.mark.timeout(3600)
 def test_equal_sides_show_no_difference_in_nineteen_of_twenty_real_runs(tmp_path: Path) -> None:
     root = tmp_path / "store"
