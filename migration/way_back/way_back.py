@@ -69,6 +69,11 @@ def rollback(
         config = (config or StoreConfig()).without_replicas()  # nothing is acknowledged here
         layout, config = lay_out(root, config, None, read_only=True)
         if space.switched.exists():
+            if read_plan(space).source == LOG:
+                raise RefusedStoreError(
+                    "queues built from the log have none to go back to: cqstore migrate finish",
+                    path=root,
+                )
             broker = NextBroker(
                 StoreMode(read_switched(space).source).backends, config, without,
                 accept_older_tables,
@@ -97,10 +102,6 @@ def _walk_back(
 ) -> SwitchReport:
     """Serve the old queues again, or only say what there is to be done for it."""
     root, done, config = layout.paths.root, read_switched(space), broker.config
-    if read_plan(space).source == LOG:
-        raise RefusedStoreError(
-            "queues built from the log have none to go back to: cqstore migrate finish", path=root
-        )
     before, goal = current_mode(layout, config), StoreMode(done.source)
     report = SwitchReport(before=before, state=before)
     if not dry_run:

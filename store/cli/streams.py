@@ -5,7 +5,7 @@ import io
 import os
 import select
 import sys
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, TextIO, cast
 
 from store.errors import StoreConfigError, StoreError
 
@@ -86,17 +86,27 @@ def guard_streams() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
-    if sys.stderr is not None:
+    if sys.stderr is not None and _is_a_file(sys.stderr):
         sys.stderr = io.TextIOWrapper(
             io.BufferedWriter(_RawNotes(sys.stderr.fileno(), "w", closefd=False)),
             sys.stderr.encoding, "backslashreplace", line_buffering=True,
         )  # fmt: skip
     if sys.stdout is None:
         raise OutputError("standard output is closed")
+    if not _is_a_file(sys.stdout):  # of a caller in this process
+        return
     sys.stdout = _TextOutput(
         io.BufferedWriter(_RawOutput(sys.stdout.fileno(), "w", closefd=False)),
         sys.stdout.encoding, sys.stdout.errors, line_buffering=sys.stdout.isatty(),
     )  # fmt: skip
+
+
+def _is_a_file(stream: TextIO) -> bool:
+    try:
+        stream.fileno()
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def standard_input() -> BinaryIO:

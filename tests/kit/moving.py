@@ -2,11 +2,12 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from pathlib import Path
 
 from migration.following.move import FollowedMove, FollowedReport
+from migration.metadata.option import Without
 from replication.following.standing import Timing
 from store.config import StoreConfig
 
@@ -26,13 +27,14 @@ class Moving:
         config: StoreConfig,
         backend: str = "rocksdb",
         timing: Timing = QUICK,
+        without: Collection[Without] = (),
     ) -> None:
         self.told: list[str] = []
         self._said = threading.Condition()
         self._actions: dict[str, Callable[[], object]] = {}
         self.move = FollowedMove(
             root, ("127.0.0.1", port), own, config,
-            backend=backend, timing=timing, tell=self._tell,
+            backend=backend, timing=timing, tell=self._tell, without=without,
         )  # fmt: skip
         self.ended: Future[FollowedReport] = Future()
         self._ready: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[FollowedReport]]] = (
