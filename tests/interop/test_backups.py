@@ -15,7 +15,7 @@ from tests.interop.asking import consumer_offset, max_offset
 from tests.interop.brokers import Brokers
 from tests.kit.waiting import until
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.long]
 SIZES = {"mappedFileSizeCommitLog": 1 << 20, "mappedFileSizeConsumeQueue": 6000}
 SOON = {"flushConsumerOffsetInterval": 200}
 QUEUES = (0, 1)
