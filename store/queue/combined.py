@@ -12,6 +12,7 @@ two backends disagree: that would hide history.
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import Self, TypeVar
 
@@ -416,13 +417,17 @@ class CombinedConsumeQueueStore(CombinedReads):
         return found
 
     def close(self) -> None:
-        """Close all, also if one fails; the first failure of one that is needed is raised."""
-        failure: BaseException | None = None
-        for part in self._parts:
-            try:
-                part.store.close()
-            except Exception as exc:  # noqa: BLE001 - the others must be closed first
-                failure = failure or self._close_failed(part, exc)
+        """Close all, also if one fails or is cut short; of one that is needed that is raised."""
+        failure: Exception | None = None
+        with ExitStack() as closing:
+            for part in self._parts:
+                closing.callback(part.store.close)  # once more is nothing; a cut goes by here
+            for part in self._parts:
+                try:
+                    part.store.close()
+                except Exception as exc:  # noqa: BLE001 - the others must be closed first
+                    failure = failure or self._close_failed(part, exc)
+            closing.pop_all()
         if failure is not None:
             raise failure
 
