@@ -137,9 +137,10 @@ def readers(
 
 
 def interrupt_all(readers: Readers, read: Read, numbers: Iterator[int]) -> None:
-    with in_time(SECONDS):
-        while readers.blocks(read, numbers):
-            pass
+    goes_on = True
+    while goes_on:
+        with in_time(SECONDS):
+            goes_on = readers.blocks(read, numbers)
 
 
 @IGNORED
