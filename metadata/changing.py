@@ -13,8 +13,7 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
-from metadata.forms import read_forms
-from metadata.json_form import offsets_disagree, unknown_fields
+from metadata.convert import build_beside
 from metadata.json_writer import content_of, encoded
 from metadata.kept import new_kept_folder
 from metadata.model import BrokerMetadata, Form, Table
@@ -27,38 +26,12 @@ from metadata.places import (
 )
 from metadata.placing import clear_new
 from metadata.repair import Repair, apply_repairs
-from metadata.writing import differences, write_form
-from store.errors import CorruptionError, RefusedStoreError, os_errors
+from store.errors import RefusedStoreError, os_errors
 from store.files import make_folder, sync_folder
 from store.paths import StorePaths
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 _NO_EXCHANGE = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
-
-
-def refuse_unless_whole(found: BrokerMetadata) -> None:
-    """Refuse a form that cannot be written again as it is.
-
-    Raises:
-        RefusedStoreError: it is damaged, or holds what this project does not know.
-    """
-    if found.faults:
-        raise RefusedStoreError(
-            f"this form is damaged ({found.faults[0]}): cqstore meta repair mends it first",
-            path=found.path,
-        )
-    if found.form is not Form.JSON:
-        return
-    if unknown := unknown_fields(found.path):
-        raise RefusedStoreError(
-            f"these hold something that is not known here: {', '.join(unknown)}", path=found.path
-        )
-    if keys := offsets_disagree(found.path):
-        raise RefusedStoreError(
-            f"{LMQ_OFFSETS_FILE} and the other file of offsets differ in {len(keys)} keys, first"
-            f" {keys[0]!r}: move away the one that no broker writes any more",
-            path=found.path,
-        )
 
 
 def change_tables(paths: StorePaths, made: BrokerMetadata, tables: Collection[Table]) -> Path:
@@ -73,14 +46,7 @@ def change_tables(paths: StorePaths, made: BrokerMetadata, tables: Collection[Ta
     """
     if made.form is Form.JSON:
         return _change_files(paths, made, tables)
-    clear_new(paths)
-    write_form(made, made.form, paths.new_metadata)
-    new = read_forms(StorePaths(paths.new_metadata))
-    wrong = [str(fault) for each in new for fault in (*each.faults, *differences(made, each))]
-    if wrong or [each.form for each in new] != [made.form]:
-        raise CorruptionError(
-            f"what was written is not what was read: {'; '.join(wrong)}", path=paths.new_metadata
-        )
+    build_beside(paths, made)
     kept = new_kept_folder(paths)
     with os_errors("change the metadata", kept):
         make_folder(kept)

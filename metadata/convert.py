@@ -64,12 +64,7 @@ def converted(found: BrokerMetadata, to: Form, drop: Collection[Droppable] = ())
     Raises:
         RefusedStoreError: ``found`` is damaged, or ``to`` does not hold something of it.
     """
-    if found.faults:
-        raise RefusedStoreError(
-            f"this form is damaged ({len(found.faults)}, first: {found.faults[0]}): cqstore meta"
-            " repair mends it first", path=found.path,
-        )  # fmt: skip
-    _refuse_doubtful_files(found)
+    refuse_unless_whole(found)
     return fitted(found, to, drop)
 
 
@@ -109,6 +104,19 @@ def convert(
         CorruptionError: what was written is not what is read back; nothing was changed.
         StoreIOError: something cannot be written, see ``place``.
     """
+    build_beside(paths, made, lmq=lmq)
+    return place(paths, made.form, keep)
+
+
+def build_beside(paths: StorePaths, made: BrokerMetadata, *, lmq: bool = False) -> None:
+    """Write ``made`` into ``new_metadata``, read it back and compare every field.
+
+    What an earlier call has left there is removed. The caller has the store's lock.
+
+    Raises:
+        CorruptionError: what was written is not what is read back.
+        StoreIOError: something cannot be written or read.
+    """
     clear_new(paths)
     write_form(made, made.form, paths.new_metadata, lmq=lmq)
     wrong = list(_wrong_with_new(paths, made))
@@ -116,7 +124,6 @@ def convert(
         raise CorruptionError(
             f"what was written is not what was read: {'; '.join(wrong)}", path=paths.new_metadata
         )
-    return place(paths, made.form, keep)
 
 
 def _wrong_with_new(paths: StorePaths, made: BrokerMetadata) -> Iterator[str]:
@@ -131,7 +138,17 @@ def _wrong_with_new(paths: StorePaths, made: BrokerMetadata) -> Iterator[str]:
         yield from differences(made, each)
 
 
-def _refuse_doubtful_files(found: BrokerMetadata) -> None:
+def refuse_unless_whole(found: BrokerMetadata) -> None:
+    """Refuse a form that cannot be written again with all that it holds.
+
+    Raises:
+        RefusedStoreError: it is damaged, or holds what this project does not know.
+    """
+    if found.faults:
+        raise RefusedStoreError(
+            f"this form is damaged ({len(found.faults)}, first: {found.faults[0]}): cqstore meta"
+            " repair mends it first", path=found.path,
+        )  # fmt: skip
     if found.form is not Form.JSON:
         return
     if unknown := unknown_fields(found.path):

@@ -41,7 +41,7 @@ def repair(
     What is replaced is kept in DIR/cqstore/replaced. Exit code 1 if nothing has what a file held. A
     damaged database is made anew from another form by meta convert --from.
     """
-    paths = _stopped(root)
+    paths = stopped_store(root)
     queues = _queues(root, config, commit_log) if _has_queues(paths) else {}
     plan = _plan_repairs(paths, queues)
     kept = None
@@ -81,7 +81,7 @@ def make_topics(
     RocketMQ takes for a new topic: order and attributes that it had are not in the queues. The data
     version gets a higher counter, so that a broker that keeps topics in RocksDB takes the file in.
     """
-    paths = _stopped(root)
+    paths = stopped_store(root)
     queues = _queues(root, config, commit_log)
     missing = _missing(paths, queues)
     if yes and missing:
@@ -104,7 +104,13 @@ def make_topics(
         note("nothing was changed (--yes does it)")
 
 
-def _stopped(root: Path) -> StorePaths:
+def stopped_store(root: Path) -> StorePaths:
+    """Return the places of a store whose metadata may be changed.
+
+    Raises:
+        RefusedStoreError: there is none, or a conversion was interrupted.
+        StoreLockedError: a process has it open.
+    """
     paths = StorePaths(root)
     check_is_there(root)
     refuse_if_open(paths)

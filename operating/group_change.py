@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from metadata.changing import change_tables, refuse_unless_whole
+from metadata.changing import change_tables
+from metadata.convert import refuse_unless_whole
 from metadata.forms import read_forms
 from metadata.model import BrokerMetadata, Form, Table
-from metadata.placing import is_placing
 from metadata.repair import next_version
+from metadata.repair_command import stopped_store
 from operating.group_offsets import OffsetChange, Target, changed, copy, forget, reset
 from operating.one_form import BrokerForm, read_one_form
 from store.cli.offset import milliseconds
@@ -23,13 +24,12 @@ from store.cli.options import (
     Dir,
     Rows,
     Yes,
-    check_is_there,
     note,
     open_store,
 )
 from store.cli.output import RowFormat, output
 from store.errors import RefusedStoreError
-from store.journals.store_lock import StoreLock, refuse_if_open
+from store.journals.store_lock import StoreLock
 from store.paths import StorePaths
 from store.queue.units import QueueKey
 from store.service.message_store import MessageStore
@@ -170,13 +170,7 @@ def _run(
     kind: RowFormat, *, yes: bool, settings: bool = False,
 ) -> None:  # fmt: skip
     """Show the changes of a stopped broker's metadata, and make them with ``yes``."""
-    paths = StorePaths(root)
-    check_is_there(root)
-    refuse_if_open(paths)
-    if is_placing(paths):
-        raise RefusedStoreError(
-            "a conversion was interrupted: cqstore meta convert finishes it first", path=root
-        )
+    paths = stopped_store(root)
     changes = plan(_whole(paths, form))
     kept = None
     if yes:

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from store.errors import DiskFullError, RefusedStoreError, os_errors
@@ -34,7 +35,7 @@ def copy_store(root: Path, target: Path) -> None:
     refuse_if_open(StorePaths(root))
     partial = target.with_name(target.name + ".partial")
     with os_errors("measure the store", root):
-        wanted = sum(path.lstat().st_blocks * _BLOCK for path in root.rglob("*"))
+        wanted = blocks_below(root)
         free = shutil.disk_usage(target.absolute().parent).free
     if wanted > free:
         raise DiskFullError(f"a copy takes {wanted} bytes, {free} are free", path=target)
@@ -113,15 +114,10 @@ def _reflink(source: Path, target: Path) -> bool:
 
 
 def blocks_below(folder: Path) -> int:
-    """Return the bytes that the files below ``folder`` take of the disk; links are counted once."""
-    total, seen = 0, set()
-    for above, _, names in os.walk(folder):
-        for name in names:
-            try:
-                found = Path(above, name).lstat()
-            except FileNotFoundError:
-                continue
-            if (place := (found.st_dev, found.st_ino)) not in seen:
-                seen.add(place)
-                total += found.st_blocks * _BLOCK
+    """Return the bytes of the disk that a copy of all below ``folder`` takes."""
+    total = 0
+    for above, folders, names in os.walk(folder):
+        for name in (*folders, *names):
+            with suppress(FileNotFoundError):  # it has gone since
+                total += Path(above, name).lstat().st_blocks * _BLOCK
     return total
