@@ -185,8 +185,12 @@ class Run:
         self.open()
 
     def kill(self, _: None) -> None:
-        """Let the process die: what it wrote stays in the page cache, and the store is opened."""
-        store, durable = self.store, self.promises.durable
+        """Let the process die: what it wrote stays in the page cache, and the store is opened.
+
+        A kill loses none of it. But what the process had not flushed is no more durable for that: a
+        power cut in the middle of the opening may still take it.
+        """
+        store = self.store
         store._parts.stop()
         if isinstance(store.queues, RocksDBConsumeQueueStore):
             with self.disk.database_as_it_is():
@@ -194,9 +198,11 @@ class Run:
         lock = store._parts.loaded.lock
         assert lock is not None
         lock.release()
-        self.promises.durable = len(self.promises.puts)  # a kill loses none of them
         self.open()
-        self.promises = settle(self.store, self.promises)
+        durable = self.promises.durable
+        killed = self.promises.copy()
+        killed.durable = len(killed.puts)
+        self.promises = settle(self.store, killed)
         if self.config.flush_disk_type is FlushDiskType.ASYNC_FLUSH:
             self.promises.durable = durable  # until they are flushed again
 
