@@ -29,7 +29,7 @@ from tests.kit.tree import tree_digest
 
 COMMAND = [*commands.COMMAND, "top"]
 NEVER = 10_000_000
-"""ms: no thread hands on what waits, or writes it, while bytes are compared."""
+"""ms: no thread dispatches or writes what waits while bytes are compared."""
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=2000,
     rocksdb_memory_bytes=16 << 20, flush_interval_commit_log=NEVER,
