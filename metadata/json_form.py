@@ -27,7 +27,7 @@ from metadata.values import (
     offsets_of,
     version_of,
 )
-from store.errors import CorruptionError, StoreError, os_errors
+from store.errors import CorruptionError, StoreError, StoreIOError, os_errors
 from store.files import read_file
 
 _MAX_BYTES = 1 << 30
@@ -53,11 +53,12 @@ def read_json(config: Path) -> BrokerMetadata | None:
 def read_json_file(config: Path, name: str) -> BrokerMetadata:
     """Return what the file ``name``, one of ``FILES``, holds, or else its ``.bak``.
 
-    A file that is missing, empty or torn is no fault where its ``.bak`` can be read.
+    A file that is missing, empty or torn is no fault where its ``.bak`` can be read. One that the
+    system does not give now is: what it holds may be newer.
     """
     found = BrokerMetadata(Form.JSON, config)
     read_table(config / name, _DECODERS[name], found)
-    if len(found.faults) == 1:
+    if len(found.faults) == 1 and not isinstance(found.faults[0], StoreIOError):
         found.faults.clear()
     return found
 

@@ -8,6 +8,7 @@ No former table is lost by it, and no file is ever there in part.
 import errno
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -104,7 +105,7 @@ def tree(root: Path) -> Tree:
 
 
 def name_below(root: Path, path: Path) -> str:
-    parts = ["TIME" if part.endswith(("-migrated", "-metadata")) else part
+    parts = ["TIME" if re.search(r"-(migrated|metadata)(-\d+)?$", part) else part
              for part in path.relative_to(root).parts]  # fmt: skip
     return "/".join(parts)
 
