@@ -111,8 +111,7 @@ class BatchConsumeQueue(QueueFiles):
         """Yield the units from the one that holds ``queue_offset`` on."""
         index, end = self.stable(self._index_of, queue_offset)
         while index < end:
-            count = min(_BLOCK_UNITS, end - index)
-            data = self.stable(self.read, index * _UNIT, count * _UNIT)
+            data = self.stable(self._block, index, end)
             for unit in BATCH_UNIT.iter_unpack(data):
                 yield CqUnit(
                     unit.msg_base_offset,
@@ -121,7 +120,12 @@ class BatchConsumeQueue(QueueFiles):
                     unit.tags_code,
                     unit.batch_size,
                 )
-            index = index + count if len(data) == count * _UNIT else end
+            index = index + _BLOCK_UNITS if len(data) == _BLOCK_UNITS * _UNIT else end
+
+    def _block(self, index: int, end: int) -> bytes:
+        """Return the bytes of some units from ``index`` on; none that were cut meanwhile."""
+        count = min(_BLOCK_UNITS, min(end, self._end) - index)
+        return self.read(index * _UNIT, count * _UNIT) if count > 0 else b""
 
     def unit_timestamp(self, queue_offset: int) -> int:
         """Return the store time of the unit that holds ``queue_offset``, ms; -1 without one."""

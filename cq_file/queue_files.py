@@ -16,7 +16,7 @@ from typing import TypeVar, TypeVarTuple
 
 from cq_file.descriptor_cache import DescriptorCache
 from cq_file.file_sync import UnsyncedFiles
-from store.errors import TruncatedRecordError, os_errors
+from store.errors import StoreError, TruncatedRecordError, os_errors
 from store.files import file_name, write_all
 
 T = TypeVar("T")
@@ -123,14 +123,18 @@ class QueueFiles:
     def stable(self, read: Callable[[*Ts], T], *args: *Ts) -> T:
         """Return what ``read`` returns, called again while the writer cut or dropped files.
 
+        What a read met that the writer overtook is no fault of the disk: a file may be missing,
+        or be made anew and not have its length yet.
+
         Raises:
             StoreIOError: a file is missing although nobody here removed it.
+            StoreError: as ``read`` raised it, while the writer changed nothing.
         """
         while True:
             generation = self.generation
             try:
                 result = read(*args)
-            except FileNotFoundError:
+            except (FileNotFoundError, StoreError):
                 if generation == self.generation:
                     with os_errors("read a queue", self.folder):
                         raise

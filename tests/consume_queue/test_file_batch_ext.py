@@ -181,6 +181,22 @@ def test_a_batch_queue_longer_than_one_read_is_known_to_its_end(
         store.close()
 
 
+def test_an_iteration_gives_no_unit_that_was_cut_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The iteration knows the end of before; where it ended there are zeros now, or no file."""
+    monkeypatch.setattr("cq_file.batch_queue._BLOCK_UNITS", 1)
+    for left in range(1, 5):
+        store = batch_disk(tmp_path / str(left)).open()
+        whole = [unit.queue_offset for unit in store.queue("B", 0).iterate(0)]
+        units = store.queue("B", 0).iterate(0)
+        seen = [next(units).queue_offset]
+        store.truncate_dirty(UNITS[left][0] * SIZE)
+        seen.extend(unit.queue_offset for unit in units)
+        assert seen == whole[:left]
+        store.close()
+
+
 def test_leading_files_of_a_batch_queue_expire(tmp_path: Path) -> None:
     disk = batch_disk(tmp_path)
     store = disk.open()

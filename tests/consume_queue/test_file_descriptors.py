@@ -10,7 +10,13 @@ import pytest
 
 from cq_file.descriptor_cache import DescriptorCache, descriptor_limit
 from cq_file.store import FileConsumeQueueStore
-from store.errors import CorruptionError, StoreClosedError, StoreError, StoreIOError
+from store.errors import (
+    CorruptionError,
+    StoreClosedError,
+    StoreError,
+    StoreIOError,
+    TruncatedRecordError,
+)
 from store.files import Descriptor
 from store.queue.units import UnitBatch
 from tests.kit.faults import EACCES, EMFILE, ENOSPC, Faults
@@ -167,6 +173,35 @@ def test_a_read_that_a_cut_overtook_is_made_again(tmp_path: Path, change: str) -
         return list(UNIT.iter_unpack(queue.read(0, end * UNIT.size)))
 
     assert queue.stable(read) == left
+    store.close()
+
+
+def test_a_read_of_a_file_made_anew_that_has_no_length_yet_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader knows the file that was removed; one of that name is made, and is empty at first."""
+    store = Disk(tmp_path).open()
+    put(store, 0, rows(1, 25))
+    queue = store._table.simple["T"][0]
+    size, met = os.ftruncate, list[StoreError]()
+
+    def met_before_it_is_sized(number: int, length: int) -> None:
+        with pytest.raises(TruncatedRecordError, match="the queue file ends too early") as caught:
+            queue._read_file(0, 0, UNIT.size)
+        met.append(caught.value)
+        monkeypatch.undo()
+        size(number, length)
+
+    monkeypatch.setattr(os, "ftruncate", met_before_it_is_sized)
+    once = [lambda: put(store, 0, rows(50, 2))]
+
+    def read() -> list[Row]:
+        if once:
+            once.pop()()
+            raise met[0]
+        return list(UNIT.iter_unpack(queue.read(0, queue.max_offset * UNIT.size)))
+
+    assert queue.stable(read) == rows(50, 2)
     store.close()
 
 
