@@ -66,6 +66,19 @@ def whole(broker: Broker, end: int) -> None:
     until(lambda: broker.do("end")["end"] == end)
 
 
+def registered(slave: Broker) -> dict[str, object]:
+    """Register it until the name server names a master, as it does not each time; what it says."""
+    answer: dict[str, object] = {}
+
+    def names_a_master() -> bool:
+        answer.clear()
+        answer.update(slave.do("register"))
+        return "master" in answer
+
+    until(names_a_master)
+    return answer
+
+
 def test_a_slave_is_led_to_a_feed_and_no_name_server_leads_it_away(
     tmp_path: Path, brokers: Brokers
 ) -> None:
@@ -80,15 +93,15 @@ def test_a_slave_is_led_to_a_feed_and_no_name_server_leads_it_away(
             master.do("register")
             with brokers.running(tmp_path / "astray", **role) as slave:
                 # Without haMasterAddress the name server leads it to the master that it knows.
-                registered = slave.do("register")
-                assert registered == {**theirs, "haMaster": f"127.0.0.1:{master.ha_port}"}
+                led = {**theirs, "haMaster": f"127.0.0.1:{master.ha_port}"}
+                assert registered(slave) == led
             role["haMasterAddress"] = feed
             with brokers.running(tmp_path / "first", **role) as slave:
                 # With it, it follows nobody: neither that address nor the name server's.
-                assert slave.do("register") == theirs
+                assert registered(slave) == theirs
                 with fed(own, feed_port, slave_port) as process:
                     whole(slave, end)
-                    assert slave.do("register") == {**theirs, "haMaster": feed}
+                    assert registered(slave) == {**theirs, "haMaster": feed}
                     slave.close()
                     copy_closed_files(own, tmp_path / "second", end)
                     with brokers.running(tmp_path / "second", **role) as other:
