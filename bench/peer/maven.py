@@ -1,8 +1,10 @@
 """A Java program over RocketMQ's store, built once for a version by Maven."""
 
+import fcntl
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,25 +25,30 @@ class JavaProgram:
 
     @classmethod
     def build(cls, folder: Path, main: str, version: str) -> "JavaProgram":
-        """Compile, if a source is newer than what was compiled.
+        """Compile, if a source is newer than what was compiled; one process at a time.
 
         Raises:
             UnavailableError: it cannot be done here.
         """
         program = cls(folder, main, version)
-        built = program._target / "classes" / f"{main.replace('.', '/')}.class"
-        sources = [folder / "pom.xml", *(folder / "src").rglob("*.*")]
-        newest = max(source.stat().st_mtime for source in sources)
-        if not built.exists() or built.stat().st_mtime < newest:
-            goals = ["compile", "dependency:copy-dependencies"]
-            command = ["mvn", "-q", "-B", f"-Drocketmq={version}", *goals]
-            try:
-                subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=900)
-            except (OSError, subprocess.SubprocessError) as exc:
-                output = getattr(exc, "stdout", None) or b""
-                raise UnavailableError(f"{exc}: {output[-500:].decode(errors='replace')}") from exc
-            built.touch()  # Maven leaves a class that it need not compile as it is
+        with _alone():
+            program._compile()
         return program
+
+    def _compile(self) -> None:
+        built = self._target / "classes" / f"{self.main.replace('.', '/')}.class"
+        sources = [self.folder / "pom.xml", *(self.folder / "src").rglob("*.*")]
+        newest = max(source.stat().st_mtime for source in sources)
+        if built.exists() and built.stat().st_mtime >= newest:
+            return
+        goals = ["compile", "dependency:copy-dependencies"]
+        command = ["mvn", "-q", "-B", f"-Drocketmq={self.version}", *goals]
+        try:
+            subprocess.run(command, cwd=self.folder, check=True, capture_output=True, timeout=900)
+        except (OSError, subprocess.SubprocessError) as exc:
+            output = getattr(exc, "stdout", None) or b""
+            raise UnavailableError(f"{exc}: {output[-500:].decode(errors='replace')}") from exc
+        built.touch()  # Maven leaves a class that it need not compile as it is
 
     def command(self, home: Path | str, heap: Sequence[str]) -> list[str]:
         """Return how it is started; RocketMQ writes logs of its own below ``home``."""
@@ -60,3 +67,11 @@ class JavaProgram:
     @property
     def _target(self) -> Path:
         return self.folder / "target" / self.version
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Hold off other processes of this checkout: Maven's repository takes one writer."""
+    with Path(__file__).open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

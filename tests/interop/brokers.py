@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.peer.maven import JavaProgram
-from tests.interop.started import started
+from tests.interop.started import JVM, started
 
 if TYPE_CHECKING:
     import subprocess
@@ -53,7 +53,7 @@ class Brokers:
 def _started(
     program: JavaProgram, words: list[str]
 ) -> AbstractContextManager["subprocess.Popen[bytes]"]:
-    return started(lambda home: [*program.command(home, ["-Xmx1g"]), *words])
+    return started(lambda home: [*program.command(home, JVM), *words])
 
 
 class Broker:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.peer.maven import JavaProgram
-from tests.interop.started import started
+from tests.interop.started import JVM, started
 
 FOLDER = Path(__file__).parent
 Row = dict[str, Any]
@@ -122,7 +122,7 @@ class RocketMQ:
         settings: dict[str, object],
     ) -> list[str]:
         return [
-            *self.program.command(home, ["-Xmx1g"]), verb, str(root), kind, queues, *words,
+            *self.program.command(home, JVM), verb, str(root), kind, queues, *words,
             *(f"{key}={value}" for key, value in settings.items()),
         ]  # fmt: skip
 

@@ -8,6 +8,9 @@ from pathlib import Path
 
 from bench.peer.maven import JavaProgram
 
+JVM = ["-Xmx1g", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData"]
+"""A program is over before the better compiler and collector would have paid for themselves."""
+
 
 @contextmanager
 def started(command: Callable[[str], list[str]]) -> Iterator["subprocess.Popen[bytes]"]:

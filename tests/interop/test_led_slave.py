@@ -1,11 +1,12 @@
 """A slave broker of RocketMQ's follows ``cqstore feed``, whatever its name server answers."""
 
+import random
 import shutil
 import signal
 import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -25,9 +26,15 @@ LIMIT_SECONDS = 120
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        port: int = held.getsockname()[1]
-        return port
+    """As ``Ports.java``: for a server that starts later, and other programs run meanwhile."""
+    while True:
+        port = random.randrange(10_000, 32_000)
+        with (
+            suppress(OSError),
+            socket.create_server(("127.0.0.1", port)),
+            socket.create_server(("127.0.0.1", port - 2)),  # which a broker takes too
+        ):
+            return port
 
 
 def filled(root: Path, count: int) -> int:

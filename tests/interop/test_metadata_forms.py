@@ -18,6 +18,7 @@ from store.config import StoreConfig
 from store.paths import StorePaths
 from store.record.message import Message
 from store.service.message_store import MessageStore
+from tests.interop.started import JVM
 from tests.kit.metadata_forms import LIGHT, SETTINGS, unpack_forms
 
 CONFIG = StoreConfig(mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=2000)
@@ -36,7 +37,7 @@ def asked(
     managers: JavaProgram, word: str, root: Path, form: Form, *questions: str
 ) -> dict[str, Any]:
     words = [word, str(root), *SETTINGS[form], *questions]
-    command = [*managers.command(root.parent, ["-Xmx512m"]), *words]
+    command = [*managers.command(root.parent, JVM), *words]
     done = subprocess.run(
         command, capture_output=True, check=True, timeout=120, env=JavaProgram.environment()
     )

@@ -5,7 +5,6 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.net.InetSocketAddress;
-import java.net.ServerSocket;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.LinkedHashMap;
@@ -74,7 +73,7 @@ public final class Broker {
         config.setBrokerClusterName("c");
         NettyServerConfig server = new NettyServerConfig();
         server.setBindAddress("127.0.0.1");
-        server.setListenPort(free());
+        server.setListenPort(Ports.free());
         Properties settings = new Properties();
         for (int i = 1; i < words.length; i++) {
             String[] pair = words[i].split("=", 2);
@@ -83,7 +82,7 @@ public final class Broker {
         MixAll.properties2Object(settings, store);
         MixAll.properties2Object(settings, config);
         MixAll.properties2Object(settings, server);
-        store.setHaListenPort(free());
+        store.setHaListenPort(Ports.free());
         BrokerController broker = new BrokerController(config, server, new NettyClientConfig(), store);
         if (!broker.initialize()) {
             throw new IllegalStateException("initialize failed");
@@ -91,12 +90,6 @@ public final class Broker {
         broker.start();
         line(Map.of("port", server.getListenPort(), "haPort", store.getHaListenPort()));
         return broker;
-    }
-
-    private static int free() throws Exception {
-        try (ServerSocket socket = new ServerSocket(0)) {
-            return socket.getLocalPort();
-        }
     }
 
     private static Object answer(BrokerController broker, String[] words) throws Exception {

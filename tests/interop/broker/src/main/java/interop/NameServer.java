@@ -1,7 +1,6 @@
 package interop;
 
 import java.io.PrintStream;
-import java.net.ServerSocket;
 import org.apache.rocketmq.common.namesrv.NamesrvConfig;
 import org.apache.rocketmq.namesrv.NamesrvController;
 import org.apache.rocketmq.remoting.netty.NettyServerConfig;
@@ -15,9 +14,7 @@ public final class NameServer {
         System.setOut(System.err);
         NettyServerConfig server = new NettyServerConfig();
         server.setBindAddress("127.0.0.1");
-        try (ServerSocket socket = new ServerSocket(0)) {
-            server.setListenPort(socket.getLocalPort());
-        }
+        server.setListenPort(Ports.free());
         NamesrvConfig config = new NamesrvConfig();
         config.setKvConfigPath(System.getProperty("user.home") + "/kvConfig.json");
         config.setConfigStorePath(System.getProperty("user.home") + "/namesrv.properties");
