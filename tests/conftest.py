@@ -63,8 +63,8 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One worker more than there are processors: tests wait for children and disks."""
-    return (os.cpu_count() or 1) + 1
+    """Two workers more than there are processors: tests wait for children and disks."""
+    return (os.cpu_count() or 1) + 2
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups

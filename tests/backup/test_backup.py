@@ -317,7 +317,7 @@ def test_an_interrupted_backup_is_whole_or_not_there(tmp_path: Path, every: int)
     assert tree_digest(root) == before
 
 
-@pytest.mark.parametrize("every", [SHARE, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("every", [2 * SHARE, pytest.param(1, marks=pytest.mark.long)])
 def test_a_killed_backup_is_whole_or_not_there(tmp_path: Path, every: int) -> None:
     root, target = tmp_path / "s", tmp_path / "to"
     filled(root, 30)

@@ -42,7 +42,7 @@ def die_again_and_again(root: Path, backend: str, engine: RocksDBEngine, seeds: 
 
 @pytest.mark.parametrize(("backend", "engine"), STORES)
 def test_nothing_that_returned_is_lost(tmp_path: Path, backend: str, engine: RocksDBEngine) -> None:
-    die_again_and_again(tmp_path, backend, engine, range(1, 8))
+    die_again_and_again(tmp_path, backend, engine, range(1, 6))
 
 
 @pytest.mark.long

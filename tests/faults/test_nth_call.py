@@ -19,7 +19,7 @@ from tests.kit.nth_call import FAULTS, Case, NthCall
 from tests.kit.told import CONFIG, Told
 
 STORES = [("file", RocksDBEngine.AUTO), *[("rocksdb", engine) for engine in ENGINES]]
-SAMPLE_SECONDS = 8.0
+SAMPLE_SECONDS = 4.0
 """How long a sample of one kind of store is tried."""
 LIVES = 2
 

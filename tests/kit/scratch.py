@@ -10,6 +10,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Generator, Iterator
+from multiprocessing import util
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,7 @@ def _temporary_files(
     if not request.config.stash[IN_MEMORY]:
         yield
         return
+    util.get_temp_dir()  # that of multiprocessing, which goes when the process ends: not in ours
     folder = tmp_path_factory.mktemp("temporary")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(folder))

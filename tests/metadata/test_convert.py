@@ -295,14 +295,15 @@ class Interrupted:
         assert not _unlike(self.found, back), at
 
 
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize(("form", "to"), [(Form.JSON, Form.V1), (Form.V1, Form.JSON)])
 def test_stopped_at_any_change_one_form_is_whole_and_the_next_call_goes_on(
-    stores: Path, form: Form, to: Form
+    stores: Path, form: Form, to: Form, every: int
 ) -> None:
     conversion_of = Interrupted(stores, form, to)
-    at, stopped = 0, True
+    at, stopped = 1 - every, True
     while stopped:
-        at += 1
+        at += every
         conversion_of.begin()
         stopped = conversion_of.stopped_at(at)
         conversion_of.check_one_form_is_whole(at)

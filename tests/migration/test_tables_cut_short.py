@@ -50,6 +50,7 @@ LMQ = StoreConfig(enable_lmq=True)
 REFUSED = 3
 """How a child ends."""
 SPAWNING = get_context("forkserver")
+SPAWNING.set_forkserver_preload([__name__])
 """A fork of this process would lack the threads of RocksDB that it has begun."""
 KILL = 0
 """In the place of an error's number."""
