@@ -77,7 +77,7 @@ mutants: $(READY) ## put small faults into the code, a sample of them, and see w
 	nice $(BIN)/python -m mutants $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(if $(ONLY),--only $(ONLY))
 
 interop: $(READY) ## Apache RocketMQ opens our stores and we open its (Java 17, Maven)
-	$(BIN)/pytest -n auto --dist loadgroup --maxschedchunk 1 tests/interop -m interop $(DRAWN)
+	$(BIN)/pytest -n 6 --dist loadgroup --maxschedchunk 1 tests/interop -m interop $(DRAWN)
 
 bench: $(READY) ## every workload beside its raw baseline
 	$(BIN)/python -m bench

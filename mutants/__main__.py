@@ -26,6 +26,7 @@ PACKAGES = (
     "analysis",
     "on_spark",
     "ab",
+    "operating",
 )
 LEAST_KILLED = 0.9
 NOTICED = {Fate.KILLED, Fate.TIMED_OUT}
