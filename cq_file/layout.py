@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from store.files import NAME_DIGITS
+from store.files import is_file_name
 from store.paths import StorePaths
 from store.queue.units import QUEUE_UNIT
 from store.record.layout import Annotated, Layout, NamedTuple, Wire
@@ -63,9 +63,7 @@ NO_UNIT = bytes(FILE_UNIT.size)
 EXT_ADDRESS_BASE = -(1 << 63)
 """The address of byte 0 of the extension files."""
 
-_FILE_NAME = re.compile(rf"[0-9]{{{NAME_DIGITS}}}", re.ASCII)
 _QUEUE_ID = re.compile(r"0|-?[1-9][0-9]{0,9}", re.ASCII)
-_LONG_MAX = (1 << 63) - 1
 _INT_MIN, _INT_MAX = -(1 << 31), (1 << 31) - 1
 
 
@@ -86,10 +84,7 @@ def is_unit(phy_offset: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[n
 
 def parse_file_name(name: str) -> int | None:
     """Return where a file starts, or ``None`` if ``name`` is not such a name."""
-    if not _FILE_NAME.fullmatch(name):
-        return None
-    start = int(name)
-    return start if start <= _LONG_MAX else None
+    return int(name) if is_file_name(name) else None
 
 
 def parse_queue_id(name: str) -> int | None:

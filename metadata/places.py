@@ -25,17 +25,11 @@ V1_FOLDERS = {
 }
 SINGLE_FOLDER, V2_FOLDER = "metadata", "rdb"
 """Databases of all tables: ``useSingleRocksDBForAllConfigs``, ``configManagerVersion=v2``."""
-CURRENT = "CURRENT"
 
 
 def backup_of(path: Path) -> Path:
     """Return what a broker reads where the file at ``path`` is missing or torn."""
     return path.with_name(f"{path.name}.bak")
-
-
-def is_database(folder: Path) -> bool:
-    """Return whether a RocksDB lies in ``folder``."""
-    return (folder / CURRENT).is_file()
 
 
 def names_of(form: Form) -> list[str]:

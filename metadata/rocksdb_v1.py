@@ -11,9 +11,10 @@ from typing import NamedTuple
 from cq_rocksdb.raw_database import RawDatabase
 from metadata.json_form import read_delays
 from metadata.model import BrokerMetadata, Form, Table
-from metadata.places import SINGLE_FOLDER, V1_FOLDERS, is_database
+from metadata.places import SINGLE_FOLDER, V1_FOLDERS
 from metadata.values import bits_of, json_object, object_of, offsets_of, version_of
 from store.errors import CorruptionError, StoreError
+from store.service.upkeep.database_copy import is_database
 
 VERSION_KEY = b"kvDataVersionKey"
 

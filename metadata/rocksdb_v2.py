@@ -12,9 +12,10 @@ from struct import Struct
 from cq_rocksdb.raw_database import RawDatabase
 from metadata.json_form import read_delays
 from metadata.model import SEPARATOR, BrokerMetadata, DataVersion, Form, Json, Table
-from metadata.places import V2_FOLDER, is_database
+from metadata.places import V2_FOLDER
 from metadata.values import json_object
 from store.errors import CorruptionError, StoreError
+from store.service.upkeep.database_copy import is_database
 
 HEAD = Struct(">BHB")
 """A table's prefix (1), its number, and what kind of row this is."""

@@ -17,6 +17,7 @@ from typing import BinaryIO
 from store.errors import CorruptionError
 
 NAME_DIGITS = 20
+_LAST_NAME = f"{(1 << 63) - 1:0{NAME_DIGITS}d}"
 _NO_FILE = {errno.EISDIR, errno.ENXIO}
 """How the system refuses to open a folder to be written, a socket, a FIFO without a reader."""
 _KINDS = {
@@ -31,6 +32,12 @@ _KINDS = {
 def file_name(file_from_offset: int) -> str:
     """Return the name of a file of a row: its start offset as 20 decimal digits."""
     return f"{file_from_offset:0{NAME_DIGITS}d}"
+
+
+def is_file_name(name: str) -> bool:
+    """Return whether ``file_name`` gives ``name`` for an offset that a long can hold."""
+    is_number = len(name) == NAME_DIGITS and name.isascii() and name.isdecimal()
+    return is_number and name <= _LAST_NAME
 
 
 # ---- opening

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.errors import CorruptionError, os_errors
-from store.files import check_regular
+from store.files import check_regular, is_file_name
 from store.log.gather import gather
 from store.log.mapped_file import MappedFile
 from store.queue.bulk import UnitRows
@@ -43,7 +43,7 @@ class LogRecords:
         found: dict[int, Path] = {}
         for folder in folders:
             with os_errors("list the commit log", folder):
-                found |= {int(p.name): p for p in folder.iterdir() if _is_log_file(p.name)}
+                found |= {int(p.name): p for p in folder.iterdir() if is_file_name(p.name)}
         self._starts = np.array(sorted(found), np.int64)
         self._paths = found
         self._files: OrderedDict[int, MappedFile] = OrderedDict()
@@ -128,7 +128,3 @@ def _no_record(rows: UnitRows, at: int, found: object) -> CorruptionError:
         expected=f"a record of {size} bytes",
         got=found,
     )
-
-
-def _is_log_file(name: str) -> bool:
-    return len(name) == 20 and name.isascii() and name.isdigit()  # noqa: PLR2004 - its digits

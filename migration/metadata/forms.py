@@ -15,16 +15,15 @@ from pathlib import Path
 
 from metadata.model import Form as MetadataForm
 from metadata.places import (
-    CURRENT,
     FILES_OF_TABLE,
     SINGLE_FOLDER,
     V1_FOLDERS,
     V2_FOLDER,
     backup_of,
-    is_database,
 )
 from store.errors import os_errors
 from store.paths import StorePaths
+from store.service.upkeep.database_copy import CURRENT, is_database
 
 _TABLES = {V1_FOLDERS[table]: files for table, files in FILES_OF_TABLE.items()}
 """Database of a table, and the files that hold it otherwise; RocksDB takes in the first."""

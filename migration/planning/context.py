@@ -4,7 +4,7 @@ import hashlib
 from pathlib import Path
 
 from store.errors import RefusedStoreError, os_errors
-from store.files import reading
+from store.files import is_file_name, reading
 from store.log.commit_log import CommitLog
 
 _IDENTITY_BYTES = 4096
@@ -21,7 +21,7 @@ def log_identity(log_folders: list[Path]) -> str:
     found = []
     for folder in log_folders:
         with os_errors("list the commit log", folder):
-            found += [path for path in folder.iterdir() if path.name.isdigit()]
+            found += [path for path in folder.iterdir() if is_file_name(path.name)]
     if not found:
         raise RefusedStoreError("there is no commit log", path=log_folders[0])
     oldest = min(found, key=lambda path: path.name)

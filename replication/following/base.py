@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from store.errors import CorruptionError, DiskFullError, RefusedStoreError, os_errors
-from store.files import NAME_DIGITS, make_folder, reading, sync_below, sync_folder
+from store.files import is_file_name, make_folder, reading, sync_below, sync_folder
 from store.journals.store_lock import StoreLock
 from store.paths import StorePaths
 from store.progress import Progress, untold
@@ -90,7 +90,7 @@ def closed_files(source: Path) -> list[Path]:
     folder = source / "commitlog" if (source / "commitlog").is_dir() else source
     with os_errors("list the base", folder):
         names = [path.name for path in folder.iterdir()]
-        row = [folder / name for name in sorted(names) if _is_log_file(name)]
+        row = [folder / name for name in sorted(names) if is_file_name(name)]
         while row and _is_empty(row[-1]):
             row.pop()
         sizes = [path.stat().st_size for path in row]
@@ -119,7 +119,3 @@ def _is_empty(path: Path) -> bool:
     """Return whether nothing was written to a log file yet."""
     with reading(path) as file:
         return not any(file.read(_HEAD_BYTES))
-
-
-def _is_log_file(name: str) -> bool:
-    return len(name) == NAME_DIGITS and name.isascii() and name.isdecimal()

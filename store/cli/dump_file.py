@@ -8,7 +8,7 @@ from store.cli.output import Row
 from store.cli.rows import message_row
 from store.config import StoreConfig
 from store.errors import CorruptionError, UnsupportedFormatError, os_errors
-from store.files import NAME_DIGITS, reading
+from store.files import is_file_name, reading
 from store.index.index_service import INDEX_NAME_DIGITS, open_index_file
 from store.log.checkpoint import StoreCheckpoint
 from store.queue.backends import backend, backend_names
@@ -26,10 +26,10 @@ def file_rows(path: Path, config: StoreConfig) -> Iterator[Row]:
     if path.name == "checkpoint":
         yield dict(StoreCheckpoint(path).fields._asdict())
         return
-    if path.name.isdecimal() and len(path.name) == INDEX_NAME_DIGITS:
+    if len(name := path.name) == INDEX_NAME_DIGITS and name.isascii() and name.isdecimal():
         yield from _index_rows(path, config)
         return
-    if path.name.isdecimal() and len(path.name) == NAME_DIGITS:
+    if is_file_name(path.name):
         for name in backend_names():
             found = backend(name).dump_file(path)
             if found is not None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from store.comparing.file_facts import add_facts, file_facts
 from store.errors import os_errors
-from store.files import read_file, replace_file
+from store.files import is_file_name, read_file, replace_file
 from store.paths import StorePaths
 from store.queue.backends import backend
 from store.queue.places import QueuePlace
@@ -127,6 +127,6 @@ def file_digests(folder: Path, end: int) -> Iterator[bytes]:
     with os_errors("look at the files of the log", folder):
         for path in sorted(folder.iterdir()):
             name, status = path.name, path.lstat()
-            if name.isascii() and name.isdigit() and int(name) + status.st_size <= end:
+            if is_file_name(name) and int(name) + status.st_size <= end:
                 facts = file_facts(name, status)
                 yield blake2b(b"log\0" + facts, digest_size=FACTS_BYTES).digest()

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.errors import os_errors
-from store.files import NAME_DIGITS, check_regular
+from store.files import check_regular, is_file_name
 from store.log.gather import gather
 from store.log.mapped_file import MappedFile
 from store.record.message import SysFlag
@@ -64,8 +64,8 @@ class LogHeads:
         for folder in folders:
             with os_errors("list the commit log", folder):
                 for path in folder.iterdir():
-                    if len(path.name) == NAME_DIGITS and path.name.isascii():
-                        self._paths |= {int(path.name): path} if path.name.isdigit() else {}
+                    if is_file_name(path.name):
+                        self._paths[int(path.name)] = path
         self._starts = np.array(sorted(self._paths), np.int64)
         self._files: OrderedDict[int, MappedFile] = OrderedDict()
 

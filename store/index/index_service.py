@@ -312,7 +312,7 @@ class IndexService:
             for path in sorted(self.folder.iterdir()):
                 if path.name == UNFINISHED_NAME:
                     continue
-                if not _is_file_name(path.name):
+                if not _is_index_name(path.name):
                     self.ignored.append(IndexFinding("not the name of an index file", str(path)))
                     continue
                 try:
@@ -483,7 +483,7 @@ def _check_size(path: Path, geometry: IndexGeometry) -> None:
         )  # fmt: skip
 
 
-def _is_file_name(name: str) -> bool:
+def _is_index_name(name: str) -> bool:
     """Return whether RocketMQ takes ``name`` for an index file: a number that fits a Java long."""
     return name.isascii() and name.isdecimal() and int(name) <= _MAX_NAME
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from store.errors import CorruptionError, os_errors
-from store.files import NAME_DIGITS, reading
+from store.files import is_file_name, reading
 from store.record.decoder import record_span
 from store.record.record_layout import BLANK_SIZE
 
@@ -65,7 +65,7 @@ class LogTail:
             with os_errors("list the commit log", folder):
                 for path in folder.iterdir() if folder.is_dir() else ():
                     name = path.name
-                    if len(name) != NAME_DIGITS or not (name.isascii() and name.isdecimal()):
+                    if not is_file_name(name):
                         continue
                     try:
                         length = path.stat().st_size

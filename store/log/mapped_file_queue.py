@@ -17,7 +17,7 @@ from store.errors import (
     TruncatedRecordError,
     os_errors,
 )
-from store.files import NAME_DIGITS, check_regular, file_name, make_folder, sync_folder
+from store.files import check_regular, file_name, is_file_name, make_folder, sync_folder
 from store.log.mapped_file import MappedFile
 from store.thread import StoreThread
 
@@ -72,7 +72,7 @@ class MappedFileQueue:
             if folder.is_dir():
                 with os_errors("list the commit log", folder):
                     paths += folder.iterdir()
-        named = [p for p in paths if len(p.name) == NAME_DIGITS and p.name.isdecimal()]
+        named = [p for p in paths if is_file_name(p.name)]
         for path in set(paths) - set(named):
             if path.is_file():
                 raise CorruptionError("a commit log file's name is not an offset", path=path)

@@ -177,6 +177,8 @@ def test_of_an_old_log_those_are_mapped_that_were_read_last(tmp_path: Path, how:
     ("names", "sizes", "word"),
     [
         (["x"], [SIZE], "not an offset"),
+        (["\u0660" * 20], [SIZE], "not an offset"),  # digits too, but no name of RocketMQ's
+        (["9" * 20], [SIZE], "not an offset"),  # no long holds it
         ([f"{0:020d}"], [SIZE - 1], "wrong size"),
         ([f"{0:020d}", f"{2 * SIZE:020d}"], [SIZE, SIZE], "missing"),
         ([f"{100:020d}"], [SIZE], "missing"),

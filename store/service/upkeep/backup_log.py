@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from store.errors import CorruptionError, DiskFullError
-from store.files import NAME_DIGITS, make_folder, reading
+from store.files import is_file_name, make_folder, reading
 from store.log.log_tail import LogTail
 from store.progress import Progress
 from store.record.decoder import record_span
@@ -134,8 +134,7 @@ def _log_files(folders: Sequence[Path]) -> list[Path]:
     found = []
     for folder in folders:
         for path in folder.iterdir() if folder.is_dir() else ():
-            name = path.name
-            if len(name) == NAME_DIGITS and name.isascii() and name.isdecimal():
+            if is_file_name(path.name):
                 with suppress(FileNotFoundError):
                     if path.stat().st_size:
                         found.append(path)

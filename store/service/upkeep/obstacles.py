@@ -23,7 +23,7 @@ from store.errors import (
     TruncatedRecordError,
     os_errors,
 )
-from store.files import NAME_DIGITS, sync_folder
+from store.files import is_file_name, sync_folder
 from store.journals.store_lock import StoreLock, mark_open
 from store.log.checkpoint import StoreCheckpoint
 from store.paths import StorePaths
@@ -85,7 +85,7 @@ def _cut_files(layout: StoreLayout, size: int) -> Iterator[Obstacle]:
         paths = sorted(layout.log_folders[0].iterdir())
         sizes = [path.stat().st_size if path.is_file() else -1 for path in paths]
     names = [path.name for path in paths]
-    if not all(len(name) == NAME_DIGITS and name.isdecimal() for name in names):
+    if not all(map(is_file_name, names)):
         return
     starts = [int(name) for name in names]
     in_a_row = all(start == starts[0] + at * size for at, start in enumerate(starts))
