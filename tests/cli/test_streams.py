@@ -15,7 +15,7 @@ from tests.kit.tree import tree_digest
 
 SMALL = StoreConfig(mapped_file_size_commit_log=1 << 20)
 FULL = Path("/dev/full")
-COUNT = 3000
+COUNT = 1000
 NAME = "caf\u00e9-\u6d88\u606f"
 pytestmark = pytest.mark.skipif(not FULL.exists(), reason="Linux has /dev/full")
 
@@ -127,7 +127,7 @@ def test_the_help_needs_no_more_than_ascii() -> None:
         assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("words", ["dump {} --messages", "get {} --topic t --count 3000"])
+@pytest.mark.parametrize("words", ["dump {} --messages", "get {} --topic t --count 1000"])
 @pytest.mark.parametrize("form", ["table", "json", "jsonl"])
 def test_a_reader_that_leaves_ends_it_as_sigpipe_does(root: Path, words: str, form: str) -> None:
     done = shell(f"$C {words.format(root)} --output {form} | head -1 >/dev/null; echo $PIPESTATUS")
