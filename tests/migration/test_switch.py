@@ -93,7 +93,7 @@ def test_nothing_is_lost_of_what_rocketmq_read(golden: Golden) -> None:
             assert store.max_offset(*key) == queue["max"]
 
 
-@pytest.mark.parametrize("separate", [False, True])
+@pytest.mark.parametrize("separate", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_the_old_queues_and_the_log_keep_their_bytes(golden: Golden, *, separate: bool) -> None:
     root = golden("wide-default")
     prepare(root, "rocksdb")

@@ -64,16 +64,17 @@ def _cases(rows: list[Row]) -> list[tuple[str, Predicate]]:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("every_nth", [3, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("kind", ["commitlog", "cq"])
 def test_rows_are_the_same_pushed_down_or_not(
-    sources: SparkSession, golden_folder: Path, kind: str
+    sources: SparkSession, golden_folder: Path, kind: str, every_nth: int
 ) -> None:
     dump = load_dump(NAME)
     every = by_place(log_rows(dump) if kind == "commitlog" else unit_rows(dump))
     options = {} if kind == "commitlog" else {"store_timestamp": True, "partition_units": 200}
     plain = load(sources, kind, golden_folder / NAME, **options)
     assert by_place(rows_of(plain)) == every
-    for number, (condition, holds) in enumerate(_cases(every)[:: 1 if kind == "cq" else 2]):
+    for number, (condition, holds) in enumerate(_cases(every)[::every_nth]):
         expected = [row for row in every if holds(row)]
         pushed = load(sources, kind, golden_folder / NAME, pushdown=True, **options)
         assert by_place(rows_of(pushed.where(condition))) == expected, condition
