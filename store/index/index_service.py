@@ -461,8 +461,7 @@ class _FlushBehind:
 
     def end(self) -> None:
         """Wait for the thread, however the sync ends."""
-        if self._thread.is_alive():
-            self._thread.join()
+        self._thread.join()
 
     def wait(self) -> IndexFile:
         self._thread.join()

@@ -26,14 +26,16 @@ class Worker:
         self._work = work
         self._gave_up = gave_up
         self._thread = StoreThread(name, self._run)
+        self._begun = False
 
     def start(self) -> None:
         """Start the thread."""
+        self._begun = True  # first: of a start that is cut short it may run
         self._thread.start()
 
     def end(self) -> None:
         """Wait until the thread is over, if it was ever started; ``work`` has been told to end."""
-        if self._thread.is_alive():
+        if self._begun:
             self._thread.join()
 
     def refuse_itself(self) -> None:
