@@ -77,7 +77,8 @@ class MessageStore(StoreCare):
         self._puller, self._putter = parts.puller, parts.putter
         self._clean, self._expiry = parts.clean, parts.expiry
         self._mirror = self._tap = parts.mirror
-        self._tracing, self._trace = CheckedLock("the begin of a trace"), None
+        self._tracing = CheckedLock("the begin of a trace")
+        self._trace = self._last_trace = None
         self._closing = CheckedLock("a close")  # one thread closes at a time
         self._state.locks.add_outer(self._tracing, self._closing)
         self._ended = self._all_flushed = self._released = False
@@ -277,8 +278,8 @@ class MessageStore(StoreCare):
             return
         self._state.locks.check()
         self._parts.refuse_own_threads()
-        if self._trace is not None:
-            self._trace.worker.refuse_itself()
+        if self._last_trace is not None:
+            self._last_trace.worker.refuse_itself()
         with self._closing.entry():
             if not (self._ended and self._released):
                 self._close()

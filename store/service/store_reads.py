@@ -67,6 +67,9 @@ class StoreReads:
     _tap: Tap | None
     """Looks over the shoulder of reads: the mirror, or a recorder in front of it."""
     _trace: Trace | None
+    """What notes now."""
+    _last_trace: Trace | None
+    """The one that was begun last: its end may have been cut short."""
     _tracing: CheckedLock
     """Guards what begins and ends a trace."""
     _plain_queries: "_reads.PlainQueries | None"
@@ -311,25 +314,36 @@ class StoreReads:
             StoreIOError: it cannot be made.
         """
         self._ready()
-        with self._tracing.entry():
-            if self._trace is not None:
-                raise StoreConfigError("a trace is being recorded already", path=self._trace.path)
-            trace = Trace(Path(path), most_bytes, self._forget_trace)
-            trace.start()
-            self._trace = trace
-            self._tap = Recorder(trace, NoTap(self._puller, self.queues), self._mirror)
-            self._putter = RecordedPutter(trace, self._putter)
-        return trace
+        trace = None
+        try:
+            with self._tracing.entry():
+                self._end_trace_before()
+                self._last_trace = trace = Trace(Path(path), most_bytes, self._forget_trace)
+                self._trace = trace
+                self._tap = Recorder(trace, NoTap(self._puller, self.queues), self._mirror)
+                self._putter = RecordedPutter(trace, self._putter)
+                trace.start()
+        except BaseException:
+            if trace is not None:
+                trace.stop()
+            raise
+        return trace  # no call lies between: the caller has it, or it has been stopped
+
+    def _end_trace_before(self) -> None:
+        if self._trace is not None and not self._trace.is_ending:
+            raise StoreConfigError("a trace is being recorded already", path=self._trace.path)
+        self._stop_trace()  # where that was cut short
 
     def _forget_trace(self, trace: Trace) -> None:
         """Note nothing in ``trace`` any more; called by whichever thread ends it."""
         if self._trace is trace:
-            self._trace, self._tap = None, self._mirror
             if isinstance(self._putter, RecordedPutter):
                 self._putter = self._putter.putter
+            self._tap = self._mirror
+            self._trace = None  # last: of a call that is cut short the next one does the rest
 
     def _stop_trace(self) -> None:
-        if (trace := self._trace) is not None:
+        if (trace := self._last_trace) is not None:
             trace.stop()
 
     def backends_set_aside(self) -> dict[str, Exception]:

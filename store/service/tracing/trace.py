@@ -74,9 +74,12 @@ class Trace:
         self._waiting.put((op, at or _now(), values))
 
     def stop(self) -> None:
-        """Write what waits and close the file, durably. A second call does nothing."""
-        self._stopped(self)
+        """Write what waits and close the file, durably. A second call does nothing.
+
+        But where the first one was cut short: it goes on.
+        """
         self._stop.set()
+        self._stopped(self)
         self.worker.end()
         with self._closing:
             fd, self._fd = self._fd, -1
@@ -90,6 +93,11 @@ class Trace:
                 os.close(fd)
         if self.dropped:
             _LOG.warning("the trace %s lacks %d operations", self.path, self.dropped)
+
+    @property
+    def is_ending(self) -> bool:
+        """Return whether it was told to end."""
+        return self._stop.is_set()
 
     @property
     def dropped(self) -> int:
