@@ -6,17 +6,17 @@ that have expired, or have not come yet. But then the queue begins, or ends, exa
 does, which few queues do: these are *suspect*, and the log tells.
 """
 
-import logging
 from collections.abc import Iterable
 
 from cq_file.consume_queue import FileConsumeQueue
 from cq_file.known_ends import KnownQueue
 from cq_file.layout import FILE_UNIT
 from cq_file.recovery import NO_PHY
+from store.logger import StoreLogger
 from store.queue.facts import QueueDamage
 from store.queue.units import BlockStop, QueueKey
 
-_LOG = logging.getLogger(__name__)
+_LOG = StoreLogger(__name__)
 _UNIT = FILE_UNIT.size
 _BLOCK_UNITS = 8192
 

@@ -6,7 +6,6 @@ lock is taken for a file that is open already.
 """
 
 import errno
-import logging
 import os
 import resource
 from collections import OrderedDict
@@ -15,8 +14,9 @@ from pathlib import Path
 from store.checked_lock import CheckedLock
 from store.errors import StoreClosedError, os_errors
 from store.files import Descriptor
+from store.logger import StoreLogger
 
-_LOG = logging.getLogger(__name__)
+_LOG = StoreLogger(__name__)
 _RESERVE = 256
 """Descriptors left to the log, the index, RocksDB and the program around the store."""
 _LEAST = 8

@@ -1,16 +1,15 @@
 """Finding the ends of a store's queues when it is opened, and what is damaged about them."""
 
-import logging
-
 from cq_file.consume_queue import FileConsumeQueue
 from cq_file.damage import DamagedQueues, damage_of, damage_since
 from cq_file.opening import OpenedQueues
 from store.errors import CorruptionError
+from store.logger import StoreLogger
 from store.queue.context import QueueStoreContext
 from store.queue.facts import QueueDamage
 from store.queue.units import QueueKey
 
-_LOG = logging.getLogger(__name__)
+_LOG = StoreLogger(__name__)
 
 
 def find_ends(context: QueueStoreContext, opened: OpenedQueues, damaged: DamagedQueues) -> None:

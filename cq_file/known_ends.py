@@ -9,7 +9,6 @@ not so any more the queue is looked at, the others are not.
 """
 
 import hashlib
-import logging
 import os
 import zipfile
 import zlib
@@ -26,9 +25,10 @@ from cq_file.listing import check_folder_name
 from store.errors import CorruptionError, StoreError, os_errors
 from store.files import make_folder, read_file, reading, remove_file, replacing
 from store.log.checkpoint import FILE_SIZE
+from store.logger import StoreLogger
 from store.paths import StorePaths
 
-_LOG = logging.getLogger(__name__)
+_LOG = StoreLogger(__name__)
 _VERSION = 2
 _NAME = "file-queue-ends.npz"
 _NUMBERS = 8

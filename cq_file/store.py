@@ -7,7 +7,6 @@ asks it, without a lock, see ``named_queue`` and ``queue_files``.
 Source: RocketMQ ``ConsumeQueueStore``.
 """
 
-import logging
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -50,6 +49,7 @@ from store.errors import (
 )
 from store.files import Descriptor
 from store.log.mapped_file import PAGE_BYTES
+from store.logger import StoreLogger
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.context import QueueStoreContext
 from store.queue.facts import QueueDamage, QueueFinding, QueueRestart, QueueType
@@ -60,7 +60,7 @@ from store.queue.units import (
     UnitRuns,
 )
 
-_log = logging.getLogger(__name__)
+_log = StoreLogger(__name__)
 _UNIT = FILE_UNIT.size
 
 

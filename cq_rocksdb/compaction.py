@@ -1,16 +1,16 @@
 """CompactionRun: one compaction in a thread of its own, to be watched, waited for and cancelled."""
 
-import logging
 from collections.abc import Sequence
 
 from cq_rocksdb.engine import Family, RocksEngine
 from cq_rocksdb.errors import RocksDBError, RocksDBStatus
 from cq_rocksdb.stats import PROPERTIES
 from store.errors import ConsumeQueueError, StoreError
+from store.logger import StoreLogger
 from store.thread import StoreThread
 from store.wakeup import Latch
 
-_LOG = logging.getLogger(__name__)
+_LOG = StoreLogger(__name__)
 
 
 class CompactionRun:

@@ -4,7 +4,6 @@ The two pass one contract; what rocksdict lacks is a compaction filter, cancelli
 sizes of ranges.
 """
 
-import logging
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,8 +19,9 @@ from cq_rocksdb.tuning import tuned
 from store.config import RocksDBEngine, StoreConfig
 from store.errors import StoreError, UnsupportedFormatError, os_errors
 from store.files import check_folder
+from store.logger import StoreLogger
 
-_LOG = logging.getLogger(__name__)
+_LOG = StoreLogger(__name__)
 OpenEngine = Callable[..., RocksEngine]
 _TRIES = 100
 

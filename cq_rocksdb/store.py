@@ -8,7 +8,6 @@ everything behind the checkpoint entry is replayed from the log.
 Source: RocketMQ ``RocksDBConsumeQueueStore``.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -59,13 +58,14 @@ from store.errors import (
     StoreStateError,
     os_errors,
 )
+from store.logger import StoreLogger
 from store.paths import StorePaths
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.context import QueueStoreContext
 from store.queue.facts import QueueFinding, QueueRestart, QueueSpan, QueueStat, QueueType
 from store.queue.units import QueueKey, UnitBatch
 
-_LOG = logging.getLogger(__name__)
+_LOG = StoreLogger(__name__)
 _FILE_GONE = "No such file or directory"
 _ADVICE = (
     "move the folder away and open the store with the backend rocksdb (storeType defaultRocksDB):"

@@ -11,8 +11,10 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 from store.checked_lock import RLock
+from store.logger import StoreLogger
 
 T = TypeVar("T")
+_LOG = StoreLogger("concurrent.futures")
 
 
 class Condition(RLock):
@@ -62,3 +64,11 @@ class StoreFuture(Future[T]):
     def __init__(self) -> None:
         super().__init__()
         self._condition = Condition()  # type: ignore[assignment]
+
+    def _invoke_callbacks(self) -> None:
+        """As ``Future`` does; the thread that completes it waits for no handler's lock."""
+        for callback in self._done_callbacks:  # type: ignore[attr-defined]
+            try:
+                callback(self)
+            except Exception:  # noqa: BLE001 - whatever a program's callback raises
+                _LOG.exception("exception calling callback for %r", self)

@@ -8,7 +8,6 @@ Source: RocketMQ ``DefaultHAService.AcceptSocketService``, ``DefaultHAConnection
 
 import asyncio
 import ipaddress
-import logging
 import socket
 import ssl
 import time
@@ -23,9 +22,10 @@ from replication.feeding.growth import Growth
 from replication.feeding.served_log import ServedLog
 from replication.feeding.settings import FeedSettings
 from store.errors import StoreError, StoreIOError
+from store.logger import StoreLogger
 from store.service.message_store import MessageStore
 
-_LOG = logging.getLogger(__name__)
+_LOG = StoreLogger(__name__)
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 LOOPBACK: tuple[Network, ...] = (
     ipaddress.IPv4Network("127.0.0.0/8"), ipaddress.IPv6Network("::1/128"),

@@ -6,7 +6,6 @@ Source: RocketMQ ``DefaultHAClient``, ``AutoSwitchHAClient``.
 """
 
 import asyncio
-import logging
 import os
 import socket
 import ssl
@@ -23,9 +22,10 @@ from replication.following.session import Session, Talk
 from replication.following.standing import Standing, Timing, Until
 from store.errors import DiskFullError, StoreIOError
 from store.journals.following import Following
+from store.logger import StoreLogger
 from store.service.message_store import MessageStore
 
-_LOG = logging.getLogger(__name__)
+_LOG = StoreLogger(__name__)
 _FAREWELL_SECONDS = 1
 
 

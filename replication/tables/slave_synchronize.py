@@ -9,7 +9,6 @@ Source: RocketMQ ``SlaveSynchronize``.
 """
 
 import asyncio
-import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -31,9 +30,10 @@ from replication.tables.lmq_offsets import (
 )
 from replication.tables.offsets import Lower, Offsets, merged, offsets_in
 from store.errors import StoreError
+from store.logger import StoreLogger
 from store.service.message_store import MessageStore
 
-_LOG = logging.getLogger(__name__)
+_LOG = StoreLogger(__name__)
 _TOPICS_AT_ONCE = 1000
 _PAUSE_SECONDS = 5.0
 """For which nothing is appended while topics are deleted; a master waits for 20."""

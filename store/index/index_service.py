@@ -7,7 +7,6 @@ keys may be collected in memory, and a killed process loses none that the replay
 Source: RocketMQ ``IndexService``.
 """
 
-import logging
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from datetime import datetime
@@ -28,9 +27,10 @@ from store.index.index_batch import IndexBatch
 from store.index.index_check import IndexFinding, check_index_file
 from store.index.index_file import UNFINISHED_NAME, IndexFile
 from store.index.layout import IndexGeometry
+from store.logger import StoreLogger
 from store.thread import StoreThread
 
-_LOG = logging.getLogger(__name__)
+_LOG = StoreLogger(__name__)
 INDEX_NAME_DIGITS = 17
 """A file is named by the local time of its making, ``yyyyMMddHHmmssSSS``."""
 _MAX_NAME = (1 << 63) - 1

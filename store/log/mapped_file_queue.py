@@ -3,7 +3,6 @@
 Source: RocketMQ ``MappedFileQueue``, ``AllocateMappedFileService``.
 """
 
-import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -19,9 +18,10 @@ from store.errors import (
 )
 from store.files import check_regular, file_name, is_file_name, make_folder, sync_folder
 from store.log.mapped_file import MappedFile
+from store.logger import StoreLogger
 from store.thread import StoreThread
 
-_LOG = logging.getLogger(__name__)
+_LOG = StoreLogger(__name__)
 
 
 class MappedFileQueue:

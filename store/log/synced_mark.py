@@ -9,7 +9,6 @@ believed after that. Nor is it in a copy of the store.
 Two slots are written in turns, each in a sector of its own with a checksum, so one is always whole.
 """
 
-import logging
 import os
 import threading
 import zlib
@@ -17,11 +16,12 @@ from typing import Annotated, NamedTuple
 
 from store.errors import CorruptionError, StoreIOError, os_errors
 from store.files import Descriptor, make_folder, read_file, replace_file, write_all
+from store.logger import StoreLogger
 from store.paths import StorePaths
 from store.record.layout import Layout, Wire
 from store.record.record_layout import CRC_MASK
 
-_LOG = logging.getLogger(__name__)
+_LOG = StoreLogger(__name__)
 _SLOT_BYTES = 512
 _FILE_BYTES = 2 * _SLOT_BYTES
 

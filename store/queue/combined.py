@@ -9,7 +9,6 @@ Source: RocketMQ ``CombineConsumeQueueStore``. Unlike it, nothing is ever initia
 two backends disagree: that would hide history.
 """
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -25,6 +24,7 @@ from store.errors import (
     StoreLockedError,
 )
 from store.journals.behind_lines import BehindLines
+from store.logger import StoreLogger
 from store.paths import StorePaths
 from store.queue.changes import changing, losing
 from store.queue.class_of_topic import ClassOfTopic
@@ -42,7 +42,7 @@ from store.queue.light_home import gone_apart, is_light, light_home
 from store.queue.part import NO_LIGHT, Part, Roles
 from store.queue.units import QueueKey, UnitBatch
 
-_LOG = logging.getLogger(__name__)
+_LOG = StoreLogger(__name__)
 _T = TypeVar("_T")
 
 

@@ -4,18 +4,18 @@ Source: RocketMQ ``CombineConsumeQueueStore.verifyAndInitOffsetForAllStore``, wh
 differs; here the log fills what is lacking, and nothing is hidden.
 """
 
-import logging
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from store.errors import RefusedStoreError, StoreError
+from store.logger import StoreLogger
 from store.queue.facts import QueueSpan
 from store.queue.part import Part
 from store.queue.units import QueueKey
 
-_LOG = logging.getLogger(__name__)
+_LOG = StoreLogger(__name__)
 _BLOCK = 4096
 """Queues whose ends are asked for at once."""
 IsDeleted = Callable[[str, int], bool]

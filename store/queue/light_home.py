@@ -7,15 +7,15 @@ again, and RocksDB drops the units that have them.
 Source: RocketMQ ``MultiDispatchUtils.checkMultiDispatchQueue``, ``CombineConsumeQueueStore``.
 """
 
-import logging
 from collections.abc import Iterable, Sequence
 
 from store.journals.behind_lines import BehindLines
+from store.logger import StoreLogger
 from store.queue.evening import IsDeleted, lacking
 from store.queue.part import NO_LIGHT, Part, Roles
 from store.record.message import LMQ_PREFIX
 
-_LOG = logging.getLogger(__name__)
+_LOG = StoreLogger(__name__)
 
 
 def is_light(topic: str) -> bool:

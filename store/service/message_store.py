@@ -4,7 +4,6 @@ Opening takes the lock, recovers and reports; putting and pulling may be done by
 threads. Source: RocketMQ ``DefaultMessageStore``, ``RocksDBMessageStore``.
 """
 
-import logging
 import sys
 from collections.abc import Collection, Iterable
 from concurrent.futures import Future
@@ -21,6 +20,7 @@ from store.future import StoreFuture
 from store.index.index_file import IndexFile
 from store.index.index_service import IndexService
 from store.log.commit_log import CommitLog
+from store.logger import StoreLogger
 from store.progress import Progress, untold
 from store.record.message import Message
 from store.record.message_check import listed
@@ -37,7 +37,7 @@ from store.service.writing.replicas import Replicas
 if TYPE_CHECKING:
     from store.core import _reads
 
-_LOG = logging.getLogger(__name__)
+_LOG = StoreLogger(__name__)
 
 
 class MessageStore(StoreCare):

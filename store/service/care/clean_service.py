@@ -8,7 +8,6 @@ Source: RocketMQ ``CleanCommitLogService.deleteExpiredFiles``, ``CleanConsumeQue
 ``DefaultMessageStore.cleanUnusedTopic``.
 """
 
-import logging
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
@@ -18,6 +17,7 @@ from store.index.index_service import IndexService
 from store.journals.deleted_topics import DeletedTopics
 from store.journals.expired_queues import ExpiredQueues
 from store.log.commit_log import CommitLog
+from store.logger import StoreLogger
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.units import QueueKey
 from store.record.encoder import is_queued
@@ -32,7 +32,7 @@ from store.service.running.running_state import RunningState
 from store.service.writing.group_commit import GroupCommit
 from store.service.writing.light_quota import LightQuota
 
-_LOG = logging.getLogger(__name__)
+_LOG = StoreLogger(__name__)
 TOPICS_AT_ONCE = 1000
 """Topics of one slice: with it a put into one of them waits for all of them."""
 ExpiredOffsets = dict[QueueKey, int]

@@ -8,7 +8,6 @@ Source: RocketMQ ``DefaultMessageStore.CleanCommitLogService``, ``MappedFileQueu
 deleteExpiredFileByTime``.
 """
 
-import logging
 from collections.abc import Callable, Iterator
 from itertools import islice, takewhile
 from operator import attrgetter
@@ -17,13 +16,14 @@ from typing import NamedTuple
 from store.config import StoreConfig
 from store.errors import StoreError, StoreIOError, os_errors
 from store.log.commit_log import CommitLog
+from store.logger import StoreLogger
 from store.service.care.clean_service import ExpiryReport
 from store.service.care.disk_levels import DiskDemand, DiskLevels
 from store.service.running.surroundings import Surroundings
 from store.service.running.worker import Worker
 from store.wakeup import Latch
 
-_LOG = logging.getLogger(__name__)
+_LOG = StoreLogger(__name__)
 FIRST_RUN_SECONDS = 60
 MANUAL_RUNS = 20
 """Runs that one call of ``delete_files_manually`` lasts."""

@@ -4,15 +4,15 @@ RocketMQ does not know ``cqstore/mode``: a broker that is started with the ``sto
 goes on with the queues that were left, at their old end.
 """
 
-import logging
 from collections.abc import Collection, Mapping
 
 from store.errors import StoreError
 from store.journals.standing import Standing
+from store.logger import StoreLogger
 from store.queue.backends import backend
 from store.queue.context import QueueStoreContext
 
-_LOG = logging.getLogger(__name__)
+_LOG = StoreLogger(__name__)
 
 
 def written_since(

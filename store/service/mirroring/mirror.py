@@ -6,7 +6,6 @@ mirror that fails ends, and says so in the metrics. The other backend alone is r
 written but the mirror's own two files.
 """
 
-import logging
 import random
 import time
 from collections.abc import Callable, Mapping
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from store.config import StoreConfig
 from store.errors import StoreError
 from store.log.commit_log import CommitLog
+from store.logger import StoreLogger
 from store.paths import StorePaths
 from store.queue.combined_reads import CombinedReads
 from store.queue.consume_queue import ConsumeQueue
@@ -41,7 +41,7 @@ from store.service.running.worker import Worker
 from store.service.tracing.operation_lines import StoreOp
 from store.wakeup import Latch
 
-_LOG = logging.getLogger(__name__)
+_LOG = StoreLogger(__name__)
 MOST_WAITING = 1024
 """Reads; each holds the units that it read."""
 LOOK_SECONDS = 0.2

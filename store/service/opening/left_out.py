@@ -1,6 +1,5 @@
 """Opening the parts of a store that may have to be left out, or must not be opened."""
 
-import logging
 from collections.abc import Collection
 from dataclasses import replace
 
@@ -8,12 +7,13 @@ from store.config import StoreConfig
 from store.errors import CorruptionError, RefusedStoreError, StoreError, UnsupportedFormatError
 from store.index.index_service import IndexService
 from store.log.checkpoint import StoreCheckpoint
+from store.logger import StoreLogger
 from store.paths import StorePaths
 from store.queue.backends import backend
 from store.queue.context import QueueStoreContext
 from store.service.recovering import replacement
 
-_LOG = logging.getLogger(__name__)
+_LOG = StoreLogger(__name__)
 
 
 def open_index(

@@ -5,7 +5,6 @@ Whatever fails on the way, and wherever, what was opened is closed again, the la
 Source: RocketMQ ``DefaultMessageStore.load``, ``recover``, ``start``.
 """
 
-import logging
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -21,6 +20,7 @@ from store.journals.kept import KEPT_LOCK
 from store.journals.store_lock import StoreLock
 from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
+from store.logger import StoreLogger
 from store.progress import untold
 from store.queue.backends import backend
 from store.queue.combined import CombinedConsumeQueueStore
@@ -66,7 +66,7 @@ from store.service.writing.pages_ahead import PagesAhead
 from store.service.writing.putter import Putter
 from store.service.writing.replicas import ReplicaWait
 
-_LOG = logging.getLogger(__name__)
+_LOG = StoreLogger(__name__)
 
 
 def open_parts(

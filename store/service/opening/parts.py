@@ -1,6 +1,5 @@
 """Parts: what an open store is made of. Made whole by ``open_parts``; none is exchanged later."""
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +12,7 @@ from store.journals.deleted_topics import DeletedTopics
 from store.journals.store_lock import StoreLock, mark_closed
 from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
+from store.logger import StoreLogger
 from store.paths import StorePaths
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.service.care.clean_service import CleanService
@@ -32,7 +32,7 @@ from store.service.writing.pages_ahead import PagesAhead
 from store.service.writing.putter import Putter
 from store.service.writing.replicas import ReplicaWait
 
-_LOG = logging.getLogger(__name__)
+_LOG = StoreLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

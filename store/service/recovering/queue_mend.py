@@ -5,12 +5,12 @@ lacks anything. The log is read once to see that it is whole and what it has of 
 to build them, whatever their number; not at all if nothing is damaged or suspect.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from store.errors import CorruptionError, RefusedStoreError
 from store.log.commit_log import CommitLog
+from store.logger import StoreLogger
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueDamage, QueueType
 from store.queue.units import QueueKey
@@ -18,7 +18,7 @@ from store.record.scan import ScanRules
 from store.service.dispatching.record_units import RecordUnits
 from store.service.recovering.queue_rebuild import QueueRebuild
 
-_LOG = logging.getLogger(__name__)
+_LOG = StoreLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ A small journal of ours is written before a queue goes and removed when it is wh
 that a crash interrupts is done again by the next open.
 """
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -14,6 +13,7 @@ from store.files import remove_file
 from store.journals.journal import Entry, Journal, read_lines
 from store.journals.kept import forget, keep
 from store.log.commit_log import CommitLog
+from store.logger import StoreLogger
 from store.paths import StorePaths
 from store.progress import Progress
 from store.queue.consume_queue_store import ConsumeQueueStore
@@ -25,7 +25,7 @@ from store.service.dispatching.pending import Pending
 from store.service.dispatching.record_units import RecordUnits
 from store.service.dispatching.replay import REPLAY_UNITS
 
-_LOG = logging.getLogger(__name__)
+_LOG = StoreLogger(__name__)
 _TICK = 65_536
 
 

@@ -8,7 +8,6 @@ again at any time with the same outcome.
 Source: RocketMQ ``CommitLog.recoverNormally``, ``recoverAbnormally``.
 """
 
-import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +30,7 @@ from store.journals.expired_queues import ExpiredQueues
 from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
 from store.log.synced_mark import SyncedMark
+from store.logger import StoreLogger
 from store.paths import StorePaths
 from store.progress import Progress, untold
 from store.queue.backends import queue_folders
@@ -55,7 +55,7 @@ from store.service.recovering.log_end import (
 )
 from store.service.recovering.pass_over import PassedOver, PassOver
 
-_LOG = logging.getLogger(__name__)
+_LOG = StoreLogger(__name__)
 
 
 @dataclass(slots=True)

@@ -5,7 +5,6 @@ what is to be moved until the store has been opened without it, so that an inter
 goes on, and the right backend is chosen then.
 """
 
-import logging
 import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -21,6 +20,7 @@ from store.journals.store_lock import mark_open
 from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
 from store.log.synced_mark import SyncedMark
+from store.logger import StoreLogger
 from store.paths import StorePaths
 from store.queue.backends import backend, unlike_others
 from store.queue.units import QueueKey
@@ -28,7 +28,7 @@ from store.record.scan import ScanRules
 from store.service.finding.store_layout import StoreLayout, choose_backends
 from store.service.recovering.log_end import valid_record_behind, was_on_disk
 
-_LOG = logging.getLogger(__name__)
+_LOG = StoreLogger(__name__)
 
 
 class Rebuild(Flag):

@@ -3,7 +3,6 @@
 Source: RocketMQ ``RunningFlags``.
 """
 
-import logging
 import os
 import threading
 import weakref
@@ -20,9 +19,10 @@ from store.errors import (
     StoreFailedError,
     StoreStateError,
 )
+from store.logger import StoreLogger
 from store.service.results import PutMessageResult, PutMessageStatus
 
-_LOG = logging.getLogger(__name__)
+_LOG = StoreLogger(__name__)
 
 
 class RunningState:

@@ -1,11 +1,11 @@
 """Worker: a thread of the store's own whose unexpected end nobody overlooks."""
 
-import logging
 from collections.abc import Callable
 
+from store.logger import StoreLogger
 from store.thread import StoreThread
 
-_LOG = logging.getLogger(__name__)
+_LOG = StoreLogger(__name__)
 
 
 class Worker:

@@ -5,7 +5,6 @@ ever waits for the disk: what comes faster than it can be written is dropped and
 that goes wrong here reaches the store: it ends the trace, which says so.
 """
 
-import logging
 import os
 import threading
 import time
@@ -16,12 +15,13 @@ from typing import Self
 
 from store.errors import StoreConfigError, os_errors
 from store.files import open_regular, write_all
+from store.logger import StoreLogger
 from store.service.running.waiting import Waiting
 from store.service.running.worker import Worker
 from store.service.tracing.operation_lines import StoreOp, first_line, operation_line
 from store.wakeup import Latch
 
-_LOG = logging.getLogger(__name__)
+_LOG = StoreLogger(__name__)
 MOST_TRACE_BYTES = 1 << 30
 _MOST_WAITING = 1 << 17
 """Operations, some 200 bytes each."""

@@ -6,17 +6,17 @@ interpreter's lock. It changes no byte, and nothing depends on it: where it ends
 time, puts meet their pages themselves. Decision 47 has the figures.
 """
 
-import logging
 import time
 from collections.abc import Callable
 
 from store.core import CORE
 from store.errors import StoreError
 from store.log.commit_log import CommitLog
+from store.logger import StoreLogger
 from store.service.running.worker import Worker
 from store.wakeup import Wakeup
 
-_LOG = logging.getLogger(__name__)
+_LOG = StoreLogger(__name__)
 LEAST_AHEAD = 256 << 10
 """Bytes; a log that grows slower than that in ``SECONDS_AHEAD`` needs nobody's help."""
 MOST_AHEAD = 8 << 20

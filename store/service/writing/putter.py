@@ -6,7 +6,6 @@ Source: RocketMQ ``HookUtils.checkBeforePutMessage``, ``CommitLog.asyncPutMessag
 ``DefaultMessageStore.putMessages``, ``MultiDispatch``.
 """
 
-import logging
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -21,6 +20,7 @@ from store.errors import (
 )
 from store.future import StoreFuture
 from store.log.commit_log import CommitLog
+from store.logger import StoreLogger
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueType
 from store.record.client_batch import decode_client_batch
@@ -47,7 +47,7 @@ from store.service.writing.delay_check import refuse_delay
 from store.service.writing.light_quota import LightQuotaError
 from store.service.writing.plain_puts import SAMPLED_PUTS
 
-_LOG = logging.getLogger(__name__)
+_LOG = StoreLogger(__name__)
 _MAX_TOPIC_BYTES = 127
 _MAX_QUEUE_ID = 0x7FFFFFFF
 _OK = PutMessageStatus.PUT_OK
