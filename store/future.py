@@ -7,13 +7,17 @@ future would wait for it, and ``close`` for that thread.
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from store.checked_lock import RLock
 from store.logger import StoreLogger
+from store.wakeup import Latch
 
 T = TypeVar("T")
+V = TypeVar("V")
+_SECONDS = 1.0
 _LOG = StoreLogger("concurrent.futures")
 
 
@@ -59,16 +63,83 @@ class Condition(RLock):
 
 
 class StoreFuture(Future[T]):
-    """What a put promises. Any thread may wait for it, and be interrupted there."""
+    """What a put promises. Any thread may wait for it, and be interrupted there.
+
+    Also in ``concurrent.futures.wait`` and ``as_completed``: these take its lock, and that of an
+    ``Event`` of theirs, in lines of Python. What the main thread has left taken there holds up no
+    thread that completes it: then that is left to a thread that nobody waits for.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self._condition = Condition()  # type: ignore[assignment]
+        self._condition = lock = Condition()  # type: ignore[assignment]
+        self._waiters = _Waiters(lock)
+        self._completing = False  # under the lock, by another thread than the main one
+
+    def set_result(self, result: T) -> None:
+        """Complete it."""
+        self._complete(super().set_result, result)
+
+    def set_exception(self, exception: BaseException | None) -> None:
+        """Fail it."""
+        self._complete(super().set_exception, exception)
+
+    def _complete(self, step: Callable[[V], object], given: V) -> None:
+        condition = self._condition
+        if threading.get_ident() == threading.main_thread().ident:
+            step(given)  # whatever is left taken, it is by this thread
+        elif condition.acquire(timeout=_SECONDS):
+            try:
+                self._completing = True
+                step(given)
+            finally:
+                self._completing = False
+                condition.release()
+            self._invoke_callbacks()
+        else:
+            threading.Thread(target=step, args=(given,), name="cqstore-future", daemon=True).start()
 
     def _invoke_callbacks(self) -> None:
-        """As ``Future`` does; the thread that completes it waits for no handler's lock."""
-        for callback in self._done_callbacks:  # type: ignore[attr-defined]
+        """As ``Future`` does, but not under the lock, nor with a wait for a handler of logs."""
+        for callback in () if self._completing else self._done_callbacks:  # type: ignore[attr-defined]
             try:
                 callback(self)
             except Exception:  # noqa: BLE001 - whatever a program's callback raises
                 _LOG.exception("exception calling callback for %r", self)
+
+
+class _Waiters(list[Any]):
+    """Those in ``concurrent.futures.wait``: before they wait, each gets an event of ours."""
+
+    def __init__(self, lock: Condition) -> None:
+        super().__init__()
+        self._lock = lock
+
+    def append(self, waiter: Any) -> None:
+        """Add one; the locks of all its futures are held."""
+        if not isinstance(waiter.event, _Event):
+            waiter.event = _Event()
+        waiter.event.locks.append(self._lock)
+        super().append(waiter)
+
+
+class _Event(Latch):
+    """As ``threading.Event`` for one thread that waits, for futures with ``locks``."""
+
+    __slots__ = ("locks",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.locks: list[Condition] = []
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait, without what an interrupted call of this thread has left taken."""
+        for lock in self.locks:
+            if lock._is_owned():  # noqa: SLF001 - the one way to ask
+                lock._release_save()  # noqa: SLF001 - however often it was taken
+        return super().wait(seconds)
+
+    def clear(self) -> None:
+        """Be as if it had not happened; no ``set`` comes meanwhile."""
+        self._is_set = False
+        self._asleep.acquire(blocking=False)
