@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from dataclasses import replace
 
+from store.journals.kept import keep
 from store.journals.standing import Standing, read_standing, write_standing
 from store.journals.store_lock import lock_stamp
 from store.paths import StorePaths
@@ -23,6 +24,16 @@ class BehindLines:
     def covers(self, name: str) -> str | None:
         """Return which topics the backend was given; ``None``: all."""
         return self.standing.covers.get(name)
+
+    def keep(self) -> None:
+        """Note durably that the record is there: who wrote it may have ended before that.
+
+        Raises:
+            CorruptionError: the note of our journals is damaged.
+            StoreIOError: it cannot be written.
+        """
+        if self.standing != Standing():
+            keep(self._paths.mode)
 
     def note_behind(self, name: str, phy_offset: int) -> None:
         """Note that a backend is whole only up to there.

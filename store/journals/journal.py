@@ -66,6 +66,7 @@ class Journal:
         self._is_entry = is_entry
         self._keep = keep
         self._ends_well = self._has_name = False
+        self._is_synced = False
 
     def read(self) -> Iterator[Entry]:
         """Yield the entries; a torn end is passed over. Changes nothing.
@@ -112,6 +113,9 @@ class Journal:
             make_folder(self.path.parent)
             fd = open_regular(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             with os.fdopen(fd, "ab") as file:
+                if not self._is_synced:  # a line may be whole that an interrupted call has left
+                    os.fsync(fd)
+                self._is_synced = False
                 for line in _lines(entries):
                     file.write(line)
                     file.flush()
@@ -119,14 +123,14 @@ class Journal:
             if not self._has_name:  # who made the file may have been killed before this
                 sync_folder(self.path.parent)
                 self._keep(self.path)
-        self._ends_well = self._has_name = True
+        self._ends_well = self._has_name = self._is_synced = True
 
     def replace(self, entries: Iterable[Entry]) -> None:
         """Replace all of it, see ``rewrite``."""
         rewrite(self.path, entries)
         if not self._has_name:
             self._keep(self.path)
-        self._ends_well = self._has_name = True
+        self._ends_well = self._has_name = self._is_synced = True
 
     def size(self) -> int:
         """Return its bytes, 0 without a file."""

@@ -42,6 +42,19 @@ def forget(journal: Path) -> None:
     _change(journal, there=False)
 
 
+def keep_those_there(paths: StorePaths) -> None:
+    """Note durably the journals that are there: who made one may have ended before its note.
+
+    The record of the backends (``mode``) is the affair of who reads what it says.
+
+    Raises:
+        CorruptionError, StoreIOError: as for ``keep``.
+    """
+    for journal in (paths.deleted_topics, paths.expired_queues):
+        if journal.exists():
+            keep(journal)
+
+
 def check_kept(paths: StorePaths) -> None:
     """Refuse a store that has lost a journal. Changes nothing.
 

@@ -178,3 +178,21 @@ def test_without_the_whole_folder_a_store_is_as_rocketmq_knows_it(tmp_path: Path
     shutil.rmtree(root / "cqstore")
     with open_store(root) as store:
         assert [finding for finding in store.check() if finding.damage] == []
+
+
+@pytest.mark.parametrize("kind", [*backend_names(), "double"])
+def test_a_journal_is_missed_whose_maker_ended_before_its_note(tmp_path: Path, kind: str) -> None:
+    """From the next opening on."""
+    root = tmp_path / kind
+    worked(root, kind)
+    own = StorePaths(root).own
+    there = sorted(MUST_BE_THERE & {path.name for path in own.iterdir()})
+    assert {"deleted-topics", "expired-queues"} <= set(there)
+    (own / "kept").unlink()
+    open_store(root).close()
+    for name in there:
+        (own / name).rename(tmp_path / name)
+        with pytest.raises(RefusedStoreError, match="lost"):
+            open_store(root)
+        (tmp_path / name).rename(own / name)
+    open_store(root).close()

@@ -16,7 +16,7 @@ from store.errors import ConsumeQueueError, CorruptionError
 from store.journals.behind_lines import BehindLines
 from store.journals.deleted_topics import DeletedTopics
 from store.journals.expired_queues import ExpiredQueues
-from store.journals.kept import KEPT_LOCK
+from store.journals.kept import KEPT_LOCK, keep_those_there
 from store.journals.store_lock import StoreLock
 from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
@@ -93,6 +93,8 @@ def open_parts(
     if not options.read_only:
         replacement.finish(layout.paths)
         opened(layout.paths)
+        keep_those_there(layout.paths)
+        loaded.lines.keep()
     _start(undo, parts, options)
     return parts
 
