@@ -13,6 +13,7 @@ import ssl
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Self
 
 from replication.errors import OutsideLogError, WireError
@@ -76,6 +77,8 @@ class Feeder:
         self._settings = settings or FeedSettings()
         self._tls = tls
         self._tell = _Telling(tell)
+        self._growth: Growth | None = None
+        self._own: list[asyncio.Task[None]] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
@@ -84,27 +87,41 @@ class Feeder:
         Raises:
             StoreIOError: there cannot be listened.
         """
-        self._listener = listener = _listen(self._host, self.port)
-        self.port = listener.getsockname()[1]
-        self._log = ServedLog(self._store)
-        self._growth = Growth(self._log)
-        self.followers.attach(self._growth.look_soon)
-        self._own = [asyncio.create_task(work) for work in (self._growth.run(), self._accept_all())]
-        for task in self._own:
-            task.add_done_callback(_log_fault)
+        self._listener = _listen(self._host, self.port)
+        try:
+            self._begin_serving(self._listener)
+        except BaseException:
+            await self._end_serving()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Let every follower go, and listen no more."""
-        self.followers.detach(self._growth.look_soon)
-        for task in (tasks := [*self._own, *self._tasks]):
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        self._listener.close()
+        await self._end_serving()
 
     # ---- inside
 
-    async def _accept_all(self) -> None:
+    def _begin_serving(self, listener: socket.socket) -> None:
+        self.port = listener.getsockname()[1]
+        self._log = ServedLog(self._store)
+        self._growth = growth = Growth(self._log)
+        self.followers.attach(growth.look_soon)
+        for work in (growth.run(), self._accept_all(growth)):
+            self._own.append(task := asyncio.create_task(work))
+            task.add_done_callback(
+                partial(_log_fault, "a part of the feeder has ended: nobody new is fed")
+            )
+
+    async def _end_serving(self) -> None:
+        if self._growth is not None:
+            self.followers.detach(self._growth.look_soon)
+        for task in (tasks := [*self._own, *self._tasks]):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._own.clear()
+        self._listener.close()
+
+    async def _accept_all(self, growth: Growth) -> None:
         while True:
             await asyncio.sleep(0)  # many who come at once must not keep the others from their turn
             await _readable(self._listener)
@@ -122,16 +139,17 @@ class Feeder:
                 self._tell(f"{ip}: {refusal}")
                 peer.close()
                 continue
-            self._begin(peer, self.followers.join(str(ip), address[1]))
+            self._begin(peer, self.followers.join(str(ip), address[1]), growth)
 
-    def _begin(self, peer: socket.socket, link: Link) -> None:
+    def _begin(self, peer: socket.socket, link: Link, growth: Growth) -> None:
         def ended(task: asyncio.Task[None]) -> None:  # also of one that never ran
             self._tasks.discard(task)
             self.followers.leave(link)
             peer.close()
+            _log_fault("the connection of a follower has ended by a fault", task)
 
         self.connections += 1
-        task = asyncio.create_task(self._serve(peer, link))
+        task = asyncio.create_task(self._serve(peer, link, growth))
         self._tasks.add(task)
         task.add_done_callback(ended)
 
@@ -142,14 +160,14 @@ class Feeder:
             return f"refused, {self._most} connections are there already"
         return None
 
-    async def _serve(self, peer: socket.socket, link: Link) -> None:
+    async def _serve(self, peer: socket.socket, link: Link, growth: Growth) -> None:
         """Serve one connection to its end, and tell why that came."""
         who = f"{link.address}:{link.port}"
         try:
             reader, writer = await self._streams(peer)
             try:
                 connection = FeedConnection(
-                    self._log, self.followers, link, self._growth, self._settings, reader, writer
+                    self._log, self.followers, link, growth, self._settings, reader, writer
                 )
                 await connection.begin()
                 self._tell(
@@ -191,9 +209,9 @@ async def _readable(listener: socket.socket) -> None:
         loop.remove_reader(listener)
 
 
-def _log_fault(task: asyncio.Task[None]) -> None:
+def _log_fault(meaning: str, task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (fault := task.exception()) is not None:
-        _LOG.error("a part of the feeder has ended: nobody new is fed", exc_info=fault)
+        _LOG.error(meaning, exc_info=fault)
 
 
 def _listen(host: str, port: int) -> socket.socket:
