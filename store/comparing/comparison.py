@@ -1,6 +1,6 @@
 """Comparing the queues of two sides: plain Python and numpy, in whatever process it is called."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from heapq import merge
@@ -56,6 +56,11 @@ def _ordered(
         yield key_order(queue), queue, side
 
 
+_Lock = AbstractContextManager[object]
+Locks = tuple[_Lock, _Lock, _Lock]
+NO_LOCKS: Locks = (nullcontext(), nullcontext(), nullcontext())
+
+
 @dataclass(slots=True)
 class Comparison:
     """Compares queues of two sides. One thread."""
@@ -67,7 +72,7 @@ class Comparison:
     deep: DeepCheck | None = None
     agreed: bool = True
     """Hold against the log what both sides agree in, too, and look behind the ends of queues."""
-    moment: Callable[[], AbstractContextManager[object]] = nullcontext
+    locks: Locks = NO_LOCKS
     """Held while the ends of a queue are read: those of one moment on a store that is written."""
     facts: QueueFacts | None = None
     known: KnownQueues | None = None
@@ -112,7 +117,8 @@ class Comparison:
         found = QueueFindings(queue)
         walk = QueueWalk(found, self.bounds, (0, 0), once=_ONLY.get(sides))
         try:
-            with self.moment():
+            # The locks themselves: a context manager in Python can leave them taken (decision 18).
+            with self.locks[0], self.locks[1], self.locks[2]:
                 ends = self._ends(queue, sides)
             sides = sides or (_SOURCE * bool(ends[0]) | _TARGET * bool(ends[1]))
             walk = QueueWalk(found, self.bounds, ends, once=_ONLY.get(sides))

@@ -1,13 +1,12 @@
 """Comparing the backends of an open store, which may be written meanwhile; in this process."""
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import numpy as np
 from numpy.typing import NDArray
 
 from store.comparing.compared import Compared
-from store.comparing.comparison import Comparison, Sided
+from store.comparing.comparison import NO_LOCKS, Comparison, Locks, Sided
 from store.comparing.log_heads import Heads
 from store.comparing.queue_walk import NO_END, Bounds
 from store.errors import RefusedStoreError
@@ -20,10 +19,6 @@ from store.queue.context import LogView
 from store.queue.facts import QueueType
 from store.queue.part import selects
 from store.queue.units import EXT_ADDRESS_MAX, QUEUE_UNIT, BlockStop, QueueKey, UnitBlock
-
-_Lock = AbstractContextManager[object]
-Locks = tuple[_Lock, _Lock, _Lock]
-NO_LOCKS: Locks = (nullcontext(), nullcontext(), nullcontext())
 
 
 def compare_open(
@@ -49,13 +44,8 @@ def compare_open(
     def wants(key: QueueKey) -> bool:
         return queue_id in {None, key.queue_id} and all(selects(each, key.topic) for each in given)
 
-    @contextmanager
-    def moment() -> Iterator[None]:
-        with locks[0], locks[1], locks[2]:
-            yield
-
     bounds = Bounds(max(reference.context.log.min_phy_offset(), 0), NO_END)
-    return _compare(reference, copy, bounds, topic, wants, moment=moment, progress=progress)
+    return _compare(reference, copy, bounds, topic, wants, locks=locks, progress=progress)
 
 
 def compare_stores(
@@ -80,7 +70,7 @@ def _compare(
     topic: str | None = None,
     wants: Callable[[QueueKey], bool] = lambda _: True,
     *,
-    moment: Callable[[], AbstractContextManager[None]] = nullcontext,
+    locks: Locks = NO_LOCKS,
     progress: Progress,
 ) -> Compared:
     skipped: list[QueueKey] = []
@@ -99,7 +89,7 @@ def _compare(
 
     sides = _OpenSide(reference, progress), _OpenSide(copy, untold)
     log = _OpenLog(copy.context.log)
-    comparison = Comparison(*sides, log, bounds, agreed=False, moment=moment)
+    comparison = Comparison(*sides, log, bounds, agreed=False, locks=locks)
     found = comparison.run(wanted())
     timeless = frozenset(side.store.name for side in sides if not side.has_timestamps)
     return Compared(reference.name, copy.name, found, timeless, skipped)
