@@ -34,6 +34,7 @@ BASE = StoreConfig(
     max_hash_slot_num=20, max_index_num=400, enable_lmq=True, enable_multi_dispatch=True,
 )  # fmt: skip
 SYNC = BASE.model_copy(update={"flush_disk_type": FlushDiskType.SYNC_FLUSH})
+CONFIGS = {"async": BASE, "sync": SYNC}
 
 
 @dataclass
@@ -140,7 +141,7 @@ class Bench:
         self.folder = folder
         backend, engine, flush = variant.split("-")
         self.backend = None if backend == "both" else backend
-        self.config = config = {"async": BASE, "sync": SYNC}[flush]
+        self.config = config = CONFIGS[flush]
         if self.backend is None:
             double = {"rocksdb_cq_double_write_enable": True, "ab_share": 1.0}
             self.config = config.model_copy(update=double)

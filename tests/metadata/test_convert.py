@@ -2,7 +2,10 @@
 
 import json
 import os
+import random
 import shutil
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+import metadata
 from metadata import convert as conversion
 from metadata.commands import app
 from metadata.forms import read_forms
@@ -20,11 +24,16 @@ from metadata.writing import differences, write_form
 from store.errors import CorruptionError, RefusedStoreError, StoreLockedError
 from store.journals.store_lock import StoreLock
 from store.paths import StorePaths
+from tests.kit import interrupts
 from tests.kit.call_order import Call, CallOrder
+from tests.kit.interrupts import first_places, run_interrupted
 from tests.kit.killed_conversion import changes_until_killed
 from tests.kit.metadata_forms import databases, unpack_forms
+from tests.kit.mutations import in_time
 from tests.kit.tree import tree_digest
 
+SECONDS = 60
+MOST = 1500
 DROP = ["--drop", "forbidden", "--drop", "pull-offsets"]
 PAIRS = [(one, other) for one in Form for other in Form if one is not other]
 
@@ -397,3 +406,67 @@ def test_what_was_built_is_placed_whatever_the_times_of_its_files(
     done(stores / Form.V1, Form.JSON)
     assert the_one(stores / Form.V1).form is Form.JSON
     assert not is_placing(StorePaths(stores / Form.V1))
+
+
+# ---- interrupted by a signal's handler, between any two instructions
+
+
+@pytest.fixture
+def places_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[Interrupted], list[int]]:
+    """Return the numbers of the places of a conversion, of a loop those of its first round."""
+    ours = (*interrupts._OURS, f"{metadata.__path__[0]}/", shutil.__file__)
+    monkeypatch.setattr(interrupts, "_OURS", ours)
+
+    def found(convert: Interrupted) -> list[int]:
+        convert.begin()
+        return first_places(lambda: call(convert.root, convert.to, *convert.words))
+
+    return found
+
+
+def interrupt_some(convert: Interrupted, numbers: Iterable[int]) -> None:
+    """Interrupt the call at these places; another one goes on."""
+    old = {path.read_bytes() for path in (convert.golden / "config").rglob("*") if path.is_file()}
+    for number in numbers:
+        with in_time(SECONDS):
+            convert.begin()
+            with suppress(interrupts.Interrupted):
+                run_interrupted(lambda: call(convert.root, convert.to, *convert.words), number)
+            convert.check_one_form_is_whole(number)
+            result = call(convert.root, convert.to, *convert.words)
+            assert result.exit_code == 0, (number, result.exception)
+            convert.check_converted(number)
+            there = {path.read_bytes() for path in convert.root.rglob("*") if path.is_file()}
+            assert old <= there, number  # of the former forms nothing is lost
+            assert not (convert.root / "cqstore" / "new-metadata").exists()
+
+
+IGNORED = pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"  # a file that the interrupt left unclosed
+)
+
+
+@IGNORED
+@pytest.mark.slow
+def test_interrupted_anywhere_one_form_is_whole_and_the_next_call_goes_on(
+    stores: Path, places_of: Callable[[Interrupted], list[int]]
+) -> None:
+    convert = Interrupted(stores, Form.V1, Form.JSON)
+    found = places_of(convert)
+    assert len(found) > 300
+    interrupt_some(convert, random.Random("convert").sample(found, 8))
+
+
+@IGNORED
+@pytest.mark.long
+@pytest.mark.parametrize(("form", "to"), [(Form.JSON, Form.V1), (Form.V1, Form.JSON)])
+def test_interrupted_at_each_place_one_form_is_whole_and_the_next_call_goes_on(
+    stores: Path,
+    form: Form,
+    to: Form,
+    places_of: Callable[[Interrupted], list[int]],
+    drawn_places: Callable[[int, int], range],
+) -> None:
+    convert = Interrupted(stores, form, to)
+    found = places_of(convert)
+    interrupt_some(convert, [found[at - 1] for at in drawn_places(len(found), MOST)])

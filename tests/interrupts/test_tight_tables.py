@@ -1,0 +1,70 @@
+"""Tables that have room for a few: a worker that is asked to stop at any instant loses nothing.
+
+As ``test_interrupts``, where a dispatch comes with each put: the next offset of one queue alone is
+kept, a file of the index takes four keys, and topics are read and mirrored by their classes, with
+a trace before the mirror.
+"""
+
+import random
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from store.service.dispatching import dispatch
+from store.service.message_store import MessageStore
+from tests.interrupts import test_interrupts
+from tests.interrupts.test_interrupts import BASE, IGNORED, SECONDS, STEPS, Bench
+from tests.kit.mutations import in_time
+
+MOST = 600
+SHARE = 4
+TIGHT = BASE.model_copy(update={
+    "max_index_num": 5, "dispatch_slice": 1, "ab_shares": "t=1;*=0.5", "read_topics": "t=rocksdb",
+})  # fmt: skip
+NORMAL = ("long-list", "pull")
+"""Of the steps those that the normal run takes."""
+
+
+class Tight(Bench):
+    """Each store that is opened records a trace."""
+
+    def __init__(self, folder: Path) -> None:
+        self.traces = count()
+        super().__init__(folder, "both--tight")
+
+    def opened(self, root: Path) -> MessageStore:
+        store = super().opened(root)
+        store.record_trace(self.folder / f"{next(self.traces)}.trace")
+        return store
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    monkeypatch.setattr(dispatch, "ASSIGNED_QUEUES", 1)
+    monkeypatch.setitem(test_interrupts.CONFIGS, "tight", TIGHT)
+    with in_time(SECONDS):
+        return Tight(tmp_path)
+
+
+@IGNORED
+@pytest.mark.slow
+@pytest.mark.parametrize("step", NORMAL)
+def test_an_interrupt_loses_nothing_where_tables_are_full(bench: Bench, step: str) -> None:
+    places = bench.run(step, 0)
+    assert places > 100
+    for number in random.Random(step).sample(range(1, places + 1), SHARE):
+        with in_time(SECONDS):
+            bench.run(step, number)
+
+
+@IGNORED
+@pytest.mark.long
+@pytest.mark.parametrize("step", STEPS)
+def test_an_interrupt_anywhere_loses_nothing_where_tables_are_full(
+    bench: Bench, step: str, drawn_places: Callable[[int, int], range]
+) -> None:
+    for number in drawn_places(bench.run(step, 0), MOST):
+        with in_time(SECONDS):
+            bench.run(step, number)
