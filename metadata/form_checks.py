@@ -11,7 +11,7 @@ from itertools import combinations
 
 from metadata.findings import MetaFinding, Severity
 from metadata.json_form import offsets_disagree
-from metadata.model import SEPARATOR, BrokerMetadata, Form, Table
+from metadata.model import FIELDS_OF_TABLE, SEPARATOR, BrokerMetadata, Form, Table
 from metadata.names import fitting_readings, is_exempt
 from metadata.places import LMQ_OFFSETS_FILE, OFFSETS_FILE
 from metadata.writing import differences_in
@@ -19,11 +19,6 @@ from metadata.writing import differences_in
 _PAGE = 2000
 _TAKEN_IN = {Form.JSON: (Form.V1, Form.SINGLE), Form.V1: (Form.SINGLE,)}
 """A form → the forms whose managers take it in where its counter is higher."""
-_CONTENT = {
-    Table.TOPICS: ("topics",),
-    Table.GROUPS: ("groups", "forbidden"),
-    Table.OFFSETS: ("offsets", "pull_offsets"),
-}
 
 
 def check_forms(found: Sequence[BrokerMetadata]) -> Iterator[MetaFinding]:
@@ -51,7 +46,7 @@ def _disagreements(one: BrokerMetadata, other: BrokerMetadata) -> Iterator[MetaF
     for table in Table:
         unlike = [
             sentence
-            for name in _CONTENT[table]
+            for name in FIELDS_OF_TABLE[table]
             if not _is_missing_by_form(name, one.form, other.form)
             for sentence in differences_in(name, getattr(one, name), getattr(other, name))
         ]
@@ -110,7 +105,8 @@ def _counters_of_zero(found: BrokerMetadata) -> Iterator[MetaFinding]:
     young = [
         table
         for table in Table
-        if _counter(found, table) <= 0 and any(getattr(found, name) for name in _CONTENT[table])
+        if _counter(found, table) <= 0
+        and any(getattr(found, name) for name in FIELDS_OF_TABLE[table])
     ]
     if young:
         sentence = (

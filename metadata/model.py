@@ -39,6 +39,14 @@ class Table(StrEnum):
     OFFSETS = "offsets"
 
 
+FIELDS_OF_TABLE = {
+    Table.TOPICS: ("topics",),
+    Table.GROUPS: ("groups", "forbidden"),
+    Table.OFFSETS: ("offsets", "pull_offsets"),
+}
+"""What of ``BrokerMetadata`` a table is."""
+
+
 class DataVersion(NamedTuple):
     """How often and when a table was changed; a broker takes the table with the higher counter."""
 

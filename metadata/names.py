@@ -12,6 +12,12 @@ _OF_GROUP = ("%RETRY%", "%DLQ%")
 """What a group's own topics are called, with its name behind it."""
 
 
+_OWN_GROUPS = frozenset({
+    "TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL", "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER", "CID_RMQ_SYS_TRANS",
+})  # fmt: skip
+
+
 def fitting_readings(
     key: str, topics: Collection[str], groups: Collection[str]
 ) -> list[tuple[str, str]]:
@@ -40,3 +46,11 @@ def is_exempt(topic: str) -> bool:
     It makes the system topics itself, at each start.
     """
     return topic in SYSTEM_TOPICS or topic.startswith((SYSTEM_PREFIX, LMQ_PREFIX))
+
+
+def is_own_group(group: str) -> bool:
+    """Return whether a broker makes ``group`` at each start; version 2 does not keep those.
+
+    Source: RocketMQ ``SubscriptionGroupManager.init``.
+    """
+    return group in _OWN_GROUPS

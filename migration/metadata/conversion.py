@@ -17,18 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from metadata.convert import Droppable, convert, dropped, fitted
-from metadata.json_form import read_json_file, unknown_fields
-from metadata.model import BrokerMetadata, DataVersion, Form, Table
-from metadata.places import (
-    FILES_OF_TABLE,
-    LMQ_OFFSETS_FILE,
-    V1_FOLDERS,
-    backup_of,
-)
+from metadata.json_form import unknown_fields
+from metadata.model import FIELDS_OF_TABLE, BrokerMetadata, DataVersion, Form, Table
+from metadata.places import FILES_OF_TABLE, LMQ_OFFSETS_FILE, V1_FOLDERS, backup_of
 from metadata.placing import finish_placing
-from metadata.rocksdb_v1 import read_single, read_v1
-from metadata.rocksdb_v2 import read_v2
-from migration.metadata.forms import TableForms, file_written, newer_in_database, table_forms
+from metadata.table_forms import TableForms, newer_in_database, read_newest, table_forms
 from migration.metadata.option import Without
 from migration.metadata.prepare import PutAway, prepare_tables, reads_databases
 from store.config import StoreConfig
@@ -39,19 +32,10 @@ CONVERTING, CONVERTED = "converting tables", "converted tables"
 """Steps in a journal: each has what ``TablesConversion.facts`` returns."""
 Note = Callable[[str, dict[str, object]], object]
 """Appends a step and its facts to a journal, durably."""
-_FIELDS = {
-    Table.TOPICS: ("topics",),
-    Table.GROUPS: ("groups", "forbidden"),
-    Table.OFFSETS: ("offsets", "pull_offsets"),
-}
 
 
 def _no_journal(_step: str, _facts: dict[str, object]) -> None:
     pass
-
-
-_READERS = {Form.V1: read_v1, Form.SINGLE: read_single, Form.V2: read_v2}
-_TABLE_OF_NAME = {name: table for table, name in V1_FOLDERS.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +55,7 @@ class NextBroker:
         Whether it has ``configManagerVersion=v2`` or ``useSingleRocksDBForAllConfigs`` is as it was
         with the last broker, unless the settings say it.
         """
-        there = {table.kept for table in tables}
+        there = {table.form for table in tables}
         version, is_single = self.config.config_manager_version, self.config.single_metadata
         if version == Form.V2:
             return Form.V2
@@ -126,9 +110,9 @@ def plan_conversion(paths: StorePaths, broker: NextBroker) -> TablesConversion |
         RefusedStoreError: a form is damaged, or the next one does not hold something of it.
         StoreIOError: a folder cannot be read.
     """
-    tables = [table for table in table_forms(paths) if table.kept is not None]
+    tables = [table for table in table_forms(paths) if table.form is not None]
     form = broker.form(tables)
-    if form is None or all(table.kept is form for table in tables):
+    if form is None or all(table.form is form for table in tables):
         return None
     if form is Form.JSON and broker.accept_older_tables:
         return None
@@ -189,36 +173,21 @@ def bring_tables(
 def _newest(config: Path, tables: Sequence[TableForms]) -> tuple[BrokerMetadata, dict[Table, Form]]:
     """Return each table as it is in the form that was written last, and which form that is."""
     found, sources = BrokerMetadata(Form.JSON, config), dict[Table, Form]()
-    databases: dict[Form, BrokerMetadata] = {}
-    for each in tables:
-        table, form = _TABLE_OF_NAME[each.name], each.kept
-        if form is None:
-            continue
-        if form is Form.JSON:
-            source = read_json_file(config, _newest_file(config, table))
-        else:
-            source = databases.get(form) or _READERS[form](config) or BrokerMetadata(form, config)
-            databases[form] = source
+    for table, source in read_newest(config, tables).items():
         for fault in source.faults:
             if isinstance(fault, StoreIOError):
                 raise fault
             raise RefusedStoreError(
-                f"the broker's {each.name} cannot be converted: {fault}. cqstore meta"
+                f"the broker's {V1_FOLDERS[table]} cannot be converted: {fault}. cqstore meta"
                 " repair mends JSON files; --accept-older-tables goes on with the JSON files as"
                 " they are", path=source.path,
             )  # fmt: skip
-        for name in _FIELDS[table]:
+        for name in FIELDS_OF_TABLE[table]:
             setattr(found, name, getattr(source, name))
         if table in source.versions:
             found.versions[table] = source.versions[table]
-        sources[table] = form
+        sources[table] = source.form
     return found, sources
-
-
-def _newest_file(config: Path, table: Table) -> str:
-    """Return the file that was written last; of offsets there may be two, see ``enableLmq``."""
-    names = reversed(FILES_OF_TABLE[table])
-    return max(names, key=lambda name: file_written(config / name))
 
 
 def _unknown_fields(paths: StorePaths, sources: dict[Table, Form], form: Form) -> list[str]:

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from migration.metadata.forms import Form, TableForms, file_written, table_forms
+from metadata.model import Form
+from metadata.table_forms import TableForms, file_written, table_forms
 from replication.tables.config_files import CONSUMER_OFFSET, LMQ_CONSUMER_OFFSET, ConfigFiles
 from replication.tables.lmq_offsets import all_offsets, consumer_offset, lmq_consumer_offset
 from store.errors import CorruptionError

@@ -8,9 +8,9 @@ Source: RocketMQ ``DataVersion``, ``RocksDBTopicConfigManager.merge``.
 """
 
 from metadata.json_form import read_json
-from metadata.model import BrokerMetadata, DataVersion, Table
+from metadata.model import BrokerMetadata, DataVersion, Form, Table
 from metadata.rocksdb_v1 import read_single, read_v1
-from migration.metadata.forms import Form, TableForms, table_forms
+from metadata.table_forms import TableForms, table_forms
 from store.paths import StorePaths
 
 _COUNTED = {"topics": Table.TOPICS, "subscriptionGroups": Table.GROUPS}
@@ -24,7 +24,8 @@ def table_doubts(paths: StorePaths) -> list[str]:
     """
     tables = [
         table for table in table_forms(paths)
-        if table.name in _COUNTED and table.form in {Form.JSON, Form.ROCKSDB} and table.databases
+        if table.name in _COUNTED and table.form in {Form.JSON, Form.V1, Form.SINGLE}
+        and table.databases
     ]  # fmt: skip
     if not tables:
         return []
@@ -45,29 +46,27 @@ def _doubt(table: TableForms, files: BrokerMetadata, databases: list[BrokerMetad
     newest = max(theirs, key=lambda version: (version.counter, version.timestamp))
     if ours == newest:
         return ""
-    by_time = table.form
+    by_time = _FILE if table.form is Form.JSON else _DATABASE
     by_version = _newer(ours, newest)
-    if by_version is by_time:
+    if by_version == by_time:
         return ""
-    said = (
-        f"by its version the {_NAMES[by_version]} is" if by_version else "its versions do not say"
-    )
+    said = f"by its version the {by_version} is" if by_version else "its versions do not say"
     return (
-        f"{table.name}: by its time the {_NAMES[by_time]} is the newer form, {said} (dataVersion:"
+        f"{table.name}: by its time the {by_time} is the newer form, {said} (dataVersion:"
         f" {_shown(ours)} in the file, {_shown(newest)} in the database)"
     )
 
 
-_NAMES = {Form.JSON: "JSON file", Form.ROCKSDB: "database"}
+_FILE, _DATABASE = "JSON file", "database"
 
 
-def _newer(file: DataVersion, database: DataVersion) -> Form | None:
+def _newer(file: DataVersion, database: DataVersion) -> str | None:
     """Return the form with more changes and a later last one; ``None``: they contradict."""
     counts = (file.counter > database.counter) - (file.counter < database.counter)
     times = (file.timestamp > database.timestamp) - (file.timestamp < database.timestamp)
     if counts * times < 0 or not counts + times:
         return None
-    return Form.JSON if counts + times > 0 else Form.ROCKSDB
+    return _FILE if counts + times > 0 else _DATABASE
 
 
 def _shown(version: DataVersion) -> str:

@@ -9,8 +9,9 @@ Source: RocketMQ ``RocksDBConsumeQueueStore.cleanDirty``; spec 9.7, 15; field no
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from metadata.model import Form
 from metadata.names import is_exempt
-from migration.metadata.forms import Form, table_forms
+from metadata.table_forms import table_forms
 from migration.preflight.broker_json import table_entries
 from migration.preflight.lite_queues import lite_expiration
 from migration.preflight.report import NameCount, PreflightFinding, Severity

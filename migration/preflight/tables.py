@@ -6,8 +6,9 @@ Source: RocketMQ ``BrokerController``; see ``migration.metadata``.
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from metadata.model import Form
+from metadata.table_forms import TableForms, file_written, table_forms
 from migration.metadata.conversion import NextBroker, plan_conversion
-from migration.metadata.forms import Form, TableForms, file_written, table_forms
 from migration.metadata.prepare import reads_databases
 from migration.metadata.table_files import DATABASES
 from migration.metadata.versions import table_doubts
@@ -39,17 +40,17 @@ def table_findings(
     """
     tables = table_forms(paths)
     yield from _version_2(tables, values)
-    by_form = {form: [table for table in tables if table.form is form] for form in Form}
+    in_json = [table for table in tables if table.form is Form.JSON]
     if reads_databases([to]):
-        yield from _older_databases(by_form[Form.JSON])
-        yield from _light_queues(by_form[Form.JSON])
+        yield from _older_databases(in_json)
+        yield from _light_queues(in_json)
     yield from _converted(paths, to, values)
     yield from _in_doubt(paths)
     yield from _not_brought(paths)
 
 
 def _version_2(tables: list[TableForms], values: Mapping[str, str]) -> Iterator[PreflightFinding]:
-    there = any(table.form is Form.VERSION_2 for table in tables)
+    there = any(table.form is Form.V2 for table in tables)
     is_set = values.get(_VERSION_KEY, "").strip().lower() == _VERSION_2
     if there and not is_set:
         yield _finding(

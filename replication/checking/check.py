@@ -16,12 +16,12 @@ from replication.checking.fetched import (
     refuse_other_files,
 )
 from replication.checking.logs import compare_logs, span
-from replication.checking.metadata import Unlike, compare_metadata
+from replication.checking.metadata import BrokerTables, read_tables
 from replication.checking.report import Checked
 from replication.checking.sides import Side, StoreSide, open_side, readable, same_folder
 from replication.checking.tails import tail_of
 from store.config import StoreConfig
-from store.errors import CorruptionError, RefusedStoreError, StoreIOError
+from store.errors import RefusedStoreError, StoreIOError
 from store.progress import Progress, untold
 
 Place = Path | Master
@@ -139,12 +139,17 @@ def _compare(one: Side, other: Side, how_much: HowMuch, progress: Progress) -> C
         tail_of(side.log, common.end if common.compared else span(side.log).start, progress)
         for side in (one, other)
     )
-    metadata: list[Unlike] = []
     unread: list[str] = []
-    if one.config is not None and other.config is not None:
-        try:
-            metadata = compare_metadata(one.config, other.config)
-        except (CorruptionError, StoreIOError) as exc:
-            unread.append(str(exc))
+    tables = _tables(one, unread), _tables(other, unread)
     stuck = (one.undispatched(), other.undispatched()) if how_much.queues else (None, None)
-    return Checked(one, other, common, (tails[0], tails[1]), stuck, metadata, unread)
+    return Checked(one, other, common, (tails[0], tails[1]), stuck, tables, unread)
+
+
+def _tables(side: Side, unread: list[str]) -> BrokerTables | None:
+    if side.config is None:
+        return None
+    try:
+        return read_tables(side.config)
+    except StoreIOError as exc:
+        unread.append(str(exc))
+        return None

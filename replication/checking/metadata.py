@@ -1,76 +1,217 @@
-"""What differs in the tables of two brokers, as their ``config/*.json`` have them.
+"""What differs in the tables of two brokers, whatever form each of them keeps its own in.
 
-Source: RocketMQ ``TopicConfigManager``, ``SubscriptionGroupManager``, ``ConsumerOffsetManager``.
+Source: RocketMQ ``TopicConfigManager``, ``SubscriptionGroupManager``, ``ConsumerOffsetManager``,
+``ConsumerFilterManager``, ``ConsumerOrderInfoManager``.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from replication.tables.config_files import CONSUMER_OFFSET, DELAY_OFFSET, GROUPS, TOPICS
+from metadata.json_form import fault_of, read_delays
+from metadata.model import FIELDS_OF_TABLE, BrokerMetadata, Form, Table
+from metadata.names import fitting_readings, is_exempt, is_own_group
+from metadata.places import DELAYS_FILE, V1_FOLDERS, backup_of
+from metadata.table_forms import forms_there, newest_file, read_newest, table_forms
 from store.broker_json import broker_object
-from store.errors import CorruptionError, os_errors
+from store.errors import CorruptionError, StoreError, os_errors
 from store.files import read_file
+from store.paths import StorePaths
 
 _MOST_BYTES = 512 << 20
-_TABLES = {
-    TOPICS: "topicConfigTable",
-    GROUPS: "subscriptionGroupTable",
-    CONSUMER_OFFSET: "offsetTable",
-    DELAY_OFFSET: "offsetTable",
-    "consumerFilter.json": "filterDataByTopic",
-    "consumerOrderInfo.json": "table",
-}
-Table = dict[str, object]
+_TABLES = {name: table for table, names in FIELDS_OF_TABLE.items() for name in names}
+_FILES = {"consumerFilter.json": "filterDataByTopic", "consumerOrderInfo.json": "table"}
+"""Tables that are files of JSON under every form."""
+_DELAYS = "delay_offsets"
+_MADE = {"topics": is_exempt, "groups": is_own_group}
+"""Names that a broker makes at each start; not every form keeps them."""
+Rows = dict[str, object]
+
+
+@dataclass(slots=True)
+class BrokerTables:
+    """The tables below one folder ``config``, each from the form that was written last."""
+
+    forms: dict[Table, Form]
+    """Tables that lie nowhere are not named."""
+    older: list[Form]
+    """Forms that are there too, and that no table was read from."""
+    found: BrokerMetadata
+    """All tables; only these count."""
+    files: dict[str, Rows] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)
+    """Table → why it cannot be read as a whole: a sentence that names its form."""
+    from_backup: list[str] = field(default_factory=list)
+    """A sentence for each file that a broker reads from its ``.bak``."""
+
+    def form_of(self, name: str) -> Form | None:
+        """Return which form the table ``name`` was read from; ``None``: it lies nowhere."""
+        return self.forms.get(_TABLES[name])
+
+    def sentences(self) -> list[str]:
+        """Return each thing that could not be read, once."""
+        return [*self.sentences_of(*self.unread), *self.from_backup]
+
+    def sentences_of(self, *names: str) -> list[str]:
+        """Return why these tables cannot be read, each sentence once."""
+        return [*dict.fromkeys(self.unread[name] for name in names if name in self.unread)]
+
+    def rows(self, name: str) -> Rows:
+        """Return name → entry of one table; offsets by queue, as JSON has them."""
+        if name in _FILES:
+            return self.files.get(name, {})
+        table = getattr(self.found, name)
+        if name in {"topics", "groups"}:
+            return dict(table)
+        if name == _DELAYS:
+            return {str(level): offset for level, offset in table.items()}
+        return {key: {str(each): row[each] for each in row} for key, row in table.items() if row}
+
+    def shown(self) -> str:
+        """Return the forms in a few words."""
+        forms = set(self.forms.values())
+        if len(forms) > 1:
+            text = ", ".join(f"{table} {form}" for table, form in self.forms.items())
+        else:
+            text = next(iter(forms), "none")
+        return text + (f" (older: {', '.join(self.older)})" if self.older else "")
+
+    def as_json(self) -> dict[str, object]:
+        """Return the forms by name."""
+        return {
+            "forms": {table.value: form.value for table, form in self.forms.items()},
+            "olderForms": [form.value for form in self.older],
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class Unlike:
     """One name whose entries differ; ``None``: it has none on that side."""
 
-    file: str
+    table: str
     name: str
     one: object
     other: object
 
     def as_json(self) -> dict[str, object]:
         """Return it by name."""
-        return {"file": self.file, "name": self.name, "a": self.one, "b": self.other}
+        return {"table": self.table, "name": self.name, "a": self.one, "b": self.other}
 
 
-def compare_metadata(one: Path, other: Path) -> list[Unlike]:
-    """Return what differs in the tables of two folders ``config``, sorted by file and name.
-
-    A file that is on one side alone counts as empty on the other one. Versions of data do not
-    count.
+def read_tables(config: Path) -> BrokerTables:
+    """Return what the folder ``config`` holds. Changes nothing.
 
     Raises:
-        CorruptionError: a file is no such table.
-        StoreIOError: one cannot be read.
+        StoreIOError: the folder cannot be read.
+    """
+    sources = read_newest(config, table_forms(StorePaths(config.parent)))
+    forms = {table: source.form for table, source in sources.items()}
+    older = [form for form in forms_there(config) if form not in forms.values()]
+    made = BrokerTables(forms, older, BrokerMetadata(Form.JSON, config))
+    for table, source in sources.items():
+        names = FIELDS_OF_TABLE[table]
+        for name in names:
+            setattr(made.found, name, getattr(source, name))
+        if faults := [each for each in source.faults if _is_of(each, table, config)]:
+            sentence = f"the {table} cannot be read from the form {source.form}: {faults[0]}"
+            made.unread |= dict.fromkeys(names, sentence)
+        elif source.form is Form.JSON:
+            made.from_backup += _from_backup(config, table)
+    _read_delays(config, made)
+    _read_files(config, made)
+    return made
+
+
+def compare_tables(one: BrokerTables, other: BrokerTables) -> list[Unlike]:
+    """Return what differs, table by table and sorted by name.
+
+    A table that is on one side alone counts as empty on the other one; one that cannot be read is
+    not compared. Versions of data do not count. Topics and groups that a broker makes at each start
+    count where both sides have one form.
     """
     found: list[Unlike] = []
-    for file in _TABLES:
-        mine, others = read_table(one / file), read_table(other / file)
-        for name in sorted({*mine, *others}):
-            found += _unlike(file, name, mine.get(name), others.get(name))
+    for name in (*_TABLES, _DELAYS, *_FILES):
+        if name in one.unread or name in other.unread or _has_no_place(name, one, other):
+            continue
+        mine, others = one.rows(name), other.rows(name)
+        names = sorted(mine.keys() | others.keys())
+        if name in _MADE and one.form_of(name) is not other.form_of(name):
+            names = [each for each in names if not _MADE[name](each)]
+        for each in names:
+            found += _unlike(name, each, mine.get(each), others.get(each))
     return found
 
 
-def _unlike(file: str, name: str, mine: object, others: object) -> list[Unlike]:
+def not_compared(one: BrokerTables, other: BrokerTables) -> Iterator[str]:
+    """Yield a sentence for each table that one side has, and the other's form has no place for."""
+    for name in _TABLES:
+        if _has_no_place(name, one, other) and (one.rows(name) or other.rows(name)):
+            forms = f"{one.form_of(name) or 'none'} and {other.form_of(name) or 'none'}"
+            yield f"{name} are not compared: of the forms {forms} one has no place for them"
+
+
+def offsets_by_queue(tables: BrokerTables) -> dict[tuple[str, str, int], int]:
+    """Return (topic, group, queue id) → offset, under every topic that a key can mean."""
+    found = tables.found
+    return {
+        (topic, group, queue_id): offset
+        for key, row in found.offsets.items()
+        for topic, group in fitting_readings(key, found.topics, found.groups)
+        for queue_id, offset in row.items()
+    }
+
+
+def _has_no_place(name: str, one: BrokerTables, other: BrokerTables) -> bool:
+    """Return whether one side alone has version 2, which keeps a table or alone keeps none."""
+    if name not in {"forbidden", "pull_offsets"}:
+        return False
+    return (one.form_of(name) is Form.V2) != (other.form_of(name) is Form.V2)
+
+
+def _unlike(table: str, name: str, mine: object, others: object) -> list[Unlike]:
     if mine == others:
         return []
     if isinstance(mine, dict) and isinstance(others, dict):  # what is the same need not be told
         keys = [key for key in {**mine, **others} if mine.get(key) != others.get(key)]
         mine, others = ({key: each.get(key) for key in keys} for each in (mine, others))
-    return [Unlike(file, name, mine, others)]
+    return [Unlike(table, name, mine, others)]
 
 
-def read_table(path: Path) -> Table:
-    """Return name → entry of one file; empty if it is not there.
+def _is_of(fault: StoreError, table: Table, config: Path) -> bool:
+    """Return whether ``fault`` may have kept rows of ``table`` from being read."""
+    delays = config / DELAYS_FILE
+    others = {config / V1_FOLDERS[each] for each in Table if each is not table}
+    return fault.path not in {*others, delays, backup_of(delays)}
 
-    Raises:
-        CorruptionError: it is no such table.
-        StoreIOError: it cannot be read.
-    """
+
+def _from_backup(config: Path, table: Table) -> Iterator[str]:
+    name = newest_file(config, table)
+    try:
+        fault = fault_of(name, config / name)
+    except FileNotFoundError:  # a broker was killed while it wrote it
+        return
+    if fault is not None:
+        yield f"{name} cannot be read, its .bak was: {fault}"
+
+
+def _read_delays(config: Path, made: BrokerTables) -> None:
+    read_delays(config, made.found)
+    faults = made.found.faults
+    if len(faults) > 1:
+        made.unread[_DELAYS] = f"{DELAYS_FILE} cannot be read: {faults[0]}"
+    elif faults and (config / DELAYS_FILE).exists():
+        made.from_backup.append(f"{DELAYS_FILE} cannot be read, its .bak was: {faults[0]}")
+
+
+def _read_files(config: Path, made: BrokerTables) -> None:
+    for name, key in _FILES.items():
+        try:
+            made.files[name] = _read_file(config / name, key)
+        except StoreError as exc:
+            made.unread[name] = f"{name} cannot be read: {exc}"
+
+
+def _read_file(path: Path, key: str) -> Rows:
     with os_errors("read a table of the broker's", path):
         if not path.exists():
             return {}
@@ -79,20 +220,9 @@ def read_table(path: Path) -> Table:
         whole = broker_object(data) if data.strip() else {}
     except ValueError as exc:
         raise CorruptionError(f"this is no table of a broker's: {exc}", path=path) from exc
-    table = whole.get(_TABLES[path.name])
+    table = whole.get(key)
     if table is None:
         return {}
     if not isinstance(table, dict):
         raise CorruptionError("there is no table in it", path=path)
     return table
-
-
-def offsets_of(table: Table) -> dict[tuple[str, str, int], int]:
-    """Return (topic, group, queue id) → offset of ``consumerOffset.json``; not odd entries."""
-    found: dict[tuple[str, str, int], int] = {}
-    for name, queues in table.items():
-        topic, _, group = name.partition("@")
-        for queue_id, offset in queues.items() if isinstance(queues, dict) else ():
-            if str(queue_id).isdecimal() and isinstance(offset, int):
-                found[topic, group, int(queue_id)] = offset
-    return found

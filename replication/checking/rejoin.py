@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from replication.checking.check import HowMuch, Place, checked
-from replication.checking.metadata import offsets_of, read_table
+from replication.checking.metadata import offsets_by_queue, read_tables
 from replication.checking.report import Checked
 from replication.checking.sides import open_side, readable
-from replication.tables.config_files import CONSUMER_OFFSET, DELAY_OFFSET
+from replication.tables.config_files import DELAY_OFFSET
 from store.config import StoreConfig
 from store.errors import CorruptionError, RefusedStoreError, StoreIOError
 from store.journals.store_lock import StoreLock, refuse_if_open
@@ -199,18 +199,16 @@ def _beyond(config: Path | None, ends: Mapping[QueueKey, int]) -> tuple[list[Bey
     """Return the offsets in the broker's tables that lie behind these ends."""
     if config is None:
         return [], []
-    offsets: dict[tuple[str, str, int], int] = {}
-    unread: list[str] = []
     try:
-        offsets |= offsets_of(read_table(config / CONSUMER_OFFSET))
-        for level, offset in read_table(config / DELAY_OFFSET).items():
-            if str(level).isdecimal() and isinstance(offset, int):
-                offsets[SCHEDULE_TOPIC, DELAY_OFFSET, int(level) - 1] = offset
-    except (CorruptionError, StoreIOError) as exc:
-        unread.append(str(exc))
+        tables = read_tables(config)
+    except StoreIOError as exc:
+        return [], [str(exc)]
+    offsets = offsets_by_queue(tables)
+    for level, offset in tables.found.delay_offsets.items():
+        offsets[SCHEDULE_TOPIC, DELAY_OFFSET, level - 1] = offset
     found = [
         Beyond(group, key, offset, ends[key])
         for (topic, group, queue_id), offset in sorted(offsets.items())
         if (key := QueueKey(topic, queue_id)) in ends and offset > ends[key]
     ]
-    return found, unread
+    return found, tables.sentences_of("offsets", "delay_offsets")

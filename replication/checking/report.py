@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from replication.checking.logs import Common
-from replication.checking.metadata import Unlike
+from replication.checking.metadata import BrokerTables, Unlike, compare_tables, not_compared
 from replication.checking.sides import Side, Undispatched
 from replication.checking.tails import Tail, place_of
 
@@ -23,14 +23,27 @@ class Checked:
     common: Common
     tails: tuple[Tail, Tail]
     stuck: tuple[Undispatched | None, Undispatched | None]
-    metadata: list[Unlike] = field(default_factory=list)
+    tables: tuple[BrokerTables | None, BrokerTables | None] = (None, None)
+    """``None``: a side has none, or they could not be looked at."""
     unread: list[str] = field(default_factory=list)
-    """Tables that could not be compared, and why."""
+    """Why not."""
 
     @property
     def sides(self) -> tuple[Side, Side]:
         """Return both."""
         return self.one, self.other
+
+    @property
+    def metadata(self) -> list[Unlike]:
+        """Return what differs in the brokers' tables; nothing where one side has none."""
+        one, other = self.tables
+        return compare_tables(one, other) if one is not None and other is not None else []
+
+    def remarks(self) -> Iterator[str]:
+        """Yield a sentence for each thing that was not compared, and need not be."""
+        one, other = self.tables
+        if one is not None and other is not None:
+            yield from not_compared(one, other)
 
     def differences(self) -> Iterator[str]:
         """Yield a sentence for each thing that is not as it should be."""
@@ -50,12 +63,19 @@ class Checked:
                     f" at {stuck.phy_offset} (queue {stuck.queue.queue_id} of"
                     f" {stuck.queue.topic!r})" + (later if stuck.needs_recovery else "")
                 )
-        if self.metadata:
-            names = [f"{each.file}: {each.name}" for each in self.metadata[:_SHOWN_NAMES]]
-            more = len(self.metadata) - len(names)
+        if metadata := self.metadata:
+            names = [f"{each.table}: {each.name}" for each in metadata[:_SHOWN_NAMES]]
+            more = len(metadata) - len(names)
             listed = "; ".join(names) + (f"; and {more} more" if more else "")
-            yield f"{len(self.metadata)} entries of the brokers' tables differ: {listed}"
+            yield f"{len(metadata)} entries of the brokers' tables differ: {listed}"
+        yield from self._unread_tables()
+
+    def _unread_tables(self) -> Iterator[str]:
         yield from self.unread
+        one, other = self.tables
+        if one is not None and other is not None:
+            for side, tables in ((self.one, one), (self.other, other)):
+                yield from (f"{side.name}: {sentence}" for sentence in tables.sentences())
 
     def _of_logs(self) -> str:
         common, (one, other) = self.common, self.sides
@@ -109,7 +129,12 @@ class Checked:
                 "a": place_of(logs[0], at), "b": place_of(logs[1], at),
             } if parted else None,
             "behind": {"a": self.tails[0].as_json(), "b": self.tails[1].as_json()},
+            "metadataForms": {
+                name: None if each is None else each.as_json()
+                for name, each in zip("ab", self.tables, strict=True)
+            },
             "metadata": [each.as_json() for each in self.metadata],
+            "notCompared": list(self.remarks()),
             "differences": list(self.differences()),
         }  # fmt: skip
 
@@ -133,6 +158,9 @@ class Checked:
                 yield self._row(label, [_time(each) for each in times])
         if any(tail.topics for tail in self.tails):
             yield self._row("of topics", [_topics(tail) for tail in self.tails])
+        if any(self.tables):
+            shown = ["" if each is None else each.shown() for each in self.tables]
+            yield self._row("metadata, form", shown)
 
     def _row(self, what: str, values: list[object] | list[int] | list[str]) -> dict[str, object]:
         return {"": what, "A": values[0], "B": values[1]}

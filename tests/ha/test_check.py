@@ -280,7 +280,7 @@ def tables(root: Path, **files: str) -> None:
 
 def test_tables_that_differ_are_told_by_name(tmp_path: Path) -> None:
     one, other, _ = parted(tmp_path, 5, 0, 0)
-    tables(one, topics='{"topicConfigTable":{"a":{"perm":6},"b":{"perm":6}},"dataVersion":1}')
+    tables(one, topics='{"topicConfigTable":{"a":{"perm":6},"b":{"perm":6}},"dataVersion":{}}')
     assert found_by(one, other, code=0)["metadata"] == []  # a follower has none
     tables(other, topics='{"topicConfigTable":{"a":{"perm":4},"b":{"perm":6},"c":{}}}')
     # As RocketMQ writes it: bare numbers for keys.
@@ -288,14 +288,14 @@ def test_tables_that_differ_are_told_by_name(tmp_path: Path) -> None:
     tables(other, consumerOffset='{"offsetTable":{"a@g":{0:9,1:3},"b@,1:{":{0:1}}}')
     found = found_by(one, other, code=1)
     assert found["metadata"] == [
-        {"file": "topics.json", "name": "a", "a": {"perm": 6}, "b": {"perm": 4}},
-        {"file": "topics.json", "name": "c", "a": None, "b": {}},
-        {"file": "consumerOffset.json", "name": "a@g", "a": {"0": 7}, "b": {"0": 9}},
+        {"table": "topics", "name": "a", "a": {"perm": 6}, "b": {"perm": 4}},
+        {"table": "topics", "name": "c", "a": None, "b": {}},
+        {"table": "offsets", "name": "a@g", "a": {"0": 7}, "b": {"0": 9}},
     ]
-    assert "3 entries of the brokers' tables differ: topics.json: a;" in check(one, other).stderr
+    assert "3 entries of the brokers' tables differ: topics: a;" in check(one, other).stderr
     tables(other, consumerOffset="{no JSON")
     done = check(one, other)
-    assert (done.exit_code, "this is no table of a broker's" in done.stderr) == (1, True)
+    assert (done.exit_code, "this is no file of a broker's" in done.stderr) == (1, True)
 
 
 def test_settings_of_a_slave_are_taken(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from migration.metadata.forms import Form, table_forms
+from metadata.model import Form
+from metadata.table_forms import table_forms
 from migration.metadata.prepare import prepare_tables, reads_databases
 from store.errors import CorruptionError
 from store.paths import StorePaths
@@ -51,7 +52,7 @@ class Tables:
         found: dict[str, object] = json.loads((self.folder / name).read_text())
         return found
 
-    def forms(self) -> list[Form]:
+    def forms(self) -> list[Form | None]:
         return [table.form for table in table_forms(self.paths)]
 
 
@@ -144,7 +145,7 @@ def test_databases_that_are_older_than_the_files_do_not_hide_them(tables: Tables
         tables.database(name, at=10)
     tables.file("topics.json", {"topicConfigTable": {}}, at=20)
     tables.file("lmqConsumerOffset.json", LMQ_FILE, at=20)
-    assert tables.forms() == [Form.JSON, Form.VERSION_2, Form.JSON]
+    assert tables.forms() == [Form.JSON, Form.V2, Form.JSON]
     tables.prepare("file")
     assert tables.away == []
     tables.prepare("rocksdb")
@@ -156,12 +157,12 @@ def test_one_database_of_all_tables_stays_while_it_has_one_that_is_newer(tables:
     tables.file("topics.json", {"topicConfigTable": {}}, at=10)
     tables.file("consumerOffset.json", {"offsetTable": ALL}, at=20)
     tables.prepare("rocksdb")
-    assert tables.forms() == [Form.ROCKSDB, Form.ROCKSDB, Form.JSON]
+    assert tables.forms() == [Form.SINGLE, Form.SINGLE, Form.JSON]
     assert tables.away == []
 
 
 def test_a_broker_of_version_2_reads_neither_files_nor_older_databases(tables: Tables) -> None:
     tables.database("rdb", at=20)
     tables.file("topics.json", {"topicConfigTable": {}}, at=10)
-    assert tables.forms() == [Form.VERSION_2] * 3
+    assert tables.forms() == [Form.V2] * 3
     assert tables.prepare("rocksdb") == []
