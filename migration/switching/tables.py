@@ -5,7 +5,7 @@ they are prepared when its process has ended, or else when they have not changed
 """
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from migration.metadata.stopped import BrokerProcess
 from migration.metadata.table_files import newest_table
 from migration.workspace import Workspace
 from store.config import StoreConfig
-from store.errors import os_errors
+from store.errors import StoreConfigError, os_errors
 from store.files import make_folder, sync_folder
 from store.journals.store_lock import StoreLock, refuse_if_open
 from store.paths import StorePaths
@@ -86,7 +86,13 @@ def prepare_for(
 
 
 def preparing(
-    root: Path, config: StoreConfig, to: StoreMode, tell: Tell
+    root: Path,
+    config: StoreConfig,
+    to: StoreMode,
+    tell: Tell,
+    *,
+    without: Sequence[str] = (),
+    accept_older_tables: bool = False,
 ) -> Callable[[], dict[str, object]]:
     """Return what prepares the tables for a step of ``cqstore mode``; the caller has the lock then.
 
@@ -94,18 +100,30 @@ def preparing(
     files stay, and without databases a broker takes files in.
 
     Raises:
+        StoreConfigError: ``without`` names what is no ``Without``.
         RefusedStoreError, StoreError: as ``prepare_for``.
     """
+    named = [_named(name) for name in without]
     layout, config = lay_out(root.absolute(), config, None, read_only=True)
-    broker = NextBroker(to.backends, config)
+    broker = NextBroker(to.backends, config, named, accept_older_tables)
     wait_for_broker(layout.paths, None, tell)
     plan_conversion(layout.paths, broker)
 
     def prepare_now() -> dict[str, object]:
         done = prepare_locked(layout.paths, broker)
-        return {"preparedTables": done.sentences, "convertedTables": done.converted}
+        return {
+            "preparedTables": done.sentences, "convertedTables": done.converted,
+            "olderTables": done.older,
+        }  # fmt: skip
 
     return prepare_now
+
+
+def _named(name: str) -> Without:
+    try:
+        return Without(name)
+    except ValueError as exc:
+        raise StoreConfigError(f"--without {name}: there are {', '.join(Without)}") from exc
 
 
 def wait_for_broker(paths: StorePaths, space: Workspace | None, tell: Tell) -> None:

@@ -1,9 +1,9 @@
 """``cqstore mode``: which backends a store keeps and reads, and the steps to other states."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import typer
 
@@ -19,15 +19,42 @@ from store.service.upkeep.both_backends import compare_backends
 from store.service.upkeep.mode import StoreMode, change_mode, current_mode, possible_steps
 
 _GROUP = "cqstore.mode"
-Preparing = Callable[
-    [Path, StoreConfig, StoreMode, Callable[[str], object]], Callable[[], Mapping[str, object]]
-]
-"""Refuses a step to a state, or returns what is called under the store's lock before the step.
 
-That returns facts for the report."""
+
+class Preparing(Protocol):
+    """Refuses a step to a state, or returns what is called under the store's lock before the step.
+
+    That returns facts for the report.
+    """
+
+    def __call__(
+        self,
+        root: Path,
+        config: StoreConfig,
+        to: StoreMode,
+        tell: Callable[[str], object],
+        /,
+        *,
+        without: Sequence[str],
+        accept_older_tables: bool,
+    ) -> Callable[[], Mapping[str, object]]:
+        """``without``: what may be left behind where it cannot be brought, by name."""
+
+
 To = Annotated[
     StoreMode | None,
     typer.Option("--to", parser=state, metavar="STATE", help="Take the step to this state."),
+]
+Without = Annotated[
+    list[str] | None,
+    typer.Option("--without", metavar="TABLE", help="Go on without this, which cannot be brought."),
+]
+AcceptOlderTables = Annotated[
+    bool,
+    typer.Option(
+        "--accept-older-tables",
+        help="To files: convert nothing, the JSON in DIR/config stays older than RocksDB's.",
+    ),
 ]
 Verify = Annotated[
     bool, typer.Option("--verify", help="Compare the backends and list what differs.")
@@ -43,6 +70,8 @@ def mode(
         bool,
         typer.Option("--keep-tables", help="Leave the broker's tables as they are."),
     ] = False,
+    without: Without = None,
+    accept_older_tables: AcceptOlderTables = False,
     config: ConfigFile = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
@@ -52,16 +81,28 @@ def mode(
     A step is refused, with all reasons, unless nothing speaks against it. A backend that is no
     longer kept stays where it lies, and catches up from the log when it is kept again. A step puts
     the broker's tables in DIR/config into the form that a broker in the new state reads, as cqstore
-    migrate tables does. With --verify the exit code is 1 if the backends differ.
+    migrate tables does, with its --without and --accept-older-tables. With --verify the exit code
+    is 1 if the backends differ.
     """
     settings = read_config(config, root)
+    if (without or accept_older_tables) and (to is None or keep_tables):
+        raise StoreConfigError(
+            "--without and --accept-older-tables go with --to, and not with --keep-tables"
+        )
     if verify:
         if to is not None:
             raise StoreConfigError("--verify takes no step: leave --to out")
         _compare(root, settings, kind)
         return
     if to is not None:
-        _step(root, to, settings, kind, keep_tables=keep_tables)
+        prepared = [
+            each(
+                root, settings, to, note,
+                without=without or (), accept_older_tables=accept_older_tables,
+            )
+            for each in ([] if keep_tables else _preparing())
+        ]  # fmt: skip
+        _step(root, to, settings, kind, prepared)
         return
     layout, settings = lay_out(root, settings, None, read_only=True)
     now = current_mode(layout, settings)
@@ -79,10 +120,13 @@ def mode(
 
 
 def _step(
-    root: Path, to: StoreMode, settings: StoreConfig, kind: OutputFormat, *, keep_tables: bool
+    root: Path,
+    to: StoreMode,
+    settings: StoreConfig,
+    kind: OutputFormat,
+    prepared: Sequence[Callable[[], Mapping[str, object]]],
 ) -> None:
     facts = dict[str, object]()
-    prepared = [] if keep_tables else [each(root, settings, to, note) for each in _preparing()]
 
     def ready(_: StorePaths) -> None:
         for prepare in prepared:

@@ -467,6 +467,7 @@ def test_backends_are_compared_and_steps_are_told(tmp_path: Path) -> None:
     assert done_so == {
         "before": "double-write-file", "state": "file", "behind": {"rocksdb": end},
         "setAside": {}, "dispatchedUnits": 0, "preparedTables": [], "convertedTables": {},
+        "olderTables": [],
     }  # fmt: skip
     (now,) = rows("mode", root)
     assert (now["set"], now["behind"]) == ("by cqstore mode", {"rocksdb": end})
