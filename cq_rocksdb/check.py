@@ -21,6 +21,7 @@ from cq_rocksdb.keys import (
     queue_prefix,
 )
 from cq_rocksdb.offset_table import OffsetTable
+from cq_rocksdb.orphans import Orphan, Orphans
 from cq_rocksdb.unit_table import FoundUnit, UnitTable
 from store.errors import CorruptionError
 from store.queue.context import LogView
@@ -41,9 +42,11 @@ class Audit:
         units: UnitTable,
         log: LogView,
         folder: Path,
+        orphans: Orphans | None = None,
     ) -> None:
-        self._entries = _Entries(offsets, units, log, str(folder))
-        self._units = _Units(engine, log.min_phy_offset(), str(folder))
+        """``orphans`` are collected on the way."""
+        self._entries = _Entries(offsets, units, log, str(folder), orphans)
+        self._units = _Units(engine, log.min_phy_offset(), str(folder), orphans)
 
     def findings(self) -> Iterator[QueueFinding]:
         """Yield the findings; run once."""
@@ -69,7 +72,15 @@ class Audit:
 class _Entries:
     """The ``offset`` family against the units that its entries name."""
 
-    def __init__(self, offsets: OffsetTable, units: UnitTable, log: LogView, path: str) -> None:
+    def __init__(
+        self,
+        offsets: OffsetTable,
+        units: UnitTable,
+        log: LogView,
+        path: str,
+        orphans: Orphans | None,
+    ) -> None:
+        self._orphans = orphans
         self._offsets = offsets
         self._units = units
         self._log = log
@@ -92,6 +103,8 @@ class _Entries:
                 yield QueueFinding(problem, self._path, name.queue)
                 continue
             self.queues += name.kind != KIND_MIN
+            if self._orphans is not None:
+                self._orphans.of(name.topic, name.queue_id)
             entry = OFFSET_ENTRY.unpack_from(value)
             if entry.phy_offset < min_phy_offset or entry.queue_offset < 0:
                 continue  # of an expired record, or made up
@@ -146,7 +159,11 @@ class _Entries:
 class _Units:
     """The ``default`` family: keys, sizes, holes, order, and what no ``max`` entry covers."""
 
-    def __init__(self, engine: RocksEngine, min_phy_offset: int, path: str) -> None:
+    def __init__(
+        self, engine: RocksEngine, min_phy_offset: int, path: str, orphans: Orphans | None
+    ) -> None:
+        self._orphans = orphans
+        self._orphan: Orphan | None = None  # of the queue that is read just now
         self._engine = engine
         self._min_phy_offset = min_phy_offset
         self._path = path
@@ -184,6 +201,7 @@ class _Units:
     def _begin(self, prefix: bytes, queue: QueueKey) -> Iterator[QueueFinding]:
         self._prefix, self._queue = prefix, queue
         self._before, self._behind = None, False
+        self._orphan = self._orphans.of(*queue) if self._orphans is not None else None
         value = self._engine.get(Family.OFFSET, max_key(prefix))
         if value is None or len(value) != OFFSET_ENTRY.size:
             self._last_offset = -1
@@ -193,8 +211,12 @@ class _Units:
             self._last_offset = OFFSET_ENTRY.unpack_from(value).queue_offset
 
     def _unit(self, queue_offset: int, unit: QueueUnit) -> Iterator[QueueFinding]:
+        is_expired = unit.phy_offset < self._min_phy_offset
         self.units += 1
-        self.expired_units += unit.phy_offset < self._min_phy_offset
+        self.expired_units += is_expired
+        if self._orphan is not None:
+            self._orphan.units += 1
+            self._orphan.expired_units += is_expired
         if queue_offset > self._last_offset:
             if not self._behind:
                 self._behind = True

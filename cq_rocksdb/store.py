@@ -44,6 +44,7 @@ from cq_rocksdb.keys import (
     topic_range,
 )
 from cq_rocksdb.offset_table import NO_UNIT, OffsetTable
+from cq_rocksdb.orphans import Orphans
 from cq_rocksdb.private_folder import DATABASE_FILE
 from cq_rocksdb.spans import queue_spans
 from cq_rocksdb.stats import engine_stats, logged_stats, written_bytes
@@ -388,10 +389,10 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         """Yield impossible keys and values, entries that do not fit their units, and holes."""
         yield from self.audit().findings()
 
-    def audit(self) -> Audit:
+    def audit(self, orphans: Orphans | None = None) -> Audit:
         """Return a check of the database, to be run; it counts while it runs."""
         engine = self._open_engine()
-        return Audit(engine, self._offsets, self._units, self.context.log, self.folder)
+        return Audit(engine, self._offsets, self._units, self.context.log, self.folder, orphans)
 
     @property
     def engine(self) -> RocksEngine:

@@ -1,6 +1,5 @@
 """The verbs of ``cqstore rocksdb``."""
 
-import json
 from collections.abc import Iterator
 from heapq import nlargest
 from pathlib import Path
@@ -13,15 +12,15 @@ from cq_rocksdb.engine import Family, RocksEngine
 from cq_rocksdb.folders import log_folder
 from cq_rocksdb.keys import topic_range
 from cq_rocksdb.logged_counters import logged_counters
+from cq_rocksdb.orphans import Orphans
 from cq_rocksdb.stats import CACHE_USAGE, COUNTERS, PROPERTIES
 from cq_rocksdb.store import RocksDBConsumeQueueStore
 from store.cli.options import ConfigFile, Dir, Format, note, open_store
 from store.cli.output import OutputFormat, Row, output, progress
-from store.errors import CorruptionError, RefusedStoreError, os_errors
-from store.files import read_file
+from store.errors import RefusedStoreError, StoreError
 from store.paths import StorePaths
-from store.record.message import LMQ_PREFIX, SYSTEM_PREFIX, SYSTEM_TOPICS
 from store.service.message_store import MessageStore
+from store.topic_table import TopicTable, topic_table
 
 _WATCH_SECONDS = 0.2
 _PROPERTIES = {
@@ -66,24 +65,35 @@ def stats(
 def audit(root: Dir, config: ConfigFile = None, kind: Format = OutputFormat.TABLE) -> None:
     """Compare keys, entries and units with each other and list what is wrong. Changes nothing.
 
-    Exit code 1 if anything is. The units are compared with the log by ``cqstore check``.
+    Topics that the broker's metadata does not know, in whatever form it is kept, are listed with
+    their queues and units: a broker with RocksDB queues deletes them. Exit code 1 if anything is
+    damaged, or the metadata cannot be read. The units are compared with the log by ``cqstore
+    check``.
     """
     found = 0
     with progress("auditing"), open_store(root, config, None, None) as store:
         queues = _rocksdb_queues(store)
-        check = queues.audit()
+        known, fault = _known_topics(store.paths.topics.parent)
+        orphans = Orphans(known.topics) if known is not None else None
+        check = queues.audit(orphans)
 
         def rows() -> Iterator[Row]:
             nonlocal found
-            for row in _findings(check, store, queues):
-                found += row["severity"] == "damage"
+            for row in _findings(check):
+                found += 1
                 yield row
+            if known is not None and orphans is not None:
+                yield from _orphans(orphans, known)
 
         output(kind).rows(rows())
         note(
             f"{check.queues} queues, {check.units} units; {check.expired_units} units below the"
             f" log's minimum are still on disk; {found} damaged"
         )
+        if fault is None:
+            note(_orphans_in_all(orphans, known))
+    if fault is not None:
+        raise fault
     if found:
         raise typer.Exit(1)
 
@@ -176,7 +186,7 @@ def _sizes(queues: RocksDBConsumeQueueStore) -> Iterator[tuple[int, str]]:
         yield size, topic
 
 
-def _findings(check: Audit, store: MessageStore, queues: RocksDBConsumeQueueStore) -> Iterator[Row]:
+def _findings(check: Audit) -> Iterator[Row]:
     for finding in check.findings():
         queue = finding.queue
         yield {
@@ -185,37 +195,44 @@ def _findings(check: Audit, store: MessageStore, queues: RocksDBConsumeQueueStor
             "topic": queue.topic if queue else None,
             "queueId": queue.queue_id if queue else None,
             "queueOffset": finding.queue_offset,
+            "queues": None,
+            "units": None,
         }
-    known = _known_topics(store.paths.topics)
-    if known is None:
-        return
-    for topic in queues.topics():
-        if topic in known or topic in SYSTEM_TOPICS or topic.startswith(_UNLISTED):
-            continue
+
+
+def _orphans(orphans: Orphans, known: TopicTable) -> Iterator[Row]:
+    for topic, orphan in sorted(orphans.found.items()):
         yield {
             "severity": "note",
-            "problem": f"the broker's table of topics does not have it ({store.paths.topics})",
+            "problem": f"orphan: the broker's metadata ({known.form}) does not have the topic",
             "topic": topic,
             "queueId": None,
             "queueOffset": None,
+            "queues": len(orphan.queue_ids),
+            "units": orphan.units,
         }
 
 
-_UNLISTED = (SYSTEM_PREFIX, LMQ_PREFIX)
-_MOST_TABLE = 1 << 30
-"""Bytes of the broker's table, which may name a million topics."""
+def _orphans_in_all(orphans: Orphans | None, known: TopicTable | None) -> str:
+    if orphans is None or known is None:
+        return "no metadata of a broker is in config/: orphans were not looked for"
+    if not orphans.found:
+        return f"the broker's metadata ({known.form}) has all topics: no orphans"
+    each = orphans.found.values()
+    return (
+        f"{len(each)} topics are orphans, with {sum(len(one.queue_ids) for one in each)} queues and"
+        f" {sum(one.units for one in each)} units, of which"
+        f" {sum(one.expired_units for one in each)} below the log's minimum: a broker with RocksDB"
+        " queues deletes them (cleanRocksDBDirtyCQIntervalMin)"
+    )
 
 
-def _known_topics(path: Path) -> set[str] | None:
-    """Return the topics of the broker's table, ``None`` without one."""
-    if not path.exists():
-        return None
-    with os_errors("read the table of topics", path):
-        data = read_file(path, _MOST_TABLE)
+def _known_topics(config: Path) -> tuple[TopicTable | None, StoreError | None]:
+    """Return the topics of the broker's metadata, or why they cannot be read."""
     try:
-        return set(json.loads(data)["topicConfigTable"])
-    except (ValueError, KeyError, TypeError) as exc:
-        raise CorruptionError(f"not a table of topics: {exc}", path=path) from exc
+        return topic_table(config), None
+    except StoreError as exc:
+        return None, exc
 
 
 def _row(part: str, fact: str, value: object) -> Row:

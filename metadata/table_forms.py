@@ -16,6 +16,7 @@ from pathlib import Path
 from metadata.json_form import read_json_file
 from metadata.model import BrokerMetadata, Form, Table
 from metadata.places import (
+    DELAYS_FILE,
     FILES_OF_TABLE,
     SINGLE_FOLDER,
     V1_FOLDERS,
@@ -25,7 +26,7 @@ from metadata.places import (
 )
 from metadata.rocksdb_v1 import read_single, read_v1
 from metadata.rocksdb_v2 import read_v2
-from store.errors import os_errors
+from store.errors import StoreError, os_errors
 from store.paths import StorePaths
 from store.service.upkeep.database_copy import CURRENT, is_database
 
@@ -104,6 +105,13 @@ def read_newest(config: Path, tables: Sequence[TableForms]) -> dict[Table, Broke
             databases[form] = _READERS[form](config) or BrokerMetadata(form, config)
         found[each.table] = databases[form]
     return found
+
+
+def faults_of(table: Table, source: BrokerMetadata, config: Path) -> list[StoreError]:
+    """Return what may have kept rows of ``table`` from being read from ``source``."""
+    delays = config / DELAYS_FILE
+    others = {config / V1_FOLDERS[each] for each in Table if each is not table}
+    return [each for each in source.faults if each.path not in {*others, delays, backup_of(delays)}]
 
 
 def newest_file(config: Path, table: Table) -> str:

@@ -11,8 +11,8 @@ from pathlib import Path
 from metadata.json_form import fault_of, read_delays
 from metadata.model import FIELDS_OF_TABLE, BrokerMetadata, Form, Table
 from metadata.names import fitting_readings, is_exempt, is_own_group
-from metadata.places import DELAYS_FILE, V1_FOLDERS, backup_of
-from metadata.table_forms import forms_there, newest_file, read_newest, table_forms
+from metadata.places import DELAYS_FILE
+from metadata.table_forms import faults_of, forms_there, newest_file, read_newest, table_forms
 from store.broker_json import broker_object
 from store.errors import CorruptionError, StoreError, os_errors
 from store.files import read_file
@@ -112,7 +112,7 @@ def read_tables(config: Path) -> BrokerTables:
         names = FIELDS_OF_TABLE[table]
         for name in names:
             setattr(made.found, name, getattr(source, name))
-        if faults := [each for each in source.faults if _is_of(each, table, config)]:
+        if faults := faults_of(table, source, config):
             sentence = f"the {table} cannot be read from the form {source.form}: {faults[0]}"
             made.unread |= dict.fromkeys(names, sentence)
         elif source.form is Form.JSON:
@@ -175,13 +175,6 @@ def _unlike(table: str, name: str, mine: object, others: object) -> list[Unlike]
         keys = [key for key in {**mine, **others} if mine.get(key) != others.get(key)]
         mine, others = ({key: each.get(key) for key in keys} for each in (mine, others))
     return [Unlike(table, name, mine, others)]
-
-
-def _is_of(fault: StoreError, table: Table, config: Path) -> bool:
-    """Return whether ``fault`` may have kept rows of ``table`` from being read."""
-    delays = config / DELAYS_FILE
-    others = {config / V1_FOLDERS[each] for each in Table if each is not table}
-    return fault.path not in {*others, delays, backup_of(delays)}
 
 
 def _from_backup(config: Path, table: Table) -> Iterator[str]:

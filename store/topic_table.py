@@ -1,0 +1,36 @@
+"""What a broker's metadata says of topics, for layers below the one that reads it.
+
+Readers are found by entry point (``cqstore.topics``): a function that takes the folder ``config``.
+"""
+
+from collections.abc import Callable, Collection
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import NamedTuple
+
+_GROUP = "cqstore.topics"
+
+
+class TopicTable(NamedTuple):
+    """The topics that a broker knows."""
+
+    form: str
+    """In which its metadata keeps them, see ``metadata.model.Form``."""
+    topics: Collection[str]
+
+
+Reader = Callable[[Path], TopicTable | None]
+
+
+def topic_table(config: Path) -> TopicTable | None:
+    """Return the topics of the broker whose folder is ``config``; ``None``: none are kept there.
+
+    Raises:
+        CorruptionError, StoreIOError: they are kept and cannot be read as a whole. Who deletes or
+            names what is missing there must not go on.
+    """
+    for entry in sorted(entry_points(group=_GROUP), key=lambda entry: entry.name):
+        read: Reader = entry.load()
+        if (found := read(config)) is not None:
+            return found
+    return None
