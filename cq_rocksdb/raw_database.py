@@ -56,8 +56,10 @@ class RawDatabase:
                 str(self._private.path), options, families, access_type=AccessType.read_only()
             )
 
-    def items(self, family: str) -> Iterator[tuple[bytes, bytes]]:
-        """Yield every key and value of a family in key order; nothing if there is no such family.
+    def items(self, family: str, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """Yield keys and values of a family in key order; nothing if there is no such family.
+
+        They begin with the first key that is not less than ``start``.
 
         Raises:
             CorruptionError: a block cannot be read; what came before it was yielded.
@@ -66,11 +68,28 @@ class RawDatabase:
             return
         with _rocksdb_errors(self.folder):
             rows = self._database.get_column_family(family).iter()
-            rows.seek_to_first()
+            rows.seek(start)
             while rows.valid():
                 yield bytes(rows.key()), bytes(rows.value())
                 rows.next()
             rows.status()  # an iterator ends at an unreadable block as it does at the end
+
+    def last_key_before(self, family: str, end: bytes) -> bytes | None:
+        """Return the last key of a family that is less than ``end``; ``None``: there is none.
+
+        Raises:
+            CorruptionError: a block cannot be read.
+        """
+        if family not in self.families:
+            return None
+        with _rocksdb_errors(self.folder):
+            rows = self._database.get_column_family(family).iter()
+            rows.seek_for_prev(end)
+            if rows.valid() and bytes(rows.key()) == end:
+                rows.prev()
+            found = bytes(rows.key()) if rows.valid() else None
+            rows.status()
+        return found
 
     def close(self) -> None:
         """Close it and remove the private folder; may be called again."""

@@ -1,5 +1,8 @@
 """``cqstore query``: messages by key and time."""
 
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,6 +12,10 @@ from store.cli.known_queues import require_topic
 from store.cli.offset import milliseconds
 from store.cli.options import Backend, CommitLogFolder, ConfigFile, Dir, Format, note, open_store
 from store.cli.output import OutputFormat, output
+from store.errors import CorruptionError, StoreError
+from store.key_index import KeyIndex, open_indexes
+from store.record.decoder import StoredMessage
+from store.service.message_store import MessageStore
 
 
 def query(
@@ -25,14 +32,81 @@ def query(
     commit_log: CommitLogFolder = None,
     kind: Format = OutputFormat.JSONL,
 ) -> None:
-    """Print the newest messages of a topic with a key, in log order. Changes nothing."""
-    span = [milliseconds(begin), milliseconds(end) if end else (1 << 63) - 1]
-    with open_store(root, config, backend, commit_log) as store:
-        if store.index is None:
+    """Print the newest messages of a topic with a key, in log order. Changes nothing.
+
+    Asked are the index in files and, where a broker with indexRocksDBEnable keeps one, that in
+    rocksdbstore. Exit code 1 if there is no index, or one cannot be read.
+    """
+    span = milliseconds(begin), milliseconds(end) if end else (1 << 63) - 1
+    with open_store(root, config, backend, commit_log) as store, ExitStack() as stack:
+        others, unread = _others(store.paths.root)
+        for other in others:
+            stack.callback(other.close)
+        if store.index is None and not others:
             note("this store has no index that can be read: nothing can be found by key")
             raise typer.Exit(1)
         found = store.query_message(topic, key, count, *span)
+        for other in others:
+            asking = _Asking(store, other, topic, key)
+            found = asking.newest(found, count, span)
+            unread = unread or asking.is_cut_short
         output(kind).rows(message_row(message.queue_offset, message) for message in found)
         if not found:
             require_topic(store, topic)
         note(f"{len(found)} messages")
+    if unread:
+        raise typer.Exit(1)
+
+
+def _others(root: Path) -> tuple[list[KeyIndex], bool]:
+    """Return the indexes beside that in files, and whether one cannot be read, which is said."""
+    try:
+        return open_indexes(root), False
+    except StoreError as exc:
+        note(f"an index of keys cannot be read, and was not asked: {exc}")
+        return [], True
+
+
+@dataclass(slots=True)
+class _Asking:
+    """Asks another index for one key, and says what it is like."""
+
+    store: MessageStore
+    index: KeyIndex
+    topic: str
+    key: str
+    is_cut_short: bool = False
+    """Something of the index could not be read."""
+
+    def newest(
+        self, found: list[StoredMessage], count: int, span: tuple[int, int]
+    ) -> list[StoredMessage]:
+        """Return the newest ``count`` messages of ``found`` and of what the index knows."""
+        both, more = {message.phy_offset: message for message in found}, 0
+        index, lost = self.index, list[CorruptionError]()
+        try:
+            note(
+                f"the index in {index.folder} was asked too; it knows records up to phy offset"
+                f" {index.built_to}, the log ends at {self.store.commit_log.max_phy_offset()}"
+            )
+            for phy_offset in index.phy_offsets(self.topic, self.key, *span):
+                if more >= count:
+                    break
+                for message in self._messages(phy_offset, lost):
+                    both[phy_offset] = message
+                    more += 1
+        except CorruptionError as exc:
+            self.is_cut_short = True
+            note(f"not all of this index can be read: {exc}")
+        if index.fault is not None:
+            note(f"its newest entries may be missing: {index.fault}")
+        if lost:
+            note(f"{len(lost)} of its entries lead to no record, the first: {lost[0]}")
+        return [both[phy_offset] for phy_offset in sorted(both)][-count:]
+
+    def _messages(self, phy_offset: int, lost: list[CorruptionError]) -> list[StoredMessage]:
+        try:
+            return self.store.messages_with_key(self.topic, self.key, [phy_offset])
+        except CorruptionError as exc:  # it may be older than a cut of the log
+            lost.append(exc)
+            return []

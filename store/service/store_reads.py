@@ -145,6 +145,19 @@ class StoreReads:
         phy_offsets = sorted(self.index.query(topic, key, most, begin, end))
         return self._messages_with_key(topic, key, phy_offsets)
 
+    def messages_with_key(
+        self, topic: str, key: str, phy_offsets: list[int]
+    ) -> list[StoredMessage]:
+        """Return those of the records at ``phy_offsets`` that are of ``topic`` and have ``key``.
+
+        For who has them from another index. What has left the log is left out.
+
+        Raises:
+            CorruptionError: no record starts at one of them, though the log holds the place.
+        """
+        self._ready()
+        return self._messages_with_key(topic, key, phy_offsets)
+
     def _messages_with_key(
         self, topic: str, key: str, phy_offsets: list[int]
     ) -> list[StoredMessage]:

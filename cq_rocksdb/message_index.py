@@ -1,0 +1,127 @@
+"""The index of keys that a broker with ``indexRocksDBEnable`` keeps in ``rocksdbstore``.
+
+A key has an hour, a topic, a kind of key, the key itself, the message's unique key and the phy
+offset; texts are joined with @, whatever they hold, so what is found may be another key's record.
+
+Source: RocketMQ ``MessageRocksDBStorage``, ``IndexRocksDBRecord``, ``IndexRocksDBStore``.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from struct import Struct
+
+from cq_rocksdb.raw_builder import DEFAULT_FAMILY
+from cq_rocksdb.raw_database import RawDatabase
+from store.errors import CorruptionError
+
+FOLDER = "rocksdbstore"
+_HOUR_MS = 3_600_000
+_LONG = Struct(">q")
+_AT = b"@"
+_BUILT_TO = b"lastOffsetPy"
+_BEHIND_ALL_HOURS = 1 << 62
+"""No time in ms; keys that are no records are text, and sort behind it."""
+
+
+class MessageIndex:
+    """The index of one store, as it was when it was opened. One thread at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open the database in ``folder``.
+
+        Raises:
+            CorruptionError: RocksDB cannot read it.
+            StoreIOError: it cannot be opened beside.
+        """
+        self.folder = folder
+        self._database = RawDatabase(folder)
+        self.fault = self._database.fault
+
+    @property
+    def is_used(self) -> bool:
+        """Return whether there is anything in it: a broker makes the database in any case."""
+        return next(self._database.items(DEFAULT_FAMILY), None) is not None
+
+    @property
+    def built_to(self) -> int | None:
+        """Return the phy offset of the last record whose keys are in it.
+
+        Raises:
+            CorruptionError: it is no number.
+        """
+        for key, value in self._database.items(DEFAULT_FAMILY, _BUILT_TO):
+            if key != _BUILT_TO:
+                break
+            return self._number(key, value)
+        return None
+
+    def phy_offsets(self, topic: str, key: str, begin: int, end: int) -> Iterator[int]:
+        """Yield the records for ``key``, newest first; times are those of storing, ms, included.
+
+        Raises:
+            CorruptionError: a block or a value cannot be read.
+        """
+        words = [text.encode(errors="surrogatepass") for text in (topic, key)]
+        names = [_AT.join((b"", words[0], kind, words[1], b"")) for kind in (b"K", b"U")]
+        for hour in self._hours(begin, end):
+            found = {
+                phy_offset
+                for name in names
+                for phy_offset, stored in self._records(_LONG.pack(hour) + name)
+                if begin <= stored <= end
+            }
+            yield from sorted(found, reverse=True)
+
+    def close(self) -> None:
+        """Close the database; may be called again."""
+        self._database.close()
+
+    def _hours(self, begin: int, end: int) -> Iterator[int]:
+        """Yield the hours that have records, the latest first."""
+        behind = _LONG.pack(min(max(end, 0) + 1, _BEHIND_ALL_HOURS))
+        while (last := self._database.last_key_before(DEFAULT_FAMILY, behind)) is not None:
+            if len(last) <= _LONG.size or last[_LONG.size : _LONG.size + 1] != _AT:
+                behind = last  # what a newer release keeps there
+                continue
+            (hour,) = _LONG.unpack_from(last)
+            if hour + _HOUR_MS <= begin:
+                return
+            yield hour
+            behind = _LONG.pack(hour)
+
+    def _records(self, prefix: bytes) -> Iterator[tuple[int, int]]:
+        """Yield phy offset and store time of each record whose key begins so."""
+        for key, value in self._database.items(DEFAULT_FAMILY, prefix):
+            if not key.startswith(prefix):
+                return
+            if len(key) >= len(prefix) + _LONG.size:
+                yield _LONG.unpack_from(key, len(key) - _LONG.size)[0], self._number(key, value)
+
+    def _number(self, key: bytes, value: bytes) -> int:
+        if len(value) != _LONG.size:
+            raise CorruptionError(
+                f"the index entry {key!r} has another value than a number", path=self.folder,
+                expected=f"{_LONG.size} bytes", got=f"{len(value)} bytes",
+            )  # fmt: skip
+        number: int = _LONG.unpack(value)[0]
+        return number
+
+
+def open_message_index(root: Path) -> MessageIndex | None:
+    """Return the index of the store in ``root``, to be closed; ``None`` if none was ever built.
+
+    Raises:
+        CorruptionError, StoreIOError: as for ``MessageIndex``.
+    """
+    folder = root / FOLDER
+    if not (folder / "CURRENT").is_file():
+        return None
+    index = MessageIndex(folder)
+    try:
+        if index.is_used:
+            return index
+    except BaseException:
+        index.close()
+        raise
+    index.close()
+    return None
