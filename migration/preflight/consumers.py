@@ -6,8 +6,10 @@ Source: RocketMQ ``ConsumerOffsetManager``, ``LmqConsumerOffsetManager``; spec 1
 from collections.abc import Iterator
 from typing import Any
 
+from metadata.model import BrokerMetadata, Table
+from metadata.names import fitting_readings
 from migration.preflight.broker_json import table_entries
-from migration.preflight.metadata import metadata_database
+from migration.preflight.metadata import in_database
 from migration.preflight.report import NameCount, PreflightFinding, Severity
 from store.errors import CorruptionError, StoreError
 from store.paths import StorePaths
@@ -29,10 +31,13 @@ class ConsumerOffsets:
 
     def findings(self) -> Iterator[PreflightFinding]:
         """Yield consumers beyond the maximum, below the minimum, and of unknown topics."""
-        database = metadata_database(self._paths, "consumerOffsets")
-        if database is not None:
-            sentence = f"Consumer offsets are kept in RocksDB ({database}): not compared."
-            yield _not_compared(Severity.INFO, sentence)
+        found = in_database(self._paths, Table.OFFSETS)
+        if found is not None:
+            if found.faults:
+                said = f"Consumer offsets cannot be read from the form {found.form}"
+                yield _not_compared(Severity.WARN, f"{said}: {found.faults[0]}.")
+            self._look_at_database(found)
+            yield from self._found()
             return
         files = [self._paths.topics.with_name(name) for name in _FILES]
         present = [path for path in files if path.exists()]
@@ -47,6 +52,16 @@ class ConsumerOffsets:
         except StoreError as exc:
             yield _not_compared(Severity.WARN, f"{exc}.")
         yield from self._found()
+
+    def _look_at_database(self, found: BrokerMetadata) -> None:
+        """Compare every offset whose topic the names of topics and groups tell."""
+        for key, row in found.offsets.items():
+            ways = fitting_readings(key, found.topics, found.groups)
+            if len(ways) == 1:
+                [(topic, group)] = ways
+                known = next(self._queues.queues(topic), None) is not None
+                for queue_id, offset in row.items():
+                    self._compare(topic, group, queue_id, offset, known=known)
 
     def _look(self, key: str, value: object) -> None:
         topic, separator, group = key.partition(_SEPARATOR)

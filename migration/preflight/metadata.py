@@ -7,11 +7,11 @@ Source: RocketMQ ``RocksDBConsumeQueueStore.cleanDirty``; spec 9.7, 15; field no
 """
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from dataclasses import replace
 
-from metadata.model import Form
+from metadata.model import BrokerMetadata, Form, Table
 from metadata.names import is_exempt
-from metadata.table_forms import table_forms
+from metadata.table_forms import faults_of, read_newest, table_forms
 from migration.preflight.broker_json import table_entries
 from migration.preflight.lite_queues import lite_expiration
 from migration.preflight.report import NameCount, PreflightFinding, Severity
@@ -20,14 +20,18 @@ from store.errors import StoreError
 from store.paths import StorePaths
 
 
-def metadata_database(paths: StorePaths, table: str) -> Path | None:
-    """Return the RocksDB that holds a table of the broker's instead of JSON, ``None`` without.
+def in_database(paths: StorePaths, table: Table) -> BrokerMetadata | None:
+    """Return the database that holds a table of the broker's, as far as it can be read.
 
-    ``table`` is the folder of version 1, ``topics`` or ``consumerOffsets``. The one that was
-    written last counts; ``None`` where that is a JSON file.
+    ``None`` where JSON was written last, or the table lies nowhere. Of what is returned the table
+    counts, and the faults are those that concern it.
     """
-    (found,) = [each for each in table_forms(paths) if each.name == table]
-    return None if found.form is Form.JSON else found.newest
+    config = paths.topics.parent
+    forms = [each for each in table_forms(paths) if each.table is table]
+    source = read_newest(config, forms).get(table)
+    if source is None or source.form is Form.JSON:
+        return None
+    return replace(source, faults=faults_of(table, source, config))
 
 
 class TopicTable(QueueCheck):
@@ -79,7 +83,7 @@ class TopicTable(QueueCheck):
         yield from self._missing.finding(
             "topics-without-metadata",
             Severity.WARN,
-            "Topics with queues are not in config/topics.json: a broker deletes their RocksDB "
+            "Topics with queues are not among the broker's topics: a broker deletes their RocksDB "
             "queues ten minutes after its start.",
             listedTopics=self._listed,
             queuesAtRisk=self._queues_at_risk,
@@ -91,16 +95,15 @@ class TopicTable(QueueCheck):
         yield from self._idle.finding(
             "topics-without-queues",
             Severity.INFO,
-            "Topics of config/topics.json have no queues: nothing was written to them.",
+            "Topics of the broker have no queues: nothing was written to them.",
         )
 
 
 def read_topic_table(paths: StorePaths) -> tuple[TopicTable, list[PreflightFinding]]:
     """Return the check against the table that lies here, and why it is none if it is none."""
-    database = metadata_database(paths, "topics")
-    if database is not None:
-        sentence = f"The broker keeps its topics in RocksDB ({database}): not compared."
-        return TopicTable(set(), complete=False), [_not_compared(Severity.INFO, sentence)]
+    found = in_database(paths, Table.TOPICS)
+    if found is not None:
+        return _of_database(found)
     if not paths.topics.exists():
         sentence = "There is no config/topics.json: a broker that starts so knows no topic."
         return TopicTable(set()), [_not_compared(Severity.WARN, sentence)]
@@ -114,6 +117,15 @@ def read_topic_table(paths: StorePaths) -> tuple[TopicTable, list[PreflightFindi
     except StoreError as exc:
         return TopicTable(set(), complete=False), [_not_compared(Severity.WARN, f"{exc}.")]
     return TopicTable(topics, lite_expirations=lite), []
+
+
+def _of_database(found: BrokerMetadata) -> tuple[TopicTable, list[PreflightFinding]]:
+    if found.faults:
+        sentence = f"The topics cannot be read from the form {found.form}: {found.faults[0]}."
+        return TopicTable(set(), complete=False), [_not_compared(Severity.WARN, sentence)]
+    limits = {topic: lite_expiration(config) for topic, config in found.topics.items()}
+    lite = {topic: minutes for topic, minutes in limits.items() if minutes is not None}
+    return TopicTable(set(found.topics), lite_expirations=lite), []
 
 
 def _not_compared(severity: Severity, sentence: str) -> PreflightFinding:

@@ -1,4 +1,4 @@
-"""The queues against the broker's tables in JSON, as RocketMQ writes them."""
+"""The queues against the broker's tables, in JSON or databases, as RocketMQ writes them."""
 
 import json
 import os
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from metadata.model import Form
 from migration.preflight import Severity, preflight
 from migration.preflight.broker_json import table_entries
 from migration.preflight.report import PreflightFinding
@@ -16,6 +17,15 @@ from store.service.message_store import MessageStore
 from tests.kit.golden import load_dump
 from tests.kit.metadata_forms import expected_forms, unpack_forms
 from tests.preflight.kit import FakeMachine, Golden, names, the, topics_of, write_topics
+
+in_rocksdb = pytest.mark.parametrize("form", [Form.V1, Form.SINGLE, Form.V2])
+
+
+def given(root: Path, tmp_path: Path, form: Form) -> None:
+    """Let ``form`` be the only one, as RocketMQ's managers wrote it."""
+    unpack_forms(tmp_path / "forms")
+    shutil.rmtree(root / "config")
+    shutil.copytree(tmp_path / "forms" / form / "config", root / "config")
 
 
 def look(root: Path) -> list[PreflightFinding]:
@@ -73,14 +83,33 @@ def test_without_a_table_every_topic_is_at_risk(golden: Golden) -> None:
     assert report.may_go_on
 
 
-@pytest.mark.parametrize("folder", ["topics", "rdb"])
-def test_a_table_in_rocksdb_is_not_compared(golden: Golden, folder: str) -> None:
+@in_rocksdb
+def test_topics_in_rocksdb_are_compared_in_every_form(
+    golden: Golden, tmp_path: Path, form: Form
+) -> None:
+    root = golden("basic-default")
+    given(root, tmp_path, form)
+    report = preflight(root, machine=FakeMachine())
+    queued = {queue["topic"] for queue in load_dump("basic-default")["queues"]}
+    listed = expected_forms()[form]["topics"].keys()
+    finding = the(report, "topics-without-metadata")
+    assert names(finding) == sorted(queued - listed)
+    assert report.find("no-topic-table") is None
+    assert {"orders1", "at@sign"} <= set(names(the(report, "topics-without-queues")))
+
+
+@pytest.mark.parametrize("folder", ["topics", "rdb", "metadata"])
+def test_topics_in_a_database_that_cannot_be_read_are_one_finding(
+    golden: Golden, folder: str
+) -> None:
     root = golden("basic-default")
     write_topics(root, [])
     (root / "config" / folder).mkdir()
     (root / "config" / folder / "CURRENT").write_bytes(b"MANIFEST-000001\n")
     report = preflight(root, machine=FakeMachine())
-    assert the(report, "no-topic-table").severity is Severity.INFO
+    finding = the(report, "no-topic-table")
+    assert finding.severity is Severity.WARN
+    assert str(root / "config" / folder) in finding.sentence
     assert report.find("topics-without-metadata") is None
 
 
@@ -135,13 +164,36 @@ def test_offsets_of_light_queues_are_compared_too(tmp_path: Path) -> None:
     assert beyond.figures == {"compared": 2}
 
 
-def test_offsets_in_rocksdb_are_said_not_to_be_compared(golden: Golden) -> None:
+@in_rocksdb
+def test_offsets_in_rocksdb_are_compared_in_every_form(
+    golden: Golden, tmp_path: Path, form: Form
+) -> None:
+    root = golden("basic-default")
+    given(root, tmp_path, form)
+    with MessageStore.open(root, backend="file") as store:
+        for queue_id in (1, 2):
+            store.put_message(Message("orders10", b"x", queue_id))
+        store.put_message(Message("at@sign", b"x", 1))
+    report = preflight(root, machine=FakeMachine())
+    offsets = expected_forms()[form]["offsets"]
+    beyond = {
+        f"{key.partition('@')[2]} on orders10/{queue_id}"
+        for key, row in offsets.items() if key.startswith("orders10@")
+        for queue_id, offset in row.items() if offset > (queue_id in {"1", "2"})
+    }  # fmt: skip
+    assert "billing3 on orders10/2" in beyond
+    assert set(names(the(report, "consumers-beyond-max"))) == {*beyond, "grüppe@x on at@sign/1"}
+    assert report.find("offsets-not-compared") is None
+
+
+def test_offsets_in_a_database_that_cannot_be_read_are_one_finding(golden: Golden) -> None:
     root = golden("basic-default")
     (root / "config" / "rdb").mkdir()
     (root / "config" / "rdb" / "CURRENT").write_bytes(b"MANIFEST-000001\n")
     aged(consumers(root, '{"offsetTable":{"gone@g":{0:4}}}'), 10)
     report = preflight(root, machine=FakeMachine())
-    assert "RocksDB" in the(report, "offsets-not-compared").sentence
+    finding = the(report, "offsets-not-compared")
+    assert (finding.severity, "the form v2" in finding.sentence) == (Severity.WARN, True)
     assert report.find("consumers-of-unknown-topics") is None
 
 
