@@ -16,7 +16,8 @@ from cq_rocksdb.orphans import Orphans
 from cq_rocksdb.stats import CACHE_USAGE, COUNTERS, PROPERTIES
 from cq_rocksdb.store import RocksDBConsumeQueueStore
 from store.cli.options import ConfigFile, Dir, Format, note, open_store
-from store.cli.output import OutputFormat, Row, output, progress
+from store.cli.output import OutputFormat, Row, output
+from store.cli.progress import progress
 from store.errors import RefusedStoreError, StoreError
 from store.paths import StorePaths
 from store.service.message_store import MessageStore

@@ -31,6 +31,7 @@ add_verb(
 add_verb(
     app, "follow", "migration.following.command:follow_command",
     "Follow the running broker of the store DIR into NEW; once it has stopped, NEW is what it was.",
+    progress_told=False,
 )  # fmt: skip
 add_verb(
     app, "rollback", "migration.verbs:rollback",

@@ -42,11 +42,12 @@ def ready(master: str) -> Iterator[None]:
 
 
 def run_tasks(
-    task: Task, items: Sequence[str], master: str, tick: Callable[[], object] = untold
+    task: Task, items: Sequence[str], master: str, tick: Callable[[int], object] = untold
 ) -> list[str]:
     """Run ``task`` on each item and return the results in the order of the items.
 
-    ``tick`` is called four times a second meanwhile. Ctrl-C cancels what runs and is raised again.
+    ``tick`` is told four times a second meanwhile how many items are done. Ctrl-C cancels what runs
+    and is raised again.
 
     Raises:
         StoreError: the first that a task ended with, after the others have ended.
@@ -66,7 +67,7 @@ def run_tasks(
 
 
 def _on_spark(
-    spark: "SparkSession", task: Task, items: Sequence[str], tick: Callable[[], object]
+    spark: "SparkSession", task: Task, items: Sequence[str], tick: Callable[[int], object]
 ) -> list[Outcome]:
     from pyspark import InheritableThread  # noqa: PLC0415 - an extra
 
@@ -86,7 +87,7 @@ def _on_spark(
     thread.start()
     try:
         while not ended.wait(POLL_SECONDS):
-            tick()
+            tick(_done(spark))
     except BaseException:
         spark.sparkContext.cancelJobGroup(_GROUP)
         thread.join()
@@ -96,6 +97,14 @@ def _on_spark(
         raise StoreError(f"a task failed on Spark: {_last_line(outcome[0])}") from outcome[0]
     found: dict[int, Outcome] = outcome[0]
     return [found[number] for number in range(len(items))]
+
+
+def _done(spark: "SparkSession") -> int:
+    """Return how many tasks of the job that runs have ended."""
+    tracker = spark.sparkContext.statusTracker()
+    jobs = (tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup(_GROUP))
+    stages = [tracker.getStageInfo(number) for job in jobs if job for number in job.stageIds]
+    return sum(stage.numCompletedTasks for stage in stages if stage)
 
 
 def _collect(spark: "SparkSession", task: Task, items: Sequence[str]) -> dict[int, Outcome]:

@@ -1,26 +1,11 @@
 """The verbs of ``cqstore migrate``, two apart that have rooms of their own."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from pydantic.alias_generators import to_camel
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    SpinnerColumn,
-    Task,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.text import Text
 
 from migration.copying.run import RunReport, run_plan
 from migration.metadata.conversion import NextBroker, plan_conversion
@@ -40,6 +25,7 @@ from migration.way_back.way_back import rollback as roll_back
 from migration.workspace import Workspace
 from store.cli.options import ConfigFile, Dir, Format, check_is_there, note, read_config, state
 from store.cli.output import OutputFormat, output
+from store.cli.progress import progress
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreError
 from store.paths import StorePaths
@@ -83,7 +69,7 @@ def plan(
     """
     space = _space(root, workspace)
     settings = read_config(config, root)
-    with _bar("planning") as tick:
+    with progress("planning", unit="units") as tick:
         if source == LOG and replace:
             raise RefusedStoreError(
                 "--replace is not for --from log: cqstore rebuild DIR --backend builds queues that"
@@ -93,13 +79,13 @@ def plan(
         if source == LOG:
             made = make_log_plan(
                 root, settings, target=to, master=master, workspace=space,
-                segment_units=segment_units, progress=lambda units: tick(units, None),
+                segment_units=segment_units, progress=tick,
             ).plan  # fmt: skip
         else:
             made = make_plan(
                 root, settings, target=to, source=source, workspace=space,
                 segment_units=segment_units, replace=replace,
-                progress=lambda units: tick(units, None),
+                progress=tick,
             )  # fmt: skip
     output(kind).record(
         {
@@ -136,11 +122,11 @@ def run(
     holds the settings that count; a --config that says otherwise is refused.
     """
     settings = None if config is None else read_config(config, root)
-    with _bar("moving") as tick:
+    with progress("moving", unit="units") as tick:
         try:
             report = run_plan(
                 root, workspace=_space(root, workspace), master=master,
-                bytes_per_second=max_bytes_per_second, progress=tick, config=settings,
+                bytes_per_second=max_bytes_per_second, progress=tick.of, config=settings,
             )  # fmt: skip
         except KeyboardInterrupt:
             note("stopped; what was moved is kept: run again to go on")
@@ -179,10 +165,10 @@ def switch(
     The old queues stay where they lie, marked as left behind; rollback catches them up. Topics,
     groups and offsets of the broker are converted into the form that the next broker reads.
     """
-    with _telling() as tell:
+    with progress("switching") as tick:
         report = switch_to(
             root, read_config(config, root), to=to, workspace=_space(root, workspace),
-            without=without or (), accept_older_tables=accept_older_tables, tell=tell,
+            without=without or (), accept_older_tables=accept_older_tables, tell=tick.say,
         )  # fmt: skip
     output(kind).record(_record(report))
 
@@ -208,11 +194,11 @@ def rollback(
     Those catch up from the log first, and the new ones are moved to DIR/cqstore/replaced. Topics,
     groups and offsets of the broker are converted back, with what it changed since the switch.
     """
-    with _telling() as tell:
+    with progress("switching") as tick:
         report = roll_back(
             root, read_config(config, root), workspace=_space(root, workspace), returning=returning,
             without=without or (), accept_older_tables=accept_older_tables, dry_run=dry_run,
-            tell=tell,
+            tell=tick.say,
         )  # fmt: skip
     if report is None:
         what = "would be" if dry_run else "are"
@@ -238,10 +224,10 @@ def tables(
     After a step of cqstore mode --to, before the next start. Switch, rollback and follow do it
     themselves.
     """
-    with _telling() as tell:
+    with progress("switching") as tick:
         report = prepare_for(
             root, read_config(config, root), to=to, without=without or (),
-            accept_older_tables=accept_older_tables, tell=tell,
+            accept_older_tables=accept_older_tables, tell=tick.say,
         )  # fmt: skip
     output(kind).record(_record(report))
 
@@ -272,47 +258,3 @@ def _record(report: RunReport | SwitchReport | TablesReport) -> dict[str, object
 def _space(root: Path, given: Path | None) -> Workspace:
     check_is_there(root)
     return Workspace.of(root.absolute(), given)
-
-
-@contextmanager
-def _telling() -> Iterator[Callable[[str], object]]:
-    """Show what is being done, on stderr and only on a terminal."""
-    console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as progress:
-        task = progress.add_task("switching", total=None)
-        yield lambda text: progress.update(task, description=text)
-
-
-class _Tick:
-    """Tells a bar how many units are done, of how many."""
-
-    def __init__(self, progress: Progress, label: str) -> None:
-        self._progress = progress
-        self._task = progress.add_task(label, total=None)
-
-    def __call__(self, done: int, total: int | None) -> None:
-        self._progress.update(self._task, completed=done, total=total)
-
-
-class _Rate(ProgressColumn):
-    """Units a second; nothing until there is a rate."""
-
-    def render(self, task: Task) -> Text:
-        return Text("" if task.speed is None else f"{task.speed:,.0f} units/s", justify="right")
-
-
-@contextmanager
-def _bar(label: str) -> Iterator[_Tick]:
-    """Show units, rate and time left, on stderr and only on a terminal."""
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-        _Rate(), TimeRemainingColumn(),
-    )  # fmt: skip
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as progress:
-        yield _Tick(progress, label)

@@ -39,8 +39,9 @@ from replication.settings import HaSettings
 from replication.signals import ENDED_BY_SIGNAL
 from replication.tables.slave_synchronize import Intervals, SlaveSynchronize
 from replication.tls import follower_context
-from store.cli.options import Backend, ConfigFile, Dir, Format, note, read_config
-from store.cli.output import OutputFormat, output, progress
+from store.cli.options import Backend, ConfigFile, Dir, Format, about_end, note, read_config
+from store.cli.output import OutputFormat, output
+from store.cli.progress import progress
 from store.config import StoreConfig
 from store.paths import StorePaths
 from store.service.finding.lay_out import lay_out
@@ -229,7 +230,7 @@ def _learner(
 def _cut(root: Path, why: BeyondEpochError, phy_offset: int, settings: StoreConfig) -> None:
     """Cut what goes on behind the place up to which the log is the master's."""
     note(f"{root}: {why.reason}")
-    with progress("cutting") as tick:
+    with progress("cutting", about_end(root, settings)) as tick:
         cut = cut_to(root, phy_offset, settings, tick)
     kept = ", ".join(str(tail.path) for tail in cut.saved)
     note(f"{root}: cut at {phy_offset}; what lay behind is kept in {kept}")
@@ -253,7 +254,7 @@ def _tell_begin(store: MessageStore, root: Path, master: str, learner: Learner |
 
 
 def _open(root: Path, settings: StoreConfig, backend: str | None) -> MessageStore:
-    with progress("opening") as tick:
+    with progress("opening", about_end(root, settings)) as tick:
         return MessageStore.open(root, settings, backend=backend, progress=tick)
 
 
@@ -264,7 +265,7 @@ def _begin_with(base: Path, root: Path, settings: StoreConfig, backend: str | No
         return
     layout, settings = lay_out(root, settings, None, read_only=False)
     choose_backends(layout, settings, backend)  # what could not be opened then is not begun
-    with progress("copying the base") as tick:
+    with progress("copying the base", about_end(base, StoreConfig())) as tick:
         size = take_base(base, root, tick)
     note(f"{root}: {size} bytes of log files copied; their records are checked, their queues built")
 

@@ -9,12 +9,14 @@ app = typer.Typer()
 add_verb(
     app, "follow", "replication.command:follow",
     "Receive the log of the running master at HOST:PORT into DIR, and build its queues.",
+    progress_told=False,
 )  # fmt: skip
 feeding = typer.Typer()
 
 add_verb(
     feeding, "feed", "replication.feeding.command:feed",
     "Serve the log of the store in DIR to those who follow it, RocketMQ's slaves or ours.",
+    progress_told=False,
 )  # fmt: skip
 
 ha = typer.Typer(

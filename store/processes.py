@@ -99,12 +99,12 @@ class _Workers:
 
 
 def in_processes(
-    task: Task, items: Sequence[str], tick: Callable[[], object] = untold
+    task: Task, items: Sequence[str], tick: Callable[[int], object] = untold
 ) -> list[Outcome]:
     """Run ``task`` on each item, a process a core, and return the outcomes in their order.
 
-    ``tick`` is called four times a second meanwhile, and at the end. What it raises ends all
-    processes.
+    ``tick`` is told four times a second meanwhile, and at the end, how many items are done. What it
+    raises ends all processes.
 
     Raises:
         StoreConfigError: the task is in no module that could be imported.
@@ -116,8 +116,9 @@ def in_processes(
         try:
             running = True
             while running:
-                running = bool(wait(futures, POLL_SECONDS).not_done)
-                tick()
+                done, waiting = wait(futures, POLL_SECONDS)
+                running = bool(waiting)
+                tick(len(done))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
             workers.stop()

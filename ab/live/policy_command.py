@@ -6,7 +6,8 @@ import typer
 
 from ab.live.policy import policy_cost, written_notes
 from store.cli.options import ConfigFile, Dir, Format, note, open_store
-from store.cli.output import OutputFormat, output, progress
+from store.cli.output import OutputFormat, output
+from store.cli.progress import progress
 from store.errors import StoreConfigError
 
 
@@ -39,6 +40,7 @@ def policy_command(
         progress("counting") as tick,
         open_store(root, config, None, None) as store,
     ):
+        tick.measure(store.commit_log.max_phy_offset())
         cost = policy_cost(store, topics or (), hours=hours, hottest=hottest, progress=tick)
     output(kind).rows(cost.rows())
     note(f"{cost.units:,} units in {cost.seconds:,.0f} s")

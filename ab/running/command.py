@@ -9,8 +9,6 @@ from types import FrameType
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from ab.report.command import Page, end_with, report
 from ab.results.result import Cache
@@ -21,10 +19,12 @@ from ab.running.run import Run, RunOptions
 from ab.workloads import parse_mix, workloads
 from store.cli.options import ConfigFile, Dir, Format, check_is_there, note, read_config
 from store.cli.output import OutputFormat
+from store.cli.progress import PARTS, progress
 from store.errors import RefusedStoreError, StoreConfigError
 
 EXIT_STOPPED = 130
 _MINUTE = 60
+_PARTS = 1_000
 
 
 Sides = Annotated[
@@ -141,15 +141,14 @@ def _announce(plan: RunPlan) -> None:
 
 @contextmanager
 def _bar() -> Iterator[Callable[[str, float], object]]:
-    """Show progress on stderr, on a terminal alone."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(),
-               TimeElapsedColumn())  # fmt: skip
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
-        task = bar.add_task("looking", total=1.0)
-        yield lambda text, share: bar.update(task, description=text, completed=share)
+    """Show which workload is measured, and how much of all."""
+    with progress("looking", _PARTS, PARTS) as tick:
+
+        def say(text: str, share: float) -> None:
+            tick.say(text)
+            tick(round(share * _PARTS))
+
+        yield say
 
 
 @contextmanager

@@ -169,7 +169,11 @@ def _item(space: Workspace, number: int, rate: float | None, timestamps: bool) -
 
 
 def _tell(
-    space: Workspace, plan: Plan, missing: Sequence[int], progress: Callable[[int, int], object]
+    space: Workspace,
+    plan: Plan,
+    missing: Sequence[int],
+    progress: Callable[[int, int], object],
+    _: int = 0,
 ) -> None:
     """Tell the units that have been moved, those of the ``missing`` segments too."""
     told = units_done(space)  # a task that has ended tells nothing any more

@@ -10,7 +10,8 @@ from migration.preflight.examine import RELEASE, preflight
 from migration.preflight.layout import IN_USE
 from migration.preflight.report import PreflightFinding, PreflightReport
 from store.cli.options import ConfigFile, Dir, Format, note, read_config
-from store.cli.output import OutputFormat, Row, output, progress
+from store.cli.output import OutputFormat, Row, output
+from store.cli.progress import progress
 
 _NAMES_SHOWN = 3
 _NAME_WIDTH = 40

@@ -206,7 +206,7 @@ class _Rebuild:
         before = sum(each.units for each in done.values() if each is not None)
         self._space.note("scan", tasks=len(missing), master=master)
         items = [scan_item(self._space, task) for task in missing]
-        run_tasks(scan_range, items, master, lambda: self._progress(before + self._told(missing)))
+        run_tasks(scan_range, items, master, lambda _: self._progress(before + self._told(missing)))
         return len(missing)
 
     def _told(self, missing: Sequence[int]) -> int:

@@ -13,7 +13,8 @@ from migration.verify.report import VerifyReport, report_schema
 from migration.verify.verification import verify_migration, verify_queues
 from migration.workspace import Workspace
 from store.cli.options import ConfigFile, Format, note, read_config
-from store.cli.output import OutputFormat, Row, output, progress
+from store.cli.output import OutputFormat, Row, output
+from store.cli.progress import PARTS, progress
 from store.errors import RefusedStoreError
 from store.journals.store_lock import locked_by
 from store.queue.places import QueuePlace
@@ -53,12 +54,16 @@ def verify_command(
     if root is None:
         raise typer.BadParameter("name a store", param_hint="DIR")
     space = Workspace.of(root.absolute(), workspace)
-    with progress("comparing"):
+    with progress("comparing", unit=PARTS) as tick:
         if space.plan.exists():
-            report = verify_migration(root, workspace=space, master=master, deep=deep)
+            report = verify_migration(
+                root, workspace=space, master=master, deep=deep, progress=tick.of
+            )
         else:
             source, target = both_backends(root, config)
-            report = verify_queues(source, target, workspace=space, master=master, deep=deep)
+            report = verify_queues(
+                source, target, workspace=space, master=master, deep=deep, progress=tick.of
+            )
     _print(report, kind)
     note(f"{report.verdict}; the report: {space.report_page}")
     if not report.equal:

@@ -169,7 +169,7 @@ def _compare(
     items = range_items(source, target, bounds, ranges, deep=deep, facts=facts)
     progress(0, len(items))
     found = Found()
-    for text in run_tasks(compare_range, items, master):
+    for text in run_tasks(compare_range, items, master, lambda done: progress(done, len(items))):
         found.take(Found.of(text))
     progress(len(items), len(items))
     result = found.tally

@@ -11,7 +11,8 @@ from replication.checking.fetched import Master
 from replication.checking.report import Checked
 from replication.settings import HaSettings
 from store.cli.options import ConfigFile, Format, note, read_config
-from store.cli.output import OutputFormat, output, progress
+from store.cli.output import OutputFormat, output
+from store.cli.progress import progress
 
 A = Annotated[str, typer.Argument(metavar="A", help="A store's folder, or HOST:PORT of a master.")]
 B = Annotated[str, typer.Argument(metavar="B", help="Likewise.")]

@@ -10,7 +10,8 @@ from replication.checking.command import Last, Spool, place
 from replication.checking.rejoin import Rejoin, plan_rejoin
 from replication.checking.rejoin import rejoin as cut_off
 from store.cli.options import ConfigFile, Format, Yes, check_is_there, note, read_config
-from store.cli.output import OutputFormat, output, progress
+from store.cli.output import OutputFormat, output
+from store.cli.progress import progress
 from store.journals.store_lock import refuse_if_open
 from store.paths import StorePaths
 

@@ -24,8 +24,9 @@ from replication.feeding.options import (
 from replication.feeding.settings import FeedSettings
 from replication.feeding.slave_brokers import SlaveBroker, ha_address
 from replication.tls import master_context
-from store.cli.options import Backend, ConfigFile, Dir, Format, note, read_config
-from store.cli.output import OutputFormat, output, progress
+from store.cli.options import Backend, ConfigFile, Dir, Format, about_end, note, read_config
+from store.cli.output import OutputFormat, output
+from store.cli.progress import progress
 from store.errors import StoreConfigError
 from store.service.finding.lay_out import lay_out
 from store.service.message_store import MessageStore
@@ -63,10 +64,9 @@ def feed(
         raise StoreConfigError(f"haListenPort={port} names no port: give --listen", path=config)
     networks, slaves = _networks(host, allow or []), _slaves(slave or [], host, tls_cert)
     tls = _tls(tls_cert, tls_key, tls_client_ca)
-    with progress("opening") as tick:
-        store = MessageStore.open(
-            root, read_config(config), backend=backend, housekeeping=False, progress=tick
-        )
+    opening = read_config(config)
+    with progress("opening", about_end(root, opening)) as tick:
+        store = MessageStore.open(root, opening, backend=backend, housekeeping=False, progress=tick)
     with store:
         feeder = Feeder(
             store, host=host, port=port, allow=networks, most_connections=most_connections,

@@ -12,8 +12,9 @@ from typing import Annotated
 import typer
 from typer.models import CommandInfo
 
+from store.cli.progress import QUIET
 from store.cli.streams import OutputError, ReaderGoneError, guard_streams
-from store.cli.verbs import VERBOSE, add_verb
+from store.cli.verbs import VERBOSE, Quiet, add_verb
 from store.errors import CorruptionError, StoreError
 
 COMMANDS_GROUP = "cqstore.commands"
@@ -40,6 +41,7 @@ def _print_version(*, value: bool) -> None:
 
 @app.callback()
 def root(
+    ctx: typer.Context,
     *,
     show_version: Annotated[
         bool,
@@ -50,11 +52,16 @@ def root(
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Name every key of --config that is not ours.")
     ] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Open, check, read, search and append to message stores of Apache RocketMQ."""
     VERBOSE.set(verbose)
+    before = QUIET.set(quiet)
+    ctx.call_on_close(lambda: QUIET.reset(before))
 
 
+_WAITING = {"put", "top"}
+"""For input, or to be ended."""
 for _name, _sentence in {
     "info": "Show layout, backend, engine, versions, sizes, offsets and oddities. Changes nothing.",
     "check": "Check the whole store and list what is wrong, with file and offset. Changes nothing.",
@@ -71,7 +78,9 @@ for _name, _sentence in {
     "rebuild": "Build all queues anew from the commit log, in another backend too, or single ones.",
     "top": "Watch a store that another process has open: ends, rates, lag, checkpoint, sizes.",
 }.items():
-    add_verb(app, _name, f"store.cli.{_name}:{_name}", _sentence)
+    add_verb(
+        app, _name, f"store.cli.{_name}:{_name}", _sentence, progress_told=_name not in _WAITING
+    )
 
 
 def _add_commands_of_upper_layers() -> None:

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from store.cli.options import CommitLogFolder, ConfigFile, Dir, note, read_config
-from store.cli.output import progress
+from store.cli.options import CommitLogFolder, ConfigFile, Dir, about_end, note, read_config
+from store.cli.progress import progress
 from store.service.upkeep.backup import back_up
 from store.service.upkeep.backup_manifest import BackupManifest, manifest_path
 
@@ -29,10 +29,9 @@ def backup(
     is on disk. Prove it later with `cqstore check TO --against TO/cqstore/backup.json`. To restore,
     copy TO. Exit code 1 if the log is damaged: it is copied as it is.
     """
-    with progress("copying") as tick:
-        manifest = back_up(
-            root, target, read_config(config, root), commit_log=commit_log, link=link, progress=tick
-        )
+    settings = read_config(config, root)
+    with progress("copying", about_end(root, settings)) as tick:
+        manifest = back_up(root, target, settings, commit_log=commit_log, link=link, progress=tick)
     size = sum(file.bytes for file in manifest.files)
     note(
         f"{target}: {len(manifest.files)} files, {size} bytes, log {manifest.min_phy_offset} to"

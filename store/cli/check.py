@@ -14,6 +14,7 @@ from store.cli.options import (
     CutAt,
     Dir,
     Format,
+    about_end,
     check_is_there,
     note,
     note_state,
@@ -21,7 +22,8 @@ from store.cli.options import (
     read_config,
     refuse_beside,
 )
-from store.cli.output import OutputFormat, Row, output, progress
+from store.cli.output import OutputFormat, Row, output
+from store.cli.progress import progress
 from store.errors import StoreConfigError
 from store.journals.store_lock import refuse_if_open
 from store.paths import StorePaths
@@ -29,7 +31,7 @@ from store.service.care.check import CheckFinding
 from store.service.upkeep.backup_manifest import compare, read_manifest
 from store.service.upkeep.obstacles import Obstacle, OpenedPast, open_past
 from store.service.upkeep.repair import RepairPlan, carry_out, check_cut, plan_repair
-from store.service.upkeep.store_copy import copy_store
+from store.service.upkeep.store_copy import blocks_below, copy_store
 
 
 def check(
@@ -86,10 +88,10 @@ def check(
     target = root
     if not in_place:
         target = copy_to or root.with_name(root.name + ".repaired")
-        with progress("copying"):
-            copy_store(root, target)
+        with progress("copying", blocks_below(root)) as tick:
+            copy_store(root, target, tick)
         note(f"mending the copy {target}")
-    with progress("mending") as tick:
+    with progress("mending", about_end(root, read_config(config))) as tick:
         carry_out(target, read_config(config), plan.moved_to(root, target), cut_at, tick)
     if _look(target, config, backend, None, kind) is not None:
         raise typer.Exit(1)
@@ -140,6 +142,7 @@ def _look(
     settings = read_config(config, root)
     with progress("checking") as tick, open_past(root, settings, backend, commit_log) as past:
         store = past.store
+        tick.measure(store.commit_log.max_phy_offset())
         note_state(store, root)
         checking = store.checker(tick)
         obstacles = [_of_obstacle(obstacle) for obstacle in past.obstacles]

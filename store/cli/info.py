@@ -12,7 +12,8 @@ from store.cli.options import (
     open_store,
     opened_by,
 )
-from store.cli.output import OutputFormat, output, progress
+from store.cli.output import OutputFormat, output
+from store.cli.progress import progress
 from store.core import WHICH
 from store.service.finding.left_behind import sentence
 from store.service.message_store import MessageStore

@@ -7,8 +7,9 @@ from typing import Annotated, Protocol
 
 import typer
 
-from store.cli.options import ConfigFile, Dir, Format, note, read_config, state
-from store.cli.output import OutputFormat, Row, output, progress
+from store.cli.options import ConfigFile, Dir, Format, about_end, note, read_config, state
+from store.cli.output import OutputFormat, Row, output
+from store.cli.progress import progress
 from store.comparing.compared import Compared
 from store.config import StoreConfig
 from store.errors import StoreConfigError
@@ -113,7 +114,7 @@ def mode(
         "kept, the one that is read first": ", ".join(now.backends),
         "behind": dict(layout.standing.behind),
     }
-    with progress("looking at the steps") as tick:
+    with progress("looking at the steps", about_end(root, settings)) as tick:
         for step in possible_steps(root, settings, progress=tick):
             facts[f"step to {step.to}"] = "; ".join(step.reasons) or "possible"
     output(kind).record(facts)
@@ -132,7 +133,7 @@ def _step(
         for prepare in prepared:
             facts.update(prepare())
 
-    with progress("stepping") as tick:
+    with progress("stepping", about_end(root, settings)) as tick:
         done = change_mode(root, to, settings, ready=ready, progress=tick)
     units = done.recovery.dispatched_units if done.recovery else 0
     output(kind).record(
@@ -160,6 +161,7 @@ def _compare(root: Path, settings: StoreConfig, kind: OutputFormat) -> None:
         progress("comparing") as tick,
         MessageStore.open(root, settings, read_only=True, housekeeping=False) as store,
     ):
+        tick.measure(store.commit_log.max_phy_offset())
         compared = compare_backends(store, progress=tick)
     output(kind).rows(_differences(compared))
     note(

@@ -15,6 +15,7 @@ from store.config import StoreConfig, conf_notes, odd_keys, read_broker_conf
 from store.errors import CorruptionError, RefusedStoreError, StoreConfigError, StoreError
 from store.journals.store_lock import locked_by, refuse_if_open
 from store.journals.store_mode import StoreMode
+from store.log.log_end import about_log_end
 from store.paths import StorePaths
 from store.service.finding.lay_out import lay_out
 from store.service.finding.store_layout import detect
@@ -118,6 +119,14 @@ def pointing_to_check(root: Path) -> Iterator[None]:
     except CorruptionError:
         note(f"{root} is damaged: cqstore check lists all of it, and --repair mends a copy")
         raise
+
+
+def about_end(root: Path, settings: StoreConfig) -> int | None:
+    """Return about where the log of a store that is not open ends; ``None``: nothing tells."""
+    try:
+        return about_log_end(detect(root, settings).log_folders)
+    except StoreError:  # that is told when the store is opened
+        return None
 
 
 def note_state(store: MessageStore, root: Path, *, read_only: bool = True) -> None:

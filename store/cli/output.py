@@ -5,15 +5,14 @@ import csv
 import json
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
-
-from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from typing import TYPE_CHECKING
 
 from store.errors import StoreError
+
+if TYPE_CHECKING:  # a command that prints no table does without
+    from rich.table import Table
 
 Row = Mapping[str, object]
 _PAGE = 1000
@@ -90,6 +89,8 @@ class TableOutput(Output):
     """A table for people; a long one comes in pieces, so that it need not wait for its end."""
 
     def __init__(self) -> None:
+        from rich.console import Console  # noqa: PLC0415
+
         # Into a pipe or file a row is a line, not what fits eighty columns.
         self._console = Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
 
@@ -110,6 +111,8 @@ class TableOutput(Output):
 
     def record(self, record: Row) -> None:
         """Print label and value, a line each."""
+        from rich.table import Table  # noqa: PLC0415
+
         made = Table(box=None, show_header=False, pad_edge=False)
         for label, value in record.items():
             made.add_row(f"[bold]{label}[/bold]", _cell(value))
@@ -147,8 +150,10 @@ def output(kind: OutputFormat | RowFormat) -> Output:
     return _OUTPUTS[RowFormat(kind)]()
 
 
-def table(rows: Iterable[Row]) -> Table:
+def table(rows: Iterable[Row]) -> "Table":
     """Return ``rows`` as one table, headed by the keys of the first."""
+    from rich.table import Table  # noqa: PLC0415
+
     made = Table(box=None, header_style="bold", pad_edge=False)
     for number, row in enumerate(rows):
         if not number:
@@ -169,18 +174,6 @@ def body_fields(body: bytes) -> dict[str, object]:
         return {"body": body.decode()}
     except UnicodeDecodeError:
         return {"bodyBase64": base64.b64encode(body).decode()}
-
-
-@contextmanager
-def progress(label: str) -> Iterator[Callable[[int], None]]:
-    """Show that work goes on, on stderr and only on a terminal."""
-    console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
-        task = bar.add_task(label, total=None)
-        yield lambda phy_offset: bar.update(task, description=f"{label}: phy offset {phy_offset:,}")
 
 
 def _plain(value: object) -> object:

@@ -12,12 +12,14 @@ from store.cli.options import (
     CutAt,
     Dir,
     Format,
+    about_end,
     check_is_store,
     note,
     pointing_to_check,
     read_config,
 )
-from store.cli.output import OutputFormat, output, progress
+from store.cli.output import OutputFormat, output
+from store.cli.progress import progress
 from store.errors import NoSuchQueueError, StoreConfigError
 from store.service.message_store import MessageStore
 from store.service.recovering.replacement import Rebuild
@@ -59,7 +61,7 @@ def rebuild(
         parts = Rebuild.NOTHING
     with (
         pointing_to_check(root),
-        progress("rebuilding") as tick,
+        progress("rebuilding", about_end(root, settings)) as tick,
         MessageStore.open(
             root, settings, backend=None if topic else backend, cut_at=cut_at,
             rebuild=parts, housekeeping=False, progress=tick,

@@ -7,11 +7,13 @@ from store.cli.options import (
     Dir,
     Format,
     PassOver,
+    about_end,
     check_is_store,
     pointing_to_check,
     read_config,
 )
-from store.cli.output import OutputFormat, output, progress
+from store.cli.output import OutputFormat, output
+from store.cli.progress import progress
 from store.service.message_store import MessageStore
 from store.service.recovering.recovery import RecoveryReport
 
@@ -33,7 +35,7 @@ def recover(
     check_is_store(root, settings)
     with (
         pointing_to_check(root),
-        progress("recovering") as tick,
+        progress("recovering", about_end(root, settings)) as tick,
         MessageStore.open(
             root,
             settings,

@@ -5,6 +5,7 @@ import io
 import os
 import select
 import sys
+import threading
 from typing import Any, BinaryIO, TextIO, cast
 
 from store.errors import StoreConfigError, StoreError
@@ -60,8 +61,64 @@ class _RawNotes(_RawOutput):
         return size
 
 
+class StatusLine:
+    """The last line of a terminal, written anew again and again: what is printed stands above it.
+
+    Any thread.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # guards all
+        self._stream: TextIO | None = None  # where it is shown
+        self._busy = self._held = False
+
+    def show(self, stream: TextIO, text: str) -> None:
+        """Write the line, unless what was printed last has no end yet."""
+        with self._lock:
+            if not self._held:
+                self._stream = stream
+                self._put(f"\r{text}{_TO_THE_END}")
+
+    def clear(self) -> None:
+        """Take the line away."""
+        with self._lock:
+            if self._stream is not None:
+                self._put(f"\r{_TO_THE_END}")
+                self._stream = None
+
+    def make_room(self, text: str) -> None:
+        """Take the line away for ``text``, which is to be printed on the same terminal."""
+        with self._lock:
+            if text and not self._busy:  # else it is the line itself
+                self.clear()
+                self._held = not text.endswith("\n")
+
+    def _put(self, text: str) -> None:
+        assert self._stream is not None
+        self._busy = True
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        finally:
+            self._busy = False
+
+
+_TO_THE_END = "\x1b[K"
+"""Of a terminal: what is behind the cursor in its line goes."""
+STATUS = StatusLine()
+
+
+class _TextNotes(io.TextIOWrapper):
+    def write(self, text: str) -> int:
+        if self.isatty():
+            STATUS.make_room(text)
+        return super().write(text)
+
+
 class _TextOutput(io.TextIOWrapper):
     def write(self, text: str) -> int:
+        if self.line_buffering:  # a terminal
+            STATUS.make_room(text)
         try:
             return super().write(text)
         except UnicodeEncodeError as exc:
@@ -87,7 +144,7 @@ def guard_streams() -> None:
         except OSError:
             os.open(os.devnull, os.O_RDWR)
     if sys.stderr is not None and _is_a_file(sys.stderr):
-        sys.stderr = io.TextIOWrapper(
+        sys.stderr = _TextNotes(
             io.BufferedWriter(_RawNotes(sys.stderr.fileno(), "w", closefd=False)),
             sys.stderr.encoding, "backslashreplace", line_buffering=True,
         )  # fmt: skip

@@ -1,14 +1,21 @@
 """Verbs that are imported when they are called: who lists them needs no more than a sentence."""
 
+import inspect
+from collections.abc import Callable
+from contextlib import nullcontext
 from contextvars import ContextVar
+from functools import wraps
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from store.cli.progress import QUIET, progress
+
 VERBOSE: ContextVar[bool] = ContextVar("verbose", default=False)
 """Whether ``--verbose`` was given before the verb."""
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 
 
 class Verb(TyperCommand):
@@ -16,12 +23,15 @@ class Verb(TyperCommand):
 
     place = ""
     """Of its function, ``module:function``."""
+    told = True
+    """Whether its progress is shown; not of one that waits for input or for others."""
 
     def whole(self) -> Any:
         """Import the function; return its command, with options and arguments."""
-        module, _, function = self.place.partition(":")
+        module, _, name = self.place.partition(":")
+        function = getattr(import_module(module), name)
         alone = typer.Typer(add_completion=False)
-        alone.command(self.name)(getattr(import_module(module), function))
+        alone.command(self.name)(_telling(function, (self.name or "") if self.told else ""))
         return typer.main.get_command(alone)
 
     def make_context(
@@ -33,6 +43,28 @@ class Verb(TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         """Call the whole verb, whose context ``ctx`` is."""
         return ctx.command.invoke(ctx)
+
+
+def _telling(function: Callable[..., Any], label: str) -> Callable[..., Any]:
+    """Return a verb's function that takes ``--quiet`` too and shows that it is at work."""
+
+    @wraps(function)
+    def telling(*args: Any, quiet: bool = False, **options: Any) -> Any:
+        before = QUIET.set(quiet or QUIET.get())
+        try:
+            with progress(label) if label else nullcontext():
+                return function(*args, **options)
+        finally:
+            QUIET.reset(before)
+
+    signature, made = inspect.signature(function), cast("Any", telling)
+    quiet = inspect.Parameter(
+        "quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Quiet
+    )
+    made.__signature__ = signature.replace(parameters=[*signature.parameters.values(), quiet])
+    made.__annotations__ = {**function.__annotations__, "quiet": Quiet}
+    del made.__wrapped__
+    return telling
 
 
 class DefaultGroup(TyperGroup):
@@ -50,14 +82,18 @@ class DefaultGroup(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-def add_verb(app: typer.Typer, name: str, where: str, sentence: str) -> None:
+def add_verb(
+    app: typer.Typer, name: str, where: str, sentence: str, *, progress_told: bool = True
+) -> None:
     """Add the verb whose function is at ``where``, ``module:function``.
 
     ``sentence`` is the first paragraph of the function's docstring, which a list of verbs shows.
+    ``progress_told``: see ``Verb.told``.
     """
 
     class Here(Verb):
         place = where
+        told = progress_told
 
     app.command(name, cls=Here, help=sentence)(_not_here)
 

@@ -32,7 +32,8 @@ def compare_open(
     """Compare the part that is read with the other one: topics that both get.
 
     All queues, those of ``topic``, or one of these. Who holds ``locks`` keeps batches, deletions
-    and expiries out. ``progress`` is told phy offsets.
+    and expiries out. ``progress`` is told phy offsets,
+    the bytes of the records whose units are compared.
 
     Raises:
         RefusedStoreError: only one part is in use.
@@ -118,6 +119,7 @@ class _OpenSide:
         self.has_timestamps = False
         """As the units say that were read."""
         self._progress = progress
+        self._compared = max(store.context.log.min_phy_offset(), 0)
         self._span = (0, 0)
 
     def queues(self, after: QueueKey | None, up_to: QueueKey | None) -> Iterator[QueueKey]:
@@ -143,7 +145,8 @@ class _OpenSide:
             if block.count:
                 rows = self._rows(units, block)
                 yield UnitRun(at, rows)
-                self._progress(int(rows["phy_offset"][-1]))
+                self._compared += int(rows["size"].sum())
+                self._progress(self._compared)
                 at += block.count
             elif block.stop is BlockStop.HOLE and block.hole is not None:
                 at = block.hole.stop

@@ -1,14 +1,11 @@
 """How rows are printed, and what the words of a put mean."""
 
-import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
-from store.cli import output as printing
 from store.cli.output import RowFormat, output, to_json
 from store.cli.rows import host_text
 from store.errors import IllegalMessageError
@@ -82,16 +79,6 @@ def test_what_came_before_an_error_is_printed(
             assert len(text.splitlines()) == count
         else:
             assert [line.strip() for line in text.splitlines()[1:]] == [*map(str, range(count))]
-
-
-def test_progress_is_shown_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    for terminal in (False, True):
-        screen = io.StringIO()
-        made = Console(file=screen, force_terminal=terminal, width=80)
-        monkeypatch.setattr(printing, "Console", lambda made=made, **_: made)
-        with printing.progress("looking") as tick:
-            tick(1234567)
-        assert ("looking: phy offset 1,234,567" in screen.getvalue()) is terminal
 
 
 @pytest.mark.disk

@@ -127,7 +127,9 @@ def test_the_help_needs_no_more_than_ascii() -> None:
         assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("words", ["dump {} --messages", "get {} --topic t --count 1000"])
+@pytest.mark.parametrize(
+    "words", ["dump {} --quiet --messages", "get {} --quiet --topic t --count 1000"]
+)
 @pytest.mark.parametrize("form", ["table", "json", "jsonl"])
 def test_a_reader_that_leaves_ends_it_as_sigpipe_does(root: Path, words: str, form: str) -> None:
     done = shell(f"$C {words.format(root)} --output {form} | head -1 >/dev/null; echo $PIPESTATUS")

@@ -21,6 +21,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from tests.kit.verbs import told_never
+
 COMMAND = [str(Path(sys.executable).parent / "cqstore")]
 _ROOT = Path(__file__).parents[2]
 _IMPORTED = (
@@ -107,6 +109,7 @@ def _run(
 def _serve() -> None:
     for name in _IMPORTED:
         import_module(name)
+    told_never()
     gc.collect()
     gc.freeze()  # a child looks at what is here when it ends, and copies each page that it looks at
     for line in sys.stdin:

@@ -1,12 +1,21 @@
 """Verbs of the command line, run in this process."""
 
 import json
+import threading
 from typing import Any
 
 from typer.testing import CliRunner, Result
 
+from store.cli import progress
 from store.cli.app import app
 
+
+def told_never() -> None:
+    """Let no line of progress come into standard error, however slow the machine is."""
+    progress.LINE_AFTER = threading.TIMEOUT_MAX
+
+
+told_never()
 Rows = list[dict[str, Any]]
 
 

@@ -5,6 +5,7 @@ import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pyspark
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 def test_results_come_in_the_order_of_the_items() -> None:
     items = ["a", "", "two\nlines", "é\udcff", *map(str, range(9))]
     ticks: list[int] = []
-    assert run_tasks(double, items, NO_SPARK, lambda: ticks.append(1)) == [2 * one for one in items]
+    assert run_tasks(double, items, NO_SPARK, ticks.append) == [2 * one for one in items]
     assert ticks
 
 
@@ -49,7 +50,7 @@ def test_a_process_that_dies_is_replaced_a_few_times(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_what_is_cancelled_ends_at_once(tmp_path: Path) -> None:
-    def tick() -> None:
+    def tick(_: int) -> None:
         if any(tmp_path.iterdir()):
             raise KeyboardInterrupt
 
@@ -104,13 +105,25 @@ class _Spark:
     ) -> None:
         self.calls.append(("set", group, bool(description), interruptOnCancel))
 
+    def statusTracker(self) -> "_Spark":  # noqa: N802
+        return self
+
+    def getJobIdsForGroup(self, group: str) -> list[int]:  # noqa: N802
+        return [7] if group == "cqstore" else []
+
+    def getJobInfo(self, number: int) -> SimpleNamespace | None:  # noqa: N802
+        return SimpleNamespace(stageIds=[3, 4]) if number == 7 else None
+
+    def getStageInfo(self, number: int) -> SimpleNamespace | None:  # noqa: N802
+        return SimpleNamespace(numCompletedTasks=2) if number == 3 else None
+
     def cancelJobGroup(self, group: str) -> None:  # noqa: N802
         self.calls.append(("cancel", group))
         self.cancelled.set()
 
 
 def on_spark(
-    monkeypatch: pytest.MonkeyPatch, collect: Callable[[_Spark], Any], tick: Callable[[], object]
+    monkeypatch: pytest.MonkeyPatch, collect: Callable[[_Spark], Any], tick: Callable[[int], object]
 ) -> tuple[_Spark, Callable[[], list[tuple[str, str]]]]:
     spark = _Spark()
     monkeypatch.setattr(pyspark, "InheritableThread", threading.Thread)
@@ -132,9 +145,16 @@ def test_sparks_answers_are_put_in_order(monkeypatch: pytest.MonkeyPatch) -> Non
         assert ticked.wait(30)
         return {2: ("ok", "cc"), 0: ("ok", "aa"), 1: ("error", "b")}
 
-    spark, run = on_spark(monkeypatch, collect, ticked.set)
+    told: list[int] = []
+
+    def tick(done: int) -> None:
+        told.append(done)
+        ticked.set()
+
+    spark, run = on_spark(monkeypatch, collect, tick)
     assert run() == [("ok", "aa"), ("error", "b"), ("ok", "cc")]
     assert spark.calls == [("set", "cqstore", True, True), ("collect",)]
+    assert set(told) == {2}
 
 
 def test_an_interrupt_cancels_what_runs_on_spark_and_waits_for_it(
@@ -146,7 +166,7 @@ def test_an_interrupt_cancels_what_runs_on_spark_and_waits_for_it(
         ended.append(spark.cancelled.wait(30))
         raise ValueError("cancelled")
 
-    def tick() -> None:
+    def tick(_: int) -> None:
         raise KeyboardInterrupt
 
     spark, run = on_spark(monkeypatch, collect, tick)

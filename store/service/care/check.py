@@ -64,6 +64,9 @@ class StoreCheck:
     ) -> None:
         """Take the parts of an open store; ``progress`` is told phy offsets now and then.
 
+        The log is passed over for its records, then for the units that lead to them, by their
+        bytes.
+
         ``index_left_out``: why ``index`` is ``None``, if there is one that cannot be read.
 
         Records below ``end_phy_offset`` have been handed on to queues and index.
@@ -78,6 +81,7 @@ class StoreCheck:
         self._delays = DelayLevels(config.message_delay_level)
         self._progress = progress or (lambda _: None)
         self._lives = QueueLives()
+        self._unit_bytes = 0  # of the records that units lead to
         self.records = 0
         self.units = 0
 
@@ -265,8 +269,9 @@ class StoreCheck:
         *, batch: bool = False,
     ) -> Iterator[CheckFinding]:  # fmt: skip
         self.units += 1
+        self._unit_bytes += size
         if self.units % _IGNORED_TICKS == 0:
-            self._progress(phy_offset)
+            self._progress(max(self._log.min_phy_offset(), 0) + self._unit_bytes)
         try:
             message = StoredMessage(self._log.view(phy_offset, size), phy_offset)
         except CorruptionError as exc:

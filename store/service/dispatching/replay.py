@@ -62,7 +62,7 @@ class Replay:
         At or behind, not behind: RocketMQ's ``>`` loses a record. To the index
         go those from ``index_from`` on, none if it is ``None``. Whatever was read before a
         ``CorruptionError`` of ``blocks`` is stored; the error is returned, not raised, for it is
-        how the scan of a torn log ends. ``progress`` is told phy offsets, one a batch.
+        how the scan of a torn log ends. ``progress`` is told phy offsets, one a batch and the last.
         """
         result, waiting = ReplayResult(), self._walked(blocks)
         batch, keys, full_at = UnitBatch(), IndexBatch(), REPLAY_UNITS
@@ -76,7 +76,8 @@ class Replay:
                 storing = True
                 result.take(batch, self._put(batch, keys))
                 storing = False
-                progress(result.last.phy_offset if result.last else 0)
+                if result.last is not None:
+                    progress(result.last.phy_offset)
                 batch, keys, full_at = UnitBatch(), IndexBatch(), REPLAY_UNITS
         except CorruptionError as exc:
             if storing:  # the queues' fault, a gap for one, is not the end of the log
@@ -84,6 +85,8 @@ class Replay:
             result.fault = exc
         if batch.end_phy_offset or len(keys):
             result.take(batch, self._put(batch, keys))
+        if result.last is not None:
+            progress(result.last.phy_offset)
         return result
 
     def _fill_by_one(

@@ -15,7 +15,7 @@ from store.journals.kept import forget, keep
 from store.log.commit_log import CommitLog
 from store.logger import StoreLogger
 from store.paths import StorePaths
-from store.progress import Progress
+from store.progress import Progress, untold
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueType
 from store.queue.units import UnitBatch
@@ -70,7 +70,8 @@ class QueueRebuild:
         if queues.queue_type(topic) is QueueType.BATCH:
             raise RefusedStoreError(f"{topic!r} is a BatchCQ topic: it is read, not written")
         counted = self._log.max_phy_offset()
-        counts = self._count(topic, 0, counted, progress or (lambda _: None))
+        told = progress or untold
+        counts = self._count(topic, 0, counted, told)
         dispatcher, pending = self._dispatcher, self._pending
         with dispatcher.owner.entry(), dispatcher.drain_lock, pending.owner.entry(), pending.lock:
             dispatcher.catch_up()
@@ -84,10 +85,10 @@ class QueueRebuild:
                         " record of the log leads to it: a rebuild would lose them"
                     )
             ends = [[key.queue_id, queues.queue(*key).max_offset()] for key in keys]
-            units = self.build([{"topic": topic, "queue": queue_id, "ends": ends}])
+            units = self.build([{"topic": topic, "queue": queue_id, "ends": ends}], told)
         return RebuildReport(len(keys), units)
 
-    def build(self, entries: Sequence[Entry]) -> int:
+    def build(self, entries: Sequence[Entry], progress: Progress = untold) -> int:
         """Note durably which queues go, remove them and build them anew; return their units.
 
         Nobody puts meanwhile. Each entry names a topic, one queue or ``None`` for all of them, and
@@ -97,7 +98,7 @@ class QueueRebuild:
         try:
             Journal(self._path, _is_entry, keep).append(entries)
             noted = True
-            units = self._build(entries)
+            units = self._build(entries, progress)
             self._finish()
         except BaseException as exc:
             # A put would take an offset of a half-built queue. A line that could not be written is
@@ -131,12 +132,13 @@ class QueueRebuild:
         units = self._units.of(records, {topic})
         return Counter(unit.key[1] for unit in units)
 
-    def _build(self, entries: Sequence[Entry]) -> int:
+    def _build(self, entries: Sequence[Entry], progress: Progress = untold) -> int:
         queues, count, batch = self._queues, 0, UnitBatch()
         ends = [(entry["topic"], *pair) for entry in entries for pair in entry["ends"]]
         wanted = _wanted(entries)
         self._remove(wanted)
-        for unit in self._units.of(self._log.scan_kept(self._rules), wanted):
+        records = ticking(self._log.scan_kept(self._rules), progress)
+        for unit in self._units.of(records, wanted):
             if wanted[unit.key[0]].isdisjoint({None, unit.key[1]}):
                 continue
             batch.add(*unit)

@@ -220,6 +220,7 @@ class Recovery:
             index_from = queues_from  # a writer that stops dispatches to both, or to none
 
         def from_there(start: int) -> ReplayResult:
+            progress(start)
             return replay.run(self._scan(start), queues_from, index_from, progress)
 
         wanted = min(at for at in (queues_from, index_from, cut_at, *pass_over) if at is not None)

@@ -84,7 +84,7 @@ def back_up(
         manifest = BackupManifest(
             source=str(root.absolute()), made=datetime.now(UTC).isoformat(timespec="seconds"),
             was_open=was_open, min_phy_offset=least, max_phy_offset=end, damaged_at=damaged_at,
-            files=digest_files(partial),
+            files=digest_files(partial, progress),
         )  # fmt: skip
         sync_below([partial])
         write_manifest(partial, manifest)

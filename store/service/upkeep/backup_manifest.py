@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationErr
 from store.errors import CorruptionError, os_errors
 from store.files import open_regular, read_file, replace_file
 from store.paths import StorePaths
+from store.progress import Progress, untold
 
 FORMAT = 1
 MANIFEST = "backup.json"
@@ -81,20 +82,23 @@ def holds_files(folder: Path) -> bool:
     return folder.is_symlink() or not folder.is_dir() or any(names for *_, names in os.walk(folder))
 
 
-def digest_files(root: Path) -> list[BackedUpFile]:
+def digest_files(root: Path, progress: Progress = untold) -> list[BackedUpFile]:
     """Return size and digest of all files of a backup, by path.
+
+    ``progress`` is told the phy offsets of the log's files.
 
     Raises:
         CorruptionError: one is no regular file.
         StoreIOError: one cannot be read.
     """
     with os_errors("read the backup", root), ThreadPoolExecutor(_READERS) as readers:
-        names = _names(root)
+        names, files = _names(root), []
         digests = readers.map(lambda name: _digest(root / name), names)
-        return [
-            BackedUpFile(path=name, bytes=size, sha256=digest)
-            for name, (size, digest) in zip(names, digests, strict=True)
-        ]
+        for name, (size, digest) in zip(names, digests, strict=True):
+            files.append(BackedUpFile(path=name, bytes=size, sha256=digest))
+            if (file := Path(name)).parent.name == "commitlog" and file.name.isdecimal():
+                progress(int(file.name))
+        return files
 
 
 def write_manifest(root: Path, manifest: BackupManifest) -> None:

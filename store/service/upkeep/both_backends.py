@@ -49,11 +49,15 @@ def compare_backends(
         source, target, bounds, cut_ranges(source, target),
         selections=store.queues.selections, known=given,
     )  # fmt: skip
-    found = Found()
+    found, span = Found(), store.commit_log.max_phy_offset() - bounds.min_phy_offset
+
+    def tick(done: int) -> None:
+        progress(bounds.min_phy_offset + span * done // len(items))
+
     texts = (
         [compare_range(items[0])]
         if len(items) == 1
-        else [unwrap(*outcome) for outcome in in_processes(compare_range, items)]
+        else [unwrap(*outcome) for outcome in in_processes(compare_range, items, tick)]
     )
     for text in texts:
         found.take(Found.of(text))

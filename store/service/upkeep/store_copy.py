@@ -11,6 +11,7 @@ from store.errors import DiskFullError, RefusedStoreError, os_errors
 from store.files import open_regular, reading, write_all
 from store.journals.store_lock import refuse_if_open
 from store.paths import StorePaths
+from store.progress import Progress, untold
 
 _CHUNK = 4 << 20
 _BLOCK = 512
@@ -21,8 +22,10 @@ _NO_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP}
 REFLINKS, HARD_LINKS, COPIES = "reflinks", "hard links", "copies"
 
 
-def copy_store(root: Path, target: Path) -> None:
+def copy_store(root: Path, target: Path, progress: Progress = untold) -> None:
     """Copy the store in ``root`` to ``target``, which appears only when it is whole.
+
+    ``progress`` is told how many of ``blocks_below`` are copied.
 
     Raises:
         RefusedStoreError: ``target`` exists.
@@ -42,7 +45,17 @@ def copy_store(root: Path, target: Path) -> None:
     try:
         with os_errors("copy the store", root):
             shutil.rmtree(partial, ignore_errors=True)
-            shutil.copytree(root, partial, copy_function=copy_file, symlinks=True)
+            copied = 0
+
+            def copy(source: str, there: str) -> str:
+                nonlocal copied
+                made = copy_file(source, there)
+                copied += Path(source).stat().st_blocks * _BLOCK
+                progress(copied)
+                return made
+
+            progress(0)
+            shutil.copytree(root, partial, copy_function=copy, symlinks=True)
             partial.rename(target)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)

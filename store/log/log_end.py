@@ -1,0 +1,48 @@
+"""Where a log ends, about: for telling how far a walk over it is, before the log is opened."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from store.errors import StoreError
+from store.files import NAME_DIGITS, open_regular
+
+_PAGE = 4096
+
+
+def about_log_end(folders: Sequence[Path]) -> int | None:
+    """Return a phy offset near the end of the log in ``folders``; ``None`` if nothing tells.
+
+    The last file is reserved whole: its first page of zeros is looked for by halving, which is
+    wrong where a record holds such a page. Nothing is raised: who opens the log does that.
+    """
+    try:
+        files = sorted(
+            (path for folder in folders for path in folder.iterdir() if _is_log_file(path.name)),
+            key=lambda path: path.name,
+        )
+        for path in reversed(files):  # the last one may have been made ahead
+            if written := _written_pages(path):
+                return int(path.name) + written * _PAGE
+    except (OSError, StoreError):
+        return None
+    return None
+
+
+def _is_log_file(name: str) -> bool:
+    return len(name) == NAME_DIGITS and name.isascii() and name.isdecimal()
+
+
+def _written_pages(path: Path) -> int:
+    descriptor = open_regular(path)
+    try:
+        low, high = 0, -(-os.fstat(descriptor).st_size // _PAGE)
+        while low < high:
+            middle = (low + high) // 2
+            if any(os.pread(descriptor, _PAGE, middle * _PAGE)):
+                low = middle + 1
+            else:
+                high = middle
+    finally:
+        os.close(descriptor)
+    return low

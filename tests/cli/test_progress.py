@@ -1,0 +1,232 @@
+"""Progress: what it says, where it is shown, and that it spoils no output."""
+
+import io
+import os
+import pty
+import shutil
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from migration.commands import app as migrate
+from store.cli import progress as telling
+from store.cli.progress import Tick, progress, span_of_time
+from store.cli.streams import guard_streams
+from store.record.message import Message
+from store.service.care import check as checking
+from store.service.message_store import MessageStore
+from store.service.recovering import queue_rebuild
+from tests.kit.told import CONFIG
+from tests.kit.verbs import call
+from tests.kit.waiting import until
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_percent_amount_rate_and_time_left_are_told() -> None:
+    clock = Clock()
+    tick = Tick("recovering", 4_000_000_000, clock=clock)
+    clock.now += 5
+    assert tick.sentence() == "recovering: 5 s"
+    tick(1_000_000_000)
+    clock.now += 10
+    tick(2_200_000_000)
+    assert tick.sentence() == "recovering: 40 %, 1.2 of 3.0 GB, 120 MB/s, 15 s left"
+    tick(5_000_000_000)  # its end was told too low
+    assert tick.sentence() == "recovering: 100 %, 3.0 of 3.0 GB, 400 MB/s, 0 s left"
+    tick(1_000_000_000)
+    assert tick.sentence() == "recovering, pass 2: 0 %, 0.0 of 3.0 GB"
+    tick.measure(None)
+    tick(1_234_567)
+    assert tick.sentence() == "recovering: phy offset 1,234,567"
+
+
+def test_what_is_counted_has_its_name() -> None:
+    clock = Clock()
+    tick = Tick("moving", 3_000, "units", clock)
+    tick(1_000)  # of the run before
+    clock.now += 100
+    tick(2_000)
+    assert tick.sentence() == "moving: 66 %, 2,000 of 3,000 units, 10 units/s, 1 min 40 s left"
+    tick.measure(None, "messages")
+    tick(5)
+    assert tick.sentence() == "moving: 5 messages"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.4, "0 s"),
+        (59.4, "59 s"),
+        (60, "1 min 0 s"),
+        (3_599, "59 min 59 s"),
+        (36_300, "10 h 5 min"),
+    ],
+)
+def test_times_are_told_as_people_do(seconds: float, text: str) -> None:
+    assert span_of_time(seconds) == text
+
+
+# ---- where it is shown
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SHOWN_AFTER", "REDRAWN_AFTER", "LINE_AFTER"):
+        monkeypatch.setattr(telling, name, 0.001)
+
+
+def test_without_a_terminal_a_line_comes_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    notes = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", notes)
+    with progress("outer"), progress("looking", 200) as tick:
+        tick(0)
+        tick(50)
+        until(lambda: notes.getvalue().count("looking: 25 %, 50.0 of 200.0 bytes") > 1)
+        with progress("inner"):
+            until(lambda: notes.getvalue().endswith("cqstore: inner: 0 s\n"))
+    assert set(notes.getvalue()) & {"\r", "\x1b"} == set()
+    assert "cqstore-progress" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_quiet_shows_nothing_before_and_behind_the_verb(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_store(tmp_path / "s")
+    shown = []
+
+    @contextmanager
+    def noted() -> Iterator[None]:
+        shown.append(1)
+        yield
+
+    monkeypatch.setattr(telling, "_shown", noted)
+    assert call("info", tmp_path / "s").exit_code == 0
+    assert shown == [1]
+    assert call("info", tmp_path / "s", "--quiet").exit_code == 0
+    assert call("--quiet", "info", tmp_path / "s").exit_code == 0
+    assert shown == [1]
+
+
+@contextmanager
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Make standard error a terminal, and standard output too; give its other side."""
+    master, slave = pty.openpty()
+    os.set_blocking(master, False)
+    with (
+        os.fdopen(slave, "w") as one,
+        os.fdopen(os.dup(slave), "w") as two,
+        monkeypatch.context() as patched,
+    ):
+        patched.setattr(sys, "stdout", one)
+        patched.setattr(sys, "stderr", two)
+        guard_streams()
+        yield master
+    os.close(master)
+
+
+def test_on_a_terminal_one_line_is_written_anew_and_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = ""
+
+    with terminal(monkeypatch) as screen:
+
+        def has(text: str) -> bool:
+            nonlocal seen
+            seen += read(screen)
+            return text in seen
+
+        with progress("looking", 100) as tick:
+            tick(0)
+            tick(50)
+            until(lambda: has("\rlooking: 50 %, 50.0 of 100.0 bytes"))
+            sys.stdout.write("a row\n")
+            until(lambda: has("\x1b[Ka row"))
+            until(lambda: has("a row\r\n\rlooking"))
+            sys.stdout.write("half a row")
+            sys.stdout.flush()
+            until(lambda: has("\x1b[Khalf a row"))
+        assert not has("half a row\r")
+        sys.stdout.write("\n")
+    assert seen.endswith("half a row")
+
+
+def read(screen: int) -> str:
+    try:
+        return os.read(screen, 1 << 16).decode()
+    except BlockingIOError:
+        return ""
+
+
+# ---- that each verb tells it
+
+
+def made_store(root: Path) -> None:
+    with MessageStore.open(root, CONFIG) as store:
+        for number in range(50):
+            assert store.put_message(Message(f"t{number % 3}", bytes(1000))).ok
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """Return what the ticks say, label and sentence, whenever they are told."""
+    said: list[tuple[str, str]] = []
+    take = Tick.__call__
+
+    def noted(self: Tick, at: int) -> None:
+        take(self, at)
+        said.append((self.label, self.sentence()))
+
+    monkeypatch.setattr(Tick, "__call__", noted)
+    monkeypatch.setattr(checking, "_IGNORED_TICKS", 1)
+    monkeypatch.setattr(queue_rebuild, "_TICK", 1)
+    return said
+
+
+@pytest.mark.parametrize(
+    ("words", "label"),
+    [
+        (["check", "STORE"], "checking"),
+        (["recover", "STORE"], "recovering"),
+        (["rebuild", "STORE"], "rebuilding"),
+        (["rebuild", "STORE", "--topic", "t0"], "rebuilding"),
+        (["backup", "STORE", "COPY"], "copying"),
+        (["check", "STORE", "--repair", "--copy-to", "COPY"], "copying"),
+    ],
+)
+def test_a_walk_over_the_log_tells_how_much_of_it_is_done(
+    tmp_path: Path, told: list[tuple[str, str]], words: list[str], label: str
+) -> None:
+    made_store(tmp_path / "s")
+    if words[0] == "recover":
+        shutil.rmtree(tmp_path / "s" / "consumequeue")
+    elif "--repair" in words:
+        (tmp_path / "s" / "abort").touch()
+    places = {"STORE": tmp_path / "s", "COPY": tmp_path / "copy"}
+    done = call(*(places.get(word, word) for word in words))
+    assert done.exit_code == 0, done.output
+    said = [sentence for name, sentence in told if name == label]
+    assert said
+    assert all(" %, " in sentence for sentence in said)
+
+
+def test_a_plan_tells_the_units_and_a_step_what_it_does(
+    tmp_path: Path, told: list[tuple[str, str]]
+) -> None:
+    made_store(tmp_path / "s")
+    done = CliRunner().invoke(migrate, ["plan", str(tmp_path / "s")])
+    assert done.exit_code == 0
+    assert ("planning", "planning: 50 units") in told
+    tick = Tick("switching")
+    tick.say("opening the store")
+    assert tick.sentence() == "opening the store: 0 s"
