@@ -5,6 +5,7 @@ written; 141 where the reader of the output has gone.
 """
 
 import gc
+import os
 import sys
 from importlib.metadata import entry_points, version
 from typing import Annotated
@@ -12,9 +13,10 @@ from typing import Annotated
 import typer
 from typer.models import CommandInfo
 
+from store.cli.completion import COMPLETE, make_ready
 from store.cli.progress import QUIET
 from store.cli.streams import OutputError, ReaderGoneError, guard_streams
-from store.cli.verbs import VERBOSE, Quiet, add_verb
+from store.cli.verbs import VERBOSE, Quiet, RootGroup, add_verb
 from store.errors import CorruptionError, StoreError
 
 COMMANDS_GROUP = "cqstore.commands"
@@ -26,6 +28,7 @@ millions that live as long as it does; at Python's 700 they are looked at again 
 
 app = typer.Typer(
     name="cqstore",
+    cls=RootGroup,
     help="Open, check, read, search and append to message stores of Apache RocketMQ.",
     no_args_is_help=True,
     add_completion=False,
@@ -76,6 +79,7 @@ for _name, _sentence in {
     "recover": "Open the store read-write, recover it, close it cleanly, and report what was done.",
     "mode": "Show which backends the store keeps and which steps can be done; take one with --to.",
     "rebuild": "Build all queues anew from the commit log, in another backend too, or single ones.",
+    "completion": "Print the script that completes cqstore's words in bash, zsh or fish.",
     "top": "Watch a store that another process has open: ends, rates, lag, checkpoint, sizes.",
 }.items():
     add_verb(
@@ -117,6 +121,8 @@ def main() -> None:
 
 def _run() -> None:
     _add_commands_of_upper_layers()
+    if COMPLETE in os.environ:
+        make_ready()
     try:
         app()
     except OutputError:

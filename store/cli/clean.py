@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from store.cli.options import ConfigFile, Dir, Format, Yes, note, open_to_delete
 from store.cli.output import OutputFormat, Row, output
+from store.config import StoreConfig
 from store.service.care.disk_levels import DiskDemand
 from store.service.care.file_expiry import FileOutlook
 
@@ -23,6 +24,7 @@ def clean(
     never goes. Refused while somebody has the store open. Without --yes nothing is changed.
     """
     with open_to_delete(root, config, yes=yes) as store:
+        settings = store.config
         demand, files = store.expiring_files()
         going = [file for file in files if file.goes]
         if yes and going:
@@ -31,9 +33,11 @@ def clean(
             if report.fault is not None:
                 raise report.fault
     output(kind).rows(_rows(files))
-    note(_levels(demand))
+    note(_levels(demand, settings))
     done = "deleted" if yes else "would go (--yes deletes them)"
     size = sum(file.file_size for file in going)
+    if "file_reserved_time" not in settings.model_fields_set:
+        note(f"fileReservedTime is {settings.file_reserved_time} hours unless --config says other")
     note(f"{len(going)} of {len(files)} log files, {size} bytes, {done}")
 
 
@@ -48,14 +52,20 @@ def _rows(files: Iterable[FileOutlook]) -> Iterator[Row]:
         }
 
 
-def _levels(demand: DiskDemand) -> str:
+def _levels(demand: DiskDemand, settings: StoreConfig) -> str:
     used = [f"{percent} %" if percent >= 0 else "unknown"
             for percent in (demand.log_percent, demand.queues_percent)]  # fmt: skip
-    asks = "nothing goes early"
+    asks = (
+        f"up to {settings.disk_max_used_space_ratio} % (diskMaxUsedSpaceRatio) a running store"
+        f" deletes what is old at the hours {settings.delete_when} (deleteWhen) alone"
+    )
     if demand.delete:
-        asks = "a running store deletes what is old at any hour"
+        asks = "a running store deletes what is old at any hour (diskMaxUsedSpaceRatio)"
     if demand.at_once:
-        asks = "a running store deletes the oldest files though they are not old"
+        asks = (
+            "a running store deletes the oldest files though they are not old"
+            " (diskSpaceCleanForciblyRatio)"
+        )
     return (
         f"the disk of the commit log is used by {used[0]}, that of the queues by {used[1]}: {asks}"
     )

@@ -15,6 +15,7 @@ from store.cli.options import (
     CommitLogFolder,
     ConfigFile,
     Format,
+    meant,
     open_store,
     read_config,
 )
@@ -62,6 +63,7 @@ def dump(
             raise typer.BadParameter("a bare file takes none of the store's options")
         output(kind).rows(file_rows(place, read_config(config)))
         return
+    meant(place)
     if sum(asked) != 1:
         raise typer.BadParameter("give one of --messages, --queues, --commitlog-offset, --topic")
     with open_store(place, config, backend, commit_log) as store:

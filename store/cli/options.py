@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
@@ -21,7 +22,36 @@ from store.service.finding.lay_out import lay_out
 from store.service.finding.store_layout import detect
 from store.service.message_store import MessageStore
 
-Dir = Annotated[Path, typer.Argument(metavar="DIR", help="Root of the store (storePathRootDir).")]
+_STORE_PARTS = {"commitlog", "index", "config", "cqstore", "checkpoint", "abort", "lock"}
+"""What lies in the folder of a store, beside ``consumequeue`` and its like."""
+
+
+def meant(place: Path | None) -> Path | None:
+    """Return what was given as the folder of a store.
+
+    Raises:
+        RefusedStoreError: it is a part of one, which the error names, or a file.
+    """
+    if place is None or not place.exists():
+        return place
+    whole = place.absolute()
+    for below, above in pairwise([whole, *whole.parents]):
+        is_part = below.name in _STORE_PARTS or below.name.startswith("consumequeue")
+        if is_part and not _may_be_store(whole) and _may_be_store(above):
+            raise RefusedStoreError(f"this is a part of a store: is {above} meant?", path=place)
+    if not place.is_dir():
+        raise RefusedStoreError("this is a file, not the folder of a store", path=place)
+    return place
+
+
+def _may_be_store(folder: Path) -> bool:
+    return (folder / "commitlog").is_dir() or (folder / "checkpoint").is_file()
+
+
+Dir = Annotated[
+    Path,
+    typer.Argument(metavar="DIR", help="Root of the store (storePathRootDir).", callback=meant),
+]
 ConfigFile = Annotated[
     Path | None,
     typer.Option("--config", metavar="BROKER_CONF", help="The broker's configuration file."),

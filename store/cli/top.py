@@ -1,8 +1,9 @@
 """``cqstore top``: a running store, looked at again and again from the outside."""
 
+import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +19,8 @@ from store.errors import RefusedStoreError
 from store.journals.following import Following
 from store.service.figures.watch import Look, StoreWatch
 from store.service.finding.store_layout import detect
+
+_LOGGED = re.compile(r"as (\w+) logged (.+)")
 
 
 def top(
@@ -41,7 +44,8 @@ def top(
         raise RefusedStoreError("no store here: neither commit log nor queues", path=root)
     watch = StoreWatch(layout)
     if once or kind is not OutputFormat.TABLE or not sys.stdout.isatty():
-        output(kind).rows(facts(watch.look()))
+        found = facts(watch.look())
+        output(kind).rows(narrow(found) if kind is OutputFormat.TABLE else found)
     else:
         show(watch, Console(), lambda: time.sleep(interval))
 
@@ -52,9 +56,26 @@ def show(watch: StoreWatch, console: Console, wait: Callable[[], object]) -> Non
     with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False) as view:
         while True:
             look = watch.look()
-            view.update(table(facts(look, before)), refresh=True)
+            view.update(table(narrow(facts(look, before))), refresh=True)
             before = look
             wait()
+
+
+def narrow(rows: Iterable[Row]) -> Iterator[Row]:
+    """Yield rows that fit eighty columns: each part is named once, and when a database logged."""
+    last = None
+    for row in rows:
+        part = str(row["part"])
+        logged = _LOGGED.fullmatch(part)
+        name = logged[1].lower() if logged else part
+        if logged and name != last:
+            yield _row(name, "as it logged at", logged[2].partition(".")[0])
+        shown = "" if name == last or logged else name
+        last = name
+        fact, value = str(row["fact"]).removeprefix(f"{name}_"), row["value"]
+        if isinstance(value, str):
+            value = value.removesuffix("+00:00")
+        yield {**row, "part": shown, "fact": fact, "value": value}
 
 
 def facts(look: Look, before: Look | None = None) -> Iterator[Row]:
@@ -98,7 +119,7 @@ def _log_facts(look: Look, before: Look | None) -> Iterator[Row]:
     pace = _pace(look, before, log.records, old.records if old else None)
     yield _row("log", "records since the first look", log.records, pace)
     behind = max(log.max_phy_offset - look.checkpoint.confirm_phy_offset, 0)
-    yield _row("log", "behind the checkpoint's last record, bytes", behind)
+    yield _row("log", "behind the checkpoint, bytes", behind)
 
 
 def _follower_facts(look: Look, before: Look | None) -> Iterator[Row]:

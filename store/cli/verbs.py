@@ -6,12 +6,14 @@ from contextlib import nullcontext
 from contextvars import ContextVar
 from functools import wraps
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from store.cli.progress import QUIET, progress
+from store.errors import StoreConfigError
 
 VERBOSE: ContextVar[bool] = ContextVar("verbose", default=False)
 """Whether ``--verbose`` was given before the verb."""
@@ -79,6 +81,23 @@ class DefaultGroup(TyperGroup):
         """Put the default verb before arguments that name none."""
         if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
             args = [self.default, *args]
+        return super().parse_args(ctx, args)
+
+
+class RootGroup(TyperGroup):
+    """The verbs; a folder in the place of one is told."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse a folder or file that stands where a verb is expected.
+
+        Raises:
+            StoreConfigError: so it is.
+        """
+        first = next((word for word in args if not word.startswith("-")), "")
+        if first and first not in self.commands and Path(first).exists():
+            raise StoreConfigError(
+                f"{first} is no verb; is cqstore info {first} meant? (cqstore --help lists all)"
+            )
         return super().parse_args(ctx, args)
 
 

@@ -131,8 +131,8 @@ def test_queues_that_were_written_to_after_they_were_left_are_told(tmp_path: Pat
         said = (
             f"the file queues, left behind at phy offset {line}, were written to since, up to {end}"
         )
-        assert (said in facts["odd"]) is (end > line)
-        assert ("from where the rocksdb queues get them" in facts["odd"]) is (end > line)
+        assert any(each.startswith(said) for each in facts["odd"]) is (end > line)
+        assert ("from where the rocksdb queues get them" in str(facts["odd"])) is (end > line)
 
 
 def test_queues_that_were_left_need_not_be_readable(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_queues_that_were_left_need_not_be_readable(tmp_path: Path) -> None:
     (current,) = root.glob("consumequeue*/CURRENT")
     current.write_bytes(b"MANIFEST-999999\n")
     (facts,) = rows("info", root)
-    assert "written to since" not in facts["odd"]
+    assert "written to since" not in str(facts["odd"])
     with MessageStore.open(root, housekeeping=False) as store:
         assert store.report.written_since == {}
         assert store.put_message(Message("t", b"x")).ok

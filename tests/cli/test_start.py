@@ -82,7 +82,7 @@ def test_a_verb_imports_no_other(tmp_path: object) -> None:
 
 def test_a_verb_is_listed_with_the_first_words_of_its_own_help() -> None:
     told = [(verb.name, verb.help, verb.whole()) for verb in listed()]
-    assert len(told) == 47
+    assert len(told) == 48
     for name, sentence, whole in told:
         assert whole.name == name
         first = inspect.cleandoc(whole.help).split("\n\n", maxsplit=1)[0]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from store.cli import info as informing
+from store.cli import info_facts as informing
 from store.cli.offset import milliseconds
 from store.cli.output import table
 from store.config import StoreConfig
@@ -303,21 +303,26 @@ def test_what_a_store_holds_is_told(made: Made) -> None:
     assert last.appended is not None
     expected = {
         "root": str(made.root),
-        "queues in": "file",
-        "state": "not set (cqstore mode)",
-        "kept, the one that is read first": "file",
-        "last exit": "clean",
-        "commit log files": len(log),
-        "commit log file size, bytes": 2048,
-        "min phy offset": 0,
-        "max phy offset": last.phy_offset + last.appended.size,
-        "topics": "2",
+        "backends": ["file"],
+        "state": None,
+        "kept_backends": ["file"],
+        "last_exit": "clean",
+        "opened_by": None,
+        "commit_log_files": len(log),
+        "commit_log_file_bytes": 2048,
+        "min_phy_offset": 0,
+        "max_phy_offset": last.phy_offset + last.appended.size,
+        "topics": 2,
         "queues": 3,
-        "queues on disk, bytes": sum(512 * path.stat().st_blocks for path in units),
-        "index files": 1,
-        "checkpoint physic_msg_timestamp": last.appended.store_timestamp,
-        "checkpoint confirm_phy_offset": last.phy_offset,
-        "odd": "nothing",
+        "counted_all": True,
+        "queues_disk_bytes": sum(512 * path.stat().st_blocks for path in units),
+        "index_files": 1,
+        "checkpoint_physic_msg_timestamp": last.appended.store_timestamp,
+        "checkpoint_confirm_phy_offset": last.phy_offset,
+        "file_reserved_hours": 72,
+        "delete_when": "04",
+        "disk_max_used_percent": 75,
+        "odd": [],
     }
     assert expected.items() <= told.items()
     assert done.stderr == ""
@@ -329,10 +334,10 @@ def test_topics_and_queues_are_counted_up_to_a_bound(
     with MessageStore.open(tmp_path / "s", CONFIG, backend="rocksdb") as store:
         for topic, queue_id in (("a", 0), ("a", 7), ("b", 0)):
             assert store.put_message(Message(topic, b"", queue_id)).ok
-    for most, told in ((4, ("2", "3")), (3, ("2+", "3+")), (2, ("1+", "2+"))):
-        monkeypatch.setattr(informing, "_COUNTED_QUEUES", most)
+    for most, told in ((4, (2, 3, True)), (3, (2, 3, False)), (2, (1, 2, False))):
+        monkeypatch.setattr(informing, "COUNTED_QUEUES", most)
         (facts,) = rows("info", tmp_path / "s")
-        assert (facts["topics"], facts["queues"]) == told
+        assert (facts["topics"], facts["queues"], facts["counted_all"]) == told
 
 
 def test_a_look_from_outside_tells_the_same(made: Made) -> None:
@@ -364,7 +369,7 @@ def test_a_look_from_outside_tells_the_same(made: Made) -> None:
         ("log", "min phy offset"): 0,
         ("log", "max phy offset"): end,
         ("log", "records since the first look"): 0,
-        ("log", "behind the checkpoint's last record, bytes"): last.appended.size,
+        ("log", "behind the checkpoint, bytes"): last.appended.size,
         ("checkpoint", "confirm phy offset"): last.phy_offset,
     }
 
@@ -383,8 +388,8 @@ def test_a_store_that_needs_recovery_says_so_and_is_shown_as_it_lies(
     done = call("info", tmp_path / "s", "--output", "json")
     assert "this store needs recovery and is shown as it lies (cqstore recover)" in done.stderr
     told = json.loads(done.stdout)
-    assert told["last exit"] == "not clean: recovery is needed"
-    count, why = told["odd"].split("; ")
+    assert told["last_exit"] == "not clean"
+    count, why = told["odd"]
     assert count == "4 bytes lie behind the end of the log"
     assert f"phy_offset {end}" in why
     assert tree_digest(tmp_path) == before
@@ -462,7 +467,7 @@ def test_backends_are_compared_and_steps_are_told(tmp_path: Path) -> None:
         "behind": {}, "step to file": "possible",
     }  # fmt: skip
     (facts,) = rows("info", root)
-    assert facts["odd"] == "two backends hold queues (double write)"
+    assert facts["odd"] == ["two backends hold queues (double write)"]
     (done_so,) = rows("mode", root, "--to", "file")
     assert done_so == {
         "before": "double-write-file", "state": "file", "behind": {"rocksdb": end},
@@ -473,10 +478,10 @@ def test_backends_are_compared_and_steps_are_told(tmp_path: Path) -> None:
     assert (now["set"], now["behind"]) == ("by cqstore mode", {"rocksdb": end})
     (facts,) = rows("info", root)
     assert facts["state"] == "file"
-    assert facts["odd"] == (
-        "two backends hold queues (only the file queues are kept);"
-        f" the rocksdb queues are left behind, whole up to phy offset {end}"
-    )
+    assert facts["odd"] == [
+        "two backends hold queues (only the file queues are kept)",
+        f"the rocksdb queues are left behind, whole up to phy offset {end}",
+    ]
 
 
 def test_options_of_a_repair_belong_to_it(made: Made) -> None:

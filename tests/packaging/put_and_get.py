@@ -44,7 +44,8 @@ def told(root: Path) -> dict[str, str]:
     command = [str(cqstore), "info", str(root), "--output", "json"]
     done = subprocess.run(command, capture_output=True, check=True)
     said = json.loads(done.stdout)
-    return {name: said[name] for name in ("core", "engine") if name in said}
+    found = {"core": said["core"], **said["queue_facts"]}
+    return {name: found[name] for name in ("core", "engine") if name in found}
 
 
 def main() -> None:

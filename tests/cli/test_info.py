@@ -1,0 +1,139 @@
+"""``cqstore info``: its schema, its types, and a table that fits; and what is meant instead."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from store.cli.info_facts import FACTS, snake
+from store.record.message import Message
+from store.service.message_store import MessageStore
+from tests.kit.command_tree import verbs
+from tests.kit.commands import COMMAND
+from tests.kit.told import CONFIG
+from tests.kit.verbs import call, rows
+
+BACKENDS = ["file", "rocksdb"]
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "string": str, "integer": int, "number": (int, float), "boolean": bool, "object": dict,
+    "null": type(None),
+}  # fmt: skip
+
+
+@pytest.fixture(params=BACKENDS)
+def root(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    with MessageStore.open(tmp_path / "s", CONFIG, backend=request.param) as store:
+        for number in range(20):
+            assert store.put_message(Message(f"t{number % 3}", bytes(100))).ok
+    return tmp_path / "s"
+
+
+def fits(value: object, told: dict[str, Any]) -> bool:
+    """Return whether a value is of the types that a schema names."""
+    if told["type"] == "array":
+        return isinstance(value, list) and all(isinstance(each, str) for each in value)
+    kinds = [told["type"]] if isinstance(told["type"], str) else told["type"]
+    is_whole = isinstance(value, bool) and "boolean" not in kinds
+    return not is_whole and any(isinstance(value, _TYPES[kind]) for kind in kinds)
+
+
+def test_json_is_what_the_schema_says(root: Path) -> None:
+    schema = json.loads(call("info", "--schema").stdout)
+    (facts,) = rows("info", root)
+    assert [*facts] == schema["required"] == [*schema["properties"]] == [*FACTS]
+    for name, value in facts.items():
+        assert fits(value, schema["properties"][name]), (name, value)
+        assert name == snake(name)
+    assert all(key == snake(key) for key in facts["queue_facts"])
+    assert facts["checkpoint_physic_msg_time"].startswith("20")
+    assert facts["oldest_file_time"].endswith("+00:00")
+
+
+def test_the_table_fits_a_hundred_columns(root: Path) -> None:
+    (root / "consumequeue" / "x").mkdir(parents=True, exist_ok=True)
+    (root / "abort").touch()
+    data = bytearray((root / "commitlog" / f"{0:020d}").read_bytes())
+    end = len(bytes(data).rstrip(b"\0"))
+    data[end + 8 : end + 12] = b"torn"
+    (root / "commitlog" / f"{0:020d}").write_bytes(data)
+    lines = call("info", root).stdout.splitlines()
+    assert max(map(len, lines)) <= 100
+    told = {line[:32].strip(): line for line in lines}
+    assert "not clean: recovery is needed" in told["last exit"]
+    assert "16,384 bytes" in told["commit log file size"]
+    assert "behind the end of the log" in told["odd"]
+    assert "72" in told["file reserved hours"]
+    assert "timestamp" not in "".join(lines)
+
+
+def test_top_fits_a_terminal_of_eighty_columns(root: Path) -> None:
+    lines = call("top", root, "--once").stdout.splitlines()
+    assert max(len(line.rstrip()) for line in lines) <= 80
+    assert len([line for line in lines if line.startswith("log ")]) == 1
+    assert "2," not in "".join(lines)
+    assert [row["part"] for row in rows("top", root)].count("log") > 3
+
+
+# ---- what is meant
+
+
+@pytest.mark.parametrize("part", ["commitlog", "checkpoint", "consumequeue", "commitlog/0"])
+def test_a_part_of_a_store_is_told_with_the_store(root: Path, part: str) -> None:
+    place = root / part.replace("/0", f"/{0:020d}")
+    for verb in ("info", "check", "recover", "put", "top", "mode"):
+        done = call(verb, place)
+        assert f"this is a part of a store: is {root} meant? ({place})" in str(done.exception)
+    assert not place.is_dir() or not (place / "commitlog").exists()
+
+
+def test_a_file_and_a_folder_in_the_place_of_a_verb_are_told(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text("x")
+    done = call("info", tmp_path / "notes")
+    assert "this is a file, not the folder of a store" in str(done.exception)
+    for place in (root, root / "commitlog"):
+        done = call("--verbose", place)
+        assert f"{place} is no verb; is cqstore info {place} meant?" in str(done.exception)
+    assert call("nosuch").exit_code == 2
+
+
+def test_clean_says_which_setting_decides(root: Path, tmp_path: Path) -> None:
+    told = call("clean", root).stderr
+    assert "fileReservedTime is 72 hours unless --config says other" in told
+    assert "(diskMaxUsedSpaceRatio)" in told
+    conf = tmp_path / "broker.conf"
+    conf.write_text("fileReservedTime=5\n")
+    done = call("clean", root, "--config", conf)
+    assert "unless --config" not in done.stderr
+    assert "within 5 hours (fileReservedTime)" in done.stdout or "last file" in done.stdout
+
+
+# ---- completion
+
+
+@pytest.mark.slow
+def test_bash_completes_verbs_and_options(tmp_path: Path) -> None:
+    script = tmp_path / "completion"
+    script.write_text(call("completion", "bash").stdout)
+    (tmp_path / "cqstore").symlink_to(COMMAND[0])
+    asked = {"mig": "migrate", "migrate pla": "plan", "check --rep": "--repair"}
+    words = "; ".join(
+        f"COMP_WORDS=(cqstore {each}); COMP_CWORD={len(each.split())}; _cqstore_completion"
+        f" {tmp_path}/cqstore; echo ${{COMPREPLY[@]}}"
+        for each in asked
+    )
+    done = subprocess.run(
+        ["bash", "-c", f". {script}; {words}"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == [*asked.values()]
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_gets_a_script_of_its_own(shell: str) -> None:
+    script = call("completion", shell).stdout
+    assert f"complete_{shell}" in script
+    assert "_CQSTORE_COMPLETE" in script
+    assert call("completion", "sh").exit_code == 2
+    assert "completion" in verbs()
