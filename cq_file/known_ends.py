@@ -176,7 +176,7 @@ def _check_values(
     )  # fmt: skip
     if not good:
         raise ValueError("impossible values")
-    for at in np.unique(topic).tolist():
+    for at in set(topic.tolist()):  # np.unique would import numpy.ma
         check_folder_name(names[at])
 
 

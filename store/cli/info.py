@@ -43,12 +43,11 @@ def info(
         raise typer.BadParameter("name a store", param_hint="DIR")
     with progress("reading"), open_store(root, config, backend, commit_log) as store:
         found = dict(facts(store))
-    printer = output(kind)
     if kind is OutputFormat.TABLE:
         for line in _lines(found):
             typer.echo(line)
     else:
-        printer.record(found)
+        output(kind).record(found)
 
 
 def _lines(found: dict[str, object]) -> Iterator[str]:

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from store.checked_lock import CheckedLock
-from store.comparing.compared import Compared
-from store.comparing.open_sides import compare_open
 from store.config import FlushDiskType, StoreConfig
 from store.errors import CorruptionError, StoreConfigError
 from store.index.index_service import IndexService
@@ -43,6 +41,7 @@ from store.service.tracing.trace import MOST_TRACE_BYTES, Trace
 from store.service.writing.putter import Puts
 
 if TYPE_CHECKING:
+    from store.comparing.compared import Compared
     from store.core import _reads
 
 _ALL_TIME = (0, (1 << 63) - 1)
@@ -300,7 +299,7 @@ class StoreReads:
         queue_id: int | None = None,
         *,
         progress: Progress = untold,
-    ) -> Compared:
+    ) -> "Compared":
         """Compare the backends of a store with double write, both ways and over the whole range.
 
         All queues, those of ``topic``, or one. The reference is the one that is read.
@@ -310,6 +309,8 @@ class StoreReads:
             RetryableDiskFullError: one may have a batch that there was no room for in the other.
             StoreIOError: the disk refused.
         """
+        from store.comparing.open_sides import compare_open  # noqa: PLC0415 - seldom needed
+
         self._ready_for_all()
         self._state.locks.check()
         locks = (self._clean.lock, self._dispatcher.owner, self._dispatcher.drain_lock)

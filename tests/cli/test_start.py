@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 import store
+from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.kit.command_tree import listed
+from tests.kit.told import CONFIG
 
 EXTRAS = {"pandas", "pyarrow", "pyspark", "jinja2", "scipy", "hdrh", "prometheus_client"}
 HEAVY = EXTRAS | {"numpy", "pydantic", "rocksdict", "lz4", "zstandard", "crcmod"}
@@ -78,6 +80,15 @@ def test_a_verb_imports_no_other(tmp_path: object) -> None:
     modules = of_command("info", f"{tmp_path}/none", "--output", "json")
     assert "store.cli.info" in modules
     assert not modules & (EXTRAS | RARE | {"store.cli.check", "migration.verbs"})
+
+
+@pytest.mark.slow
+def test_info_of_a_store_imports_what_reading_it_takes(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path / "s", CONFIG, backend="file") as opened:
+        assert opened.put_message(Message("t", b"x")).ok
+    modules = of_command("info", str(tmp_path / "s"))
+    assert "cq_file.store" in modules
+    assert not modules & {"numpy.ma", "rich.console", "rich.progress", "store.comparing.compared"}
 
 
 def test_a_verb_is_listed_with_the_first_words_of_its_own_help() -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from store.comparing.open_sides import compare_open
 from store.config import StoreConfig
 from store.errors import CorruptionError, StoreError
 from store.index.index_service import IndexService
@@ -245,6 +244,8 @@ class StoreCheck:
             yield CheckFinding(problem, damage=False, phy_offset=at)
         if queues.behind or len(queues.parts()) == 1:
             return
+        from store.comparing.open_sides import compare_open  # noqa: PLC0415 - seldom needed
+
         try:
             compared = compare_open(queues, progress=self._progress)
         except StoreError as exc:
