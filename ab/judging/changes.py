@@ -131,7 +131,6 @@ def _text(
         return f"Too few rounds to tell at {workload} about {side}."
     claim = Phrases(
         f"{side} is {{}} times as fast in B as in A",
-        f"{side} takes {{}} times as long in B as in A",
         f"the {FIGURES[key].label} of {side} in B is {{}} times that in A",
     )
     return claim.told(outcome, made, key, workload, confidence, "change")

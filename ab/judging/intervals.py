@@ -33,6 +33,11 @@ class Interval(NamedTuple):
         return self.high / self.low
 
     @property
+    def turned(self) -> "Interval":
+        """Return it of the reference by the side."""
+        return Interval(1 / self.ratio, 1 / self.high, 1 / self.low)
+
+    @property
     def farthest(self) -> float:
         """Return how far from 1 it reaches, either way, as a ratio above 1."""
         return max(self.high, 1 / self.low, 1.0)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from ab.extras import need_extras
 from ab.judging.answers import judge_answers
+from ab.judging.banner import make_banner
 from ab.judging.figures import FIGURES, SIDE_FIGURES
 from ab.judging.judgement import ComparedFigure, Judgement, Outcome, WorkloadJudgement
 from ab.judging.latencies import withheld
@@ -41,7 +42,8 @@ def judge(result: Result) -> Judgement:
             )
         )  # fmt: skip
     return Judgement(
-        reference=result.sides[0].name, sides=compared_sides(result), answers=answers,
+        reference=result.sides[0].name, sides=compared_sides(result),
+        banner=make_banner(result, answers, workloads), answers=answers,
         confidence=result.method.confidence, headline_confidence=given.headline,
         further_confidence=given.further, workloads=workloads,
         footprint=list(_footprint(result)), projections=list(project(result)),

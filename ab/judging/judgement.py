@@ -110,11 +110,24 @@ class Projection(_Model):
     beyond: float = Field(description="Times the most queues that were measured.")
 
 
+class Banner(_Model):
+    """Which backend for this store, and how sure that is."""
+
+    text: str = Field(description="The answer, a sentence.")
+    sure: str = Field(default="", description="How sure it is, a sentence.")
+    side: str | None = Field(default=None, description="The side that is told; none is no answer.")
+    busy: str = Field(
+        default="", description="That the machine was busy, a sentence to be said first."
+    )
+    matters: list[str] = Field(default=[], description="Workloads that were named; none: all.")
+
+
 class Judgement(_Model):
     """All that is said of a result."""
 
     reference: str
     sides: list[str] = Field(description="Those compared with it; no twins.")
+    banner: Banner
     answers: AnswersJudgement
     confidence: float = Field(description="That all intervals hold at once.")
     headline_confidence: float = Field(description="Of a headline's interval by itself.")

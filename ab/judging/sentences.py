@@ -10,31 +10,33 @@ from ab.results.result import Result, WorkloadFigures
 
 
 class Phrases(NamedTuple):
-    """The ways to say a ratio; each has one place for it."""
+    """The ways to say a ratio; each has one place for it. More is always better."""
 
     fast: str
-    long: str
-    """Of a throughput that is less: turned round, so that the number is above 1."""
+    """Of a throughput, and, turned round, of a latency."""
     figure: str
-    """Of anything but a throughput."""
+    """Of anything else."""
 
     def told(
         self, outcome: Outcome, found: Interval, figure: str, workload: str, confidence: float,
         nothing: str = "difference",
     ) -> str:  # fmt: skip
         """Return the sentence of an outcome that has an interval."""
-        ratio, low, high = found
         sure, place = percent_text(confidence), f"at {workload}"
-        throughput = FIGURES[figure].more_is_better
-        way = self.fast if throughput else self.figure
+        of = FIGURES[figure]
+        is_time = of.more_is_better or of.key.startswith(("service", "intended"))
+        way = self.fast if is_time else self.figure
+        if not of.more_is_better:
+            place += f" by {of.label}" if is_time else ""
+        if is_time and not of.more_is_better:
+            found = found.turned
+        ratio, low, high = found
         if outcome is Outcome.NOISY:
             return f"Too noisy to tell {place}: {way.format(span_text(low, high))} ({sure})."
         if outcome is Outcome.SAME:
             return f"No {nothing} shown {place}: {way.format(span_text(low, high))} ({sure})."
-        if throughput and ratio < 1:
-            way, ratio, low, high = self.long, 1 / ratio, 1 / high, 1 / low
         told = f"{way.format(ratio_text(ratio))} {place} ({sure}: {span_text(low, high)})."
-        return told if throughput else f"T{told.removeprefix('t')}"  # a side's name stays as it is
+        return told if is_time else f"T{told.removeprefix('t')}"  # a side's name stays as it is
 
 
 def sentence(
@@ -44,7 +46,11 @@ def sentence(
     """Return what is said of ``side``, from the comparisons of a workload."""
     mine = [each for each in comparisons if each.side == side]
     first = next((each for each in mine if each.figure == headline), None)
+    if first is not None and first.outcome is Outcome.NOISY:
+        first = next((each for each in mine if _is_firm(each)), first)
     outcome, text = _told(result, workload, answers, first, side)
+    if first is not None and first.figure != headline:
+        text += f" Its {FIGURES[headline].label} is too noisy to tell."
     also = [
         _also(each)
         for each in mine
@@ -52,6 +58,12 @@ def sentence(
     ]
     judged = answers.status == "same"
     return Sentence(side=side, outcome=outcome, text=text, also=also if judged else [])
+
+
+def _is_firm(comparison: ComparedFigure) -> bool:
+    """Return whether it is a percentile that differs: that decides where the headline is noisy."""
+    times = comparison.figure.startswith(("service", "intended"))
+    return times and comparison.outcome in DECIDED
 
 
 def _told(
@@ -79,7 +91,6 @@ def _judged(result: Result, workload: WorkloadFigures, first: ComparedFigure) ->
     reference, side = result.sides[0].name, first.side
     claim = Phrases(
         f"{side} is {{}} times as fast as {reference}",
-        f"{side} takes {{}} times as long as {reference}",
         f"the {first.label} of {side} is {{}} times that of {reference}",
     )
     found = Interval(first.ratio or 1.0, first.low or 1.0, first.high or 1.0)
@@ -100,5 +111,6 @@ def _in_spite(result: Result, first: ComparedFigure) -> str:
 
 
 def _also(comparison: ComparedFigure) -> str:
-    ratio, low, high = comparison.ratio or 1.0, comparison.low or 1.0, comparison.high or 1.0
-    return f"{comparison.label} {ratio_text(ratio)} times ({span_text(low, high)})"
+    found = Interval(comparison.ratio or 1.0, comparison.low or 1.0, comparison.high or 1.0)
+    ratio, low, high = found if FIGURES[comparison.figure].more_is_better else found.turned
+    return f"{comparison.label} {ratio_text(ratio)} times as good ({span_text(low, high)})"

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from ab.extras import need_extras
+from ab.judging.banner import matching
 from ab.judging.judge import judge
 from ab.judging.judgement import Judgement
 from ab.report.page import write_page
@@ -21,10 +22,19 @@ Page = Annotated[
 ]
 
 
+Matters = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME,…", help="Workloads by which a backend is told, with * and ?. [all]"
+    ),
+]
+
+
 def report_command(
     file: Annotated[
         Path | None, typer.Argument(metavar="FILE", help="A result.json of cqstore ab.")
     ] = None,
+    matters: Matters = None,
     html: Page = None,
     kind: Format = OutputFormat.TABLE,
     *,
@@ -39,7 +49,11 @@ def report_command(
     if file is None:
         raise typer.BadParameter("name a result", param_hint="FILE")
     need_extras()
-    end_with(report(read_result(file), html, kind))
+    found = read_result(file)
+    if matters:
+        names = matching(matters, [each.name for each in found.workloads])
+        found = found.model_copy(update={"matters": names})
+    end_with(report(found, html, kind))
 
 
 def report(result: Result, html: Path | None, kind: OutputFormat) -> Judgement:

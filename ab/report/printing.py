@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import typer
 
 from ab.judging.changes import Change, ResultChanges
-from ab.judging.judgement import ComparedFigure, Judgement, Outcome
+from ab.judging.judgement import Banner, ComparedFigure, Judgement, Outcome
 from ab.judging.tally import tally
 from ab.judging.words import ratio_text, span_text, value_text
 from store.cli.output import OutputFormat, Row, output, to_json
@@ -24,6 +24,7 @@ def print_report(judgement: Judgement, kind: OutputFormat) -> None:
 
 
 def _tell(judgement: Judgement) -> None:
+    _tell_banner(judgement.banner)
     _tell_answers(judgement)
     for told in tally(judgement):
         typer.echo(told)
@@ -43,6 +44,15 @@ def _tell(judgement: Judgement) -> None:
         typer.echo("")
     for note in judgement.notes:
         typer.echo(note)
+
+
+def _tell_banner(banner: Banner) -> None:
+    """Tell the answer, first of all whether the machine was too busy for one."""
+    if banner.busy and banner.busy not in banner.text:
+        typer.echo(banner.busy)
+    typer.echo(banner.text)
+    if banner.sure:
+        typer.echo(banner.sure)
 
 
 def _tell_answers(judgement: Judgement) -> None:

@@ -228,6 +228,9 @@ class Result(_Model):
     )
     points: list[Point] = Field(default=[], description="For projections, see --project.")
     project_to: NonNegativeInt | None = None
+    matters: list[str] = Field(
+        default=[], description="Workloads by which a backend is told, see --matters; none: all."
+    )
     not_measured: list[str] = Field(default=[], description="What this cannot tell, sentences.")
     seconds: NonNegativeFloat = Field(description="The whole run.")
 
@@ -239,6 +242,8 @@ class Result(_Model):
             if len(set(given)) < len(given):
                 raise ValueError(f"two {kind} have one name")
         told = {side.twin_of for side in self.sides if side.twin_of is not None}
+        if strange := sorted(set(self.matters) - set(works)):
+            raise ValueError(f"no such workload: {strange[0]}")
         told |= {turn.side for workload in self.workloads for turn in workload.rounds}
         told |= {name for work in self.workloads for name in (*work.service, *work.intended)}
         if unknown := sorted((told | {point.side for point in self.points}) - set(names)):

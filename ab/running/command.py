@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from ab.report.command import Page, end_with, report
+from ab.report.command import Matters, Page, end_with, report
 from ab.results.result import Cache
 from ab.results.result_file import write_result
 from ab.running.plan import RunPlan
@@ -96,14 +96,15 @@ def run_command(
     seed: Seed = 1,
     work: Work = None,
     result: ResultFile = _RESULT,
+    matters: Matters = None,
     html: Page = None,
     config: ConfigFile = None,
     kind: Format = OutputFormat.TABLE,
 ) -> None:
     """Compare backends on copies of the store in DIR: the same log, the same operations.
 
-    Nothing of DIR is changed. Exit code 1 if an answer differs, which the report tells, or if none
-    was compared.
+    Nothing of DIR is changed. The page goes beside the result, or where --html says. Exit code 1
+    if an answer differs, which the report tells, or if none was compared.
     """
     check_is_there(root)
     if speed is not None and (trace is None or rate is not None):
@@ -113,7 +114,7 @@ def run_command(
     options = RunOptions(
         root, read_config(config, root), sides=side or (), workloads=workload or (), trace=trace,
         rate=rate, speed=speed, effort=Effort(rounds, turn_seconds), cache=cache, seed=seed,
-        work=work, project=project, mix=parse_mix(mix), readers=readers,
+        work=work, matters=matters or (), project=project, mix=parse_mix(mix), readers=readers,
         command=["cqstore", *sys.argv[1:]],
     )  # fmt: skip
     with _interruptible():
@@ -122,7 +123,7 @@ def run_command(
         with _bar() as say:
             found = run.measure(say)
     write_result(result, found)
-    judgement = report(found, html, kind)
+    judgement = report(found, html or result.with_suffix(".html"), kind)
     note(f"the result: {result}")
     end_with(judgement)
 

@@ -17,6 +17,7 @@ from typing import Literal
 import numpy as np
 
 from ab.extras import need_extras
+from ab.judging.banner import matching
 from ab.measuring.machine import this_machine
 from ab.results.result import (
     CONFIDENCE,
@@ -72,6 +73,8 @@ class RunOptions:
     project: int | None = None
     mix: dict[str, int] = field(default_factory=lambda: dict(DEFAULT_MIX))
     readers: int = 3
+    matters: Sequence[str] = ()
+    """Workloads by which a backend is told, as given; none: all."""
     command: Sequence[str] = ()
 
 
@@ -95,6 +98,7 @@ class Run:
         need_extras()
         options = self._options
         self._names = chosen(options.workloads, given_trace=options.trace is not None)
+        self._matters = matching(options.matters, self._names)
         self._given: list[Operation] = []
         if options.trace is not None:
             self._given = self._read_given(options.trace)
@@ -216,6 +220,7 @@ class Run:
             machine=this_machine(self._space.folder, sides.versions), store=self._found.shape,
             sides=sides.told, method=self._method(), trace=trace, workloads=figures,
             proof=sides.proof, points=points, project_to=options.project,
+            matters=[name for name in self._matters if name in {each.name for each in figures}],
             not_measured=self._not_measured, seconds=time.perf_counter() - self._began,
         )  # fmt: skip
 

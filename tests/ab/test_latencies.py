@@ -77,7 +77,7 @@ def test_an_open_loop_is_judged_by_its_p99_from_the_due_time() -> None:
     (work,) = judgement.workloads
     assert (work.headline, work.withheld) == ("intended_p99", {})
     assert work.sentences[0].text.startswith(
-        "No difference shown at tail-pull: the p99 from the due time of rocksdb is "
+        "No difference shown at tail-pull by p99 from the due time: rocksdb is "
     )
 
 
@@ -91,7 +91,7 @@ def test_a_side_that_cannot_do_what_is_offered_has_its_times_from_the_due_time_w
     assert (found.outcome, found.value, found.ratio) == (Outcome.WITHHELD, None, None)
     assert found.reference is not None
     assert work.headline == "throughput"
-    assert work.sentences[0].text.startswith("rocksdb takes 1.43 times as long as files")
+    assert work.sentences[0].text.startswith("rocksdb is 0.70 times as fast as files")
     service = work.of("rocksdb", "service_p99")
     assert service is not None
     assert service.value is not None
@@ -107,8 +107,9 @@ def test_a_longer_p99_from_the_due_time_is_told() -> None:
     (work,) = judge(open_loop(600, speed=0.7)).workloads
     assert work.headline == "intended_p99"
     assert work.sentences[0].outcome is Outcome.WORSE
-    assert work.sentences[0].text.startswith("The p99 from the due time of rocksdb is 1.3")
-    assert " times that of files at tail-pull (95 %: 1.3" in work.sentences[0].text
+    assert work.sentences[0].text.startswith("rocksdb is 0.7")
+    by = " times as fast as files at tail-pull by p99 from the due time (95 %: 0.7"
+    assert by in work.sentences[0].text
 
 
 def test_a_closed_loop_withholds_nothing() -> None:

@@ -76,14 +76,17 @@ def test_the_page_needs_nothing_else(made: Result, reader: Reader) -> None:
     assert not re.search(r"https?:|@import|url\(", text)
 
 
-def test_the_verdict_on_answers_comes_first(made: Result, reader: Reader) -> None:
+def test_the_answer_comes_first_with_title_and_command(made: Result, reader: Reader) -> None:
     headings = [tag for tag, _ in reader.tags if tag in {"h1", "h2", "h3"}]
     assert headings[0] == "h1"
     assert headings.count("h1") == 1
-    answers = judge(made).answers.sentence
-    title, first, *_ = reader.texts
+    judgement = judge(made)
+    title, heading, root, _, text, sure, *others = reader.texts
     assert title == "A/B: rocksdb beside files"
-    assert first == answers
+    assert (heading, root) == ("rocksdb beside files: which backend for", made.store.root)
+    assert (text, sure) == (judgement.banner.text, judgement.banner.sure)
+    assert others[1] == judgement.answers.sentence
+    assert others.index("cqstore ab run /data/store --side files --side rocksdb") < 9
 
 
 def test_every_sentence_round_and_fact_is_on_the_page(made: Result, reader: Reader) -> None:

@@ -1,0 +1,132 @@
+"""The answer above all: which backend, by the workloads that matter, and how sure."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+from typer.testing import CliRunner
+
+from ab.commands import app
+from ab.judging.banner import matching
+from ab.judging.judge import judge
+from ab.judging.judgement import Banner, Outcome
+from ab.results.result import Answers, Result
+from ab.results.result_file import write_result
+from store.errors import StoreConfigError
+from tests.ab.made_result import Truth, made_result
+
+WORKLOADS = ["tail-pull", "listing", "dispatch"]
+
+
+def told(truth: Truth, *matters: str, sides: tuple[str, ...] = ("files", "rocksdb")) -> Banner:
+    made = made_result(1, truth, workloads=WORKLOADS, sides=sides, histograms=False)
+    return judge(made.model_copy(update={"matters": list(matters)})).banner
+
+
+FAST = Truth(at={("rocksdb", "tail-pull"): 2.0}, noise=0.01)
+TORN = Truth(at={("rocksdb", "tail-pull"): 2.0, ("rocksdb", "listing"): 0.5}, noise=0.01)
+
+
+@pytest.mark.parametrize(
+    ("truth", "matters", "side", "text"),
+    [
+        (
+            FAST, (), "rocksdb",
+            "rocksdb for this store: better than files at 1 of the 3 workloads (tail-pull), worse"
+            " at none.",
+        ),
+        (
+            TORN, (), None,
+            "It depends on what matters (--matters): rocksdb is better than files at tail-pull,"
+            " worse at listing.",
+        ),
+        (
+            TORN, ("listing",), "files",
+            "files for this store: rocksdb is worse at the one workload that matters (listing),"
+            " better at none.",
+        ),
+        (
+            TORN, ("tail-pull", "dispatch"), "rocksdb",
+            "rocksdb for this store: better than files at 1 of the 2 workloads that matter"
+            " (tail-pull), worse at none.",
+        ),
+        (
+            FAST, ("dispatch",), None,
+            "Either: no difference was shown at the one workload that matters.",
+        ),
+    ],
+)  # fmt: skip
+def test_the_workloads_that_matter_decide(
+    truth: Truth, matters: tuple[str, ...], side: str | None, text: str
+) -> None:
+    banner = told(truth, *matters)
+    assert (banner.side, banner.text, banner.matters) == (side, text, list(matters))
+    assert banner.sure == "95 % sure that all of it holds at once."
+    assert banner.busy == ""
+
+
+def test_of_several_sides_the_one_that_is_better_most_often_is_told() -> None:
+    truth = Truth(
+        at={("b", "tail-pull"): 1.5, ("c", "tail-pull"): 1.5, ("c", "listing"): 1.5}, noise=0.01
+    )
+    banner = told(truth, sides=("a", "b", "c"))
+    assert banner.side == "c"
+    which = "(tail-pull, listing), worse at none. So are b, at fewer."
+    assert banner.text.endswith(f"at 2 of the 3 workloads {which}")
+
+
+def test_a_busy_machine_is_told_first() -> None:
+    rounds = {("rocksdb", number): 1.0 for number in range(6)}
+    sure = told(Truth(at=FAST.at, noise=0.01, disturbed=rounds))
+    assert sure.side == "rocksdb"
+    assert sure.busy.startswith("The machine was busy at tail-pull, listing, dispatch: 36 of ")
+    noisy = told(Truth(noise=0.6, disturbed=rounds))
+    assert noisy.side is None
+    assert noisy.text == f"Too busy to tell. {noisy.busy}"
+    few = {("rocksdb", number): 1.0 for number in range(3)}
+    assert told(Truth(at=FAST.at, noise=0.01, disturbed=few)).busy == ""
+
+
+def test_answers_that_differ_name_no_backend() -> None:
+    made = made_result(1, FAST, workloads=["tail-pull"], histograms=False)
+    (work,) = made.workloads
+    for answers, why in (
+        (Answers(compared=5_000, different=1), "the sides answer differently."),
+        (Answers(compared=5), "too few answers were compared."),
+        (Answers(), "no answer was compared."),
+    ):
+        odd = made.model_copy(update={"workloads": [work.model_copy(update={"answers": answers})]})
+        assert judge(odd).banner == Banner(text=f"No backend is told: {why}")
+
+
+def test_a_firm_percentile_stands_above_a_throughput_that_is_too_noisy() -> None:
+    made = made_result(4, Truth(noise=0.5), workloads=["tail-pull"])
+    (work,) = made.workloads
+    rounds = [
+        turn.model_copy(
+            update={"service_ns": {"p50": 1_000 + turn.turn % 7 if turn.side == "rocksdb" else
+                                   2_000 + turn.turn % 5}}
+        )
+        for turn in work.rounds
+    ]  # fmt: skip
+    changed = work.model_copy(update={"rounds": rounds, "service": {}})
+    (judged,) = judge(made.model_copy(update={"workloads": [changed]})).workloads
+    (said,) = judged.sentences
+    assert said.outcome is Outcome.BETTER
+    assert said.text.startswith("rocksdb is 1.99 times as fast as files at tail-pull by p50 (95 %")
+    assert said.text.endswith(" Its throughput is too noisy to tell.")
+    assert "p50" not in " ".join(said.also)
+
+
+def test_workloads_are_named_with_stars_and_commas(tmp_path: Path) -> None:
+    names = ["tail-pull", "random-pull", "restart"]
+    assert matching(["*-pull,restart", "tail-pull"], names) == names
+    assert matching([], names) == []
+    with pytest.raises(StoreConfigError, match="--matters nosuch: no such workload is measured"):
+        matching(["restart,nosuch"], names)
+    made = made_result(1, TORN, workloads=WORKLOADS, histograms=False)
+    with pytest.raises(ValidationError, match="no such workload: nosuch"):
+        Result.model_validate(made.model_dump() | {"matters": ["nosuch"]})
+    write_result(tmp_path / "r.json", made)
+    done = CliRunner().invoke(app, ["report", str(tmp_path / "r.json"), "--matters", "list*"])
+    assert done.stdout.startswith("files for this store: rocksdb is worse at the one workload")
