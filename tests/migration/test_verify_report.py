@@ -1,6 +1,7 @@
 """The report: when it may be trusted, what it looks like, and the command that prints it."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -215,6 +216,24 @@ class _Strict(HTMLParser):
         assert self.open.pop() == tag
 
 
+def test_the_proof_is_in_the_box_and_narrow_rows_name_their_columns(made: Made) -> None:
+    made.delete_units(QUEUE, range(4, 6))
+    report = made.verify()
+    text = page(report)
+    box = text[text.index("<header") : text.index("</header>")]
+    for sums in (report.result.source, report.result.target):
+        assert f"{sums.units:,} units, {sums.bytes:,} bytes of records" in box
+        assert f"<code>{sums.checksum}</code>" in box
+    assert report.result.source.checksum != report.result.target.checksum
+    tables = text.split('<table class="cards">')[1:]
+    assert len(tables) == 3
+    for table in tables:
+        head, _, body = table.partition("</table>")[0].partition("</thead>")
+        columns = re.findall(r"<th[^>]*>([^<]+)</th>", head)
+        for row in re.findall(r"<tr>(.*?)</tr>", body, re.DOTALL):
+            assert re.findall(r'data-label="([^"]+)"', row) == columns
+
+
 def test_the_page_is_whole_offline_and_escapes_what_comes_from_the_store(made: Made) -> None:
     evil = "<script>alert(1)</script>&\"'"
     unit = made.unit(QUEUE, 0)
@@ -233,7 +252,7 @@ def test_the_page_is_whole_offline_and_escapes_what_comes_from_the_store(made: M
     assert "&lt;script&gt;alert(1)&lt;/script&gt;&amp;&#34;&#39;" in text
     assert "4 to 5" in text
     for each in VerifyReport.model_validate_json(made.space.report.read_text()).result.counts:
-        assert f"<td>{each.value}</td>" in text
+        assert f'<td data-label="Kind">{each.value}</td>' in text
 
 
 def test_the_page_of_an_equal_store_says_so_first(made: Made) -> None:
