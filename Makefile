@@ -73,8 +73,8 @@ race: $(READY) ## threads against a model, what is compiled here with ThreadSani
 	  TSAN_OPTIONS="suppressions=not-ours exitcode=66" setarch -R \
 	  ../../$(BIN)/python -m pytest -s -p no:cacheprovider -m "not long" -k "not rocksdict" $(RACED)
 
-mutants: $(READY) ## put small faults into the code, a sample of them, and see which no test notices (SEED, COUNT, ONLY)
-	nice $(BIN)/python -m mutants $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(if $(ONLY),--only $(ONLY))
+mutants: $(READY) ## put small faults into the code, a sample of them, and see which no test notices (SEED, COUNT, ONLY, TESTS)
+	nice $(BIN)/python -m mutants $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(if $(ONLY),--only $(ONLY)) $(if $(TESTS),--tests "$(TESTS)")
 
 interop: $(READY) ## Apache RocketMQ opens our stores and we open its (Java 17, Maven)
 	$(BIN)/pytest -n 6 --dist loadgroup --maxschedchunk 1 tests/interop -m interop $(DRAWN)

@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
         ThreadPoolExecutor(options.jobs) as pool,
     ):
         trees = Trees(ROOT, Path(folder), options.jobs)
-        touching = look(trees, pool, ROOT / ".mutants", options.marks)
+        touching = look(trees, pool, ROOT / ".mutants", options.marks, options.tests.split())
         drawn = [
             mutation
             for package in PACKAGES
@@ -104,6 +104,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=25, help="of each package")
     parser.add_argument("--only", default="", help="what paths begin with, such as store/record")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="trees at work at once")
+    parser.add_argument("--tests", default="tests", help="folders of tests, others are left out")
     parser.add_argument("--marks", default="not interop and not long", help="of pytest")
     return parser.parse_args(arguments)
 

@@ -27,7 +27,6 @@ from mutants.trial import Trees
 
 MOST_TESTS = 40
 """Of one file of tests, kept for one line."""
-_TESTS = "tests/**/test_*.py"
 _LIMIT_SECONDS = 1800
 _PHASE = re.compile(r" \((setup|call|teardown)\)$")
 Touched = dict[str, dict[str, dict[str, list[str]]]]
@@ -97,15 +96,18 @@ def in_turn(tests: Iterable[str], seconds: dict[str, float]) -> list[str]:
     return [test for *_, test in sorted(turns)]
 
 
-def look(trees: Trees, pool: Executor, kept: Path, marks: str) -> Touching:
-    """Return what the tests touch; find out what ``kept`` does not hold."""
+def look(
+    trees: Trees, pool: Executor, kept: Path, marks: str, folders: Iterable[str] = ("tests",)
+) -> Touching:
+    """Return what the tests below ``folders`` touch; find out what ``kept`` does not hold."""
     kept.mkdir(exist_ok=True)
     with trees.borrowed() as tree:
-        names = sorted(str(path.relative_to(tree.root)) for path in tree.root.glob(_TESTS))
+        found = {path for folder in folders for path in (tree.root / folder).rglob("test_*.py")}
+        names = sorted(str(path.relative_to(tree.root)) for path in found)
     known = Touching()
-    for found in pool.map(lambda name: _noted(trees, name, kept, marks), names):
-        known.seconds |= found["seconds"]
-        known.touched.append(_decoded(found))
+    for noted in pool.map(lambda name: _noted(trees, name, kept, marks), names):
+        known.seconds |= noted["seconds"]
+        known.touched.append(_decoded(noted))
     return known
 
 

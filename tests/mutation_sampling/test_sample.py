@@ -1,12 +1,15 @@
 """Drawing mutations, finding tests for them, trying them out, and the report."""
 
 import shutil
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
+from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
 
 from mutants.__main__ import PACKAGES, ROOT, draw, report
+from mutants.contexts import RULES
 from mutants.equal import LIST, equal_ones, key_of
 from mutants.mutations import Mutation, mutations
 from mutants.touched import Touching, in_turn, look
@@ -137,6 +140,14 @@ def test_what_is_listed_as_equal_is_in_the_code_and_is_not_drawn() -> None:
     assert len(listed) == LIST.read_text().count("[[equal]]")
     drawn = [each for package in PACKAGES for each in draw(ROOT, package, "", 1 << 30, 1)]
     assert not {key_of(each) for each in drawn} & set(listed)
+
+
+def test_lines_are_noted_of_every_package_that_is_drawn_from() -> None:
+    rules = ConfigParser()
+    rules.read(RULES)
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    packages = settings["tool"]["importlinter"]["root_packages"]
+    assert sorted(rules["run"]["source_pkgs"].split(", ")) == sorted(PACKAGES) == sorted(packages)
 
 
 @pytest.mark.parametrize(("killed", "code"), [(9, 0), (8, 1)])
