@@ -29,10 +29,11 @@ EXEMPT = (
 each_form = pytest.mark.parametrize("form", list(Form))
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """Return a store of RocksDB queues without metadata, the first log file of which is gone."""
-    root = tmp_path / "store"
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a store of RocksDB queues without metadata, the first log file of which is gone."""
+    folder = tmp_path_factory.mktemp("orphans")
+    root = folder / "store"
     with MessageStore.open(root, CONFIG, backend="rocksdb") as store:
         for topic in (KNOWN, "prüfung测试", *EXEMPT, "gone"):
             assert store.put_message(Message(topic, b"x")).ok
@@ -43,18 +44,35 @@ def root(tmp_path: Path) -> Path:
         assert store.put_message(Message("lost", b"x", 1)).ok
     min((root / "commitlog").iterdir()).unlink()
     shutil.rmtree(root / "config", ignore_errors=True)
-    unpack_forms(tmp_path / "forms")
-    return root
+    unpack_forms(folder / "forms")
+    return folder
+
+
+@pytest.fixture
+def root(made: Path, tmp_path: Path) -> Path:
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "store"
 
 
 def give(root: Path, form: Form) -> None:
     shutil.copytree(root.parent / "forms" / form / "config", root / "config", dirs_exist_ok=True)
 
 
-def orphans(root: Path) -> dict[object, tuple[object, object, object]]:
-    rows = lines(run("rocksdb", "audit", root, "--output", "jsonl"))
+Orphans = dict[object, tuple[object, object, object]]
+
+
+def audited(root: Path) -> tuple[Orphans, str]:
+    """Return the orphans, and what is said of them."""
+    done = run("rocksdb", "audit", root, "--output", "jsonl")
+    rows = lines(done)
     assert {row["severity"] for row in rows} <= {"note"}
-    return {row["topic"]: (row["queues"], row["units"], row["problem"]) for row in rows}
+    return {
+        row["topic"]: (row["queues"], row["units"], row["problem"]) for row in rows
+    }, done.stderr
+
+
+def orphans(root: Path) -> Orphans:
+    return audited(root)[0]
 
 
 @each_form
@@ -62,8 +80,8 @@ def test_orphans_are_named_and_counted_by_every_form(root: Path, form: Form) -> 
     give(root, form)
     before = tree_digest(root)
     problem = f"orphan: the broker's metadata ({form}) does not have the topic"
-    assert orphans(root) == {"gone": (2, 4, problem), "lost": (1, 1, problem)}
-    said = run("rocksdb", "audit", root).stderr
+    found, said = audited(root)
+    assert found == {"gone": (2, 4, problem), "lost": (1, 1, problem)}
     assert "2 topics are orphans, with 3 queues and 5 units, of which 1 below" in said
     assert tree_digest(root) == before
 

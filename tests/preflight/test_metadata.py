@@ -10,8 +10,10 @@ import pytest
 from metadata.model import Form
 from migration.preflight import Severity, preflight
 from migration.preflight.broker_json import table_entries
+from migration.preflight.metadata import read_topic_table
 from migration.preflight.report import PreflightFinding
 from store.errors import CorruptionError
+from store.paths import StorePaths
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.kit.golden import load_dump
@@ -96,6 +98,7 @@ def test_topics_in_rocksdb_are_compared_in_every_form(
     assert names(finding) == sorted(queued - listed)
     assert report.find("no-topic-table") is None
     assert {"orders1", "at@sign"} <= set(names(the(report, "topics-without-queues")))
+    assert read_topic_table(StorePaths(root))[0].lite_expirations == {"parent": 60}
 
 
 @pytest.mark.parametrize("folder", ["topics", "rdb", "metadata"])
