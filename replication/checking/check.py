@@ -16,7 +16,7 @@ from replication.checking.fetched import (
     refuse_other_files,
 )
 from replication.checking.logs import compare_logs, span
-from replication.checking.metadata import BrokerTables, read_tables
+from replication.checking.metadata import BrokerTables, compare_tables, read_tables
 from replication.checking.report import Checked
 from replication.checking.sides import Side, StoreSide, open_side, readable, same_folder
 from replication.checking.tails import tail_of
@@ -140,9 +140,10 @@ def _compare(one: Side, other: Side, how_much: HowMuch, progress: Progress) -> C
         for side in (one, other)
     )
     unread: list[str] = []
-    tables = _tables(one, unread), _tables(other, unread)
+    mine, others = _tables(one, unread), _tables(other, unread)
+    unlike = [] if mine is None or others is None else compare_tables(mine, others)
     stuck = (one.undispatched(), other.undispatched()) if how_much.queues else (None, None)
-    return Checked(one, other, common, (tails[0], tails[1]), stuck, tables, unread)
+    return Checked(one, other, common, (tails[0], tails[1]), stuck, (mine, others), unread, unlike)
 
 
 def _tables(side: Side, unread: list[str]) -> BrokerTables | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from replication.checking.logs import Common
-from replication.checking.metadata import BrokerTables, Unlike, compare_tables, not_compared
+from replication.checking.metadata import BrokerTables, Unlike, not_compared
 from replication.checking.sides import Side, Undispatched
 from replication.checking.tails import Tail, place_of
 
@@ -27,17 +27,13 @@ class Checked:
     """``None``: a side has none, or they could not be looked at."""
     unread: list[str] = field(default_factory=list)
     """Why not."""
+    metadata: list[Unlike] = field(default_factory=list)
+    """What differs in the brokers' tables."""
 
     @property
     def sides(self) -> tuple[Side, Side]:
         """Return both."""
         return self.one, self.other
-
-    @property
-    def metadata(self) -> list[Unlike]:
-        """Return what differs in the brokers' tables; nothing where one side has none."""
-        one, other = self.tables
-        return compare_tables(one, other) if one is not None and other is not None else []
 
     def remarks(self) -> Iterator[str]:
         """Yield a sentence for each thing that was not compared, and need not be."""
