@@ -290,6 +290,7 @@ class MessageStore(StoreCare):
             with self._state.failing():
                 self._stop_trace()
                 self._parts.stop()
+                self._dispatcher.look()
                 with self._pending.owner.entry(), self._pending.lock:
                     self._pending.appending.look()  # nobody may have come since it was cut short
                     self._state.close()

@@ -4,15 +4,18 @@ As in ``finally``, or at the end of ``with MessageStore.open(…)``: no lock is 
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from types import FrameType
 
 import pytest
 
-from store.errors import NestedCallError, StoreError
+from store.errors import NestedCallError, StoreError, StoreFailedError
 from store.record.message import Message
+from store.service.dispatching.dispatch import Dispatcher
 from store.service.message_store import MessageStore
+from store.service.running.running_state import Section
 from tests.kit.double_write import open_store
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.mutations import in_time
@@ -43,6 +46,10 @@ def opened(root: Path) -> MessageStore:
         topic = "t" if number % 3 else "gone"
         assert store.put_message(Message(topic, b"x", number % 2, {"KEYS": "k"})).ok
     return store
+
+
+def ask(store: MessageStore) -> object:
+    return store.max_offset("t", 0)
 
 
 def is_of_a_context(frame: FrameType) -> bool:
@@ -91,6 +98,27 @@ def test_a_store_closes_while_the_exception_of_an_interrupted_call_is_there(
     found = places_of(tmp_path / "whole", STEPS["verify"], is_of_a_context)
     for number in found[::5]:
         interrupt(tmp_path / str(number), STEPS["verify"], number)
+
+
+@IGNORED
+@pytest.mark.slow
+def test_a_close_says_that_a_dispatch_was_cut_short(tmp_path: Path) -> None:
+    """Once, where no call has met it before; it is no close of a store that was closed already."""
+
+    unsaid = 0
+    steps = {Dispatcher._take.__code__, Dispatcher._hand_on.__code__, Section.begin.__code__}
+    for number in places_of(tmp_path / "whole", ask, lambda frame: frame.f_code in steps):
+        store = opened(tmp_path / str(number))
+        with suppress(Interrupted):
+            run_interrupted(lambda store=store: ask(store), number)  # type: ignore[misc]
+        if store._state.failure is None and store._dispatcher._handing_on.begun:
+            unsaid += 1
+            with pytest.raises(StoreFailedError, match="the dispatch of a batch was cut short"):
+                store.close()
+        with suppress(StoreError):
+            store.close()
+        store.close()
+    assert unsaid
 
 
 @IGNORED

@@ -153,6 +153,11 @@ class Dispatcher:
         self._take()
         self._hand_on()
 
+    def look(self) -> None:
+        """Let the store fail if a dispatch was cut short, and nobody has come since."""
+        with self.owner.entry(), self.drain_lock:
+            self._handing_on.look()
+
     def store(self, units: UnitBatch, keys: IndexBatch) -> list[QueueRestart]:
         """Bring units and keys into queues and index; nobody else does meanwhile."""
         restarts: list[QueueRestart] = []
