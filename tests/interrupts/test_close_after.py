@@ -21,7 +21,7 @@ from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.mutations import in_time
 
 SECONDS = 30
-MOST = 300
+MOST = 60
 IGNORED = pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning"  # in a generator that is being closed
 )

@@ -9,8 +9,9 @@ import gc
 import logging
 import random
 import shutil
+import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TypeVar
@@ -44,10 +45,6 @@ SYNC = CONFIG.model_copy(update={"flush_disk_type": FlushDiskType.SYNC_FLUSH})
 """A follower's blocking calls are made in threads then."""
 QUICK = FeedSettings(ha_send_heartbeat_interval=10, ha_transfer_batch_size=300)
 FAST = Timing(report=0.05, first_retry=0.001, last_retry=0.004, quiet=0.01, stopping=0.1)
-IGNORED = pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning",  # of tasks that nobody is left to ask
-    "ignore::ResourceWarning",
-)
 
 
 class Stopped(KeyboardInterrupt):
@@ -111,12 +108,14 @@ class Pair:
 
 
 @pytest.fixture
-def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pair:
+def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
     made = Pair(tmp_path)
-    # A record that pytest kept would keep frames with it, and what they hold.
+    # What pytest kept of them would keep frames, and what these hold.
     monkeypatch.setattr(logging.root.manager, "disable", logging.CRITICAL)
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
     monkeypatch.setattr(interrupts, "_OURS", (f"{replication.__path__[0]}/",))
-    return made
+    yield made
+    gc.collect()
 
 
 CONFIGS = pytest.mark.parametrize("config", [CONFIG, SYNC], ids=["async", "sync"])
@@ -135,7 +134,6 @@ def places_of(pair: Pair, config: StoreConfig) -> list[int]:
     return found
 
 
-@IGNORED
 @CONFIGS
 @pytest.mark.slow
 def test_a_loop_that_is_interrupted_ends_and_the_next_follows_on(
@@ -145,7 +143,6 @@ def test_a_loop_that_is_interrupted_ends_and_the_next_follows_on(
     interrupt_some(pair, config, random.Random("loop").sample(found, SHARE))
 
 
-@IGNORED
 @CONFIGS
 @pytest.mark.long
 def test_a_loop_that_is_interrupted_anywhere_ends_and_the_next_follows_on(
