@@ -37,9 +37,13 @@ _NAMES_END = "\0"
 _UTF_8 = ("utf-8", "surrogateescape")  # as folder names are read
 _DAMAGED = (
     OSError, ValueError, LookupError, EOFError, RuntimeError, AttributeError, TypeError,
-    MemoryError, zipfile.BadZipFile, zlib.error,
+    MemoryError, zipfile.BadZipFile, zlib.error, SystemError,
 )  # fmt: skip
-"""What ``zipfile`` and numpy make of damaged bytes, a flag that says "encrypted" for one."""
+"""What ``zipfile`` and numpy make of damaged bytes, a flag that says "encrypted" for one.
+
+``SystemError`` comes of whole ones too: numpy parses their heads as Python, and before Python 3.12
+the collector may call a finalizer in the midst of that which parses something itself.
+"""
 _INT_MIN, _INT_MAX = -(1 << 31), (1 << 31) - 1
 Topics = Mapping[str, Mapping[int, FileConsumeQueue]]
 

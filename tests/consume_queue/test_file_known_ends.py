@@ -1,8 +1,11 @@
 """What a clean stop wrote down of the file queues: believed when true, and only then."""
 
+import ast
+import gc
 import os
 import shutil
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -203,3 +206,28 @@ def test_an_open_that_fails_before_the_ends_are_found_writes_none_down(
             MessageStore.open(root)
     assert not ends_path(StorePaths(root)).exists()
     assert facts(root) == expected
+
+
+def test_a_store_opens_though_finalizers_parse_python_in_the_midst_of_it(tmp_path: Path) -> None:
+    """As that of a failed task does, which has its traceback written with marks under the lines."""
+    write(tmp_path)
+    expected, ran = facts(tmp_path), count()
+
+    class Garbage:
+        def __init__(self) -> None:
+            self.itself = self
+
+        def __del__(self) -> None:
+            ast.literal_eval("{'a': (1, 2), 'b': [3, {'c': 4}]}")
+            if next(ran) < 10_000:
+                Garbage()
+
+    former = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        Garbage()
+        found = facts(tmp_path)
+    finally:
+        gc.set_threshold(*former)
+    assert found == expected
+    assert next(ran) > 10

@@ -33,7 +33,7 @@ from tests.kit.mutations import in_time
 from tests.kit.tree import tree_digest
 
 SECONDS = 60
-MOST = 1500
+MOST = 250
 DROP = ["--drop", "forbidden", "--drop", "pull-offsets"]
 PAIRS = [(one, other) for one in Form for other in Form if one is not other]
 
