@@ -6,6 +6,7 @@ future would wait for it, and ``close`` for that thread.
 """
 
 import threading
+from _thread import get_ident
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -18,6 +19,8 @@ from store.wakeup import Latch
 T = TypeVar("T")
 V = TypeVar("V")
 _SECONDS = 1.0
+_main = threading.main_thread()
+"""Where handlers of signals run. In a child that another thread forked it is one that is gone."""
 _LOG = StoreLogger("concurrent.futures")
 
 
@@ -73,22 +76,28 @@ class StoreFuture(Future[T]):
     def __init__(self) -> None:
         super().__init__()
         self._condition = lock = Condition()  # type: ignore[assignment]
-        self._waiters = _Waiters(lock)
+        self._waiters = waiters = _Waiters()
+        waiters.lock = lock
         self._completing = False  # under the lock, by another thread than the main one
 
     def set_result(self, result: T) -> None:
         """Complete it."""
-        self._complete(super().set_result, result)
+        if get_ident() == _main.ident:
+            super().set_result(result)  # whatever is left taken, it is by this thread
+        else:
+            self._complete(super().set_result, result)
 
     def set_exception(self, exception: BaseException | None) -> None:
         """Fail it."""
-        self._complete(super().set_exception, exception)
+        if get_ident() == _main.ident:
+            super().set_exception(exception)
+        else:
+            self._complete(super().set_exception, exception)
 
     def _complete(self, step: Callable[[V], object], given: V) -> None:
+        """Complete it in another thread than the main one."""
         condition = self._condition
-        if threading.get_ident() == threading.main_thread().ident:
-            step(given)  # whatever is left taken, it is by this thread
-        elif condition.acquire(timeout=_SECONDS):
+        if condition.acquire(timeout=_SECONDS):
             try:
                 self._completing = True
                 step(given)
@@ -111,15 +120,14 @@ class StoreFuture(Future[T]):
 class _Waiters(list[Any]):
     """Those in ``concurrent.futures.wait``: before they wait, each gets an event of ours."""
 
-    def __init__(self, lock: Condition) -> None:
-        super().__init__()
-        self._lock = lock
+    __slots__ = ("lock",)
+    lock: Condition
 
     def append(self, waiter: Any) -> None:
         """Add one; the locks of all its futures are held."""
         if not isinstance(waiter.event, _Event):
             waiter.event = _Event()
-        waiter.event.locks.append(self._lock)
+        waiter.event.locks.append(self.lock)
         super().append(waiter)
 
 
