@@ -96,7 +96,7 @@ def test_a_store_closes_while_the_exception_of_an_interrupted_call_is_there(
 ) -> None:
     """Where a context manager is entered or left: it may keep what it holds."""
     found = places_of(tmp_path / "whole", STEPS["verify"], is_of_a_context)
-    for number in found[::5]:
+    for number in found[::8]:
         interrupt(tmp_path / str(number), STEPS["verify"], number)
 
 
