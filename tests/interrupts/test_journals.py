@@ -150,6 +150,7 @@ def names_below(paths: StorePaths) -> set[str]:
 
 
 @IGNORED
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NOTES)
 @pytest.mark.parametrize("is_new", [pytest.param(True, marks=pytest.mark.long), False])
 def test_a_note_says_the_one_or_the_other_after_an_interrupt_anywhere(

@@ -109,6 +109,7 @@ EVERY = pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest
 
 
 @EVERY
+@pytest.mark.slow
 def test_a_store_goes_on_and_closes_after_a_log_call_was_interrupted(
     tmp_path: Path, interrupted_logs: Cases, *, every: bool
 ) -> None:
@@ -129,6 +130,7 @@ def test_a_store_goes_on_and_closes_after_a_log_call_was_interrupted(
 
 
 @EVERY
+@pytest.mark.slow
 def test_a_future_completes_though_its_callback_fails_after_an_interrupted_log_call(
     interrupted_logs: Cases, *, every: bool
 ) -> None:
