@@ -14,6 +14,7 @@ from typing import ClassVar
 from cq_rocksdb.bulk_source import RocksDBUnitSource
 from cq_rocksdb.engine import EngineBatch, Family, RocksEngine, TableWriter
 from cq_rocksdb.engines import open_engine
+from cq_rocksdb.errors import table_errors
 from cq_rocksdb.folders import database_folder, database_folders, log_folder, separate_folder
 from cq_rocksdb.keys import (
     CHECKPOINT_ENTRY,
@@ -212,8 +213,9 @@ class RocksDBUnitSink:
         """Append to the table of units."""
         if not len(rows):
             return
-        table = self._table(Family.DEFAULT, _UNITS)
-        table.put_units(queue_prefix(*queue), queue_offset, row_table(rows))
+        with table_errors(self._folder):
+            table = self._table(Family.DEFAULT, _UNITS)
+            table.put_units(queue_prefix(*queue), queue_offset, row_table(rows))
         self._last = (queue, int(rows["phy_offset"][-1]))
 
     def end(self, queue: QueueKey, queue_offset: int) -> None:
@@ -221,7 +223,8 @@ class RocksDBUnitSink:
         last_queue, last_phy = self._last
         phy_offset = last_phy if last_queue == queue else NO_UNIT.phy_offset
         entry = OFFSET_ENTRY.pack(OffsetEntry(phy_offset, queue_offset - 1))
-        self._table(Family.OFFSET, _OFFSET).put(max_key(queue_prefix(*queue)), entry)
+        with table_errors(self._folder):
+            self._table(Family.OFFSET, _OFFSET).put(max_key(queue_prefix(*queue)), entry)
 
     def _table(self, family: Family, name: str) -> TableWriter:
         table = self._tables.get(name)
@@ -232,7 +235,8 @@ class RocksDBUnitSink:
 
     def finish(self) -> int:
         """Finish the tables, which syncs them."""
-        size = sum(table.finish() for table in self._tables.values())
+        with table_errors(self._folder):
+            size = sum(table.finish() for table in self._tables.values())
         self.abandon()
         with os_errors("make the tables durable", self._folder):
             sync_folder(self._folder)

@@ -8,6 +8,8 @@
 """
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 
@@ -33,7 +35,12 @@ class RocksDBStatus(Enum):
 
     @classmethod
     def of(cls, text: str) -> "RocksDBStatus":
-        """Return the kind of a status by its text, ``OTHER`` if no kind begins like it."""
+        """Return the kind of a status by its text, ``OTHER`` if no kind begins like it.
+
+        An opening puts words of its own before what the system said.
+        """
+        if text.startswith(cls.IO_ERROR.value) and "No space left on device" in text:
+            return cls.NO_SPACE
         return next(kind for kind in cls if text.startswith(kind.value))
 
 
@@ -72,6 +79,20 @@ class RocksDBDamagedError(RocksDBError, CorruptionError):
 _PRIVATE = re.compile(r"/\S*/cqstore-read-only-[^/\s]+")
 """The folder of links in which a database is opened read-only; users have never seen it."""
 _KINDS = {RocksDBStatus.IO_ERROR: RocksDBIOError, RocksDBStatus.NO_SPACE: RocksDBFullError}
+
+
+@contextmanager
+def table_errors(folder: Path) -> Iterator[None]:
+    """Turn what RocksDB says of a table file that is written in ``folder`` into an error of ours.
+
+    The native engine raises an error of its module, rocksdict a bare ``Exception``.
+    """
+    try:
+        yield
+    except Exception as exc:
+        if type(exc) is Exception or type(exc).__module__ == "cq_rocksdb._native":
+            raise rocksdb_error(str(exc), folder) from exc
+        raise
 
 
 def rocksdb_error(text: str, folder: Path) -> RocksDBError:

@@ -184,6 +184,11 @@ class ConsumeQueueError(StoreError):
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
+def is_full(exc: OSError) -> bool:
+    """Return whether the system says that no space is left."""
+    return exc.errno in _DISK_FULL
+
+
 @contextmanager
 def os_errors(action: str, path: str | Path) -> Iterator[None]:
     """Turn an ``OSError`` of the block into a ``StoreIOError`` that names ``path``.
@@ -193,7 +198,7 @@ def os_errors(action: str, path: str | Path) -> Iterator[None]:
     try:
         yield
     except OSError as exc:
-        kind = DiskFullError if exc.errno in _DISK_FULL else StoreIOError
+        kind = DiskFullError if is_full(exc) else StoreIOError
         raise kind(f"cannot {action}: {exc.strerror or exc}", path=Path(path)) from exc
 
 

@@ -13,19 +13,35 @@ import pickle
 import queue
 import signal
 import sys
+import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
-from store.errors import StoreError
+from store.errors import DiskFullError, StoreError, is_full
 
 Task = Callable[[str], str]
 OK, ERROR = "ok", "error"
 
 
+@contextmanager
+def _full_disks() -> Iterator[None]:
+    """Make an error of ours of a full disk, wherever it was met: no second try would pass."""
+    try:
+        yield
+    except OSError as exc:
+        if not is_full(exc):
+            raise
+        place = Path(os.fsdecode(exc.filename or tempfile.gettempdir()))
+        raise DiskFullError(f"cannot go on with a task: {exc.strerror}", path=place) from exc
+
+
 def guarded(task: Task, item: str) -> tuple[str, str]:
     """Return what ``task`` makes of ``item``, or the ``StoreError`` that it ended with, as text."""
     try:
-        return OK, task(item)
+        with _full_disks():
+            return OK, task(item)
     except StoreError as exc:
         return ERROR, base64.b64encode(pickle.dumps(exc)).decode()
 

@@ -9,7 +9,8 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -20,9 +21,9 @@ from migration.planning.plan import Plan, read_plan
 from migration.tasks import MASTER, NO_SPARK, ready, run_tasks
 from migration.workspace import Workspace
 from store.config import StoreConfig
-from store.errors import RefusedStoreError, os_errors
+from store.errors import DiskFullError, RefusedStoreError, os_errors
 from store.files import sync_folder
-from store.queue.bulk import bulk_backend
+from store.queue.bulk import UNIT_ROWS, bulk_backend
 
 
 @dataclass(slots=True)
@@ -79,17 +80,36 @@ def run_plan(
         space.note("run", plan=plan.digest, segments=len(missing), master=master)
         rate = bytes_per_second / _parallel(master) if bytes_per_second else None
         items = [_item(space, number, rate, timestamps) for number in missing]
-        with ready(master if items else NO_SPARK):
-            started = time.monotonic()
-            tick = partial(_tell, space, plan, missing, progress)
-            run_tasks(move_segment, items, master, tick)
-            seconds = time.monotonic() - started
-        tidy(space, plan)  # of attempts that were killed and tried again, or came second
-        report = _report(space, plan, len(missing), seconds)
-        assemble(space, plan)
+        with _room_named(space, plan):
+            with ready(master if items else NO_SPARK):
+                started = time.monotonic()
+                tick = partial(_tell, space, plan, missing, progress)
+                run_tasks(move_segment, items, master, tick)
+                seconds = time.monotonic() - started
+            tidy(space, plan)  # of attempts that were killed and tried again, or came second
+            report = _report(space, plan, len(missing), seconds)
+            assemble(space, plan)
         space.note("made", plan=plan.digest, units=report.units, seconds=round(seconds, 3))
         progress(plan.units, plan.units)
     return report
+
+
+@contextmanager
+def _room_named(space: Workspace, plan: Plan) -> Iterator[None]:
+    """Say of a full disk how much room is lacking, about, and that what was moved is kept."""
+    try:
+        yield
+    except DiskFullError as exc:
+        done = [read_done(space, number, plan) for number in range(len(plan.segments))]
+        whole = [each for each in done if each is not None and each.units]
+        moved = sum(each.units for each in whole)
+        a_unit = sum(each.bytes for each in whole) / moved if moved else UNIT_ROWS.itemsize
+        place = exc.path or space.root
+        raise DiskFullError(
+            f"no space is left on this disk: about {round((plan.units - moved) * a_unit)} bytes"
+            " more are needed there; free them and run again, what was moved is kept",
+            path=next(each for each in (place, *place.parents) if each.exists()),
+        ) from exc
 
 
 def move_segment(item: str) -> str:

@@ -14,7 +14,7 @@ import pytest
 from cq_rocksdb.bulk import RocksDBBulk, RocksDBUnitSink
 from cq_rocksdb.bulk_source import RocksDBUnitSource
 from cq_rocksdb.engine import EngineBatch, Family
-from cq_rocksdb.errors import RocksDBError
+from cq_rocksdb.errors import RocksDBError, RocksDBFullError
 from cq_rocksdb.folders import separate_folder
 from cq_rocksdb.keys import OFFSET_ENTRY, OffsetEntry, max_key, queue_prefix
 from cq_rocksdb.store import RocksDBConsumeQueueStore
@@ -136,6 +136,24 @@ def test_a_part_that_is_no_table_is_refused_and_nothing_is_held_open(
         assembled(parts, tmp_path / "made")
     (parts[0] / "units.sst").unlink()
     assembled(parts, tmp_path / "made")  # nothing of it is still open
+
+
+@pytest.mark.parametrize("name", ["units.sst", "offset.sst"])
+def test_a_disk_that_is_full_is_told_as_one(tmp_path: Path, name: str) -> None:
+    """Else a task ends with an error that nobody knows, and is tried again and again."""
+    made = sink(tmp_path / "part")
+    (tmp_path / "part" / name).symlink_to("/dev/full")
+    with pytest.raises(RocksDBFullError) as found:
+        fill_and_finish(made)
+    assert "No space left on device" in found.value.reason
+    assert found.value.path == tmp_path / "part"
+    made.abandon()
+
+
+def fill_and_finish(made: RocksDBUnitSink) -> None:
+    made.add(A, 0, units(0, 3))
+    made.end(A, 3)
+    made.finish()
 
 
 def test_a_sink_that_is_abandoned_leaves_no_database_behind(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """Tasks in processes of this machine, and what is asked of Spark: order, errors, ends."""
 
+import errno
 import json
 import signal
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +16,8 @@ import pytest
 from migration import tasks
 from migration.tasks import NO_SPARK, run_tasks
 from store import processes
-from store.errors import CorruptionError, StoreConfigError, StoreError
+from store.errors import CorruptionError, DiskFullError, StoreConfigError, StoreError
+from store.worker import guarded, unwrap
 from tests.kit.tasks import crash, damaged, double, wait
 
 if TYPE_CHECKING:
@@ -83,6 +86,24 @@ def test_without_items_nothing_is_started() -> None:
     alone.__module__ = "__main__"
     with pytest.raises(StoreConfigError, match="is in no module to be imported"):
         run_tasks(alone, ["a"], NO_SPARK)
+
+
+def fills(path: str) -> str:
+    if path:
+        with Path(path).open("wb") as file:
+            file.write(b"x")
+    raise OSError(errno.ENOSPC, "No space left on device", path or None)
+
+
+def test_a_full_disk_ends_a_task_at_the_first_try(tmp_path: Path) -> None:
+    """Whoever meets it: what cannot pass is not tried again, and is no traceback."""
+    for path, place in ((str(tmp_path / "x"), tmp_path / "x"), ("", Path(tempfile.gettempdir()))):
+        kind, text = guarded(fills, path)
+        with pytest.raises(DiskFullError, match="cannot go on with a task") as found:
+            unwrap(kind, text)
+        assert found.value.path == place
+    with pytest.raises(IsADirectoryError):
+        guarded(fills, str(tmp_path))
 
 
 # ---- Spark
