@@ -52,7 +52,8 @@ def test_records_and_units_are_counted_and_told_now_and_then(
     looked = look(store, ticks)
     assert list(looked.run()) == []
     assert (looked.records, looked.units) == (COUNT + 1, COUNT)
-    assert ticks == [places[at] for at in (5, 11, 17)] * 2
+    # Once by records, which begin there, then by units, whose records end there.
+    assert ticks == [places[at] for at in (5, 11, 17, 6, 12, 18)]
     assert list(look(store).run()) == []
 
 
