@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from on_spark.starting import ended_if_cut_short
 from store.errors import StoreConfigError, StoreError
 from store.processes import TASK_ATTEMPTS
 
@@ -112,7 +113,8 @@ def _start(
     for name, value in {**_SETTINGS, **_placed_settings(master), **settings}.items():
         builder = builder.config(name, value)
     try:
-        return builder.getOrCreate()
+        with ended_if_cut_short():
+            return builder.getOrCreate()
     except PySparkException as exc:
         raise StoreConfigError(
             f"Spark does not start (it needs Java 17 or later; see JAVA_HOME): {_first_line(exc)}"

@@ -1,0 +1,88 @@
+"""Ctrl-C while Spark starts: nothing that was started survives."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from functools import partial
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from bench.sample_store import make_store
+from tests.kit.commands import COMMAND
+from tests.kit.waiting import until
+
+_MARK = "CQSTORE_STARTED_BY_TEST"
+_SUBMIT = """#!/bin/bash
+sleep 600 & echo $! > {there}.part && mv {there}.part {there}
+wait
+"""
+_STARTS = "from on_spark.session import spark_session\nwith spark_session('x', 'local[1]'): pass"
+
+
+def marked(mark: str) -> list[int]:
+    """Return the processes that have ``mark`` in their environment, those that ended left out."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            given = (folder / "environ").read_bytes()
+            state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        if f"{_MARK}={mark}".encode() in given.split(b"\0") and state != "Z":
+            found.append(int(folder.name))
+    return found
+
+
+def all_gone(mark: str) -> bool:
+    return not marked(mark)
+
+
+@pytest.mark.slow
+def test_what_starts_java_ends_with_its_children(tmp_path: Path) -> None:
+    """A spark-submit that never comes to its end, as seen at the moment of Ctrl-C."""
+    there, mark = tmp_path / "there", uuid4().hex
+    submit = tmp_path / "home" / "bin" / "spark-submit"
+    submit.parent.mkdir(parents=True)
+    submit.write_text(_SUBMIT.format(there=there))
+    submit.chmod(0o700)
+    process = subprocess.Popen(
+        [sys.executable, "-c", _STARTS], stderr=subprocess.PIPE, text=True,
+        env=os.environ | {_MARK: mark, "SPARK_HOME": str(tmp_path / "home")},
+    )  # fmt: skip
+    until(there.exists)
+    assert int(there.read_text()) in marked(mark)
+    process.send_signal(signal.SIGINT)
+    assert "KeyboardInterrupt" in process.communicate(timeout=60)[1]
+    until(partial(all_gone, mark))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("verb", ["sql", "run", "verify"])
+def test_no_verb_leaves_java_behind_at_any_moment(tmp_path: Path, verb: str) -> None:
+    root = tmp_path / "store"
+    make_store(root, 2_000, 5)
+    words = ["migrate", "plan", root]
+    subprocess.run([*COMMAND, *map(str, words)], check=True, capture_output=True)
+    if verb == "verify":
+        words = ["migrate", "run", root, "--master", "none"]
+        subprocess.run([*COMMAND, *map(str, words)], check=True, capture_output=True)
+    whole = ["sql", root, "select count(*) from cq"] if verb == "sql" else ["migrate", verb, root]
+    draw = random.Random(verb)
+    for _ in range(6):
+        mark, ended = uuid4().hex, threading.Event()
+        process = subprocess.Popen(
+            [*COMMAND, *map(str, whole)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            text=True, env=os.environ | {_MARK: mark}, start_new_session=True,
+        )  # fmt: skip
+        ended.wait(draw.uniform(0.3, 9))  # any moment will do
+        os.killpg(process.pid, signal.SIGINT)
+        told = process.communicate(timeout=120)[1]
+        assert "Traceback" not in told
+        until(partial(all_gone, mark))
