@@ -20,6 +20,8 @@ if TYPE_CHECKING:
         PutMessageStatus,
     )
 
+    __version__: str
+
 __all__ = [
     "BoundaryType",
     "BrokerRole",
@@ -63,6 +65,9 @@ if not TYPE_CHECKING:  # a type checker would take any name for a public one
 
     def __getattr__(name: str) -> object:
         """Import a public name when it is first asked for: every command imports this package."""
+        if name == "__version__":
+            globals()[name] = import_module("importlib.metadata").version("cqstore")
+            return globals()[name]
         if name not in _PLACES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         found = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)

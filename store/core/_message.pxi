@@ -13,7 +13,18 @@ def bind_message(loopback, fields):
 
 @cython.freelist(32)
 cdef class Message:
-    """A message to be put, see ``InterpretedPut``, its twin: fields and words are the same."""
+    """Message(topic, body, queue_id=0, properties={}, flag=0, sys_flag=0, born_timestamp=0, born_host=..., store_host=..., reconsume_times=0, prepared_transaction_offset=0)
+--
+
+A message to be put.
+
+``body`` is stored as it is (compress it first and set ``sys_flag``); timestamps are ms since the
+epoch, ``born_timestamp`` 0 means now, and hosts are 127.0.0.1:0 unless given. Tags, keys and the
+like are ``properties``: ``{"TAGS": "A", "KEYS": "k1 k2"}``; no name and no value may be empty.
+What does not fit is refused by the put, before a byte is written.
+
+See ``store.record.message.InterpretedPut``, its twin: fields and words are the same.
+"""
 
     cdef public object topic, body, queue_id, properties, flag, sys_flag, born_timestamp
     cdef public object born_host, store_host, reconsume_times, prepared_transaction_offset
@@ -26,10 +37,15 @@ cdef class Message:
     __dataclass_fields__ = {}  # so that `replace`, `fields` and `asdict` take it for one
 
     def __init__(
-        self, topic, body, queue_id=0, properties=_not_given, flag=0, sys_flag=0,
+        self, topic=_not_given, body=_not_given, queue_id=0, properties=_not_given, flag=0, sys_flag=0,
         born_timestamp=0, born_host=_not_given, store_host=_not_given, reconsume_times=0,
         prepared_transaction_offset=0,
     ):
+        if topic is _not_given or body is _not_given:
+            lacking = "topic and body" if topic is _not_given and body is _not_given else (
+                "topic" if topic is _not_given else "body"
+            )
+            raise TypeError(f"Message() lacks {lacking}; Message(topic, body, queue_id=0, …)")
         self.topic, self.body, self.queue_id = topic, body, queue_id
         self.properties = {} if properties is _not_given else properties
         self.flag, self.sys_flag, self.born_timestamp = flag, sys_flag, born_timestamp

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -128,3 +129,7 @@ def test_each_extra_that_is_named_is_one() -> None:
     extras = settings["project"]["optional-dependencies"]
     assert {"report", "metrics", "spark", "ab"} <= extras.keys()
     assert [each.partition(">")[0] for each in extras["report"]] == ["jinja2"]
+
+
+def test_the_package_says_its_version() -> None:
+    assert store.__version__ == version("cqstore")

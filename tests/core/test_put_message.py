@@ -63,7 +63,7 @@ def test_each_has_properties_of_its_own_and_the_usual_hosts() -> None:
 @pytest.mark.parametrize("given_values", [(), ("t",), ("t", b"", *[0] * 10)])
 def test_too_few_and_too_many_fields_are_refused(given_values: tuple[Any, ...]) -> None:
     for kind in (Message, InterpretedPut):
-        with pytest.raises(TypeError, match="__init__"):
+        with pytest.raises(TypeError, match=r"__init__\(\) takes|topic|body"):
             kind(*given_values)
     with pytest.raises(TypeError, match="tag"):
         Message("t", b"", tag="a")  # type: ignore[call-arg]
