@@ -4,6 +4,7 @@ Nothing of Spark is imported before a session is asked for: everything else work
 """
 
 import atexit
+import logging
 import os
 import re
 import shutil
@@ -70,6 +71,8 @@ def spark_session(
         yield running
         return
     with ExitStack() as undo:
+        logging.root.addFilter(_is_not_py4js)
+        undo.callback(logging.root.removeFilter, _is_not_py4js)
         undo.enter_context(_environment(_wanted_environment(master)))
         session = _start(SparkSession, app_name, master, settings or {})
         undo.callback(session.stop)
@@ -190,6 +193,11 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+def _is_not_py4js(record: logging.LogRecord) -> bool:
+    """Return whether it is another's: py4j writes tracebacks of Ctrl-C to the root logger."""
+    return f"{os.sep}py4j{os.sep}" not in record.pathname
 
 
 def _first_line(exc: BaseException) -> str:
