@@ -113,7 +113,8 @@ class Journal:
             make_folder(self.path.parent)
             fd = open_regular(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             with os.fdopen(fd, "ab") as file:
-                if not self._is_synced:  # a line may be whole that an interrupted call has left
+                if not self._is_synced and os.fstat(fd).st_size:
+                    # A line may be whole that an interrupted call has left.
                     os.fsync(fd)
                 self._is_synced = False
                 for line in _lines(entries):

@@ -6,11 +6,11 @@ import pytest
 
 
 def in_this_process(
-    task: Callable[[str], str], items: Sequence[str], master: str, tick: Callable[[], object] = bool
+    task: Callable[[str], str], items: Sequence[str], master: str, tick: Callable[[int], object] = bool
 ) -> list[str]:
     """As ``run_tasks``; Spark's start costs seconds."""
     assert master == "none"
-    tick()
+    tick(0)
     return [task(item) for item in items]
 
 
