@@ -6,7 +6,10 @@ import pytest
 
 
 def in_this_process(
-    task: Callable[[str], str], items: Sequence[str], master: str, tick: Callable[[int], object] = bool
+    task: Callable[[str], str],
+    items: Sequence[str],
+    master: str,
+    tick: Callable[[int], object] = bool,
 ) -> list[str]:
     """As ``run_tasks``; Spark's start costs seconds."""
     assert master == "none"
