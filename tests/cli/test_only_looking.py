@@ -12,6 +12,7 @@ from store.journals.store_lock import locked_by
 from store.paths import StorePaths
 from store.record.message import Message
 from store.service.message_store import MessageStore
+from tests.kit.commands import run_module
 from tests.kit.tree import tree_digest
 
 CONFIG = StoreConfig(mapped_file_size_commit_log=1 << 16, rocksdb_memory_bytes=16 << 20)
@@ -20,26 +21,6 @@ LOOKING = [
     ["get", "--topic", "t"], ["dump", "--messages"], ["top", "--once"], ["usage"],
     ["query", "--topic", "t", "--key", "k"], ["offset", "--topic", "t", "--time", "0"],
 ]  # fmt: skip
-WATCHED = """
-import os, sys
-root = sys.argv[1]
-WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-CHANGES = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate", "os.link", "os.symlink",
-           "os.utime", "os.chmod"}
-def watch(event, args):
-    if event in {"os.symlink", "os.link"}:  # what is made, not what it leads to
-        args = args[1:]
-    path = next((os.fspath(each) for each in args if isinstance(each, (str, os.PathLike))), "")
-    writes = event == "open" and isinstance(args[2], int) and args[2] & WRITES
-    inside = isinstance(path, str) and path.startswith(root)
-    if (inside and (writes or event in CHANGES)) or event in {"fcntl.lockf", "fcntl.flock"}:
-        os.write(2, f"WRITES {event} {args}\\n".encode())
-        os._exit(99)
-sys.argv[:] = ["cqstore", *sys.argv[2:]]
-from store.cli.app import main
-sys.addaudithook(watch)
-main()
-"""
 
 
 @pytest.fixture(scope="module", params=["file", "rocksdb", "both"])
@@ -55,10 +36,7 @@ def root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 @pytest.mark.parametrize("words", LOOKING, ids="-".join)
 def test_nothing_of_the_store_is_opened_for_writing(root: Path, words: list[str]) -> None:
     before = tree_digest(root)
-    done = subprocess.run(
-        [sys.executable, "-c", WATCHED, root, words[0], root, *words[1:]], capture_output=True,
-        text=True, check=False, cwd=Path(__file__).parents[2],
-    )  # fmt: skip
+    done = run_module("tests.kit.only_looking", root, words[0], root, *words[1:])
     assert "WRITES" not in done.stderr, done.stderr
     assert done.returncode == 0, done.stderr
     assert tree_digest(root) == before

@@ -24,7 +24,7 @@ SECONDS = 120
 QUEUES = 240
 BLOCK = 4
 """Queues of a step: all are read, then put to."""
-SHARE = 16
+SHARE = 12
 """Places of a step and a backend that the normal run takes."""
 TOPIC = "t"
 SMALL = StoreConfig(
