@@ -4,6 +4,7 @@ Names and lengths come from the folders as they are now; ends and gaps from the 
 were recovered. Whether a unit leads to its message is for the caller to compare.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +34,11 @@ if TYPE_CHECKING:
 _UNIT = FILE_UNIT.size
 _SCAN_UNITS = 8192
 _ROCKSDB_MARK = "CURRENT"
+_OF_ROCKSDB = re.compile(
+    r"IDENTITY|LOCK|LOG(\.old\.\d+)?|(MANIFEST|OPTIONS)-\d+|\d+\.(sst|log|blob|dbtmp)"
+)
+"""Without the mark they are what is left of a rollback that was cut short: done again, it moves
+them away. A store of RocksDB queues that has lost its mark is not opened."""
 Resolve = Callable[[str, int, int], int | None]
 
 
@@ -71,7 +77,7 @@ def _check_names(folder: Path, mapped_file_size: int | None) -> Iterator[QueueFi
     with_rocksdb = any(entry.name == _ROCKSDB_MARK for entry in found)
     for topic in found:
         if not topic.is_dir():
-            if not with_rocksdb:
+            if not with_rocksdb and not _OF_ROCKSDB.fullmatch(topic.name):
                 yield QueueFinding("a file lies among the folders of topics", topic.path)
             continue
         for queue in entries(topic.path):

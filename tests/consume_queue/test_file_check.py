@@ -159,6 +159,20 @@ def test_every_finding_names_file_queue_and_place(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_what_a_rollback_has_not_moved_away_yet_is_no_stray_file(tmp_path: Path) -> None:
+    """It moves away the file by which RocksDB is known first, then these, one after the other."""
+    disk = Disk(tmp_path)
+    disk.write(0, rows(1, 10))
+    folder = tmp_path / "consumequeue"
+    left = ["IDENTITY", "LOCK", "LOG", "LOG.old.1795635487873", "MANIFEST-000005", "OPTIONS-000007",
+            "000012.sst", "000013.log", "000014.blob", "000015.dbtmp"]  # fmt: skip
+    stray = ["000012.ssts", "OPTIONS", "LOGS", "current", "x000012.sst"]
+    for name in [*left, *stray]:
+        (folder / name).touch()
+    found = [each for each in findings_of(disk) if "a file lies among" in each.problem]
+    assert sorted(each.path for each in found) == sorted(str(folder / name) for name in stray)
+
+
 def test_a_file_that_went_or_was_cut_since_the_opening_is_found_and_the_other_queues_are_looked_at(
     tmp_path: Path,
 ) -> None:
