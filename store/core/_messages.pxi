@@ -81,15 +81,16 @@ cdef object _tail = None
 cdef object _host = None
 cdef object _decompress = None
 cdef object _message_id = None
+cdef object _described = None
 cdef bytes _last_wire = b""  # producers repeat themselves
 cdef object _last_host = None
 
 
-def bind_messages(interpreted, again, head, tail, host, decompress, message_id):
+def bind_messages(interpreted, again, head, tail, host, decompress, message_id, described):
     """Take the twin of ``StoredMessage``, and what its fields are made of."""
-    global _interpreted, _again, _head, _tail, _host, _decompress, _message_id
+    global _interpreted, _again, _head, _tail, _host, _decompress, _message_id, _described
     _interpreted, _again, _head, _tail = interpreted, again, head, tail
-    _host, _decompress, _message_id = host, decompress, message_id
+    _host, _decompress, _message_id, _described = host, decompress, message_id, described
 
 
 cdef object _host_at(const uint8_t *wire, Py_ssize_t size):
@@ -181,6 +182,9 @@ cdef class StoredMessage:
 
     def _twin(self):
         return _interpreted(self.record)
+
+    def __repr__(self):
+        return _described(self)
 
     def __reduce__(self):
         return _again, (self.record,)

@@ -143,8 +143,9 @@ cdef class GetMessageResult:
         return self._fields() == other._fields()
 
     def __repr__(self):
-        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__match_args__)
-        return f"GetMessageResult({fields})"
+        fields = [f"{name}={getattr(self, name)!r}" for name in self.__match_args__]
+        fields[4] = f"records=<{len(self.records)} views>"
+        return f"GetMessageResult({', '.join(fields)})"
 
     def __reduce__(self):
         return type(self), self._fields()

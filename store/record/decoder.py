@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from store.core import READS
 from store.errors import CorruptionError, TruncatedRecordError
 from store.record.compression import decompress
+from store.record.described import described
 from store.record.interpreted_message import MAGICS, InterpretedMessage, magic_error
 from store.record.layout import Buffer
 from store.record.message import Host
@@ -38,7 +39,7 @@ if TYPE_CHECKING or READS is None:
 else:
     READS.bind_messages(
         InterpretedMessage, read_again, RecordHead, RecordTail, Host, decompress,
-        encode_message_id,
+        encode_message_id, described,
     )  # fmt: skip
     StoredMessage = READS.StoredMessage
 

@@ -10,6 +10,7 @@ from functools import cached_property
 
 from store.errors import ChecksumError, CorruptionError, MagicCodeError, TruncatedRecordError
 from store.record.compression import decompress
+from store.record.described import described
 from store.record.layout import Buffer
 from store.record.message import Host, SysFlag
 from store.record.message_id import encode_message_id
@@ -62,6 +63,9 @@ class InterpretedMessage:
         self._store_host_at = stored_host_at
         self._body_at = tail_at + TAIL.size
         self._walk_lengths(where)
+
+    def __repr__(self) -> str:
+        return described(self)
 
     def _walk_lengths(self, where: int) -> None:
         """Find topic and properties behind the body; every length must stay inside the record."""

@@ -26,7 +26,7 @@ def listed(messages: Iterable[Message]) -> list[Message]:
         TypeError: not an iterable of messages, as a text, bytes, a mapping or one message.
     """
     one = isinstance(messages, str | bytes | bytearray | memoryview | Mapping)
-    if one or hasattr(messages, "properties"):
+    if one or hasattr(messages, "properties") or not hasattr(type(messages), "__iter__"):
         raise TypeError(f"{messages!r:.60} is not an iterable of messages")
     return list(messages)
 

@@ -80,7 +80,7 @@ class DamagedRecord(NamedTuple):
     """What is wrong with it, one sentence."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class InterpretedResult:
     """What one pull returned.
 
@@ -103,6 +103,11 @@ class InterpretedResult:
 
     damaged: list[DamagedRecord] = field(default_factory=list)
     """What lies before ``next_begin_offset`` and is passed over."""
+
+    def __repr__(self) -> str:
+        fields = {name: repr(getattr(self, name)) for name in self.__dataclass_fields__}
+        fields["records"] = f"<{len(self.records)} views>"  # their addresses say nothing
+        return f"{type(self).__name__}({', '.join(f'{n}={v}' for n, v in fields.items())})"
 
     def record_count(self) -> int:
         """Return how many records there are."""

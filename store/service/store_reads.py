@@ -16,6 +16,7 @@ from store.log.commit_log import CommitLog
 from store.paths import StorePaths
 from store.progress import Progress, untold
 from store.queue.combined import CombinedConsumeQueueStore
+from store.queue.consume_queue import ConsumeQueue
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueSpan
 from store.queue.read_fallbacks import FallbackReason, ReadKind
@@ -30,10 +31,11 @@ from store.service.care.disk_levels import DiskDemand
 from store.service.care.file_expiry import FileExpiry, FileOutlook
 from store.service.dispatching.dispatch import Dispatcher
 from store.service.mirroring.mirror import Mirror
+from store.service.reading.arguments import check_numbers, check_pull, check_queue, check_texts
 from store.service.reading.puller import MAX_PULL_BYTES, Puller, TagFilter
 from store.service.reading.tap import NoTap, Tap
 from store.service.recovering.recovery import RecoveryReport
-from store.service.results import GetMessageResult
+from store.service.results import GetMessageResult, GetMessageStatus
 from store.service.running.running_state import RunningState
 from store.service.tracing.operation_lines import StoreOp
 from store.service.tracing.recorder import RecordedPutter, Recorder
@@ -91,13 +93,23 @@ class StoreReads:
 
         ``group`` is for the caller's own records. The first message is returned whatever its size.
 
+        Raises:
+            TypeError: an argument is of another type.
+
         Source: RocketMQ ``DefaultMessageStore.getMessage``.
         """
         _ = group
         self._ready()
-        if (tap := self._tap) is not None and tap.is_due():
-            return tap.pull(topic, queue_id, offset, max_msgs, tags, max_total_bytes)
-        return self._puller.get(topic, queue_id, offset, max_msgs, tags, max_total_bytes)
+        try:
+            if (tap := self._tap) is not None and tap.is_due():
+                return tap.pull(topic, queue_id, offset, max_msgs, tags, max_total_bytes)
+            found = self._puller.get(topic, queue_id, offset, max_msgs, tags, max_total_bytes)
+        except Exception:
+            check_pull(topic, queue_id, offset, max_msgs, max_total_bytes)
+            raise
+        if found.status is GetMessageStatus.NO_MESSAGE_IN_QUEUE:
+            check_pull(topic, queue_id, offset, max_msgs, max_total_bytes)
+        return found
 
     def message_by_offset(self, phy_offset: int) -> StoredMessage:
         """Return the message that starts at ``phy_offset``.
@@ -106,6 +118,7 @@ class StoreReads:
             CorruptionError: none starts there, or one that was given up.
         """
         self._ready()
+        check_numbers(phy_offset=phy_offset)
         message = self.commit_log.message(phy_offset)
         refuse_filler(message)
         return message
@@ -117,6 +130,7 @@ class StoreReads:
             IllegalMessageError: it is no message id.
             CorruptionError: no message starts where it says.
         """
+        check_texts(message_id=message_id)
         return self.message_by_offset(decode_message_id(message_id)[1])
 
     def query_message(
@@ -126,8 +140,24 @@ class StoreReads:
 
         ``begin`` and ``end`` are store times in ms. The index knows hashes: each record's own keys
         are compared, so a collision is not returned (RocketMQ returns it).
+
+        Raises:
+            TypeError: an argument is of another type.
         """
         self._ready()
+        try:
+            if found := self._query(topic, key, max_num, begin, end):
+                return found
+        except TypeError:
+            check_texts(topic=topic, key=key)
+            check_numbers(max_num=max_num, begin=begin, end=end)
+            raise
+        check_texts(topic=topic, key=key)
+        return []
+
+    def _query(
+        self, topic: str, key: str, max_num: int, begin: int, end: int
+    ) -> list[StoredMessage]:
         if (trace := self._trace) is not None:
             trace.note(StoreOp.QUERY, topic, key, max_num, begin, end)
         if self.index is None:
@@ -205,21 +235,38 @@ class StoreReads:
         self._ready()
         if (tap := self._tap) is not None and tap.is_due():
             return tap.offset_by_time(topic, queue_id, timestamp, boundary)
-        return self.queues.queue(topic, queue_id).offset_by_time(timestamp, boundary)
+        try:
+            found = self.queues.queue(topic, queue_id).offset_by_time(timestamp, boundary)
+        except Exception:
+            check_queue(topic, queue_id, timestamp=timestamp)
+            raise
+        if not found:
+            check_queue(topic, queue_id, timestamp=timestamp)
+        return found
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """Return the first offset of the queue whose record is in the log."""
         self._ready()
         if (tap := self._tap) is not None and tap.is_due():
             return tap.min_offset(topic, queue_id)
-        return self.queues.queue(topic, queue_id).min_offset()
+        return self._end_of(topic, queue_id, lambda queue: queue.min_offset())
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Return the next offset of the queue; 0 if there is no such queue."""
         self._ready()
         if (tap := self._tap) is not None and tap.is_due():
             return tap.max_offset(topic, queue_id)
-        return self.queues.queue(topic, queue_id).max_offset()
+        return self._end_of(topic, queue_id, lambda queue: queue.max_offset())
+
+    def _end_of(self, topic: str, queue_id: int, end: Callable[[ConsumeQueue], int]) -> int:
+        try:
+            found = end(self.queues.queue(topic, queue_id))
+        except Exception:
+            check_queue(topic, queue_id)
+            raise
+        if not found:
+            check_queue(topic, queue_id)
+        return found
 
     def confirm_phy_offset(self) -> int:
         """Return up to where the log is confirmed: on disk under ``SYNC_FLUSH``, else its end.
