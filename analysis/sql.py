@@ -13,12 +13,13 @@ import typer
 
 from analysis.examples import EXAMPLES, example
 from on_spark.session import refuse_without_spark, spark_session
-from store.cli.options import Backend, CommitLogFolder, ConfigFile, Rows, note
+from store.cli.options import Backend, CommitLogFolder, ConfigFile, Rows, meant, note
 from store.cli.output import RowFormat, output
 from store.errors import StoreConfigError
 
 Root = Annotated[
-    Path | None, typer.Argument(metavar="DIR", help="Root of the store (storePathRootDir).")
+    Path | None,
+    typer.Argument(metavar="DIR", help="Root of the store (storePathRootDir).", callback=meant),
 ]
 Query = Annotated[
     str | None, typer.Argument(metavar="QUERY", help="What to ask of tables commitlog and cq.")

@@ -14,7 +14,15 @@ from metadata.forms import read_forms
 from metadata.model import BrokerMetadata, Form, Offsets, Table
 from metadata.placing import is_placing
 from metadata.queue_checks import check_queues
-from store.cli.options import CommitLogFolder, ConfigFile, Dir, Format, note, open_store
+from store.cli.options import (
+    CommitLogFolder,
+    ConfigFile,
+    Dir,
+    Format,
+    check_is_there,
+    note,
+    open_store,
+)
 from store.cli.output import OutputFormat, Row, output
 from store.errors import RefusedStoreError, StoreError
 from store.paths import StorePaths
@@ -73,8 +81,9 @@ def forms_of(root: Path, form: Form | None) -> list[BrokerMetadata]:
     """Return what a folder holds, or that ``form`` of it.
 
     Raises:
-        RefusedStoreError: nothing is there.
+        RefusedStoreError: nothing is there, or no folder.
     """
+    check_is_there(root)
     found = [each for each in read_forms(StorePaths(root)) if form in {None, each.form}]
     if not found:
         missing = "config/" if form is None else f"config/ in the form {form}"

@@ -71,6 +71,11 @@ class GroupLags:
             self._rows[topic][group] = row
             self.groups.add(group)
 
+    @property
+    def topics(self) -> set[str]:
+        """Those that are known by configuration or by offsets."""
+        return {*self._topics, *self._rows}
+
     def _pick(self, key: str, ways: list[tuple[str, str]]) -> tuple[str, str]:
         """Return topic and group: those that are known, where that leaves one way to read."""
         if len(ways) == 1:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from operating.group_lag import GroupLags, QueueLag
 from operating.one_form import BrokerForm, read_one_form
 from operating.ranking import Limit, Sort, ranked
 from operating.topic_kind import TopicKind
+from store.cli.known_queues import require_topic
 from store.cli.options import (
     Backend,
     CommitLogFolder,
@@ -22,6 +24,8 @@ from store.cli.options import (
     open_store,
 )
 from store.cli.output import Row, RowFormat, output
+from store.errors import RefusedStoreError
+from store.service.message_store import MessageStore
 
 
 class By(StrEnum):
@@ -117,6 +121,7 @@ def groups(
     with open_store(root, config, backend, commit_log) as store:
         metadata = read_one_form(store.paths, form)
         lags = GroupLags(store, metadata)
+        _check_known(store, lags, group, topic)
         totals = LagTotals()
         queues = _counted(lags, totals, group, topic)
         rows = _ROWS[by](queues, lags, now, everyone=not (group or topic))
@@ -134,6 +139,21 @@ def groups(
         note(str(fault))
     if metadata.faults:
         raise typer.Exit(1)
+
+
+def _check_known(store: MessageStore, lags: GroupLags, group: str, topic: str) -> None:
+    """Refuse a group or topic that is not known.
+
+    Raises:
+        RefusedStoreError: the group has neither settings nor offsets.
+        NoSuchQueueError: the topic has neither queues nor offsets.
+    """
+    if group and group not in lags.groups:
+        found = " or ".join(map(repr, get_close_matches(group, lags.groups)))
+        hint = f"; is {found} meant?" if found else ""
+        raise RefusedStoreError(f"no group {group!r} has settings or offsets here{hint}")
+    if topic and topic not in lags.topics:
+        require_topic(store, topic)
 
 
 def _counted(lags: GroupLags, totals: LagTotals, group: str, topic: str) -> Iterator[QueueLag]:

@@ -62,11 +62,13 @@ def live_result(root: Path, command: list[str]) -> Result:
     """Return what the mirror of the store in ``root`` has saved; once a minute it does so.
 
     Raises:
-        RefusedStoreError: it has saved nothing.
+        RefusedStoreError: it has saved nothing, or there is no such folder.
         CorruptionError: one of its files is damaged.
         StoreIOError: one cannot be read.
     """
     paths = StorePaths(root)
+    if not root.is_dir():
+        raise RefusedStoreError("no such folder", path=root)
     figures = read_figures(paths.ab_figures)
     if figures is None or not figures.reads:
         raise RefusedStoreError(

@@ -10,7 +10,7 @@ from replication.checking.check import HowMuch, Place, checked
 from replication.checking.fetched import Master
 from replication.checking.report import Checked
 from replication.settings import HaSettings
-from store.cli.options import ConfigFile, Format, note, read_config
+from store.cli.options import ConfigFile, Format, meant, note, read_config
 from store.cli.output import OutputFormat, output
 from store.cli.progress import progress
 
@@ -76,7 +76,7 @@ def place(text: str, config: Path | None) -> Place:
     """Return what a word names: a folder if there is one of that name, else a master."""
     path = Path(text)
     if path.exists() or ":" not in text or "/" in text:
-        return path
+        return meant(path) or path
     settings = HaSettings.read(config)
     host, port = address(text)
     return Master(

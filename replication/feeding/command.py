@@ -59,7 +59,7 @@ def feed(
     settings = FeedSettings.read(config)
     host, port = _HERE, settings.ha_listen_port
     if listen is not None:
-        host, port = address(listen, "it", any_port=True)
+        host, port = address(listen, "--listen", any_port=True)
     elif port <= 0:
         raise StoreConfigError(f"haListenPort={port} names no port: give --listen", path=config)
     networks, slaves = _networks(host, allow or []), _slaves(slave or [], host, tls_cert)

@@ -21,6 +21,7 @@ from store.cli.options import (
 )
 from store.cli.output import OutputFormat, Row, body_fields, output
 from store.cli.rows import message_row, queue_row, sorted_queues, unit_rows
+from store.errors import RefusedStoreError
 from store.queue.units import QueueKey
 from store.record.decoder import StoredMessage
 from store.service.message_store import MessageStore
@@ -64,6 +65,8 @@ def dump(
         output(kind).rows(file_rows(place, read_config(config)))
         return
     meant(place)
+    if not place.exists():
+        raise RefusedStoreError("no such file or folder", path=place)
     if sum(asked) != 1:
         raise typer.BadParameter("give one of --messages, --queues, --commitlog-offset, --topic")
     with open_store(place, config, backend, commit_log) as store:

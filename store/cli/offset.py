@@ -44,14 +44,14 @@ def offset(
         )
 
 
-def milliseconds(text: str) -> int:
-    """Return a time of the command line as ms since the epoch."""
+def milliseconds(text: str, option: str = "--time") -> int:
+    """Return a time that ``option`` of the command line has, as ms since the epoch."""
     if text.lstrip("-").isdecimal():
         return int(text)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as exc:
-        raise typer.BadParameter(f"{text!r} is neither ms nor ISO 8601") from exc
+        raise typer.BadParameter(f"{text!r} is neither ms nor ISO 8601", param_hint=option) from exc
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return (moment - _EPOCH) // timedelta(milliseconds=1)  # exact, as a float is not after 2038

@@ -17,6 +17,8 @@ from store.key_index import KeyIndex, open_indexes
 from store.record.decoder import StoredMessage
 from store.service.message_store import MessageStore
 
+_LATEST = (1 << 63) - 1
+
 
 def query(
     root: Dir,
@@ -37,7 +39,7 @@ def query(
     Asked are the index in files and, where a broker with indexRocksDBEnable keeps one, that in
     rocksdbstore. Exit code 1 if there is no index, or one cannot be read.
     """
-    span = milliseconds(begin), milliseconds(end) if end else (1 << 63) - 1
+    span = _span(begin, end)
     with open_store(root, config, backend, commit_log) as store, ExitStack() as stack:
         others, unread = _others(store.paths.root)
         for other in others:
@@ -56,6 +58,14 @@ def query(
         note(f"{len(found)} messages")
     if unread:
         raise typer.Exit(1)
+
+
+def _span(begin: str, end: str | None) -> tuple[int, int]:
+    first = milliseconds(begin, "--begin")
+    last = _LATEST if end is None else milliseconds(end, "--end")
+    if first > last:
+        raise typer.BadParameter(f"--begin {begin} is later than --end {end}")
+    return first, last
 
 
 def _others(root: Path) -> tuple[list[KeyIndex], bool]:

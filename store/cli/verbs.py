@@ -78,10 +78,17 @@ class DefaultGroup(TyperGroup):
     default = "show"
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the default verb before arguments that name none."""
-        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+        """Put the default verb before arguments that name none, not even a misspelt one."""
+        named = {*self.commands, *ctx.help_option_names}
+        if args and args[0] not in named and not self._is_misspelt(args[0]):
             args = [self.default, *args]
         return super().parse_args(ctx, args)
+
+    def _is_misspelt(self, word: str) -> bool:
+        """Tell whether a word is near to a verb, and no folder: the error names what is near."""
+        from difflib import get_close_matches  # noqa: PLC0415 - few calls need it
+
+        return bool(get_close_matches(word, self.commands)) and not Path(word).exists()
 
 
 class RootGroup(TyperGroup):
