@@ -2,9 +2,10 @@
 
 import typer
 
-from store.cli.verbs import add_verb
+from store.cli.verbs import VerbGroup, add_verb
 
 app = typer.Typer(
+    cls=VerbGroup,
     help="Compare backends on the data of a store: answers first, then figures.",
     no_args_is_help=True,
 )

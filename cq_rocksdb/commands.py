@@ -2,9 +2,11 @@
 
 import typer
 
-from store.cli.verbs import add_verb
+from store.cli.verbs import VerbGroup, add_verb
 
-app = typer.Typer(help="Look into the RocksDB that holds the queues.", no_args_is_help=True)
+app = typer.Typer(
+    cls=VerbGroup, help="Look into the RocksDB that holds the queues.", no_args_is_help=True
+)
 
 add_verb(
     app, "stats", "cq_rocksdb.verbs:stats",

@@ -2,10 +2,12 @@
 
 import typer
 
-from store.cli.verbs import add_verb
+from store.cli.verbs import VerbGroup, add_verb
 
 app = typer.Typer(
-    help="Move queues between files and RocksDB, and prove them equal.", no_args_is_help=True
+    cls=VerbGroup,
+    help="Move queues between files and RocksDB, and prove them equal.",
+    no_args_is_help=True,
 )
 
 add_verb(

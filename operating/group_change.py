@@ -10,9 +10,10 @@ import typer
 from metadata.changing import change_tables
 from metadata.convert import refuse_unless_whole
 from metadata.forms import read_forms
-from metadata.model import BrokerMetadata, Form, Table
+from metadata.model import BrokerMetadata, Form, Table, readings
 from metadata.repair import next_version
 from metadata.repair_command import stopped_store
+from operating.group_lag import near_groups
 from operating.group_offsets import OffsetChange, Target, changed, copy, forget, reset
 from operating.one_form import BrokerForm, read_one_form
 from store.cli.offset import milliseconds
@@ -91,8 +92,11 @@ def copy_offsets(
     Of a stopped broker. Offsets of topics that the other group does not consume stay. Without --yes
     nothing is changed. What was there is kept.
     """
-    _run(root, group, form, lambda found: _some(copy(found, source, group, topic or ()), source),
-         kind, yes=yes)  # fmt: skip
+
+    def plan(found: BrokerMetadata) -> list[OffsetChange]:
+        return _some(copy(found, source, group, topic or ()), source, found)
+
+    _run(root, group, form, plan, kind, yes=yes)
 
 
 def forget_offsets(
@@ -116,12 +120,16 @@ def forget_offsets(
 
     def plan(found: BrokerMetadata) -> list[OffsetChange]:
         changes = forget(found, group, topic or ())
-        return list(changes) if settings and group in found.groups else _some(changes, group)
+        if settings and group in found.groups:
+            return list(changes)
+        return _some(changes, group, found)
 
     _run(root, group, form, plan, kind, yes=yes, settings=settings)
 
 
-def _some(changes: Iterable[OffsetChange], group: str) -> list[OffsetChange]:
+def _some(
+    changes: Iterable[OffsetChange], group: str, metadata: BrokerMetadata
+) -> list[OffsetChange]:
     """Return the changes of a group that has any.
 
     Raises:
@@ -129,7 +137,9 @@ def _some(changes: Iterable[OffsetChange], group: str) -> list[OffsetChange]:
     """
     found = list(changes)
     if not found:
-        raise RefusedStoreError(f"the group {group!r} has no offsets there")
+        groups = {way[1] for key in metadata.offsets for way in readings(key)}
+        hint = near_groups(group, groups - {group})
+        raise RefusedStoreError(f"the group {group!r} has no offsets there{hint}")
     return found
 
 

@@ -4,7 +4,8 @@ Source: RocketMQ ``AdminBrokerProcessor.getConsumeStats``, ``ConsumeStats``.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from itertools import groupby
 from typing import NamedTuple
 
@@ -133,3 +134,9 @@ class GroupLags:
             group, kind, queue, low, high, offset, lag, expired,
             timestamp if timestamp >= 0 else None,
         )  # fmt: skip
+
+
+def near_groups(group: str, groups: Collection[str]) -> str:
+    """Return names of groups that are near to one that is not there, as the end of a sentence."""
+    found = " or ".join(map(repr, get_close_matches(group, groups)))
+    return f"; is {found} meant?" if found else ""

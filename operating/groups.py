@@ -3,13 +3,12 @@
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from operating.group_lag import GroupLags, QueueLag
+from operating.group_lag import GroupLags, QueueLag, near_groups
 from operating.one_form import BrokerForm, read_one_form
 from operating.ranking import Limit, Sort, ranked
 from operating.topic_kind import TopicKind
@@ -149,8 +148,7 @@ def _check_known(store: MessageStore, lags: GroupLags, group: str, topic: str) -
         NoSuchQueueError: the topic has neither queues nor offsets.
     """
     if group and group not in lags.groups:
-        found = " or ".join(map(repr, get_close_matches(group, lags.groups)))
-        hint = f"; is {found} meant?" if found else ""
+        hint = near_groups(group, lags.groups)
         raise RefusedStoreError(f"no group {group!r} has settings or offsets here{hint}")
     if topic and topic not in lags.topics:
         require_topic(store, topic)

@@ -2,7 +2,7 @@
 
 import typer
 
-from store.cli.verbs import add_verb
+from store.cli.verbs import VerbGroup, add_verb
 
 app = typer.Typer()
 
@@ -20,6 +20,7 @@ add_verb(
 )  # fmt: skip
 
 ha = typer.Typer(
+    cls=VerbGroup,
     help="Compare the logs of master and slave, and bring a former master back.",
     no_args_is_help=True,
 )

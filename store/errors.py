@@ -152,9 +152,9 @@ class CorruptionError(StoreError):
 
     def __str__(self) -> str:
         text = super().__str__()
-        if self.expected is None and self.got is None:
-            return text
-        return f"{text}: expected {self.expected}, found {self.got}"
+        told = {"expected": self.expected, "found": self.got}
+        facts = ", ".join(f"{name} {fact}" for name, fact in told.items() if fact is not None)
+        return f"{text}: {facts}" if facts else text
 
 
 class MagicCodeError(CorruptionError):

@@ -91,6 +91,21 @@ class DefaultGroup(TyperGroup):
         return bool(get_close_matches(word, self.commands)) and not Path(word).exists()
 
 
+class VerbGroup(TyperGroup):
+    """A group without such a verb; a folder in the place of one is told."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse a folder or file that stands where a verb is expected.
+
+        Raises:
+            StoreConfigError: so it is.
+        """
+        if args and args[0] not in self.commands and Path(args[0]).exists():
+            verbs = ", ".join(self.commands)
+            raise StoreConfigError(f"{args[0]} is no verb: one of {verbs} stands before it")
+        return super().parse_args(ctx, args)
+
+
 class RootGroup(TyperGroup):
     """The verbs; a folder in the place of one is told."""
 
