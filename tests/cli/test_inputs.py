@@ -31,6 +31,8 @@ SIZES = {
 }  # fmt: skip
 SMALL = StoreConfig(**SIZES)
 PUT = (("orders", 0), ("orders", 1), ("orders", 2), ("payments", 7), ("zahlungen-é", 0))
+COLORS, FRAMES = re.compile(r"\x1b\[[\d;]*m"), re.compile("\u2502")
+"""What stands between words where the environment asks for colours, and around an error."""
 LONG_AGO = 1_700_000_000
 DAMAGED_AT = 60
 """In the body or properties of the log's first message, whose checksum tells it."""
@@ -128,6 +130,7 @@ def _typed(words: list[str], monkeypatch: pytest.MonkeyPatch) -> tuple[int, str,
     # ``main`` adds the verbs of upper layers, once in a process.
     monkeypatch.setattr(app, "registered_commands", [*app.registered_commands])
     monkeypatch.setattr(app, "registered_groups", [*app.registered_groups])
+    monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setattr(sys, "argv", ["cqstore", *words])
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
     monkeypatch.setattr(sys, "stdout", out)
@@ -154,7 +157,7 @@ def test_what_is_typed_is_answered(
         shutil.copytree(made, place)
     words = [_filled(word, place) for word in line.words]
     code, out, err = _typed(words, monkeypatch)
-    told = " ".join((out + err).replace("\u2502", " ").split())
+    told = " ".join(FRAMES.sub(" ", COLORS.sub("", out + err)).split())
     before, digests[0] = digests[0], tree_digest(made)
     assert digests[0] == before, "bytes have changed"
     assert "Traceback" not in told, told
