@@ -1,5 +1,6 @@
 """A slave broker of RocketMQ's follows ``cqstore feed``, whatever its name server answers."""
 
+import os
 import random
 import shutil
 import signal
@@ -27,8 +28,10 @@ LIMIT_SECONDS = 120
 
 def free_port() -> int:
     """As ``Ports.java``: for a server that starts later, and other programs run meanwhile."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
+    first = 10_000 + worker % 8 * 2_700
     while True:
-        port = random.randrange(10_000, 32_000)
+        port = random.randrange(first + 2, first + 2_700)
         with (
             suppress(OSError),
             socket.create_server(("127.0.0.1", port)),
