@@ -24,6 +24,7 @@ from store.paths import StorePaths
 from store.queue.bulk import UNIT_ROWS, UnitRows
 from store.queue.units import QueueKey
 from tests.kit.call_order import CallOrder
+from tests.kit.descriptors import descriptors_of
 from tests.kit.engines import engine_in_use, put_raw
 from tests.kit.rocksdb_queues import RocksDBQueues, engine_of, lose, phys, put
 
@@ -301,7 +302,6 @@ def test_where_no_link_can_be_made_files_are_copied_and_synced(
 
     monkeypatch.setattr(os, "link", refuse)
     calls = CallOrder(paths.root)
-    descriptors = len(list(Path("/proc/self/fd").iterdir()))
     if code == errno.EIO:
         with pytest.raises(StoreIOError, match="cannot publish the RocksDB queues") as caught:
             BULK.publish(made, paths, config())
@@ -309,7 +309,7 @@ def test_where_no_link_can_be_made_files_are_copied_and_synced(
         return
     with calls.watching():
         BULK.publish(made, paths, config())
-    assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
+    assert descriptors_of(tmp_path) == []
     (placed,) = calls.places("rename", "CURRENT")
     names = {path.name for path in paths.consume_queue.iterdir()} - {"CURRENT"}
     synced = {path for what, path in calls.made[:placed] if what == "sync"}

@@ -22,7 +22,7 @@ from store.record.message import Message
 from store.service.message_store import MessageStore
 from store.service.recovering.log_end import lacks_a_sector
 from tests.kit.call_order import CallOrder
-from tests.kit.descriptors import open_descriptors
+from tests.kit.descriptors import descriptors_of
 from tests.kit.power_cut import SECTOR, Disk
 
 CONFIG = StoreConfig(
@@ -261,10 +261,10 @@ def test_a_tree_is_synced_name_by_name_and_let_go(tmp_path: Path) -> None:
     for name in ("a", "b/c", "b/d"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    calls, held = CallOrder(tmp_path), open_descriptors()
+    calls = CallOrder(tmp_path)
     with calls.watching(), mock.patch("store.files.find_syncfs", return_value=None):
         sync_below([tmp_path])
-    assert open_descriptors() == held
+    assert descriptors_of(tmp_path) == []
     assert {*calls.made} == {("sync", name) for name in (".", "a", "b", "b/c", "b/d")}
     ctypes.set_errno(errno.EIO)
     with pytest.raises(OSError, match=os.strerror(errno.EIO)) as raised:

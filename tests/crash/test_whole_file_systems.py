@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from store.files import find_syncfs, sync_below, sync_file_system
-from tests.kit.descriptors import open_descriptors
+from tests.kit.descriptors import descriptors_of
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,6 @@ def test_folders_of_one_file_system_are_synced_in_one_call(
         return 0
 
     monkeypatch.setattr("store.files.find_syncfs", lambda: syncfs)
-    descriptors = open_descriptors()
     sync_below(folders)
     assert synced == [str(tmp_path / "a")]
-    assert open_descriptors() == descriptors
+    assert descriptors_of(tmp_path) == []

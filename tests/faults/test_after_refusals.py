@@ -28,7 +28,7 @@ from store.service.message_store import MessageStore
 from store.service.results import PutMessageStatus
 from tests.faults.test_refusals import CONFIG, open_store
 from tests.kit.acknowledged import Acknowledged
-from tests.kit.descriptors import open_descriptors
+from tests.kit.descriptors import descriptors_of
 from tests.kit.faults import EACCES, EIO, EMFILE, ENOSPC, EROFS, Faults
 
 FULL = PutMessageStatus.CREATE_MAPPED_FILE_FAILED
@@ -226,10 +226,9 @@ def test_a_lock_that_cannot_be_had_at_all_is_not_somebody_elses(
 
     with monkeypatch.context() as patched:
         patched.setattr(fcntl, "lockf", no_locks)
-        descriptors = open_descriptors()
         with pytest.raises(StoreIOError, match="No locks available") as caught:
             open_store(tmp_path, "file")
-        assert open_descriptors() == descriptors
+        assert descriptors_of(tmp_path) == []
         assert caught.value.path == tmp_path / "lock"
     open_store(tmp_path, "file").close()
 

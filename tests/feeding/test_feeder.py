@@ -245,7 +245,7 @@ def test_who_says_nothing_is_closed_and_a_thousand_leave_nothing(tmp_path: Path)
                 peer.settimeout(30)
                 assert peer.recv(1) == b""
                 peer.close()
-        until(lambda: open_descriptors() == before and not master.feeder.followers.links())
+        until(lambda: open_descriptors() <= before and not master.feeder.followers.links())
         assert any("silent for 0.1 s" in told for told in master.told)
         with WireSlave(master.port) as slave:  # and it goes on
             slave.report(0)
@@ -414,7 +414,7 @@ def test_a_feeder_that_ends_closes_every_connection(tmp_path: Path) -> None:
     for slave in slaves:
         assert slave.is_closed()
         slave.peer.close()
-    until(lambda: open_descriptors() == before)
+    until(lambda: open_descriptors() <= before)
 
 
 def test_a_put_answers_as_ever_where_nobody_waits_for_followers(master: Master) -> None:

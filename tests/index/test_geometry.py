@@ -11,7 +11,7 @@ from store.errors import UnsupportedFormatError
 from store.index import geometry
 from store.index.geometry import common_size, find_geometry
 from store.index.layout import IndexGeometry
-from tests.kit.descriptors import open_descriptors
+from tests.kit.descriptors import descriptors_of
 
 HEADER, SLOT, ENTRY = struct.Struct(">qqqqii"), struct.Struct(">i"), struct.Struct(">iqii")
 SLOTS, ENTRIES = 7, 40
@@ -69,13 +69,12 @@ def test_every_used_file_tells(
 ) -> None:
     monkeypatch.setattr(geometry, "_SCAN_ROWS", rows_at_once)
     path = tmp_path / "i"
-    descriptors = open_descriptors()
     for keys in (1, 2, entries // 2, entries - 2, entries - 1):
         Made(slots, entries, keys).write(path)
         assert find_geometry([path], None, None) == (slots, entries), keys
     none = Made(slots, entries, 0)
     assert find_geometry([none.write(path)], None, None) is None
-    assert open_descriptors() == descriptors
+    assert descriptors_of(tmp_path) == []
     HEADER.pack_into(none.data, 0, 0, 0, 0, 0, 0, 1)  # RocketMQ counts from one
     assert find_geometry([none.write(path)], None, None) is None
 

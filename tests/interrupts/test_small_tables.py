@@ -16,6 +16,7 @@ from store.paths import StorePaths
 from store.record.bounded_cache import ENTRY_BYTES, BoundedCache
 from store.record.message import Message
 from store.service.message_store import MessageStore
+from tests.kit.descriptors import descriptors
 from tests.kit.engines import ENGINES, put_raw
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.mutations import in_time
@@ -107,10 +108,6 @@ def test_a_bounded_cache_is_right_and_bounded_after_an_interrupt(key: str, *, fu
         assert most // 2 < held <= most
 
 
-def is_of(descriptor: Path, folder: Path) -> bool:
-    return descriptor.is_symlink() and descriptor.readlink().is_relative_to(folder)
-
-
 DESCRIPTOR_STEPS: dict[str, Callable[[DescriptorCache, Path], object]] = {
     "get": lambda cache, folder: cache.get(f"{folder}/0"),
     "open": lambda cache, folder: cache.get(f"{folder}/3"),
@@ -149,10 +146,10 @@ def test_a_descriptor_cache_is_right_and_bounded_after_an_interrupt(
     for number in range(1, case(0) + 1):
         case(number)
         # The number of a file that was being opened may be lost between two calls of the system's.
-        lost = [path for path in Path("/proc/self/fd").iterdir() if is_of(path, tmp_path)]
+        lost = [fd for fd, path in descriptors() if path.is_relative_to(tmp_path)]
         assert len(lost) <= 1
-        for path in lost:
-            os.close(int(path.name))
+        for fd in lost:
+            os.close(fd)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -15,6 +15,7 @@ from store.paths import StorePaths
 from store.queue.context import QueueStoreContext
 from store.queue.facts import QueueRestart
 from store.queue.units import UnitBatch
+from tests.kit.descriptors import descriptors_of
 
 UNIT = Struct(">qiq")  # phy offset, record size, tags code
 BATCH = Struct(">qiqqqhii")
@@ -156,5 +157,4 @@ def read_all(store: FileConsumeQueueStore, topic: str = "T", queue_id: int = 0) 
 
 def open_below(root: Path) -> list[str]:
     """Return the files below ``root`` that this process holds open, "(deleted)" behind some."""
-    links = [path for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
-    return sorted(path for link in links if (path := str(link.readlink())).startswith(f"{root}/"))
+    return [str(path) for path in descriptors_of(root) if path != root]

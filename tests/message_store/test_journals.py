@@ -25,7 +25,7 @@ from store.queue.units import MOST_UNITS, QueueKey
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.kit.call_order import CallOrder
-from tests.kit.descriptors import open_descriptors
+from tests.kit.descriptors import descriptors_of
 from tests.kit.faults import EIO, Faults
 from tests.kit.power_cut import SECTOR
 from tests.kit.tree import tree_digest
@@ -315,10 +315,9 @@ def test_a_torn_end_is_gone_for_good_before_a_line_follows(tmp_path: Path) -> No
     journal, order = written(tmp_path / "j"), CallOrder(tmp_path)
     whole = journal.path.read_bytes()
     journal.path.write_bytes(whole + b"0123")
-    descriptors = open_descriptors()
     with order.watching():
         ExpiredQueues(journal.path).cut_torn_end()
-    assert open_descriptors() == descriptors
+    assert descriptors_of(tmp_path) == []
     assert order.made == [("write", "j"), ("sync", "j")]
     assert journal.path.read_bytes() == whole
     again = CallOrder(tmp_path)

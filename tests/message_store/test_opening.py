@@ -35,7 +35,7 @@ from store.service.message_store import MessageStore
 from store.service.recovering.queue_rebuild import QueueRebuild
 from store.service.results import GetMessageStatus
 from tests.kit.call_order import CallOrder
-from tests.kit.descriptors import open_descriptors
+from tests.kit.descriptors import descriptors_of
 from tests.kit.golden import load_dump
 from tests.kit.tree import tree_digest
 from tests.message_store.test_journals import line
@@ -510,10 +510,9 @@ def test_an_opening_that_fails_lets_everything_go(root: Path, *, read_only: bool
     with pytest.raises(CorruptionError):
         MessageStore.open(root, CONFIG, read_only=read_only)
     before = tree_digest(root)
-    descriptors = open_descriptors()
     with pytest.raises(CorruptionError) as held:  # and with it all that its frames hold
         MessageStore.open(root, CONFIG, read_only=read_only)
-    assert open_descriptors() == descriptors, held
+    assert descriptors_of(root) == [], held
     if backend_class("file").present(StorePaths(root)):
         assert tree_digest(root) == before
     (root / "cqstore" / "deleted-topics").unlink()
@@ -553,11 +552,10 @@ def test_an_opening_that_is_refused_lets_the_log_go(root: Path) -> None:
     data[4] ^= 1  # the first record is none, and valid ones lie behind
     log.write_bytes(data)
     (root / "abort").touch()
-    descriptors = open_descriptors()
     maps = Path("/proc/self/maps").read_text().count(str(root))
     with pytest.raises(RefusedStoreError, match="the log is damaged") as held:
         MessageStore.open(root, CONFIG)
-    assert open_descriptors() == descriptors, held
+    assert descriptors_of(root) == [], held
     assert Path("/proc/self/maps").read_text().count(str(root)) == maps
     assert (root / "abort").exists()
 

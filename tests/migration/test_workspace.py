@@ -21,12 +21,8 @@ from store.log.commit_log import CommitLog
 from store.paths import StorePaths
 from store.queue.places import queue_context, settings_of_tasks
 from store.queue.units import MOST_UNITS, QueueKey
+from tests.kit.descriptors import descriptors_of
 from tests.migration.made_log import Made, make_log
-
-
-def held_locks() -> int:
-    return sum("lock" in each.resolve().name for each in Path("/proc/self/fd").iterdir())
-
 
 # ---- the lock
 
@@ -37,14 +33,13 @@ def test_one_driver_works_at_a_time_and_leaves_no_descriptor(tmp_path: Path) -> 
         space.held().__enter__()
     assert refused.value.path == space.root
     assert not (tmp_path / "a").exists()
-    before = held_locks()
     with space.held(begin=True):
         space.note("first", units=3)
         for begin in (False, True):
             with pytest.raises(StoreLockedError, match="another migration") as caught:
                 space.held(begin=begin).__enter__()
             assert caught.value.path == space.root / "lock"
-    assert held_locks() == before
+    assert descriptors_of(tmp_path) == []
     with space.held():
         space.note("second")
     assert [(one["step"], one.get("units")) for one in space.history()] == [
@@ -98,18 +93,17 @@ def test_a_lock_of_a_file_that_has_gone_is_none(
     def broken(fd: int, how: int) -> None:
         raise OSError(5, "no locks here")
 
-    before = held_locks()
     for step in (gone, replaced):
         with monkeypatch.context() as patched:
             patched.setattr("migration.workspace.fcntl.flock", step)
             with pytest.raises(StoreLockedError):
                 space.held().__enter__()
-        assert held_locks() == before
+        assert descriptors_of(tmp_path) == []
     monkeypatch.setattr("migration.workspace.fcntl.flock", broken)
     with pytest.raises(StoreIOError, match="work in the migration's folder") as caught:
         space.held().__enter__()
     assert caught.value.path == tmp_path
-    assert held_locks() == before
+    assert descriptors_of(tmp_path) == []
 
 
 def test_a_journal_that_is_damaged_is_told_before_anything_is_done(tmp_path: Path) -> None:
