@@ -4,7 +4,6 @@ Names and lengths come from the folders as they are now; ends and gaps from the 
 were recovered. Whether a unit leads to its message is for the caller to compare.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,18 +26,13 @@ from store.errors import TruncatedRecordError
 from store.paths import StorePaths
 from store.queue.facts import QueueFinding
 from store.queue.units import EXT_ADDRESS_MAX, QueueKey
+from store.service.upkeep.database_copy import is_database, is_database_file
 
 if TYPE_CHECKING:
     from os import DirEntry
 
 _UNIT = FILE_UNIT.size
 _SCAN_UNITS = 8192
-_ROCKSDB_MARK = "CURRENT"
-_OF_ROCKSDB = re.compile(
-    r"IDENTITY|LOCK|LOG(\.old\.\d+)?|(MANIFEST|OPTIONS)-\d+|\d+\.(sst|log|blob|dbtmp)"
-)
-"""Without the mark they are what is left of a rollback that was cut short: done again, it moves
-them away. A store of RocksDB queues that has lost its mark is not opened."""
 Resolve = Callable[[str, int, int], int | None]
 
 
@@ -73,11 +67,15 @@ def check_queue_files(
 
 
 def _check_names(folder: Path, mapped_file_size: int | None) -> Iterator[QueueFinding]:
-    found = entries(str(folder))
-    with_rocksdb = any(entry.name == _ROCKSDB_MARK for entry in found)
-    for topic in found:
+    """Find names that are no queue's.
+
+    What RocksDB leaves without its CURRENT is of a rollback that was cut short: done again, that
+    moves it away. A store of RocksDB queues that has lost its CURRENT is not opened.
+    """
+    with_rocksdb = is_database(folder)
+    for topic in entries(str(folder)):
         if not topic.is_dir():
-            if not with_rocksdb and not _OF_ROCKSDB.fullmatch(topic.name):
+            if not with_rocksdb and not is_database_file(topic.name):
                 yield QueueFinding("a file lies among the folders of topics", topic.path)
             continue
         for queue in entries(topic.path):

@@ -13,6 +13,7 @@ from struct import Struct
 from cq_rocksdb.raw_builder import DEFAULT_FAMILY
 from cq_rocksdb.raw_database import RawDatabase
 from store.errors import CorruptionError
+from store.service.upkeep.database_copy import is_database
 
 FOLDER = "rocksdbstore"
 _HOUR_MS = 3_600_000
@@ -114,7 +115,7 @@ def open_message_index(root: Path) -> MessageIndex | None:
         CorruptionError, StoreIOError: as for ``MessageIndex``.
     """
     folder = root / FOLDER
-    if not (folder / "CURRENT").is_file():
+    if not is_database(folder):
         return None
     index = MessageIndex(folder)
     try:

@@ -16,7 +16,6 @@ from store.log.commit_log import CommitLog
 from store.paths import StorePaths
 from store.progress import Progress, untold
 from store.queue.combined import CombinedConsumeQueueStore
-from store.queue.consume_queue import ConsumeQueue
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueSpan
 from store.queue.read_fallbacks import FallbackReason, ReadKind
@@ -249,18 +248,22 @@ class StoreReads:
         self._ready()
         if (tap := self._tap) is not None and tap.is_due():
             return tap.min_offset(topic, queue_id)
-        return self._end_of(topic, queue_id, lambda queue: queue.min_offset())
+        try:
+            found = self.queues.queue(topic, queue_id).min_offset()
+        except Exception:
+            check_queue(topic, queue_id)
+            raise
+        if not found:
+            check_queue(topic, queue_id)
+        return found
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Return the next offset of the queue; 0 if there is no such queue."""
         self._ready()
         if (tap := self._tap) is not None and tap.is_due():
             return tap.max_offset(topic, queue_id)
-        return self._end_of(topic, queue_id, lambda queue: queue.max_offset())
-
-    def _end_of(self, topic: str, queue_id: int, end: Callable[[ConsumeQueue], int]) -> int:
         try:
-            found = end(self.queues.queue(topic, queue_id))
+            found = self.queues.queue(topic, queue_id).max_offset()
         except Exception:
             check_queue(topic, queue_id)
             raise
