@@ -13,7 +13,7 @@ from ab.judging.comparable import (
     sides_of_both,
     workloads_of_both,
 )
-from ab.judging.figures import FIGURES
+from ab.judging.figures import FIGURES, as_good
 from ab.judging.intervals import LEAST_WITHOUT_FLOOR, Interval, unpaired
 from ab.judging.judge import judge
 from ab.judging.judgement import ComparedFigure, Judgement, Outcome
@@ -41,8 +41,18 @@ class Change(BaseModel):
     high: float | None = None
     outcome: Outcome
     text: str
-    beside_a: str = Field(default="", description="The side beside the reference, in A.")
+    beside_a: str = Field(
+        default="", description="How many times as good as the reference the side was in A."
+    )
     beside_b: str = ""
+
+    @property
+    def as_good(self) -> Interval | None:
+        """Return how many times as good B is as A."""
+        if self.ratio is None:
+            return None
+        found = Interval(self.ratio, self.low or self.ratio, self.high or self.ratio)
+        return as_good(self.figure, found)
 
 
 class ResultChanges(BaseModel):
@@ -142,6 +152,7 @@ def _beside(judged: Judgement, workload: str, side: str, key: str) -> str:
 
 
 def _times(found: ComparedFigure) -> str:
-    if not (found.ratio and found.low and found.high):
+    if found.as_good is None or found.low is None:
         return ""
-    return f"{ratio_text(found.ratio)} ({span_text(found.low, found.high)})"
+    ratio, low, high = found.as_good
+    return f"{ratio_text(ratio)} ({span_text(low, high)})"

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from ab.judging.intervals import Interval
 from ab.judging.words import Measure
 from ab.results.result import PERCENTILES, Footprint, Round, Shape
 
@@ -131,3 +132,12 @@ SIDE_FIGURES: tuple[SideFigure, ...] = (
     SideFigure("pss", "memory once open", Measure.BYTES, lambda foot, _: foot.pss_bytes),
     SideFigure("open", "time to open", Measure.SECONDS, lambda foot, _: foot.open_seconds),
 )
+
+
+def as_good(figure: str, found: Interval) -> Interval:
+    """Return how many times as good one is as the other, of the ratio of their figures.
+
+    Above 1 the first is better: the ratio itself where more is better, turned round where less is.
+    """
+    of = FIGURES.get(figure)
+    return found if of is not None and of.more_is_better else found.turned

@@ -5,6 +5,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 
+from ab.judging.figures import as_good
+from ab.judging.intervals import Interval
 from ab.judging.words import Measure
 from ab.results.result import Difference
 
@@ -63,6 +65,14 @@ class ComparedFigure(_Model):
     left_out: NonNegativeInt = Field(default=0, description="Rounds that were disturbed.")
     outcome: Outcome
     why: str = ""
+
+    @property
+    def as_good(self) -> Interval | None:
+        """Return how many times as good it is as the reference's; its ends may be the ratio."""
+        if self.ratio is None:
+            return None
+        found = Interval(self.ratio, self.low or self.ratio, self.high or self.ratio)
+        return as_good(self.figure, found)
 
 
 class Sentence(_Model):

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from ab.judging.figures import FIGURES
+from ab.judging.intervals import Interval
 from ab.judging.judgement import ComparedFigure, Judgement, Outcome, Projection
 from ab.judging.latencies import curve
 from ab.judging.words import Measure, ratio_text, short_text, span_text, value_text
@@ -74,21 +74,13 @@ def ratio_plot(judgement: Judgement) -> RatioPlot | None:
     ]
     if not found:
         return None
-    values = [value for _, told in found for value in (*_ends(told), told.floor or 1)]
+    values = [value for _, told in found for value in (*(told.as_good or ()), told.floor or 1)]
     axis = ratio_axis(values)
     return RatioPlot(judgement.reference, ratio_ticks(axis), [_mark(axis, *each) for each in found])
 
 
-def _ends(told: ComparedFigure) -> tuple[float, float, float]:
-    """Return ratio, low and high, turned round where less is better."""
-    ratio, low, high = told.ratio or 1.0, told.low or 1.0, told.high or 1.0
-    if FIGURES[told.figure].more_is_better:
-        return ratio, low, high
-    return 1 / ratio, 1 / high, 1 / low
-
-
 def _mark(axis: Axis, workload: str, told: ComparedFigure) -> Mark:
-    ratio, low, high = _ends(told)
+    ratio, low, high = told.as_good or Interval(1.0, 1.0, 1.0)
     floor = told.floor or 1.0
     return Mark(
         workload, told.side, told.outcome, f"{ratio_text(ratio)} ({span_text(low, high)})",

@@ -80,8 +80,8 @@ def _headlines(judgement: Judgement) -> list[Row]:
             judgement.reference: value_text(told.reference, told.unit),
             "side": told.side,
             "its figure": value_text(told.value, told.unit),
-            "times": _times(told),
-            "interval": span_text(told.low, told.high) if told.low and told.high else "",
+            "times as good": _times(told),
+            "interval": _span(told),
             "noise": ratio_text(told.floor) if told.floor else "",
             "rounds": told.rounds,
             "verdict": _SHORT.get(told.outcome, told.outcome.value),
@@ -97,7 +97,7 @@ def _footprint(judgement: Judgement) -> list[Row]:
             judgement.reference: value_text(told.reference, told.unit),
             "side": told.side,
             "its figure": value_text(told.value, told.unit),
-            "times": _times(told),
+            "times as good": _times(told),
         }
         for told in judgement.footprint
         if told.outcome is not Outcome.FLOOR
@@ -120,8 +120,14 @@ def _projections(judgement: Judgement) -> list[Row]:
     ]
 
 
-def _times(told: ComparedFigure) -> str:
-    return ratio_text(told.ratio) if told.ratio else ""
+def _times(told: ComparedFigure | Change) -> str:
+    return ratio_text(told.as_good.ratio) if told.as_good else ""
+
+
+def _span(told: ComparedFigure | Change) -> str:
+    if told.as_good is None or told.low is None:
+        return ""
+    return span_text(told.as_good.low, told.as_good.high)
 
 
 def _lines(judgement: Judgement) -> Iterator[Row]:
@@ -172,9 +178,9 @@ def _changed(change: Change) -> Row:
         "figure": change.label,
         "A": value_text(change.a, change.unit),
         "B": value_text(change.b, change.unit),
-        "B by A": ratio_text(change.ratio) if change.ratio else "",
-        "interval": span_text(change.low, change.high) if change.low and change.high else "",
-        "beside the reference in A": change.beside_a,
+        "B as good as A, times": _times(change),
+        "interval": _span(change),
+        "as the reference in A": change.beside_a,
         "in B": change.beside_b,
         "change": _SHORT.get(change.outcome, change.outcome.value),
     }

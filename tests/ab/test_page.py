@@ -12,6 +12,7 @@ from ab.judging.judge import judge
 from ab.judging.latencies import withheld
 from ab.report.axes import Axis, apart, axis_of, decade_ticks, ratio_axis, ratio_ticks
 from ab.report.page import page, write_page
+from ab.report.printing import _footprint, _headlines
 from ab.results.result import Answers, Difference, Result
 from store.errors import StoreIOError
 from tests.ab.made_result import Truth, made_result
@@ -74,6 +75,33 @@ def test_the_page_needs_nothing_else(made: Result, reader: Reader) -> None:
     assert scripts == [{"type": "application/json", "id": "result"}]
     text = page(made, judge(made))
     assert not re.search(r"https?:|@import|url\(", text)
+
+
+@pytest.mark.parametrize("speed", [1.8, 1 / 1.8])
+def test_every_ratio_has_one_direction(speed: float) -> None:
+    """Above 1 the side is better, of a throughput as of a latency, on the page and in tables."""
+    truth = Truth(at={("rocksdb", "tail-pull"): speed})
+    result = made_result(1, truth, workloads=["tail-pull"])
+    text = page(result, judge(result)).partition("Every figure")[2]
+    rows = re.findall(
+        r'<th rowspan="1">([^<]+)</th>.*?</td><td class="n">[^<]*</td>\s*'
+        r'<td class="n">([\d.]+)</td><td class="n">([\d.]+) to ([\d.]+)</td>',
+        text, re.DOTALL,
+    )  # fmt: skip
+    told = {label: [float(each) for each in ratios] for label, *ratios in rows}
+    assert {"throughput", "p50", "p99"} <= told.keys()
+    for label in ("throughput", "p50", "p99"):
+        ratio, low, high = told[label]
+        assert low <= ratio <= high
+        assert ratio == pytest.approx(speed, rel=0.1), label
+    headline = next(iter(_headlines(judge(result))))
+    assert float(str(headline["times as good"])) == pytest.approx(speed, rel=0.1)
+    files, rocksdb = (side.footprint for side in result.sides[:2])
+    assert files is not None
+    assert rocksdb is not None
+    (disk, *_) = _footprint(judge(result))
+    smaller = files.disk_bytes / rocksdb.disk_bytes
+    assert float(str(disk["times as good"])) == pytest.approx(smaller, rel=0.01)
 
 
 def test_the_answer_comes_first_with_title_and_command(made: Result, reader: Reader) -> None:
