@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # Spark's sessions are over before a better compiler and collector would have paid for themselves.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-pytest_plugins = ["tests.kit.scratch", "tests.kit.share"]
+pytest_plugins = ["tests.kit.rewritten", "tests.kit.scratch", "tests.kit.share"]
 
 settings.register_profile("ci", derandomize=True, max_examples=50, deadline=None)
 settings.register_profile("deep", max_examples=1000, deadline=None)
