@@ -21,7 +21,7 @@ from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.mutations import in_time
 
 SECONDS = 120
-QUEUES = 240
+QUEUES = 96
 BLOCK = 4
 """Queues of a step: all are read, then put to."""
 SHARE = 12
