@@ -3,7 +3,10 @@
 Departures: memory comes from one budget instead of 1.1 GiB of cache beside 768 MiB of memtables;
 index and filter blocks live in the cache, so that they are inside the budget;
 ``inplace_update_support`` stays off, since with it a put that follows a range delete of the same
-key within one memtable is lost; fewer background jobs, for machines smaller than a broker's.
+key within one memtable is lost; fewer background jobs, for machines smaller than a broker's. Level-0
+files neither slow writes down nor stop them (RocketMQ: 8 and 10): a manual flush waits for as long
+as one file more would, RocketMQ's flush alone is allowed to do without, and on a full disk the
+compaction that it waits for never succeeds.
 
 Source: RocketMQ ``RocksDBOptionsFactory``, ``ConsumeQueueRocksDBStorage``.
 """
@@ -16,6 +19,8 @@ from cq_rocksdb.engine import Family
 
 MIB = 1 << 20
 GIB = 1 << 30
+NEVER = 1 << 30
+"""Files that there will not be."""
 
 
 class Compression(Enum):
@@ -53,8 +58,8 @@ class FamilyOptions:
     bloom_bits_per_key: int = 16
     write_buffers: int = 4
     levels: int = 7
-    level0_files: tuple[int, int, int] = (2, 8, 10)
-    """Level-0 files that start a compaction, slow writes down, stop them."""
+    level0_files: tuple[int, int, int] = (2, NEVER, NEVER)
+    """Level-0 files that start a compaction, slow writes down, stop them. Departure, see above."""
     target_file_multiplier: int = 2
     level_multiplier: float = 2.0
     max_compaction_bytes: int = 100 * GIB

@@ -50,6 +50,11 @@ DEPARTURES = {
     ("DBOptions", "max_subcompactions"): 2,
     ("DBOptions", "delayed_write_rate"): 100 * MIB,
     ("DBOptions", "max_log_file_size"): 16 * MIB,
+    # A manual flush waits while one more file would slow writes: for ever where the disk is full.
+    ('CFOptions "default"', "level0_slowdown_writes_trigger"): 1 << 30,
+    ('CFOptions "default"', "level0_stop_writes_trigger"): 1 << 30,
+    ('CFOptions "offset"', "level0_slowdown_writes_trigger"): 1 << 30,
+    ('CFOptions "offset"', "level0_stop_writes_trigger"): 1 << 30,
     # RocketMQ sets these for one family alone; they mean nothing to the other's compaction.
     ('CFOptions "default"', "max_bytes_for_level_multiplier"): "2.000000",
     ('CFOptions "offset"', "max_compaction_bytes"): 100 * GIB,
