@@ -24,6 +24,7 @@ from store.cli.options import (
 )
 from store.cli.output import OutputFormat, Row, output
 from store.cli.progress import progress
+from store.config import StoreConfig
 from store.errors import StoreConfigError
 from store.journals.store_lock import refuse_if_open
 from store.paths import StorePaths
@@ -76,6 +77,8 @@ def check(
     elif copy_to or in_place or cut_at is not None:
         raise StoreConfigError("--copy-to, --in-place and --cut-at belong to --repair")
     plan = _look(root, config, backend, commit_log, kind)
+    if repair and cut_at is not None and (plan is None or plan.cut_at is None):
+        raise StoreConfigError(f"the log is not damaged at {cut_at}: nothing is to be cut")
     if plan is None:
         return
     if not repair:
@@ -85,16 +88,23 @@ def check(
     if not plan:
         raise typer.Exit(1)
     check_cut(root, plan, cut_at)
-    target = root
+    target = root if in_place else copy_to or root.with_name(root.name + ".repaired")
+    _mend(root, target, read_config(config), plan, cut_at, in_place=in_place)
+    if _look(target, config, backend, None, kind) is not None:
+        raise typer.Exit(1)
+
+
+def _mend(
+    root: Path, target: Path, settings: StoreConfig, plan: RepairPlan, cut_at: int | None,
+    *, in_place: bool,
+) -> None:  # fmt: skip
+    """Copy the store to ``target``, or take it ``in_place``, and mend it there."""
     if not in_place:
-        target = copy_to or root.with_name(root.name + ".repaired")
         with progress("copying", blocks_below(root)) as tick:
             copy_store(root, target, tick)
         note(f"mending the copy {target}")
-    with progress("mending", about_end(root, read_config(config))) as tick:
-        carry_out(target, read_config(config), plan.moved_to(root, target), cut_at, tick)
-    if _look(target, config, backend, None, kind) is not None:
-        raise typer.Exit(1)
+    with progress("mending", about_end(root, settings)) as tick:
+        carry_out(target, settings, plan.moved_to(root, target), cut_at, tick)
 
 
 def _compare(root: Path, against: Path, kind: OutputFormat) -> None:

@@ -16,14 +16,19 @@ from store.cli.options import (
     ConfigFile,
     Format,
     meant,
+    note,
     open_store,
     read_config,
+    refuse_beside,
 )
 from store.cli.output import OutputFormat, Row, body_fields, output
 from store.cli.rows import message_row, queue_row, sorted_queues, unit_rows
-from store.errors import RefusedStoreError
+from store.errors import CorruptionError, NoSuchMessageError, RefusedStoreError
+from store.log.commit_log import CommitLog
+from store.log.log_span import span_at
 from store.queue.units import QueueKey
 from store.record.decoder import StoredMessage
+from store.record.scan import ScanRules
 from store.service.message_store import MessageStore
 
 Place = Annotated[Path, typer.Argument(metavar="DIR|FILE", help="A store, or one of its files.")]
@@ -42,13 +47,13 @@ def dump(
     ] = None,
     topic: Annotated[str | None, typer.Option(metavar="T", help="Units of this topic.")] = None,
     queue_id: Annotated[
-        int, typer.Option(metavar="Q", min=0, max=INT_MAX, help="… of this queue")
-    ] = 0,
+        int | None, typer.Option(metavar="Q", min=0, max=INT_MAX, help="… of this queue; 0.")
+    ] = None,
     offset: Annotated[
         int | None,
         typer.Option(metavar="N", min=0, max=LONG_MAX, help="… from this offset on"),
     ] = None,
-    count: Annotated[int, typer.Option(metavar="M", min=1, help="… and so many.")] = 1,
+    count: Annotated[int | None, typer.Option(metavar="M", min=1, help="… and so many; 1.")] = None,
     config: ConfigFile = None,
     backend: Backend = None,
     commit_log: CommitLogFolder = None,
@@ -69,6 +74,9 @@ def dump(
         raise RefusedStoreError("no such file or folder", path=place)
     if sum(asked) != 1:
         raise typer.BadParameter("give one of --messages, --queues, --commitlog-offset, --topic")
+    if topic is None:
+        by = ("--messages", "--queues", "--commitlog-offset")[asked.index(True)]
+        refuse_beside(by, queue_id=queue_id, offset=offset, count=count)
     with open_store(place, config, backend, commit_log) as store:
         if messages:
             output(kind).rows(_messages(store))
@@ -76,17 +84,65 @@ def dump(
             keys = sorted_queues(store.queues)
             output(kind).rows(queue_row(store.queues, key) for key in keys)
         elif commitlog_offset is not None:
-            output(kind).record(_whole(store.message_by_offset(commitlog_offset)))
+            output(kind).record(_whole(_record_at(store, commitlog_offset)))
         elif topic is not None:
-            key = QueueKey(topic, queue_id)
-            require_queue(store, topic, queue_id)
-            output(kind).rows(_units(store, key, offset, count))
+            key = QueueKey(topic, queue_id or 0)
+            require_queue(store, *key)
+            output(kind).rows(_units(store, key, offset, count or 1))
 
 
 def _messages(store: MessageStore) -> Iterator[Row]:
     log = store.commit_log
     for record in log.scan(max(log.min_phy_offset(), 0)):
         yield message_row(StoredMessage(log.view(record.phy_offset, record.size)))
+
+
+def _record_at(store: MessageStore, phy_offset: int) -> StoredMessage:
+    """Return the record that begins at ``phy_offset``.
+
+    Raises:
+        NoSuchMessageError: none begins there, and what lies there is sound.
+        CorruptionError: the log is damaged there, or before it in the same file.
+    """
+    try:
+        message = store.message_by_offset(phy_offset)
+    except CorruptionError as exc:
+        _refuse_within(store.commit_log, phy_offset, exc)
+        raise
+    if message.phy_offset != phy_offset:  # a body may hold what looks like one
+        try:
+            _refuse_within(store.commit_log, phy_offset)
+        except CorruptionError as exc:
+            note(str(exc))
+    return message
+
+
+def _refuse_within(log: CommitLog, phy_offset: int, problem: CorruptionError | None = None) -> None:
+    """Refuse a phy offset at which no record begins, and say what lies there.
+
+    ``problem``: what is known to be wrong there.
+
+    Raises:
+        NoSuchMessageError: so it is.
+        CorruptionError: it cannot be told, for the log is damaged before.
+    """
+    low, high = max(log.min_phy_offset(), 0), log.max_phy_offset()
+    none = f"no record begins at phy offset {phy_offset}"
+    if not low <= phy_offset < high:
+        raise NoSuchMessageError(f"{none}: this log goes from {low} to {high}") from problem
+    try:
+        span = span_at(log, phy_offset, ScanRules())
+    except CorruptionError as exc:
+        if exc.phy_offset == phy_offset:
+            raise problem or exc from None
+        raise CorruptionError(
+            f"what lies at phy offset {phy_offset} cannot be told, for the log is damaged before:"
+            f" {exc.reason}", phy_offset=exc.phy_offset, expected=exc.expected, got=exc.got,
+        ) from exc  # fmt: skip
+    if span is None or (span.start == phy_offset and span.record is not None):
+        return
+    next_ = f"the next begins at {span.end}" if span.end < high else "there the log ends"
+    raise NoSuchMessageError(f"{none}: it lies in {span}; {next_}") from problem
 
 
 def _whole(message: StoredMessage) -> Row:
@@ -97,7 +153,10 @@ def _whole(message: StoredMessage) -> Row:
 
 def _units(store: MessageStore, key: QueueKey, offset: int | None, count: int) -> Iterator[Row]:
     first = store.min_offset(*key) if offset is None else offset
-    last = min(first + count, store.max_offset(*key))
+    low, high = store.min_offset(*key), store.max_offset(*key)
+    last = min(first + count, high)
+    if first >= high:
+        note(f"no unit from offset {first} on: the queue has {low} to {high}")
     for row in unit_rows(store.queues, key, first, last):
         if row is None:
             yield {"queueOffset": None, "problem": "missing unit"}

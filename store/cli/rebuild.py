@@ -1,5 +1,7 @@
 """``cqstore rebuild``: queues and index anew from the commit log."""
 
+from contextlib import suppress
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -20,7 +22,12 @@ from store.cli.options import (
 )
 from store.cli.output import OutputFormat, output
 from store.cli.progress import progress
-from store.errors import NoSuchQueueError, StoreConfigError
+from store.config import StoreConfig
+from store.errors import CorruptionError, NoSuchQueueError, StoreConfigError, StoreError
+from store.journals.store_lock import refuse_if_open
+from store.paths import StorePaths
+from store.record.message import LMQ_PREFIX
+from store.record.scan import ScanRules
 from store.service.message_store import MessageStore
 from store.service.recovering.replacement import Rebuild
 
@@ -59,6 +66,7 @@ def rebuild(
         raise StoreConfigError("--index builds the whole index: leave --topic out")
     else:
         parts = Rebuild.NOTHING
+        _check_has_records(root, settings, topic, queue_id)
     with (
         pointing_to_check(root),
         progress("rebuilding", about_end(root, settings)) as tick,
@@ -76,12 +84,46 @@ def rebuild(
         else:
             done = store.rebuild_queues(topic, queue_id, tick)
             if not done.queues:
-                which = f"queue {queue_id} of topic" if queue_id is not None else "topic"
-                raise NoSuchQueueError(
-                    f"{which} {topic!r} has no record in the log{near(store, topic)}"
-                )
+                raise _without_records(store, topic, queue_id)
             record |= {"topic": topic, "queues": done.queues, "units": done.units}
         before = store.paths.replaced
     output(kind).record(record)
     if topic is None and before.is_dir():
         note(f"what was there before lies in {before}; remove it when you are content")
+
+
+def _check_has_records(root: Path, settings: StoreConfig, topic: str, queue_id: int | None) -> None:
+    """Refuse queues that are not there and have no record, before the store is opened to write.
+
+    The log is read only where the queues are not there: then these may be what is to be built. A
+    store that cannot be opened to read is left to the opening.
+
+    Raises:
+        NoSuchQueueError: so it is.
+        StoreLockedError: another process has the store open.
+    """
+    refuse_if_open(StorePaths(root))
+    try:
+        store = MessageStore.open(root, settings, read_only=True, housekeeping=False)
+    except StoreError:
+        return
+    with store, suppress(CorruptionError):
+        keys = [key for key in store.queue_keys(topic) if queue_id in {None, key.queue_id}]
+        # Records of other topics lead to an LMQ queue.
+        if keys or topic.startswith(LMQ_PREFIX) or _has_record(store, topic, queue_id):
+            return
+        raise _without_records(store, topic, queue_id)
+
+
+def _has_record(store: MessageStore, topic: str, queue_id: int | None) -> bool:
+    with progress("reading the log", store.commit_log.max_phy_offset()) as tick:
+        for record in store.commit_log.scan_kept(ScanRules(check_crc=False)):
+            tick(record.phy_offset)
+            if record.topic == topic and queue_id in {None, record.queue_id}:
+                return True
+    return False
+
+
+def _without_records(store: MessageStore, topic: str, queue_id: int | None) -> NoSuchQueueError:
+    which = f"queue {queue_id} of topic" if queue_id is not None else "topic"
+    return NoSuchQueueError(f"{which} {topic!r} has no record in the log{near(store, topic)}")

@@ -1,5 +1,7 @@
 """Names that the store does not have, numbers out of their ranges, stores that others have open."""
 
+import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -144,3 +146,35 @@ def test_a_store_that_another_process_has_open_is_read_with_a_word(
         assert "needs recovery" not in done.stderr
     assert run(["check", root, "--repair"]).returncode == 2
     assert not root.with_name("store.repaired").exists()
+
+
+def test_a_record_in_a_body_and_a_blank_are_none_that_begin_there(tmp_path: Path) -> None:
+    root, log = tmp_path / "store", 1 << 16
+    with MessageStore.open(root, StoreConfig(**SMALL), backend="file") as store:
+        first = store.put_message(Message("orders", b"x", 0))
+        forged = bytes(store.commit_log.view(0, store.commit_log.max_phy_offset()))
+        assert first.phy_offset == 0
+        second = store.put_message(Message("orders", b"ab" + forged, 0))
+        third = store.put_message(Message("orders", b"c" * 40_000, 0))
+        blank = store.commit_log.max_phy_offset()
+        fourth = store.put_message(Message("orders", b"d" * 40_000, 0))
+        assert fourth.phy_offset == log
+    within = (root / "commitlog" / f"{0:020d}").read_bytes().index(forged, 1)
+    done = run(["dump", root, "--commitlog-offset", within])
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"lies in the record from {second.phy_offset} to {third.phy_offset}" in done.stderr
+    for place in (blank, blank + 3, log - 1):
+        done = run(["dump", root, "--commitlog-offset", place])
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"the blank from {blank} to {log}; the next begins at {log}" in done.stderr
+
+
+def test_a_queue_that_was_lost_is_built_though_it_is_not_there(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with MessageStore.open(root, StoreConfig(**SMALL), backend="file") as store:
+        assert store.put_message(Message("orders", b"x", 1)).ok
+        assert store.put_message(Message("other", b"x", 0)).ok
+    shutil.rmtree(root / "consumequeue" / "orders")
+    done = run(["rebuild", root, "--topic", "orders", "--output", "json"])
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["units"] == 1

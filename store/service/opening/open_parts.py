@@ -53,6 +53,7 @@ from store.service.opening.parts import Loaded, Parts, Recovered
 from store.service.opening.unopened import begin_again, opened
 from store.service.reading.puller import Puller
 from store.service.recovering import replacement
+from store.service.recovering.given_places import refuse_sound_places
 from store.service.recovering.queue_mend import QueueMend
 from store.service.recovering.queue_rebuild import QueueRebuild
 from store.service.recovering.recovery import Recovery, RecoveryReport
@@ -109,6 +110,8 @@ def _take_over(
     locks: list[StoreLock] = []
     undo.callback(_release, locks)  # before it is taken: a frame that an exception keeps, keeps it
     locks.append(StoreLock(paths))
+    if not options.rebuild:
+        refuse_sound_places(layout, config, options.cut_at, options.pass_over)
     begin_again(paths)
     names = replacement.prepare(
         layout, config, options.backend, options.rebuild, options.cut_at,

@@ -1,0 +1,81 @@
+"""Places that an operator gives up: what is surely no damage is refused before a byte changes.
+
+What is not sure, the recovery decides.
+"""
+
+from collections.abc import Collection
+
+from store.config import StoreConfig
+from store.errors import CorruptionError, StoreConfigError, StoreError
+from store.journals.begun_cut import begun_cut
+from store.log.commit_log import CommitLog
+from store.log.log_span import LogSpan, span_at
+from store.paths import StorePaths
+from store.record.decoder import StoredMessage
+from store.record.scan import ScanRules
+from store.service.finding.store_layout import StoreLayout
+from store.service.recovering.log_end import whole_records
+
+
+def refuse_sound_places(
+    layout: StoreLayout, config: StoreConfig, cut_at: int | None, pass_over: Collection[int]
+) -> None:
+    """Refuse to lose what lies in a sound record, or outside of the log.
+
+    The caller has the store's lock; nothing is changed.
+
+    Raises:
+        StoreConfigError: one of the places is none where the log is damaged or ends.
+    """
+    paths = layout.paths
+    given = {*pass_over} | ({cut_at} if cut_at is not None else set())
+    if not given or not layout.log_folders or _is_unfinished(paths):
+        return
+    log = CommitLog(layout.log_folders, config, read_only=True)
+    try:
+        log.load()
+    except StoreError:  # the opening tells it
+        return
+    try:
+        crashed = paths.abort.exists() and not paths.unopened.exists()
+        rules = ScanRules(config.check_crc_on_recover, config.force_verify_prop_crc)
+        for place in sorted(given):
+            _refuse_sound(log, place, rules, given, crashed=crashed)
+    finally:
+        log.close()
+
+
+def _is_unfinished(paths: StorePaths) -> bool:
+    """Return whether the log is to be changed first, by what an opening has begun."""
+    return paths.passing_over.exists() or begun_cut(paths) is not None
+
+
+def _refuse_sound(
+    log: CommitLog, place: int, rules: ScanRules, given: Collection[int], *, crashed: bool
+) -> None:
+    low, high = max(log.min_phy_offset(), 0), log.max_phy_offset()
+    not_there = f"the log is not damaged at {place}"
+    path = log.files.folder
+    if not low <= place <= high or high == low:
+        raise StoreConfigError(f"{not_there}: its files go from {low} to {high}", path=path)
+    within = min(place, high - 1)
+    try:
+        if crashed:
+            span = span_at(log, within, rules, lambda blocks: whole_records(log, blocks))
+        else:
+            span = span_at(log, within, rules)
+    except CorruptionError as exc:
+        if exc.phy_offset is None or exc.phy_offset in given:
+            return
+        raise StoreConfigError(
+            f"{not_there}: it ends at {exc.phy_offset}, or is damaged there", path=path
+        ) from exc
+    if place < high and span is not None and not _is_given_up(log, span, place):
+        raise StoreConfigError(f"{not_there}, which lies in {span}", path=path)
+
+
+def _is_given_up(log: CommitLog, span: LogSpan, place: int) -> bool:
+    """Return whether the damaged record at ``place`` was passed over before."""
+    if span.record is None or span.start != place:
+        return False
+    return StoredMessage(log.view(place, span.record.size), place).is_passed_over
