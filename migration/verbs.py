@@ -29,6 +29,7 @@ from store.cli.progress import progress
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreError
 from store.paths import StorePaths
+from store.service.finding.lay_out import lay_out
 from store.service.upkeep.mode import StoreMode
 
 Space = Annotated[
@@ -248,7 +249,10 @@ def finish(
 
 def status(root: Dir, workspace: Space = None, kind: Format = OutputFormat.TABLE) -> None:
     """Show how far the migration is. Changes nothing."""
-    output(kind).record(status_of(root, _space(root, workspace)))
+    space = _space(root, workspace)
+    if not space.plan.exists():
+        lay_out(root, StoreConfig(), None, read_only=True)  # refuses where no store is
+    output(kind).record(status_of(root, space))
 
 
 def _record(report: RunReport | SwitchReport | TablesReport) -> dict[str, object]:

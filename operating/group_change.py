@@ -92,6 +92,8 @@ def copy_offsets(
     Of a stopped broker. Offsets of topics that the other group does not consume stay. Without --yes
     nothing is changed. What was there is kept.
     """
+    if source == group:
+        raise RefusedStoreError(f"both groups are {group!r}: nothing is to be copied")
 
     def plan(found: BrokerMetadata) -> list[OffsetChange]:
         return _some(copy(found, source, group, topic or ()), source, found)

@@ -28,8 +28,10 @@ from ab.results.result import (
     Side,
     WorkloadFigures,
 )
+from store.config import StoreConfig
 from store.errors import RefusedStoreError
 from store.paths import StorePaths
+from store.service.finding.lay_out import lay_out
 from store.service.mirroring.differences import Mismatch, read_differences
 from store.service.mirroring.figures import (
     AGAIN,
@@ -62,7 +64,7 @@ def live_result(root: Path, command: list[str]) -> Result:
     """Return what the mirror of the store in ``root`` has saved; once a minute it does so.
 
     Raises:
-        RefusedStoreError: it has saved nothing, or there is no such folder.
+        RefusedStoreError: it has saved nothing, or no store is there.
         CorruptionError: one of its files is damaged.
         StoreIOError: one cannot be read.
     """
@@ -70,6 +72,8 @@ def live_result(root: Path, command: list[str]) -> Result:
     if not root.is_dir():
         raise RefusedStoreError("no such folder", path=root)
     figures = read_figures(paths.ab_figures)
+    if figures is None:
+        lay_out(root, StoreConfig(), None, read_only=True)  # refuses where no store is
     if figures is None or not figures.reads:
         raise RefusedStoreError(
             "no read of this store has been mirrored yet: open it with double write and abShare",

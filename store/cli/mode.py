@@ -112,12 +112,19 @@ def mode(
         "set": "by cqstore mode" if layout.standing.state else "by what lies here and the settings",
         "queues in": ", ".join(layout.backends),
         "kept, the one that is read first": ", ".join(now.backends),
-        "behind": dict(layout.standing.behind),
+        "behind": _behind(layout.standing.behind, kind),
     }
     with progress("looking at the steps", about_end(root, settings)) as tick:
         for step in possible_steps(root, settings, progress=tick):
             facts[f"step to {step.to}"] = "; ".join(step.reasons) or "possible"
     output(kind).record(facts)
+
+
+def _behind(behind: Mapping[str, int], kind: OutputFormat) -> object:
+    """Return which backends are no longer kept and lack the log from where on."""
+    if kind is not OutputFormat.TABLE or not behind:
+        return dict(behind)
+    return ", ".join(f"{name} (from phy offset {at:,} on)" for name, at in behind.items())
 
 
 def _step(
@@ -138,7 +145,7 @@ def _step(
     units = done.recovery.dispatched_units if done.recovery else 0
     output(kind).record(
         {
-            "before": done.before, "state": done.after, "behind": done.behind,
+            "before": done.before, "state": done.after, "behind": _behind(done.behind, kind),
             "setAside": done.set_aside, "dispatchedUnits": units, **facts,
         }
     )  # fmt: skip

@@ -110,12 +110,12 @@ class TableOutput(Output):
         return count
 
     def record(self, record: Row) -> None:
-        """Print label and value, a line each."""
+        """Print label and value, a line each; of what has nothing in it ``none``."""
         from rich.table import Table  # noqa: PLC0415
 
         made = Table(box=None, show_header=False, pad_edge=False)
         for label, value in record.items():
-            made.add_row(f"[bold]{label}[/bold]", _cell(value))
+            made.add_row(f"[bold]{label}[/bold]", "none" if value in ([], {}) else _cell(value))
         self._console.print(made)
 
 
