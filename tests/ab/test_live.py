@@ -155,7 +155,7 @@ def test_the_side_that_is_read_most_is_the_reference(
 
 
 def test_what_cannot_be_told_is_refused_in_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(RefusedStoreError, match="no read of this store has been mirrored"):
+    with pytest.raises(RefusedStoreError, match="no store here"):
         live_result(tmp_path, [])
     figures = Figures(StorePaths(tmp_path).ab_figures)
     figures.save(0)
