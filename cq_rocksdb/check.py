@@ -24,6 +24,7 @@ from cq_rocksdb.offset_table import OffsetTable
 from cq_rocksdb.orphans import Orphan, Orphans
 from cq_rocksdb.unit_table import FoundUnit, UnitTable
 from store.errors import CorruptionError
+from store.progress import Progress, untold
 from store.queue.context import LogView
 from store.queue.facts import QueueFinding
 from store.queue.units import QUEUE_UNIT, QueueKey, QueueUnit
@@ -43,10 +44,11 @@ class Audit:
         log: LogView,
         folder: Path,
         orphans: Orphans | None = None,
+        progress: Progress = untold,
     ) -> None:
-        """``orphans`` are collected on the way."""
+        """``orphans`` are collected on the way, ``progress`` is told the units."""
         self._entries = _Entries(offsets, units, log, str(folder), orphans)
-        self._units = _Units(engine, log.min_phy_offset(), str(folder), orphans)
+        self._units = _Units(engine, log.min_phy_offset(), str(folder), orphans, progress)
 
     def findings(self) -> Iterator[QueueFinding]:
         """Yield the findings; run once."""
@@ -160,8 +162,10 @@ class _Units:
     """The ``default`` family: keys, sizes, holes, order, and what no ``max`` entry covers."""
 
     def __init__(
-        self, engine: RocksEngine, min_phy_offset: int, path: str, orphans: Orphans | None
-    ) -> None:
+        self, engine: RocksEngine, min_phy_offset: int, path: str, orphans: Orphans | None,
+        progress: Progress,
+    ) -> None:  # fmt: skip
+        self._progress = progress
         self._orphans = orphans
         self._orphan: Orphan | None = None  # of the queue that is read just now
         self._engine = engine
@@ -177,6 +181,7 @@ class _Units:
     def findings(self) -> Iterator[QueueFinding]:
         start = b""
         while True:
+            self._progress(self.units)
             rows = self._engine.scan(Family.DEFAULT, start, _END_OF_KEYS, _SCAN_UNITS)
             for key, value in rows:
                 yield from self._row(key, value)

@@ -17,7 +17,7 @@ from cq_rocksdb.stats import CACHE_USAGE, COUNTERS, PROPERTIES
 from cq_rocksdb.store import RocksDBConsumeQueueStore
 from store.cli.options import ConfigFile, Dir, Format, note, open_store
 from store.cli.output import OutputFormat, Row, output
-from store.cli.progress import progress
+from store.cli.progress import counted, progress
 from store.errors import RefusedStoreError, StoreError
 from store.paths import StorePaths
 from store.service.message_store import MessageStore
@@ -72,11 +72,13 @@ def audit(root: Dir, config: ConfigFile = None, kind: Format = OutputFormat.TABL
     check``.
     """
     found = 0
-    with progress("auditing"), open_store(root, config, None, None) as store:
+    with progress("auditing", unit="units") as tick, open_store(root, config, None, None) as store:
         queues = _rocksdb_queues(store)
         known, fault = _known_topics(store.paths.topics.parent)
         orphans = Orphans(known.topics) if known is not None else None
-        check = queues.audit(orphans)
+        about = queues.engine.property_value(Family.DEFAULT, PROPERTIES["keys_estimate"])
+        tick.measure(int(about) if about else None, "units")
+        check = queues.audit(orphans, tick)
 
         def rows() -> Iterator[Row]:
             nonlocal found
@@ -111,9 +113,10 @@ def compact(root: Dir, config: ConfigFile = None, kind: Format = OutputFormat.TA
         before = queues.total_size_bytes()
         run = queues.compact()
         try:
-            with progress("compacting"):
+            with progress("compacting") as tick:
+                left = TablesLeft(queues.engine)
                 while not run.wait(_WATCH_SECONDS):
-                    pass
+                    tick.of(left.done_bytes(), left.bytes)
         except KeyboardInterrupt:
             if not run.cancel():
                 note("this engine cannot interrupt a compaction: waiting for its end")
@@ -129,6 +132,21 @@ def compact(root: Dir, config: ConfigFile = None, kind: Format = OutputFormat.TA
     output(kind).record(record)
     if record["ended"] == "cancelled":
         raise typer.Exit(1)
+
+
+class TablesLeft:
+    """How much of the tables that were there at first a compaction has taken up."""
+
+    def __init__(self, engine: RocksEngine) -> None:
+        self._engine = engine
+        self._sizes = {file.name: file.size_bytes for file in engine.live_files()}
+        self.bytes = sum(self._sizes.values())
+        """Of all of them."""
+
+    def done_bytes(self) -> int:
+        """Return the bytes of those that are no longer there."""
+        left = {file.name for file in self._engine.live_files()}
+        return sum(size for name, size in self._sizes.items() if name not in left)
 
 
 def _rocksdb_queues(store: MessageStore) -> RocksDBConsumeQueueStore:
@@ -179,7 +197,7 @@ def _topics(queues: RocksDBConsumeQueueStore, count: int) -> Iterator[Row]:
 
 
 def _sizes(queues: RocksDBConsumeQueueStore) -> Iterator[tuple[int, str]]:
-    for topic in queues.topics():
+    for topic in counted(queues.topics(), "asking for sizes", None, "topics"):
         size = queues.engine.approximate_size(Family.DEFAULT, *topic_range(topic))
         if size is None:
             note("this engine cannot tell the size of a topic")

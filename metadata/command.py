@@ -24,6 +24,7 @@ from store.cli.options import (
     open_store,
 )
 from store.cli.output import OutputFormat, Row, output
+from store.cli.progress import counted
 from store.errors import RefusedStoreError, StoreError
 from store.paths import StorePaths
 
@@ -69,7 +70,7 @@ def show(
     if check:
         _show_findings(root, found, config, commit_log, kind)
         return
-    output(kind).rows(_ROWS[what](found))
+    output(kind).rows(counted(_ROWS[what](found), "showing", None, "rows"))
     faults = [fault for each in found for fault in each.faults]
     for fault in faults:
         note(str(fault))
@@ -124,7 +125,8 @@ def _queue_findings(
         return [MetaFinding("", Severity.INFO, "no-queues", sentence)]
     try:
         with open_store(root, config, None, commit_log) as store:
-            return list(check_queues(found, store.queue_spans()))
+            spans = counted(store.queue_spans(), "comparing", None, "queues")
+            return list(check_queues(found, spans))
     except StoreError as exc:
         sentence = "The queues cannot be read: metadata was checked by itself."
         return [MetaFinding("", Severity.WARN, "queues-unreadable", sentence, [str(exc)], 1)]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from store.progress import Progress, untold
 from store.queue.consume_queue import ConsumeQueue
 from store.queue.facts import QueueSpan, QueueType
 from store.queue.time_search import BoundaryType
@@ -55,8 +56,8 @@ class UnitSizes(NamedTuple):
     """Store time of each in ms, below 0 without a record; ``None``: the units do not hold it."""
 
 
-def queue_usage(store: MessageStore, span: QueueSpan) -> Usage:
-    """Return what the units of one queue come to.
+def queue_usage(store: MessageStore, span: QueueSpan, progress: Progress = untold) -> Usage:
+    """Return what the units of one queue come to; ``progress`` is told its bytes so far.
 
     Where units have no store time that of the first and of the last record counts.
 
@@ -68,6 +69,7 @@ def queue_usage(store: MessageStore, span: QueueSpan) -> Usage:
     for piece in _pieces(store, queue, low, high):
         found.units += len(piece.sizes)
         found.bytes += int(piece.sizes.sum())
+        progress(found.bytes)
         if piece.timestamps is not None:
             known = piece.timestamps[piece.timestamps >= 0]
             if len(known):

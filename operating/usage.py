@@ -25,7 +25,9 @@ from store.cli.options import (
     open_store,
 )
 from store.cli.output import Row, RowFormat, output
+from store.cli.progress import PHY_OFFSETS, progress
 from store.errors import RefusedStoreError, StoreConfigError
+from store.progress import Progress, untold
 from store.queue.facts import QueueSpan
 from store.service.message_store import MessageStore
 
@@ -112,7 +114,11 @@ def usage(
         raise StoreConfigError("--unused goes with --by topic, and --form with --unused")
     with open_store(root, config, backend, commit_log) as store:
         known = _known_topics(store, form) if unused else None
-        owners = _OwnersOf(store, by, prefix, known).owners()
+        whole_log = not prefix and known is None
+        log = store.commit_log
+        size = log.max_phy_offset() - max(log.min_phy_offset(), 0) if whole_log else None
+        with progress("counting", size, PHY_OFFSETS if whole_log else "bytes") as tick:
+            owners = _OwnersOf(store, by, prefix, known, tick).owners()
         whole = sum(each.total.bytes for each in owners.values())
         rows = (_ROWS[by](name, each, whole) for name, each in owners.items())
         output(kind).rows(ranked(rows, sort, COLUMNS[by], limit))
@@ -133,9 +139,14 @@ class _OwnersOf:
     """One pass over the queues of a store."""
 
     def __init__(
-        self, store: MessageStore, by: By, prefix: str, known: Container[str] | None = None
-    ) -> None:
-        """``known``: topics that are left out, and with them light and system ones."""
+        self, store: MessageStore, by: By, prefix: str, known: Container[str] | None,
+        tick: Progress,
+    ) -> None:  # fmt: skip
+        """``known``: topics that are left out, and with them light and system ones.
+
+        ``tick`` is told the bytes that were counted, without those of light queues.
+        """
+        self._tick, self._counted = tick, 0
         self._store, self._by, self._prefix, self._known = store, by, prefix, known
         self._groups = _known_groups(store) if by is By.GROUP else set[str]()
         self._found: defaultdict[str | None, OwnerUsage] = defaultdict(OwnerUsage)
@@ -143,6 +154,7 @@ class _OwnersOf:
     def owners(self) -> Owners:
         """Return owner → what its queues come to."""
         last = None
+        self._tick(0)
         for span in self._store.queue_spans():
             topic = span.queue.topic
             if not topic.startswith(self._prefix) or self._is_known(topic):
@@ -153,7 +165,12 @@ class _OwnersOf:
             owner = self._found[self._owner(topic)]
             owner.queues += 1
             owner.topics += topic != last
-            owner.add(topic_kind(topic), queue_usage(self._store, span))
+            kind = topic_kind(topic)
+            is_light = kind is TopicKind.LIGHT
+            told = untold if is_light else lambda size: self._tick(self._counted + size)
+            found = queue_usage(self._store, span, told)
+            self._counted += 0 if is_light else found.bytes
+            owner.add(kind, found)
             last = topic
         return self._found
 
@@ -173,6 +190,8 @@ class _OwnersOf:
         for number, found in usage_by_day(self._store, span):
             day = _day(number)
             self._found[day].add(kind, found)
+            self._counted += 0 if kind is TopicKind.LIGHT else found.bytes
+            self._tick(self._counted)
             days.add(day)
         for day in days:
             self._found[day].queues += 1

@@ -44,10 +44,10 @@ def preflight_command(
     those of --config, else those of --broker-conf.
     """
     settings = read_config(config, root) if config is not None else None
-    with progress("looking"):
+    with progress("looking", unit="queues") as tick:
         report = preflight(
             root, settings, to=to, broker_conf=broker_conf, rocketmq_version=rocketmq,
-            running=running,
+            running=running, progress=tick.of,
         )  # fmt: skip
     printer = output(kind)
     if kind is OutputFormat.TABLE:

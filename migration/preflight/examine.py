@@ -31,12 +31,13 @@ from migration.preflight.report import (
     Severity,
     by_severity,
 )
-from migration.preflight.survey import QueueCheck, QueueSurvey, Totals
+from migration.preflight.survey import QueueCheck, QueueSurvey, Told, Totals
 from migration.preflight.tables import table_findings
 from migration.preflight.units import BatchQueues, UnitCheck
 from store.config import StoreConfig, read_properties
 from store.errors import StoreConfigError, StoreError, os_errors
 from store.paths import StorePaths
+from store.progress import untold
 from store.queue.backends import backend
 from store.queue.bulk import bulk_backend, bulk_names
 from store.queue.consume_queue_store import ConsumeQueueStore
@@ -59,6 +60,7 @@ def preflight(
     rocketmq_version: str = RELEASE,
     machine: MachineLimits | None = None,
     running: bool = False,
+    progress: Told = untold,
 ) -> PreflightReport:
     """Return whether the queues in ``root`` may be moved, and what will bite. Changes nothing.
 
@@ -71,6 +73,7 @@ def preflight(
         machine: the computer; for tests.
         running: examine a store that a process has open too, and say so (``in-use``); without, such
             a store is refused.
+        progress: is told how many queues were looked at, of how many.
 
     Raises:
         StoreConfigError: ``to`` or the version is none, or the configuration is no such file.
@@ -90,7 +93,9 @@ def preflight(
         if found.verdict in READABLE:
             findings += table_findings(StorePaths(root), to, values)
         lite = lite_rules(version, values)
-        examination = _Examination(root, config, found, to, machine or MachineLimits(), lite)
+        examination = _Examination(
+            root, config, found, to, machine or MachineLimits(), lite, progress
+        )
         if found.verdict in READABLE and (running or not in_use):
             findings += examination.beside_writer() if in_use else examination.run()
     findings += lint(values, version, to, found.verdict if broker_conf is not None else None)
@@ -116,7 +121,9 @@ class _Examination:
         to: str,
         machine: MachineLimits,
         lite: LiteRules | None,
+        progress: Told,
     ) -> None:
+        self._progress = progress
         self._root = root
         self._config = config
         self._backends = found.layout.backends if found.layout is not None else []
@@ -178,7 +185,7 @@ class _Examination:
         if self._lite is not None:
             expirations = table.lite_expirations
             checks.append(LiteQueues(queues, store.commit_log, expirations, self._lite))
-        yield from QueueSurvey(queues, checks).run()
+        yield from QueueSurvey(queues, checks, self._progress).run()
         yield from ConsumerOffsets(store.paths, queues).findings()
         yield from machine_findings(self._extent(store, parts), self._machine)
 

@@ -5,13 +5,17 @@ names, so memory does not grow with the number of queues.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from migration.preflight.report import NameCount, PreflightFinding, Severity
 from store.errors import StoreError
+from store.progress import untold
 from store.queue.bulk import QueueTotals
 from store.queue.consume_queue_store import ConsumeQueueStore
+
+Told = Callable[[int, int], object]
+"""Told how many queues were looked at, and how many there are."""
 
 
 class UnitRange(NamedTuple):
@@ -104,7 +108,11 @@ class Totals(QueueCheck):
 class QueueSurvey:
     """The pass over the queues of one backend."""
 
-    def __init__(self, queues: ConsumeQueueStore, checks: Sequence[QueueCheck]) -> None:
+    def __init__(
+        self, queues: ConsumeQueueStore, checks: Sequence[QueueCheck], progress: Told = untold
+    ) -> None:
+        """``progress`` is told how many queues were looked at, of how many."""
+        self._progress = progress
         self._queues = queues
         self._checks = checks
         self._unreadable = NameCount()
@@ -112,7 +120,9 @@ class QueueSurvey:
     def run(self) -> Iterator[PreflightFinding]:
         """Look at every queue, then yield what the checks found."""
         queues = self._queues
-        for topic, queue_id in queues.queues():
+        count = sum(1 for _ in queues.queues())
+        for number, (topic, queue_id) in enumerate(queues.queues()):
+            self._progress(number, count)
             try:
                 span = UnitRange(topic, queue_id, *queues.queue(topic, queue_id).ends())
                 for check in self._checks:

@@ -22,6 +22,7 @@ from store.cli.options import (
     refuse_beside,
 )
 from store.cli.output import OutputFormat, Row, body_fields, output
+from store.cli.progress import PHY_OFFSETS, counted
 from store.cli.rows import message_row, queue_row, sorted_queues, unit_rows
 from store.errors import CorruptionError, NoSuchMessageError, RefusedStoreError
 from store.log.commit_log import CommitLog
@@ -67,7 +68,8 @@ def dump(
     if place.is_file():
         if any(asked):
             raise typer.BadParameter("a bare file takes none of the store's options")
-        output(kind).rows(file_rows(place, read_config(config)))
+        rows = file_rows(place, read_config(config))
+        output(kind).rows(counted(rows, "dumping", None, "rows"))
         return
     meant(place)
     if not place.exists():
@@ -82,7 +84,8 @@ def dump(
             output(kind).rows(_messages(store))
         elif queues:
             keys = sorted_queues(store.queues)
-            output(kind).rows(queue_row(store.queues, key) for key in keys)
+            told = counted(keys, "dumping", len(keys), "queues")
+            output(kind).rows(queue_row(store.queues, key) for key in told)
         elif commitlog_offset is not None:
             output(kind).record(_whole(_record_at(store, commitlog_offset)))
         elif topic is not None:
@@ -93,7 +96,9 @@ def dump(
 
 def _messages(store: MessageStore) -> Iterator[Row]:
     log = store.commit_log
-    for record in log.scan(max(log.min_phy_offset(), 0)):
+    records = log.scan(max(log.min_phy_offset(), 0))
+    end = log.max_phy_offset()
+    for record in counted(records, "dumping", end, PHY_OFFSETS, lambda each: each.phy_offset):
         yield message_row(StoredMessage(log.view(record.phy_offset, record.size)))
 
 
@@ -157,7 +162,8 @@ def _units(store: MessageStore, key: QueueKey, offset: int | None, count: int) -
     last = min(first + count, high)
     if first >= high:
         note(f"no unit from offset {first} on: the queue has {low} to {high}")
-    for row in unit_rows(store.queues, key, first, last):
+    rows = unit_rows(store.queues, key, first, last)
+    for row in counted(rows, "dumping", max(last - first, 0), "units"):
         if row is None:
             yield {"queueOffset": None, "problem": "missing unit"}
             continue

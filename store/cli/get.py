@@ -19,6 +19,7 @@ from store.cli.options import (
     refuse_beside,
 )
 from store.cli.output import OutputFormat, Row, body_fields, output
+from store.cli.progress import counted
 from store.cli.rows import host_text
 from store.errors import CorruptionError, NoSuchMessageError
 from store.record.decoder import StoredMessage
@@ -85,7 +86,8 @@ def get(
         else:
             require_queue(store, topic or "", queue_id or 0)
             wanted = TagFilter(tags or "*")
-            found = _pull(store, topic or "", queue_id or 0, offset, count or _COUNT, wanted)
+            pulled = _pull(store, topic or "", queue_id or 0, offset, count or _COUNT, wanted)
+            found = counted(pulled, "reading", count or _COUNT, "messages")
         output(kind).rows(message_row(queue_offset, message) for queue_offset, message in found)
 
 

@@ -9,9 +9,10 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TypeVar
 
 from store.cli.streams import STATUS
 
@@ -27,6 +28,9 @@ PARTS = "parts"
 _SCALE = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("KB", 1e3), ("bytes", 1))
 _MINUTE = 60
 _LEAST_RATED_SECONDS = 0.2
+
+
+T = TypeVar("T")
 
 
 class Tick:
@@ -136,6 +140,17 @@ def progress(label: str, end: int | None = None, unit: str = PHY_OFFSETS) -> Ite
             yield tick
     finally:
         _told.remove(tick)
+
+
+def counted(
+    rows: Iterable[T], label: str, end: int | None, unit: str,
+    at: Callable[[T], int] | None = None,
+) -> Iterator[T]:  # fmt: skip
+    """Yield ``rows`` and show how many were taken, or ``at`` what place the last one was."""
+    with progress(label, end, unit) as tick:
+        for number, row in enumerate(rows):
+            tick(number if at is None else at(row))
+            yield row
 
 
 @contextmanager

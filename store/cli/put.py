@@ -1,7 +1,12 @@
 """``cqstore put``: append messages, from options or from JSON lines on standard input."""
 
+import io
+import os
+import stat
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -19,8 +24,10 @@ from store.cli.options import (
     read_config,
 )
 from store.cli.output import OutputFormat, Row, output
+from store.cli.progress import PHY_OFFSETS, progress
 from store.cli.streams import OutputError, standard_input
 from store.errors import IllegalMessageError
+from store.progress import Progress, untold
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from store.service.results import PutMessageResult
@@ -60,21 +67,26 @@ def put(
     """
     if topic is None:
         _refuse_without_topic(queue_id, body, tags, keys, properties)
-        lines = message_lines(standard_input(), continue_from or 1)
+        taken = _LinesTaken(standard_input())
+        lines = message_lines(taken, continue_from or 1)
     elif continue_from is not None:
         raise typer.BadParameter("--continue-from is a line of standard input, --topic reads none")
     else:
         message = _message(topic, queue_id, body, tags, keys, properties)
+        taken = _LinesTaken(())
         lines = iter([MessageLine(1, message)])
     settings = read_config(config, root, puts=True)
     if not new:
         check_is_store(root, settings, " (--new makes a store)")
     refused, done = 0, PutLines()
-    with open_store(root, settings, backend, None, read_only=False) as store:
+    with (
+        open_store(root, settings, backend, None, read_only=False) as store,
+        _put_progress(taken) as tick,
+    ):
 
         def rows() -> Iterator[Row]:
             nonlocal refused
-            for result in put_all(store, lines, done):
+            for result in put_all(store, lines, done, tick):
                 refused += not result.ok
                 yield _row(result)
 
@@ -99,12 +111,64 @@ class PutLines:
         return f"{self.count} messages were put; go on with --continue-from {self.next_line}"
 
 
+class _LinesTaken:
+    """The lines of the input, with how many bytes of it were taken."""
+
+    def __init__(self, lines: Iterable[bytes]) -> None:
+        self._lines = lines
+        self.bytes = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for line in self._lines:
+            self.bytes += len(line)
+            yield line
+
+    @property
+    def size_bytes(self) -> int | None:
+        """How many bytes there are to take; ``None``: it is no file."""
+        if not isinstance(self._lines, io.IOBase):
+            return None
+        try:
+            found = os.fstat(self._lines.fileno())
+            return found.st_size - self._lines.tell() if stat.S_ISREG(found.st_mode) else None
+        except OSError:
+            return None
+
+
+@contextmanager
+def _put_progress(taken: _LinesTaken) -> Iterator[Progress]:
+    """Show how many messages were put, and how much of a file was read for them.
+
+    Nothing is shown of lines that somebody types.
+    """
+    if sys.stdin is None or sys.stdin.isatty():
+        yield untold
+        return
+    began, end = time.monotonic(), taken.size_bytes
+    with progress("putting", end, "messages" if end is None else PHY_OFFSETS) as tick:
+        tick(0)
+
+        def put(count: int) -> None:
+            if end is None:
+                tick(count)
+                return
+            rate = count / max(time.monotonic() - began, 1e-3)
+            tick.say(f"putting, {count:,} messages, {rate:,.0f} messages/s")
+            tick(taken.bytes)
+
+        yield put
+
+
 def put_all(
-    store: MessageStore, lines: Iterator[MessageLine], done: PutLines | None = None
+    store: MessageStore,
+    lines: Iterator[MessageLine],
+    done: PutLines | None = None,
+    progress: Progress = untold,
 ) -> Iterator[PutMessageResult]:
     """Put the messages, a list at once; at a line that is none those before it first.
 
-    ``done`` is brought up to date with each list, before its results are yielded.
+    ``done`` is brought up to date with each list, before its results are yielded; ``progress`` is
+    told how many were put.
 
     Raises:
         IllegalLineError: a line is no message; the sentence says what was put and how to go on.
@@ -117,6 +181,7 @@ def put_all(
         results = store.put_messages([line.message for line in group])
         done.count += sum(result.ok for result in results)
         done.next_line = group[-1].number + 1
+        progress(done.count)
         yield from results
     if fault is not None:
         way = f"{done.count} messages before it were put; go on with --continue-from {fault.number}"

@@ -21,6 +21,7 @@ from store.cli.options import (
     open_to_delete,
 )
 from store.cli.output import OutputFormat, Row, output
+from store.cli.progress import counted
 from store.cli.streams import standard_input
 from store.errors import IllegalMessageError, StoreConfigError, os_errors
 from store.queue.facts import QueueSpan
@@ -130,7 +131,7 @@ def _rows(
     store: MessageStore, prefix: str, limit: int, after: QueueKey | None, *, times: bool
 ) -> Iterator[Row]:
     shown = 0
-    for span in store.queue_spans(after=after):
+    for span in counted(store.queue_spans(after=after), "listing", None, "queues"):
         (topic, queue_id), low, high = span
         if not topic.startswith(prefix):
             continue
@@ -167,7 +168,8 @@ def _idle_rows(store: MessageStore, prefix: str, before: float) -> Iterator[Row]
 
     A queue whose newest store time cannot be read keeps its topic from being idle.
     """
-    for topic, spans in groupby(store.queue_spans(), lambda span: span.queue.topic):
+    every = counted(store.queue_spans(), "listing", None, "queues")
+    for topic, spans in groupby(every, lambda span: span.queue.topic):
         if topic.startswith(prefix) and not _is_system(topic):
             queues = list(spans)
             filled = [span for span in queues if span.min_offset < span.max_offset]

@@ -3,6 +3,7 @@
 import io
 import os
 import pty
+import re
 import shutil
 import sys
 import threading
@@ -13,8 +14,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from cq_rocksdb.store import RocksDBConsumeQueueStore
+from cq_rocksdb.verbs import TablesLeft
 from migration.commands import app as migrate
 from store.cli import progress as telling
+from store.cli.app import app, main
 from store.cli.progress import Tick, progress, span_of_time
 from store.cli.streams import guard_streams
 from store.record.message import Message
@@ -171,8 +175,23 @@ def read(screen: int) -> str:
 # ---- that each verb tells it
 
 
-def made_store(root: Path) -> None:
-    with MessageStore.open(root, CONFIG) as store:
+def typed(*words: object) -> None:
+    """Run a command of any layer in this process; 1 is what findings end with."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(app, "registered_commands", [*app.registered_commands])
+        patched.setattr(app, "registered_groups", [*app.registered_groups])
+        patched.setattr(sys, "argv", ["cqstore", *map(str, words)])
+        patched.setattr(sys, "stdout", io.StringIO())
+        code: object = 0
+        try:
+            main()
+        except SystemExit as exc:
+            code = exc.code
+    assert code in {0, 1}, words
+
+
+def made_store(root: Path, backend: str = "file") -> None:
+    with MessageStore.open(root, CONFIG, backend=backend) as store:
         for number in range(50):
             assert store.put_message(Message(f"t{number % 3}", bytes(1000))).ok
 
@@ -218,6 +237,70 @@ def test_a_walk_over_the_log_tells_how_much_of_it_is_done(
     said = [sentence for name, sentence in told if name == label]
     assert said
     assert all(" %, " in sentence for sentence in said)
+
+
+@pytest.mark.parametrize(
+    ("words", "last"),
+    [
+        (["dump", "STORE", "--messages"], "dumping: 9\\d %, .* of .* KB"),
+        (["dump", "STORE", "--queues"], "dumping: 66 %, 2 of 3 queues"),
+        (["dump", "STORE", "--topic", "t0", "--count", 5], "dumping: 80 %, 4 of 5 units"),
+        (["dump", "STORE/commitlog/00000000000000000000"], r"dumping: \d+ rows"),
+        (["get", "STORE", "--topic", "t1", "--count", 10], "reading: 90 %, 9 of 10 messages"),
+        (["topics", "STORE"], "listing: 2 queues"),
+        (["topics", "STORE", "--idle", 1], "listing: 2 queues"),
+        (["usage", "STORE"], r"counting: 9\d %, 5\S+ of 5\S+ KB"),
+        (["usage", "STORE", "--by", "day"], r"counting: 9\d %, 5\S+ of 5\S+ KB"),
+        (["usage", "STORE", "--prefix", "t1"], r"counting: [\d,]+ bytes"),
+        (["migrate", "preflight", "STORE"], "looking: 66 %, 2 of 3 queues"),
+        (["meta", "STORE", "offsets"], "showing: 1 rows"),
+        (["meta", "STORE", "--check"], "comparing: 2 queues"),
+        (["rocksdb", "stats", "ROCKSDB", "--topics", 2], "asking for sizes: 2 topics"),
+        (["rocksdb", "audit", "ROCKSDB"], r"auditing: 0 %, 0 of 5\d units"),
+    ],
+)
+def test_what_reads_or_lists_tells_how_much_of_it_is_done(
+    tmp_path: Path, told: list[tuple[str, str]], words: list[object], last: str
+) -> None:
+    is_rocksdb = "ROCKSDB" in words
+    root = tmp_path / "s"
+    made_store(root, backend="rocksdb" if is_rocksdb else "file")
+    (root / "config").mkdir()
+    table = '{"offsetTable": {"t0@g": {"0": 1, "1": 0}}, "dataVersion": {}}'
+    (root / "config" / "consumerOffset.json").write_text(table)
+    typed(*(re.sub("STORE|ROCKSDB", str(root), str(word)) for word in words))
+    assert re.fullmatch(last + "(, .*)?", told[-1][1]), told[-1]
+
+
+@pytest.mark.parametrize("is_file", [True, False])
+def test_a_put_tells_messages_and_how_much_of_a_file_was_read(
+    tmp_path: Path, told: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch, *, is_file: bool
+) -> None:
+    lines = b'{"topic": "t", "body": "x"}\n' * 600
+    (tmp_path / "lines").write_bytes(lines)
+    made_store(tmp_path / "s")
+    with (tmp_path / "lines").open("rb") as file:
+        given = file if is_file else io.BytesIO(lines)
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(given))
+        typed("put", tmp_path / "s")
+    size = len(lines) / 1000
+    if is_file:
+        wanted = f"putting, 600 messages, [0-9,]+ messages/s: 100 %, {size:.1f} of {size:.1f} KB"
+    else:
+        wanted = "putting: 600 messages"
+    assert re.fullmatch(wanted + "(, .*)?", told[-1][1]), told[-1]
+
+
+def test_a_compaction_tells_how_much_of_the_tables_it_has_taken_up(tmp_path: Path) -> None:
+    made_store(tmp_path / "r", backend="rocksdb")
+    with MessageStore.open(tmp_path / "r", CONFIG) as store:
+        queues = next(iter(store.queues.parts()))
+        assert isinstance(queues, RocksDBConsumeQueueStore)
+        queues.flush()
+        left = TablesLeft(queues.engine)
+        assert (left.done_bytes(), left.bytes > 0) == (0, True)
+        assert queues.compact().wait(60)
+        assert left.done_bytes() == left.bytes
 
 
 def test_a_plan_tells_the_units_and_a_step_what_it_does(
