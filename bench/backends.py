@@ -66,7 +66,7 @@ def read_back(store: MessageStore) -> tuple[str, int]:
     for topic, queue_id in sorted(store.queue_keys()):
         offset = store.min_offset(topic, queue_id)
         while offset < store.max_offset(topic, queue_id):
-            result = store.get_message("demo", topic, queue_id, offset)
+            result = store.get_message(topic, queue_id, offset)
             for queue_offset, message in zip(result.queue_offsets, result.messages(), strict=True):
                 place = f"{message.topic} {message.queue_id} {queue_offset} "
                 digest.update(place.encode())

@@ -113,7 +113,7 @@ def pulls(store: MessageStore, left: Sequence[str]) -> float:
     some = random.Random(1).choices(left, k=SAMPLE)
     started = time.perf_counter()
     for name in some:
-        store.get_message("g", name, 0, 0)
+        store.get_message(name, 0, 0)
     return (time.perf_counter() - started) / SAMPLE * 1e6
 
 

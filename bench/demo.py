@@ -93,7 +93,7 @@ def read_back(root: Path) -> tuple[str, str, int]:
         for topic, queue_id in sorted(store.queue_keys()):
             offset = store.min_offset(topic, queue_id)
             while offset < store.max_offset(topic, queue_id):
-                result = store.get_message("demo", topic, queue_id, offset)
+                result = store.get_message(topic, queue_id, offset)
                 for message in result.messages():
                     place = f"{message.topic} {message.queue_id} {message.queue_offset} "
                     digest.update(place.encode())

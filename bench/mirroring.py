@@ -81,7 +81,7 @@ def _fill(store: MessageStore) -> list[Place]:
 
 def _pull(store: MessageStore, places: list[Place]) -> None:
     for queue_id, offset in places:
-        store.get_message("g", "topic", queue_id, offset, 32)
+        store.get_message("topic", queue_id, offset, 32)
 
 
 def _pairs(first: Callable[[], float], second: Callable[[], float]) -> Reached:

@@ -171,7 +171,7 @@ def get(backend: str, queues: int, count: int, calls: int) -> Reached:
             places = [(draw.randrange(queues), draw.randrange(last)) for _ in range(calls)]
             started = time.perf_counter()
             for queue_id, offset in places:
-                result = store.get_message("g", "topic_of_17_chars", queue_id, offset, 32)
+                result = store.get_message("topic_of_17_chars", queue_id, offset, 32)
                 if len(result.records) != 32:
                     raise RuntimeError(result.status.name)
             seconds = time.perf_counter() - started

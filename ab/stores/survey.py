@@ -158,7 +158,7 @@ def _samples(store: MessageStore, found: StoreSurvey, draw: np.random.Generator)
         return
     sizes, tags = [], Counter[str]()
     for key, offset in sampled_units(found, _SAMPLES, draw):
-        result = store.get_message("cqstore-ab", *key, offset, 1)
+        result = store.get_message(*key, offset, 1)
         try:
             messages = result.messages()
         except CorruptionError:  # told by check, and answered alike by every side

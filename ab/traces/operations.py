@@ -28,7 +28,6 @@ from store.service.results import GetMessageResult, PutMessageResult
 MOST_OPERATIONS = 200_000
 """Of a trace that are run; what follows them is passed over."""
 _LONGEST_LINE = 1 << 16
-_GROUP = "cqstore-ab"
 Told = tuple[str, int]
 """An answer as text, and how many items it gave."""
 
@@ -75,9 +74,7 @@ class Pull(_OfQueue):
     def bind(self, store: MessageStore) -> Callable[[], object]:
         """Pull without or with a filter."""
         tags = None if self.tags is None else TagFilter(self.tags)
-        return partial(
-            store.get_message, _GROUP, self.topic, self.queue_id, self.offset, self.count, tags
-        )
+        return partial(store.get_message, self.topic, self.queue_id, self.offset, self.count, tags)
 
     def tell(self, answer: object) -> Told:
         """Tell status, offsets, and a checksum over the bytes of all records."""

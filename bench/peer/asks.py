@@ -44,7 +44,7 @@ class Asks:
 
     def _pulled(self, queue: int, offset: int) -> GetMessageResult:
         topic, queue_id = self._queues.key(queue)
-        result = self._store.get_message("g", topic, queue_id, offset, _PULL)
+        result = self._store.get_message(topic, queue_id, offset, _PULL)
         if result.record_count() != _PULL:
             raise RuntimeError(f"{result.record_count()} messages, {result.status.name}")
         return result
@@ -61,7 +61,7 @@ class Asks:
         return self._timed(count, ask)
 
     def _stored_at(self, offset: int) -> int:
-        result = self._store.get_message("g", *self._queues.key(0), offset, 1)
+        result = self._store.get_message(*self._queues.key(0), offset, 1)
         (message,) = result.messages()
         return message.store_timestamp
 

@@ -128,7 +128,7 @@ def _pull(
     at = store.min_offset(topic, queue_id) if offset is None else offset
     left = count
     while left > 0:
-        result = store.get_message("cqstore", topic, queue_id, at, left, tags)
+        result = store.get_message(topic, queue_id, at, left, tags)
         messages = result.messages()
         yield from zip(result.queue_offsets, messages, strict=True)
         for damaged in result.damaged:

@@ -80,7 +80,6 @@ class StoreReads:
 
     def get_message(
         self,
-        group: str,
         topic: str,
         queue_id: int,
         offset: int,
@@ -90,14 +89,14 @@ class StoreReads:
     ) -> GetMessageResult:
         """Pull at most ``max_msgs`` messages from ``offset`` on.
 
-        ``group`` is for the caller's own records. The first message is returned whatever its size.
+        The first message is returned whatever its size. No consumer group is asked for: the store
+        does nothing by it.
 
         Raises:
             TypeError: an argument is of another type.
 
         Source: RocketMQ ``DefaultMessageStore.getMessage``.
         """
-        _ = group
         self._ready()
         try:
             if (tap := self._tap) is not None and tap.is_due():

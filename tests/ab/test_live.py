@@ -188,14 +188,14 @@ def test_a_running_store_is_reported_and_not_touched(
     with open_mirrored(root) as store:
         Told().put(store, 50)
         for number in range(1200):
-            store.get_message("g", "t", number % 5, number % 7)
+            store.get_message("t", number % 5, number % 7)
         drive(store)
         save(store)
         done = live(root, "--html", tmp_path / "page.html", "--result", out, code=0)
         assert "Every answer was the same" in done.stdout
         with monkeypatch.context() as patch:
             refuse(patch, "rocksdb", "read_units")
-            store.get_message("g", "t", 1, 2)
+            store.get_message("t", 1, 2)
             drive(store)
         save(store)
         while_open = json.loads(live(root, "--output", "json", code=1).stdout)

@@ -27,8 +27,8 @@ def test_what_a_store_has_recorded_is_read_and_written_back_alike(tmp_path: Path
     make_varied_store(tmp_path / "s", 200)
     path = tmp_path / "trace"
     with MessageStore.open(tmp_path / "s", CONFIG) as store, store.record_trace(path):
-        store.get_message("g", "hot", 1, 3, 5, TagFilter("rare || often"))
-        store.get_message("g", "half \ud800", 0, -1, 0)
+        store.get_message("hot", 1, 3, 5, TagFilter("rare || often"))
+        store.get_message("half \ud800", 0, -1, 0)
         store.min_offset("hot", 1)
         store.estimate_message_count("hot", 1, 0, 9, TagFilter("often"))
         list(store.topics("h"))
@@ -111,7 +111,7 @@ def test_an_answer_is_told_by_all_that_a_reader_sees_of_it(tmp_path: Path) -> No
         TimeSearch(topic="hot", queue_id=1, timestamp=0), Put(topic="", size=3), Put(topic="new"),
     ]  # fmt: skip
     with MessageStore.open(tmp_path / "s", CONFIG) as store:
-        expected = store.get_message("g", "hot", 1, 20, 4)
+        expected = store.get_message("hot", 1, 20, 4)
         told = run_closed(operations, store)
         low, high = store.min_offset("hot", 1), store.max_offset("hot", 1)
     first, filtered, beyond, time, illegal, put = told.answers
@@ -129,7 +129,7 @@ def test_one_byte_of_a_record_changes_how_it_is_told(tmp_path: Path) -> None:
     make_varied_store(tmp_path / "s", 200)
     pull = Pull(topic="hot", queue_id=1, offset=15, count=4)
     with MessageStore.open(tmp_path / "s", CONFIG) as store:
-        result = store.get_message("g", "hot", 1, 15, 4)
+        result = store.get_message("hot", 1, 15, 4)
         before = pull.tell(result)
         changed = bytearray(result.records[2])
         changed[-1] ^= 1

@@ -125,12 +125,12 @@ def test_each_question_is_the_one_that_the_store_answers(tmp_path: Path) -> None
         some = [len(list(store.topics("topic3"))), len(list(store.queue_spans("hot")))]
         counts = [f"{some[0]} topics", f"{some[1]} queues", f"{topics} topics", f"{queues} queues"]
         assert [text.split(",")[0] for text in told.answers[6:10]] == counts
-        pulled = store.get_message("g", "hot", 1, low, 3, TagFilter("rare"))
+        pulled = store.get_message("hot", 1, low, 3, TagFilter("rare"))
         assert told.items == 6 + sum(some) + topics + queues + len(pulled.records)
         assert told.answers[10] == asked[10].tell(pulled)[0]
         put = Put(**queue, size=7, tags="x").bind(store)()
         assert isinstance(put, PutMessageResult)
-        message = store.get_message("g", "hot", 1, high, 1).messages()[0]
+        message = store.get_message("hot", 1, high, 1).messages()[0]
         assert (message.body, message.properties["TAGS"]) == (bytes(7), "x")
         assert message.head.born_timestamp == 1
         with pytest.raises(StoreConfigError, match="queries by key are not run"):

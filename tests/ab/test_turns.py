@@ -107,7 +107,7 @@ def test_replay_makes_the_queues_of_a_log_like_the_stores(side: SideStore) -> No
         for (topic, queue_id), length in zip(setting.keys, setting.lengths, strict=True):
             name = f"cqstore-ab-{zlib.crc32(topic.encode()):08x}"
             lengths[name, queue_id] = length
-            (message,) = store.get_message("g", name, queue_id, 0, 1).messages()
+            (message,) = store.get_message(name, queue_id, 0, 1).messages()
             assert (message.body, message.properties["TAGS"]) == (bytes(9), "a")
             assert message.head.born_timestamp == 1
         assert {tuple(key): high - low for key, low, high in store.queue_spans()} == lengths

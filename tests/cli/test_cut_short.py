@@ -64,7 +64,7 @@ def bodies(root: Path) -> list[str]:
         for topic in ("t0", "t1"):
             at, end = store.min_offset(topic, 0), store.max_offset(topic, 0)
             while at < end:
-                result = store.get_message("g", topic, 0, at, 32)
+                result = store.get_message(topic, 0, at, 32)
                 found += [(one.phy_offset, bytes(one.body)[:3]) for one in result.messages()]
                 at = result.next_begin_offset
     return [body.decode() for _, body in sorted(found)]

@@ -110,7 +110,7 @@ def test_what_follows_a_bad_line_is_put_once_it_is_mended(tmp_path: Path) -> Non
     with MessageStore.open(root, SMALL, backend="file") as store:
         bodies = list[str]()
         while len(bodies) < 600:
-            found = store.get_message("g", "t", 0, len(bodies), 600).messages()
+            found = store.get_message("t", 0, len(bodies), 600).messages()
             bodies += [bytes(message.body).decode() for message in found]
     assert bodies == [str(number) for number in range(600)]
 

@@ -129,7 +129,7 @@ def test_missing_units_and_damaged_records_are_said(made: Made, tmp_path: Path) 
     with MessageStore.open(root, CONFIG, backend="file") as store:
         for number in range(COUNT):
             assert store.put_message(message(number)).ok
-        bad = store.get_message("g", "t", 0, 12, 1).messages()[0]
+        bad = store.get_message("t", 0, 12, 1).messages()[0]
         at, end = bad.phy_offset, bad.phy_offset + len(bad.record)  # read before it is damaged
     (root / "consumequeue" / "t" / "0" / f"{0:020d}").write_bytes(bytes(200))
     done = call("get", root, "--topic", "t", "--offset", 0)

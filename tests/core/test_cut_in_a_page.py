@@ -99,11 +99,10 @@ def test_a_search_by_time_is_right_or_names_what_is_missing(
 ) -> None:
     with store:
         times = [
-            message.store_timestamp
-            for message in store.get_message("g", "t", 0, 0, COUNT).messages()
+            message.store_timestamp for message in store.get_message("t", 0, 0, COUNT).messages()
         ]
         while len(times) < COUNT:
-            more = store.get_message("g", "t", 0, len(times), COUNT).messages()
+            more = store.get_message("t", 0, len(times), COUNT).messages()
             times += [message.store_timestamp for message in more]
         right = {time: bisect_left(times, time) for time in times}
         for _ in range(8):

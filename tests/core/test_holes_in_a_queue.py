@@ -92,5 +92,5 @@ def test_the_minimum_is_found_in_spite_of_a_hole(
 def _all(store: MessageStore) -> list[StoredMessage]:
     found = list[StoredMessage]()
     while len(found) < COUNT:
-        found += store.get_message("g", "t", 0, len(found), COUNT).messages()
+        found += store.get_message("t", 0, len(found), COUNT).messages()
     return found

@@ -33,7 +33,7 @@ def test_a_filter_takes_as_many_codes_as_it_has_room_for() -> None:
 def test_a_message_is_read_once(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path, CONFIG, backend="file", housekeeping=False) as store:
         assert all(put.ok for put in store.put_messages([Message("t", b"x" * 40)] * 3))
-        result = store.get_message("g", "t", 0, 0)
+        result = store.get_message("t", 0, 0)
         (first, second, _) = result.messages()
         record = bytes(second.record)
         for message in (first, StoredMessage(record)):

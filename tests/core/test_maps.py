@@ -48,7 +48,7 @@ def keyed(store: MessageStore, number: int) -> object:
 
 
 def pulled(store: MessageStore, offset: int) -> list[int]:
-    result = store.get_message("g", "t", 0, offset, 5)
+    result = store.get_message("t", 0, offset, 5)
     return [message.queue_offset for message in result.messages()]
 
 

@@ -209,7 +209,7 @@ def test_queues_that_share_a_place_at_hand_are_told_apart(store: MessageStore) -
     offsets = [found.queue_offset for found in done if found]
     assert offsets == [offset for offset in range(1, 7) for _ in far]
     for queue in far:
-        found = store.get_message("g", "t", queue, 0).messages()
+        found = store.get_message("t", queue, 0).messages()
         assert [each.stored_body for each in found] == [b"%d" % queue] * 7
 
 
@@ -241,7 +241,7 @@ def test_topics_that_share_a_place_at_hand_are_told_apart(roomy: MessageStore) -
             assert found is not None
             assert found.queue_offset == turn + 1
     for name in shared:
-        bodies = [each.stored_body for each in roomy.get_message("g", name, 0, 1).messages()]
+        bodies = [each.stored_body for each in roomy.get_message(name, 0, 1).messages()]
         assert bodies == [name.encode()] * 3
 
 
@@ -253,7 +253,7 @@ def test_tags_that_share_a_place_at_hand_are_told_apart(roomy: MessageStore) -> 
         assert puts.one(Message("t", b"", 0, {"TAGS": tag})) is not None
     assert roomy.index is not None
     for tag in tags:
-        pulled = roomy.get_message("g", "t", 0, 0, 32, TagFilter(tag)).messages()
+        pulled = roomy.get_message("t", 0, 0, 32, TagFilter(tag)).messages()
         assert [each.properties["TAGS"] for each in pulled] == [tag, tag]
         found = roomy.index.query("t", f"T#{tag}", 32, 0, NOW * 2)
         assert found == [each.phy_offset for each in pulled][::-1]
@@ -287,7 +287,7 @@ def test_a_topic_that_compares_by_a_line_of_python_lets_nobody_in_between(
     store.put_messages([Message("x", b"")] * 2)
     store.put_message(Message(Puts("t"), b"0"))
     bodies = [store.put_message(Message("t", body)) and body for body in (b"1", b"2")]
-    found = store.get_message("g", "t", 0, 1).messages()
+    found = store.get_message("t", 0, 1).messages()
     assert [each.stored_body for each in found] == bodies
 
 
@@ -444,7 +444,7 @@ def test_a_plain_client_batch_takes_the_short_way(store: MessageStore, count: in
     results = store.put_client_batch(Message("t", batch_body(parts), 1))
     assert [result.queue_offset for result in results] == list(range(1, count + 1))
     assert counted.taken == count
-    found = store.get_message("g", "t", 1, 1, 64).messages()
+    found = store.get_message("t", 1, 1, 64).messages()
     assert [each.stored_body for each in found] == [body for body, _, _ in parts][:32]
     assert {each.head.flag for each in found} == {7}
 
@@ -482,11 +482,11 @@ def test_what_waits_in_memory_is_put_there(tmp_path: Path, *, is_read: bool) -> 
     with MessageStore.open(tmp_path, config, housekeeping=False) as store:
         store.put_message(Message("t", b"0"))
         if is_read:
-            assert len(store.get_message("g", "t", 0, 0).messages()) == 1  # from a map
+            assert len(store.get_message("t", 0, 0).messages()) == 1  # from a map
         assert store._parts.putter._plain.one(Message("t", b"waits")) is not None
         assert b"waits" not in log_bytes(store)
         store.flush()
-        found = store.get_message("g", "t", 0, 0).messages()
+        found = store.get_message("t", 0, 0).messages()
         assert [each.stored_body for each in found] == [b"0", b"waits"]
 
 
@@ -522,9 +522,7 @@ def test_what_stops_in_the_middle_has_failed_the_store(
         store.put_message(Message("t", b"refused"))
     store.close()
     with MessageStore.open(tmp_path, CONFIG) as again:
-        assert [each.stored_body for each in again.get_message("g", "t", 0, 0).messages()] == [
-            b"kept"
-        ]
+        assert [each.stored_body for each in again.get_message("t", 0, 0).messages()] == [b"kept"]
 
 
 @pytest.mark.parametrize("column", ["phy_offsets", "store_timestamps"])
@@ -542,7 +540,7 @@ def test_what_stops_behind_its_record_has_failed_the_store(
     with MessageStore.open(tmp_path, CONFIG) as again:
         count = again.max_offset("t", 0)
         assert count in {1, 2}
-        assert len(again.get_message("g", "t", 0, 0).messages()) == count
+        assert len(again.get_message("t", 0, 0).messages()) == count
         assert len(again.query_message("t", "k")) == count
         assert [each for each in again.check() if each.damage] == []
 
@@ -558,7 +556,7 @@ def test_a_close_tells_that_a_put_stopped_in_the_middle(
         store.close()
     assert Path(tmp_path, "abort").exists()
     with MessageStore.open(tmp_path, CONFIG) as again:
-        assert again.get_message("g", "t", 0, 0).messages()[0].stored_body == b"kept"
+        assert again.get_message("t", 0, 0).messages()[0].stored_body == b"kept"
 
 
 def test_columns_are_what_numpy_reads(store: MessageStore) -> None:

@@ -129,7 +129,7 @@ def test_one_message_holds_on_to_its_file_alone(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path / "store", CONFIG) as store:
         for number in range(40):
             assert store.put_message(Message("t", b"%d" % number * 100, 0)).ok
-        result = store.get_message("g", "t", 0, 0, 12)
+        result = store.get_message("t", 0, 0, 12)
         kept = result.messages()[5]
         del result
         store.commit_log.files.delete_before(1 << 40)

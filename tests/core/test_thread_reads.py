@@ -50,7 +50,7 @@ def store(root: Path) -> Iterator[MessageStore]:
 def stored_times(store: MessageStore, queue: int) -> list[int]:
     times = list[int]()
     while len(times) < UNITS:
-        found = store.get_message("g", "t", queue, len(times), 100)
+        found = store.get_message("t", queue, len(times), 100)
         times += [message.store_timestamp for message in found.messages()]
     return times
 
@@ -64,7 +64,7 @@ def test_threads_that_read_the_same_queues_are_told_the_truth(store: MessageStor
         try:
             for _ in range(ROUNDS):
                 queue, offset = draw.randrange(QUEUES), draw.randrange(UNITS)
-                found = store.get_message("g", "t", queue, offset, 4).messages()
+                found = store.get_message("t", queue, offset, 4).messages()
                 assert [one.queue_offset for one in found][:1] == [offset]
                 time = times[queue][offset]
                 assert store.offset_by_time("t", queue, time) == bisect_left(times[queue], time)

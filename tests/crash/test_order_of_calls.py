@@ -40,7 +40,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> MessageStore:
             assert opened.put_message(
                 Message(topic, b"x" * 200, properties={"KEYS": str(number)})
             ).ok
-    assert opened.get_message("g", "gone", 0, 0).records
+    assert opened.get_message("gone", 0, 0).records
     return opened
 
 

@@ -160,7 +160,7 @@ class Run:
 
     def read(self, _: None) -> None:
         for queue in QUEUES:
-            self.store.get_message("g", *queue, self.store.min_offset(*queue))
+            self.store.get_message(*queue, self.store.min_offset(*queue))
 
     def delete(self, topics: str) -> None:
         """Delete each topic that is a letter of ``topics``, all at once."""

@@ -231,7 +231,7 @@ def test_what_a_killed_process_wrote_is_on_disk_after_a_flush(
         for number in range(60):
             message = Message(f"t{number % 3}", b"x" * 1000, 0, {"KEYS": f"k{number}"})
             assert killed.put_message(message).ok
-        killed.get_message("g", "t0", 0, 0)  # units reach the files
+        killed.get_message("t0", 0, 0)  # units reach the files
         kill(killed)
         with MessageStore.open(root, config) as store:
             disk.look()

@@ -45,7 +45,7 @@ class Saved:
                     store.delete_expired_files(16384)
                 store.flush()
             store.put_message(Message("t3", b"not flushed"))
-            store.get_message("g", "t3", 0, 0)
+            store.get_message("t3", 0, 0)
             self.killed = crash_image(self.root, folder / "killed")
         with MessageStore.open(self.root, self.config) as store:
             self.expected = answers(store)

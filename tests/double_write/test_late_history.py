@@ -70,7 +70,7 @@ def test_the_log_fills_what_is_lacking(
         assert store.backends_set_aside() == {}
         assert store.verify().clean
         assert store.min_offset("t", 0) == 0
-        assert store.get_message("g", "t", 4, 0, 32).queue_offsets == list(range(10))
+        assert store.get_message("t", 4, 0, 32).queue_offsets == list(range(10))
         told.put(store, 5)
     assert standing(root).behind == {}
     told.check(root)

@@ -32,7 +32,7 @@ def put(store: MessageStore, count: int, *names: str) -> list[int]:
 
 
 def pulled(store: MessageStore, name: str) -> list[int]:
-    found = store.get_message("g", name, 0, 0, 32)
+    found = store.get_message(name, 0, 0, 32)
     phys = [message.phy_offset for message in found.messages()]
     assert list(found.queue_offsets) == list(range(len(phys)))
     assert len(set(phys)) == len(phys)

@@ -58,7 +58,7 @@ def test_figures_of_both_sides_go_on_after_a_restart(
         with open_mirrored(tmp_path, read) as store:
             Told().put(store, 25, f"t{opening}")
             for queue_id in range(QUEUES):
-                store.get_message("g", f"t{opening}", queue_id, 0)
+                store.get_message(f"t{opening}", queue_id, 0)
             drive(store)
             found = figures(store)
         assert found.count(SAME, op="pull") == QUEUES * opening
@@ -91,7 +91,7 @@ def test_one_in_eight_is_asked_of_all_sides(
     by_hand(monkeypatch)
     with open_mirrored(tmp_path) as store:
         Told().put(store, 5)
-        store.get_message("g", "t", 0, 0)
+        store.get_message("t", 0, 0)
         monkeypatch.setattr(mirror_of(store)._random, "random", lambda: drawn)
         drive(store)
         sides = {each.side for each in figures(store).seconds}
@@ -106,7 +106,7 @@ def test_a_wrong_unit_behind_the_first_block_of_a_pull_is_found(
         Told().put(store, 50)
         drive(store)
         wrong_units(monkeypatch, "rocksdb", only(2, another_phy))
-        found = store.get_message("g", "t", 0, 0, 2, TagFilter("tag40 || tag45"))
+        found = store.get_message("t", 0, 0, 2, TagFilter("tag40 || tag45"))
         assert found.queue_offsets == [8, 9]
         drive(store)
         (difference,) = read_differences(store.paths.ab_differences)
@@ -125,7 +125,7 @@ def test_a_wrong_unit_is_found_and_named_whichever_side_has_it(
         with monkeypatch.context() as patch:
             wrong_units(patch, wrong, another_phy)
             for _ in range(3):
-                store.get_message("g", "t", 1, 4, 6)
+                store.get_message("t", 1, 4, 6)
             drive(store)
         assert outcomes(store)[DIFFERENT] == 3
         (found,) = read_differences(store.paths.ab_differences)
@@ -149,7 +149,7 @@ def test_one_wrong_answer_in_a_thousand_is_found(
         Told().put(store, 50)
         wrong_units(monkeypatch, OTHER[read], only(700, another_phy))
         for _ in range(1000):
-            store.get_message("g", "t", 1, 0, 5)
+            store.get_message("t", 1, 0, 5)
         drive(store)
         assert outcomes(store) == {SAME: 1000, DIFFERENT: 1}
         (found,) = read_differences(store.paths.ab_differences)
@@ -165,7 +165,7 @@ def test_a_backend_that_loses_a_unit_is_found(
         told = Told()
         told.put(store, 50)
         wrong_units(monkeypatch, OTHER[read], without_last)
-        store.get_message("g", "t", 3, 0)
+        store.get_message("t", 3, 0)
         drive(store)
         (found,) = read_differences(store.paths.ab_differences)
     assert found.answers[OTHER[read]] == "no unit 9"
@@ -182,7 +182,7 @@ def test_a_unit_that_is_lacking_between_two_blocks_is_named(
         wrong_units(
             monkeypatch, "rocksdb", lambda block: without_last(block) if block.count == 3 else None
         )
-        store.get_message("g", "t", 2, 1, 3, TagFilter("tag47"))
+        store.get_message("t", 2, 1, 3, TagFilter("tag47"))
         drive(store)
         (found,) = read_differences(store.paths.ab_differences)
     assert (found.asked, found.queue_offset) == ({"offset": 1, "count": 9}, 3)
@@ -197,7 +197,7 @@ def test_a_unit_that_is_lacking_once_is_found_if_nothing_was_written(
     with open_mirrored(tmp_path, read) as store:
         Told().put(store, 50)
         drive(store)
-        store.get_message("g", "t", 3, 0)
+        store.get_message("t", 3, 0)
         wrong_units(monkeypatch, OTHER[read], only(1, without_last))
         drive(store)
         assert outcomes(store) == {SAME: 1, DIFFERENT: 1}
@@ -213,7 +213,7 @@ def test_a_unit_that_is_lacking_for_good_is_found_whatever_was_written_since(
         told.put(store, 50)
         drive(store)
         wrong_units(monkeypatch, OTHER[read], without_last)
-        store.get_message("g", "t", 3, 0)
+        store.get_message("t", 3, 0)
         told.put(store, 5)
         drive(store)
         assert outcomes(store)[DIFFERENT] == 1
@@ -255,7 +255,7 @@ def test_a_backend_that_cannot_answer_has_answered_differently(
             refuse(patch, failing, "read_units")
             refuse(patch, failing, "offset_by_time")
             for call in (
-                lambda: store.get_message("g", "t", 1, 0),
+                lambda: store.get_message("t", 1, 0),
                 lambda: store.offset_by_time("t", 1, 0),
             ):
                 if failing == "file":  # the one that is read

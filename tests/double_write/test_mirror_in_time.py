@@ -159,7 +159,7 @@ def test_units_that_expire_while_their_neighbours_stay_are_no_difference(
         drive(store)
         least = store.commit_log.files.files()[-1].file_from_offset
         low = sum(phy < least for phy in told.phys[QueueKey("t", 0)])
-        assert store.get_message("g", "t", 0, low - 3, 10).queue_offsets[0] == low - 3
+        assert store.get_message("t", 0, low - 3, 10).queue_offsets[0] == low - 3
         store.delete_expired_files(least)
         assert store.queues.queue("t", 0).min_offset() == low
         (rocks,) = [
@@ -233,7 +233,7 @@ def test_what_never_stands_still_is_not_accused_either(
     with open_mirrored(tmp_path) as store:
         Told().put(store, 5)
         wrong_units(monkeypatch, "rocksdb", lambda _: UnitBlock(0, b"", PACKED_PREFIX, _.stop))
-        store.get_message("g", "t", 0, 0)
+        store.get_message("t", 0, 0)
         with mirror_of(store)._queues.changes:
             drive(store)
     assert outcomes_of(tmp_path) == {SAME: 1, ReadOutcome.UNSETTLED: 1}
@@ -249,7 +249,7 @@ def test_a_value_that_never_was_is_not_explained_by_time(
         Told().put(store, 50)
         drive(store)
         wrong_units(monkeypatch, OTHER[read], only(1, another_phy))
-        store.get_message("g", "t", 1, 0)
+        store.get_message("t", 1, 0)
         monkeypatch.setattr(QUEUES_OF[OTHER[read]], "max_offset", _once(99, OTHER[read]))
         store.max_offset("t", 2)
         store.put_message(Message("t", b"x"))
@@ -270,7 +270,7 @@ def test_what_the_one_that_serves_said_wrongly_once_is_found(
         told.put(store, 50)
         drive(store)
         wrong_units(monkeypatch, read, only(1, another_phy))
-        store.get_message("g", "t", 1, 0)
+        store.get_message("t", 1, 0)
         told.put(store, 5)
         drive(store)
         (found,) = read_differences(store.paths.ab_differences)

@@ -28,10 +28,10 @@ def test_a_class_of_topics_is_read_from_the_other_backend(
         with monkeypatch.context() as patch:
             refuse(patch, other, "read_units")
             for topic in ("t", "hot1"):
-                assert store.get_message("g", topic, 0, 0).queue_offsets == [0, 1]
+                assert store.get_message(topic, 0, 0).queue_offsets == [0, 1]
             with pytest.raises(ConsumeQueueError):
-                store.get_message("g", "hot", 0, 0)
-        assert store.get_message("g", "hot", 0, 0).queue_offsets == [0, 1]
+                store.get_message("hot", 0, 0)
+        assert store.get_message("hot", 0, 0).queue_offsets == [0, 1]
         assert store.put_message(Message("hot", b"x")).queue_offset == 2
 
 
@@ -62,7 +62,7 @@ def test_what_is_not_whole_is_not_read(tmp_path: Path, monkeypatch: pytest.Monke
             assert store.max_offset("hot", 0) == 3
         assert list(store.backends_set_aside()) == ["rocksdb"]
         assert told_by(kept) == told_by(store.queues.parts()[0].queue("hot", 0)) != before
-        assert store.get_message("g", "hot", 0, 0).queue_offsets == [0, 1, 2]
+        assert store.get_message("hot", 0, 0).queue_offsets == [0, 1, 2]
     with open_store(tmp_path, **settings) as store:  # caught up, and read again
         assert store.queues.parts()[1].queue("hot", 0).max_offset() == 3
         monkeypatch.setattr(QUEUES_OF["rocksdb"], "max_offset", lambda *_: 77)
@@ -87,7 +87,7 @@ def test_the_mirror_asks_the_one_that_does_not_serve_a_topic(
     with open_mirrored(tmp_path, read_topics="hot*=rocksdb") as store:
         Told().put(store, 10, "hot")
         drive(store)
-        store.get_message("g", "hot", 0, 0)
+        store.get_message("hot", 0, 0)
         drive(store)
         assert outcomes(store) == {ReadOutcome.SAME: 2}
         monkeypatch.setattr(QUEUES_OF["file"], "min_offset", lambda *_: 1)

@@ -121,7 +121,7 @@ def test_light_queues_can_be_rocksdbs(tmp_path: Path) -> None:
         lose_last_units(store, 0)
         assert store.max_offset("t", 0) == 4
         assert store.max_offset("%LMQ%a", 0) == next_offset(store, "%LMQ%a") == 5
-        assert len(store.get_message("g", "%LMQ%a", 0, 0, 32).queue_offsets) == 5
+        assert len(store.get_message("%LMQ%a", 0, 0, 32).queue_offsets) == 5
 
 
 def rocksdb_ends(store: MessageStore) -> dict[QueueKey, int]:

@@ -78,13 +78,13 @@ def main(mount: Path, root: Path, part: str, backend: str, engine: str) -> str:
     if how == "status":
         for _ in range(3):
             assert told.put(store).status in FULL
-        assert store.get_message("g", TOPIC, 0, 0).messages()[0].body
+        assert store.get_message(TOPIC, 0, 0).messages()[0].body
         ballast.unlink()
         assert told.put(store).ok
         told.check(store)
     else:
         refuse_until_reopened(store, told)
-        assert store.get_message("g", TOPIC, 0, 0).messages()[0].body
+        assert store.get_message(TOPIC, 0, 0).messages()[0].body
         store.close()
         for _ in range(2):  # with the disk still full
             try:

@@ -113,7 +113,7 @@ def test_of_a_list_that_meets_a_full_disk_the_first_part_is_stored(
         assert set(statuses[stored:]) == {FULL}
         faults.heal()
         assert store.put_message(Message("t", b"last")).queue_offset == stored + 1
-        assert [m.body for m in store.get_message("g", "t", 0, stored).messages()] == [
+        assert [m.body for m in store.get_message("t", 0, stored).messages()] == [
             b"%d" % stored * 300, b"last",
         ]  # fmt: skip
 
@@ -123,7 +123,7 @@ def test_a_record_longer_than_a_file_keeps_no_other_of_its_list_out(tmp_path: Pa
         bodies = [b"first", b"x" * 20_000, b"last"]
         results = store.put_messages([Message("t", body) for body in bodies])
         assert [result.ok for result in results] == [True, False, True]
-        found = store.get_message("g", "t", 0, 0).messages()
+        found = store.get_message("t", 0, 0).messages()
         assert [message.body for message in found] == [b"first", b"last"]
         assert [finding for finding in store.check() if finding.damage] == []
 
@@ -241,7 +241,7 @@ def test_a_read_only_folder_is_named(tmp_path: Path, faults: Faults) -> None:
         open_store(tmp_path, "file")
     assert caught.value.path == tmp_path / "lock"
     with MessageStore.open(tmp_path, read_only=True) as store:
-        assert store.get_message("g", "t", 0, 0).messages()[0].body == b"x"
+        assert store.get_message("t", 0, 0).messages()[0].body == b"x"
 
 
 @pytest.mark.parametrize("backend", backend_names())

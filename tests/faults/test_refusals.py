@@ -90,7 +90,7 @@ def test_a_refused_write_ends_all_writing_and_loses_nothing(
             write()
         assert refused.value.__cause__ is first
         assert first.reason in str(refused.value)
-    assert store.get_message("g", TOPIC, 0, store.min_offset(TOPIC, 0)).messages()[0].body
+    assert store.get_message(TOPIC, 0, store.min_offset(TOPIC, 0)).messages()[0].body
     newest = max(told.bodies.values())  # of its keys, too, those that were drained are found
     assert store.message_by_offset(newest[0]).body == newest[1]
     store.query_message(TOPIC, "k19")

@@ -110,7 +110,7 @@ def refuse_all(store: MessageStore, told: Acknowledged, faults: Faults) -> None:
         tries.append(faults.refused)
     assert tries == sorted({*tries})
     assert store.metrics.snapshot().put_not_ok[REFUSED] == before + len(puts)
-    assert store.get_message("g", TOPIC, 0, 0).messages()[0].body
+    assert store.get_message(TOPIC, 0, 0).messages()[0].body
     assert store.query_message(TOPIC, "k3")
     assert tries[-1] == faults.refused
     calls: list[Callable[[], object]] = [

@@ -110,7 +110,7 @@ def read(root: Path, led: Led, end: int) -> None:
     until(is_handed_on)
     with MessageStore.open(root, CONFIG, read_only=True) as store:
         assert store.commit_log.max_phy_offset() == end
-        (found,) = store.get_message("g", "t", queue_id, queue_offset, 1).messages()
+        (found,) = store.get_message("t", queue_id, queue_offset, 1).messages()
         assert found.body == b"x" * number * 5
     place = ("--topic", "t", "--queue-id", queue_id, "--offset", queue_offset, "--count", 1)
     (got,) = cqstore("get", root, *place)

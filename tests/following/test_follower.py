@@ -184,7 +184,7 @@ def test_a_master_that_grows_is_followed_from_nothing_on(led: Led, tmp_path: Pat
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
                 assert log_of(store) == led.log
-                assert store.get_message("g", "t", 0, 0).messages()
+                assert store.get_message("t", 0, 0).messages()
 
     run(story())
 

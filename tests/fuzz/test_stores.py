@@ -135,7 +135,7 @@ def acts(store: MessageStore) -> Iterator[Callable[[], object]]:
     for topic, queue_id in keys:
         message = Message(topic, b"new", queue_id, {"KEYS": "k7", "TAGS": "t1"})
         yield partial(store.put_message, message)
-    yield lambda: store.get_message("g", *keys[-1], store.max_offset(*keys[-1]) - 1)
+    yield lambda: store.get_message(*keys[-1], store.max_offset(*keys[-1]) - 1)
     yield store.flush
     yield lambda: store.delete_expired_files(1 << 40)
     yield lambda: store.delete_topic("t")
@@ -145,7 +145,7 @@ def pull(store: MessageStore, topic: str, queue_id: int) -> None:
     offset = store.min_offset(topic, queue_id)
     for tags in (None, TagFilter("t1 || TagA")):
         for _ in range(5):
-            result = store.get_message("g", topic, queue_id, offset, 32, tags)
+            result = store.get_message(topic, queue_id, offset, 32, tags)
             with suppress(StoreError):
                 _ = [(message.topic, message.properties) for message in result.messages()]
             offset = result.next_begin_offset

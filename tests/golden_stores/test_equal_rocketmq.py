@@ -101,7 +101,7 @@ def test_pulls_answer_as_rocketmq(golden: Golden, name: str) -> None:
         for probe in dump["probes"]:
             topic, queue_id = probe["topic"], probe["queueId"]
             for offset, status, following, low, high, found in probe["pulls"]:
-                result = store.get_message("peer", topic, queue_id, offset, 32)
+                result = store.get_message(topic, queue_id, offset, 32)
                 assert (
                     result.status.name, result.next_begin_offset, result.min_offset,
                     result.max_offset, result.queue_offsets,

@@ -56,7 +56,7 @@ def test_a_broker_goes_on_on_the_backup_of_a_running_one(
     with MessageStore.open(copy, config, read_only=True) as store:
         for queue_id, end in zip(QUEUES, found, strict=True):
             offset, bodies = 0, []
-            while pulled := store.get_message("x", "n0", queue_id, offset).messages():
+            while pulled := store.get_message("n0", queue_id, offset).messages():
                 bodies += [message.body for message in pulled]
                 offset = pulled[-1].queue_offset + 1
             assert len(bodies) == end + 5

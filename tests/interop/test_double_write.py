@@ -68,7 +68,7 @@ def test_light_queues_in_rocksdb_alone_go_on_with_the_setting_forgotten(
             message = Message("parent", b"", 0, {"INNER_MULTI_DISPATCH": name})
             assert store.put_message(message).ok
             assert store.max_offset(name, 0) == 21
-            assert len(store.get_message("g", name, 0, 0, 32).queue_offsets) == 21
+            assert len(store.get_message(name, 0, 0, 32).queue_offsets) == 21
     assert not list((root / "consumequeue").glob("%LMQ%*"))
     rows = rocketmq.dump(root, "combine", LIGHT, **SIZES, **APART)
     assert [(row["min"], row["max"]) for row in rows if row["kind"] == "queue"] == [(0, 21)] * 2

@@ -112,7 +112,7 @@ def test_rocketmq_goes_on_over_a_record_that_was_passed_over(
             unit.phy_offset
             for key in QUEUES
             for offset in range(0, store.max_offset(*key), 10)
-            for unit in store.get_message("g", *key, offset, 10).damaged
+            for unit in store.get_message(*key, offset, 10).damaged
         ]
         assert set(gone) == set(spoilt)
         assert [finding for finding in store.check() if finding.damage] == []

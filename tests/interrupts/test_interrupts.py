@@ -86,7 +86,7 @@ class Case:
         self.known.bodies.update(self.followed.bodies)
 
     def pull(self) -> None:
-        self.store.get_message("g", TOPIC, 0, 0)
+        self.store.get_message(TOPIC, 0, 0)
 
     def query(self) -> None:
         self.store.query_message(TOPIC, "k1")

@@ -99,7 +99,7 @@ class Case:
         self._note([message.body], [future.result(SECONDS)])
 
     def get(self) -> None:
-        found = self.store.get_message("g", TOPIC, 0, 0)
+        found = self.store.get_message(TOPIC, 0, 0)
         if self.acknowledged:
             assert [each.body for each in found.messages()][:1] == [self.acknowledged[0]]
         for queue in range(4):
@@ -140,7 +140,7 @@ class Case:
         assert sorted(known) == list(range(len(known)))
         offset = 0
         while offset < len(known):
-            found = self.store.get_message("g", TOPIC, 0, offset, 32).messages()
+            found = self.store.get_message(TOPIC, 0, offset, 32).messages()
             assert [each.body for each in found] == [
                 known[at] for at in range(offset, offset + len(found))
             ]
@@ -276,7 +276,7 @@ def nested(*_):
     try:
         store.put_message(Message("t", b"inner", 1, {"TIMER_ROLL_TIMES": "1"}))
         inner += 1
-        store.get_message("g", "t", 1, max(inner - 8, 0), 1)
+        store.get_message("t", 1, max(inner - 8, 0), 1)
     except NestedCallError:
         refused += 1
     finally:
@@ -305,7 +305,7 @@ for number in range(1500):
     done = store.put_message(message)
     assert done.queue_offset == number, done
     del message
-    found = store.get_message("g", "t", 0, number, 1).messages()
+    found = store.get_message("t", 0, number, 1).messages()
     assert found[0].queue_offset == number
     if number % 50 == 0:
         store.flush()

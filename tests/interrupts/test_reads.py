@@ -36,7 +36,7 @@ SMALL = StoreConfig(
 ROOMY = SMALL.model_copy(update={"rocksdb_hot_queues": 4 * QUEUES})
 Read = Callable[[MessageStore, int], object]
 READS: dict[str, Read] = {
-    "pull": lambda store, queue: store.get_message("g", TOPIC, queue, 0),
+    "pull": lambda store, queue: store.get_message(TOPIC, queue, 0),
     "max": lambda store, queue: store.max_offset(TOPIC, queue),
     "min": lambda store, queue: store.min_offset(TOPIC, queue),
     "time": lambda store, queue: store.offset_by_time(TOPIC, queue, 1),
@@ -55,7 +55,7 @@ IGNORED = pytest.mark.filterwarnings(
 def pulled(store: MessageStore, queue: int) -> list[bytes]:
     """Return the bodies of a queue; a pull ends where a queue file does."""
     bodies: list[bytes] = []
-    while found := store.get_message("g", TOPIC, queue, len(bodies)).messages():
+    while found := store.get_message(TOPIC, queue, len(bodies)).messages():
         bodies += [message.body for message in found]
     return bodies
 

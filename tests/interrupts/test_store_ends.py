@@ -69,7 +69,7 @@ def check_whole(store: MessageStore, number: int, messages: int) -> None:
     assert found == [messages // 2] * 2, number
     assert not any(finding.damage for finding in store.check()), number
     for queue in range(2):
-        assert len(store.get_message("g", "t", queue, 0, 99).messages()) == messages // 2
+        assert len(store.get_message("t", queue, 0, 99).messages()) == messages // 2
 
 
 def check_released(root: Path, number: int, lost: int) -> None:

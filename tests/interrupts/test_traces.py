@@ -23,7 +23,7 @@ SMALL = StoreConfig(mapped_file_size_commit_log=1 << 20, max_hash_slot_num=20, m
 def ask(store: MessageStore, number: int) -> list[str]:
     """Put, pull and ask; return what a trace is to have of it."""
     assert store.put_message(Message("t", b"x" * number)).ok
-    store.get_message("g", "t", 0, number)
+    store.get_message("t", 0, number)
     assert store.max_offset("t", 0) > 0
     return [f"put {number}", f"pull {number}", "maxOffset"]
 

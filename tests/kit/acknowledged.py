@@ -39,7 +39,7 @@ class Acknowledged:
             low, high = store.min_offset(TOPIC, queue_id), store.max_offset(TOPIC, queue_id)
             found: list[bytes] = []
             while low + len(found) < high:
-                result = store.get_message("g", TOPIC, queue_id, low + len(found), 32)
+                result = store.get_message(TOPIC, queue_id, low + len(found), 32)
                 messages = result.messages()
                 assert messages, result.status
                 assert [m.queue_offset for m in messages] == result.queue_offsets

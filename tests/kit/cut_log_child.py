@@ -85,7 +85,7 @@ class Cut:
 
     def _check_pulls(self, tags: TagFilter | None = None) -> None:
         for first in range(0, COUNT, 32):
-            result = self.store.get_message("g", "t", 0, first, 32, tags)
+            result = self.store.get_message("t", 0, first, 32, tags)
             for message in result.messages():
                 self._expect_own_body(message)
             self.errors += [each.reason for each in result.damaged]
@@ -103,9 +103,9 @@ class Cut:
 
     def pulled_before(self) -> None:
         """Fields of messages that were pulled before the cut."""
-        results = [self.store.get_message("g", "t", 0, at, 32) for at in range(0, COUNT, 32)]
+        results = [self.store.get_message("t", 0, at, 32) for at in range(0, COUNT, 32)]
         decoded = [message for result in results for message in result.messages()]
-        late = [self.store.get_message("g", "t", 0, at, 32) for at in range(0, COUNT, 32)]
+        late = [self.store.get_message("t", 0, at, 32) for at in range(0, COUNT, 32)]
         fields: dict[str, Callable[[int], object]] = {
             "body": body_of, "queue_offset": int, "topic": lambda _: "t",
             "properties": lambda at: {"KEYS": f"k{at}", "TAGS": "T"} if at % 3 else {},
@@ -131,7 +131,7 @@ class Cut:
         return [message.queue_offset for message in self.store.query_message("t", f"k{number}")]
 
     def offset_by_time(self) -> None:
-        result = self.store.get_message("g", "t", 0, 0, COUNT)
+        result = self.store.get_message("t", 0, 0, COUNT)
         times = sorted({message.store_timestamp for message in result.messages()})
         asked = [times[0] - 1, *times, times[-1] + 1]
         wanted = [self.store.offset_by_time("t", 0, time) for time in asked]

@@ -58,7 +58,7 @@ def _be_the_child(store: MessageStore, reader: MessageStore, root: Path) -> None
         "put": lambda: store.put_message(message),
         "async": lambda: store.put_message_async(message),
         "list": lambda: store.put_messages([message]),
-        "get": lambda: store.get_message("g", TOPIC, 0, 0),
+        "get": lambda: store.get_message(TOPIC, 0, 0),
         "max": lambda: store.max_offset(TOPIC, 0),
         "read-only": lambda: reader.max_offset(TOPIC, 0),
         "query": lambda: store.query_message(TOPIC, "k"),

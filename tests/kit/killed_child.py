@@ -81,7 +81,7 @@ def work(store: MessageStore, draw: random.Random, number: int, *, deletes: bool
                 store.flush()
             case 4:
                 for queue in QUEUES:
-                    store.get_message("g", *queue, store.min_offset(*queue))
+                    store.get_message(*queue, store.min_offset(*queue))
             case _:
                 count = draw.choice([1, 1, 5, 50])
                 put(store, [Put(number + at, draw.choice(QUEUES), draw.choice([10, 300, 3000]))

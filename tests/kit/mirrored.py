@@ -67,9 +67,9 @@ def outcomes_of(root: Path) -> dict[ReadOutcome, int]:
 def read_all(store: MessageStore, topic: str = "t") -> int:
     """Ask everything that is mirrored once of each queue; return how many reads that were."""
     for queue_id in range(QUEUES):
-        store.get_message("g", topic, queue_id, 0)
-        store.get_message("g", topic, queue_id, 2, 3, TagFilter("tag17 || tag3"))
-        store.get_message("g", topic, queue_id, 1 << 40)
+        store.get_message(topic, queue_id, 0)
+        store.get_message(topic, queue_id, 2, 3, TagFilter("tag17 || tag3"))
+        store.get_message(topic, queue_id, 1 << 40)
         store.min_offset(topic, queue_id)
         store.max_offset(topic, queue_id)
         store.offset_by_time(topic, queue_id, 1 << 41, BoundaryType.LOWER)

@@ -139,7 +139,7 @@ def read_queue(store: MessageStore, queue: Queue, low: int, expected: list[Put])
     offsets: list[int] = []
     at = low
     while at < store.max_offset(*queue):
-        result = store.get_message("g", *queue, at)
+        result = store.get_message(*queue, at)
         assert result.queue_offsets, result.status
         for put, message in zip(expected[len(offsets) :], result.messages(), strict=False):
             compare_message(put, message)

@@ -200,7 +200,7 @@ class Threads:
         kept = self._some(draw, STEADY)
         if kept is None:
             return
-        result = self.store.get_message("g", *kept.queue, kept.offset, draw.choice([1, 32]))
+        result = self.store.get_message(*kept.queue, kept.offset, draw.choice([1, 32]))
         for offset, message in zip(result.queue_offsets, result.messages(), strict=True):
             self.model.compare(message, kept.queue, offset)
         if result.queue_offsets[:1] != [kept.offset]:
@@ -211,7 +211,7 @@ class Threads:
         queue, tag = draw.choice(QUEUES), draw.choice(_ALL_TAGS)
         at = self.store.min_offset(*queue)
         for _ in range(20):
-            result = self.store.get_message("g", *queue, at, 32, TagFilter(tag))
+            result = self.store.get_message(*queue, at, 32, TagFilter(tag))
             for offset, message in zip(result.queue_offsets, result.messages(), strict=True):
                 assert _ALL_TAGS[self.model.compare(message, queue, offset) % 3] == tag
             if result.next_begin_offset == at:
@@ -332,7 +332,7 @@ def _compare_queue(store: MessageStore, model: Model, queue: Queue) -> int:
     found: dict[int, StoredMessage] = {}
     at = low
     while at < high:
-        result = store.get_message("g", *queue, at)
+        result = store.get_message(*queue, at)
         assert result.queue_offsets[:1] == [at], (queue, at, result.status)
         found.update(zip(result.queue_offsets, result.messages(), strict=True))
         at = result.next_begin_offset

@@ -97,7 +97,7 @@ class Told:
         at, end = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
         found: dict[int, bytes] = {}
         while at < end:
-            result = store.get_message("g", topic, queue_id, at, 32)
+            result = store.get_message(topic, queue_id, at, 32)
             assert result.queue_offsets == [*range(at, at + len(result.queue_offsets))]
             assert result.queue_offsets, result.status
             bodies = [message.body for message in result.messages()]

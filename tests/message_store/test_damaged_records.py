@@ -224,7 +224,7 @@ def test_a_pull_passes_over_a_damaged_record(root: Path, at: int, tags: TagFilte
     offsets = places(root)
     with MessageStore.open(root) as store:
         flip(root, offsets[7] + at)
-        result = store.get_message("g", "t", 0, 0, tags=tags)
+        result = store.get_message("t", 0, 0, tags=tags)
         messages = result.messages()
         assert result.status is GetMessageStatus.FOUND
         rest = [number for number in range(COUNT) if number != 7]
@@ -237,7 +237,7 @@ def test_a_pull_passes_over_a_damaged_record(root: Path, at: int, tags: TagFilte
         following: list[int] = []
         offset = 7
         while not following:
-            one = store.get_message("g", "t", 0, offset, 1, tags=tags)
+            one = store.get_message("t", 0, offset, 1, tags=tags)
             following = [message.queue_offset for message in one.messages()]
             assert one.next_begin_offset > offset
             offset = one.next_begin_offset
@@ -252,7 +252,7 @@ def test_a_pull_that_meets_nothing_else_says_what_comes_next(
     last = places(root)[-1]
     with MessageStore.open(root) as store:
         flip(root, last + at)
-        result = store.get_message("g", "t", 0, COUNT - 1, tags=tags)
+        result = store.get_message("t", 0, COUNT - 1, tags=tags)
         assert result.messages() == []
         assert result.queue_offsets == []
         assert result.status is GetMessageStatus.MESSAGE_WAS_REMOVING
@@ -264,10 +264,10 @@ def test_a_pull_checks_bodies_if_it_is_told_to(root: Path) -> None:
     offsets = places(root)
     with MessageStore.open(root) as store:
         flip(root, offsets[3] + BODY)
-        assert len(store.get_message("g", "t", 0, 0).records) == COUNT
+        assert len(store.get_message("t", 0, 0).records) == COUNT
     config = StoreConfig(check_crc_on_pull=True)
     with MessageStore.open(root, config, read_only=True) as store:
-        result = store.get_message("g", "t", 0, 0)
+        result = store.get_message("t", 0, 0)
         assert len(result.messages()) == COUNT - 1
         assert [damaged.queue_offset for damaged in result.damaged] == [3]
 

@@ -78,7 +78,7 @@ def put(store: MessageStore, topic: str, count: int = 1, queue_id: int = 0) -> l
 
 
 def bodies(store: MessageStore, topic: str) -> list[bytes]:
-    return [message.body for message in store.get_message("g", topic, 0, 0).messages()]
+    return [message.body for message in store.get_message(topic, 0, 0).messages()]
 
 
 def test_a_put_elsewhere_goes_on_while_topics_are_deleted(

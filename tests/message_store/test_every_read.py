@@ -18,7 +18,7 @@ CONFIG = StoreConfig(
 )  # fmt: skip
 FIRST_ID = "7F000001" + "0" * 24
 READS: dict[str, Callable[[MessageStore], object]] = {
-    "get_message": lambda store: store.get_message("g", "t", 0, 0),
+    "get_message": lambda store: store.get_message("t", 0, 0),
     "message_by_offset": lambda store: store.message_by_offset(0),
     "message_by_id": lambda store: store.message_by_id(FIRST_ID),
     "query_message": lambda store: store.query_message("t", "k"),
@@ -60,5 +60,5 @@ def test_a_closed_store_answers_nothing(store: MessageStore) -> None:
 def test_thirty_two_messages_come_where_no_number_is_given(store: MessageStore) -> None:
     """As RocketMQ's clients ask."""
     store.put_messages([Message("t", b"x", 0, {"KEYS": "k"})] * 40)
-    assert len(store.get_message("g", "t", 0, 0).messages()) == 32
+    assert len(store.get_message("t", 0, 0).messages()) == 32
     assert len(store.query_message("t", "k")) == 32

@@ -79,8 +79,8 @@ def test_units_follow_the_log_and_queues_keep_their_next_offset(opened: Opened) 
         store = opened.store
         low = opened.expected_minimum()
         assert (store.min_offset("busy", 0), store.max_offset("busy", 0)) == (low, high)
-        assert store.get_message("g", "busy", 0, 0, 10).status is GetMessageStatus.OFFSET_TOO_SMALL
-        assert store.get_message("g", "busy", 0, low, 10).queue_offsets[0] == low
+        assert store.get_message("busy", 0, 0, 10).status is GetMessageStatus.OFFSET_TOO_SMALL
+        assert store.get_message("busy", 0, low, 10).queue_offsets[0] == low
         for topic, queue_id in (("early", 3), ("%LMQ%a", 0)):
             assert store.min_offset(topic, queue_id) == store.max_offset(topic, queue_id) == 5
         assert [finding for finding in store.check() if finding.damage] == []
@@ -93,12 +93,12 @@ def test_the_last_file_never_goes(opened: Opened) -> None:
     report = opened.store.delete_expired_files(1 << 60)
     assert report.min_phy_offset == 4 * FILE
     assert opened.store.put_message(Message("busy", b"x")).ok
-    assert opened.store.get_message("g", "busy", 0, opened.expected_minimum(), 5).queue_offsets
+    assert opened.store.get_message("busy", 0, opened.expected_minimum(), 5).queue_offsets
 
 
 def test_a_pull_that_holds_views_outlives_its_file(opened: Opened) -> None:
     opened.fill()
-    result = opened.store.get_message("g", "early", 3, 0, 5)
+    result = opened.store.get_message("early", 3, 0, 5)
     opened.store.delete_expired_files(FILE)
     assert [bytes(message.stored_body) for message in result.messages()] == [b"x" * 100] * 5
 
@@ -123,7 +123,7 @@ def test_a_pull_that_an_expiry_overtakes_goes_on_at_the_new_minimum(
 
     monkeypatch.setattr(kind, "pull", overtaken)
     monkeypatch.setattr(kind, "plain_units", overtaken_in_the_core)
-    result = store.get_message("g", "busy", 0, 5, 10)
+    result = store.get_message("busy", 0, 5, 10)
     low = opened.expected_minimum()
     units_are_gone = not store.queues.queue("busy", 0).read_units(5, 1).count
     assert units_are_gone or opened.backend == "rocksdb"  # which may drop them later
@@ -240,7 +240,7 @@ def test_a_wholly_expired_queue_keeps_its_next_offset_through_a_rebuild(opened: 
             store = opened.store
             for key, end in expected.items():
                 assert (store.min_offset(*key), store.max_offset(*key)) == (end, end), key
-                assert store.get_message("g", *key, end, 5).queue_offsets == []
+                assert store.get_message(*key, end, 5).queue_offsets == []
             assert [finding for finding in store.check() if finding.damage] == []
             opened.reopen()
     for (topic, queue_id), end in expected.items():

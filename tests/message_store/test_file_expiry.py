@@ -183,7 +183,7 @@ def test_a_nearly_full_disk_takes_no_puts_until_it_has_room_again(
         assert not any(put.ok for put in refused)
         assert "91 % full" in refused[0].reason
         assert len(refused) == 5
-        assert store.get_message("g", "t", 0, 0).records
+        assert store.get_message("t", 0, 0).records
         store.flush()
         assert store.max_offset("t", 0) == end + 1
         machine.percent[which] = 90
@@ -266,7 +266,7 @@ def test_a_file_that_cannot_be_deleted_stays_and_is_tried_again(
         assert store.put_message(Message("t", b"x")).ok, "the store goes on"
         first = next(store.commit_log.scan(FILE)).queue_offset
         assert store.min_offset("t", 0) == first
-        assert store.get_message("g", "t", 0, first).records
+        assert store.get_message("t", 0, first).records
         monkeypatch.undo()
         assert store._expiry.run() == 0, "not before two minutes have passed"
         machine.ahead += 121
@@ -278,11 +278,11 @@ def test_who_reads_a_file_that_goes_keeps_what_he_has(tmp_path: Path, machine: M
     machine.hour, machine.ahead = 4, 73 * HOUR
     with opened(tmp_path / "s", machine) as store:
         fill(store, 3)
-        pulled = store.get_message("g", "t", 0, 0)
+        pulled = store.get_message("t", 0, 0)
         before = [bytes(record) for record in pulled.records]
         assert store._expiry.run() == 2
         assert [bytes(record) for record in pulled.records] == before
-        assert store.get_message("g", "t", 0, 0).status.name == "OFFSET_TOO_SMALL"
+        assert store.get_message("t", 0, 0).status.name == "OFFSET_TOO_SMALL"
 
 
 def test_the_thread_deletes_by_itself_and_ends_with_the_store(

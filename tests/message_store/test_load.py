@@ -71,7 +71,7 @@ class Load:
             if not high:
                 continue
             at = draw.choice([draw.randrange(high), max(high - 5, 0)])
-            result = store.get_message("g", *queue, at)
+            result = store.get_message(*queue, at)
             assert result.queue_offsets == list(range(at, at + len(result.queue_offsets)))
             assert result.queue_offsets, result.status
             for offset, message in zip(result.queue_offsets, result.messages(), strict=True):

@@ -177,7 +177,7 @@ def test_read_only_the_queue_tells_holes_and_all_others_are_as_ever(
         while there < 45:
             block = store.queues.queue(*LOST).read_units(there, 100)
             seen += block.count
-            pull = store.get_message("g", *LOST, max(there, store.min_offset(*LOST)))
+            pull = store.get_message(*LOST, max(there, store.min_offset(*LOST)))
             assert pull.status in (GetMessageStatus.FOUND, GetMessageStatus.OFFSET_FOUND_NULL,
                                    GetMessageStatus.OFFSET_OVERFLOW_ONE)  # fmt: skip
             if block.stop is BlockStop.HOLE:
@@ -218,7 +218,7 @@ def test_a_file_of_zeros_in_the_middle_is_a_hole_that_check_finds_and_a_rebuild_
     zeros(20)(root)
     rocketmq_had_it(root)
     with opened(root) as store:
-        pull = store.get_message("g", *LOST, 20)
+        pull = store.get_message(*LOST, 20)
         assert (pull.status, pull.next_begin_offset) == (GetMessageStatus.OFFSET_FOUND_NULL, 30)
         assert {finding.queue for finding in store.check() if finding.damage} == {LOST}
         store.rebuild_queues(*LOST)
@@ -333,7 +333,7 @@ def test_where_the_log_is_damaged_too_a_known_end_is_kept_and_an_unknown_one_ref
     with opened(root) as store:
         assert [each.queue for each in store.report.queues_damaged] == [LOST]
         assert put(store, *LOST) == 45
-        assert store.get_message("g", *LOST, 41).next_begin_offset == 45
+        assert store.get_message(*LOST, 41).next_begin_offset == 45
     sized(20, 190)(tmp_path / "other")
     rocketmq_had_it(tmp_path / "other")
     with pytest.raises(RefusedStoreError, match=r"queue 0 of 'a' is damaged.*so is the log"):

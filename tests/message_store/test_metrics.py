@@ -107,13 +107,13 @@ def test_reads_that_fall_back_are_counted_by_reason(tmp_path: Path, backend: str
         searched = {"search no_core": 2} if not fast and name == "file" else {}
         if engine == RocksDBEngine.ROCKSDICT.value:
             searched = {"search engine": 2}
-        assert added(lambda: [store.get_message("g", "t", 0, at) for at in range(6)]) == (
+        assert added(lambda: [store.get_message("t", 0, at) for at in range(6)]) == (
             {} if fast else {"pull no_core": 6}
         )
-        assert added(lambda: store.get_message("g", "t", 0, 0, tags=TagFilter("a"))) == (
+        assert added(lambda: store.get_message("t", 0, 0, tags=TagFilter("a"))) == (
             {"pull filter": 1} if fast else {"pull no_core": 1}
         )
-        assert added(lambda: store.get_message("g", "t", 0, 0, tags=TagFilter("*"))) == (
+        assert added(lambda: store.get_message("t", 0, 0, tags=TagFilter("*"))) == (
             {} if fast else {"pull no_core": 1}
         )
         assert (
@@ -126,7 +126,7 @@ def test_reads_that_fall_back_are_counted_by_reason(tmp_path: Path, backend: str
             return
         long = "%RETRY%" + "x" * 130  # its records have another magic code
         store.put_message(Message(long, b"x", 0, {"KEYS": "long"}))
-        declined = added(lambda: store.get_message("g", long, 0, 0))
+        declined = added(lambda: store.get_message(long, 0, 0))
         assert declined == {"pull declined": 1}
         declined = added(lambda: store.query_message(long, "long"))
         assert declined == {"query declined": 1}
@@ -160,7 +160,7 @@ def test_messages_of_batch_queues_are_counted_as_rocketmq_does(golden_folder: Pa
     with MessageStore.open(golden_folder / "special-default", read_only=True) as store:
         at, records = queue["min"], 0
         while at < queue["max"]:
-            pulled = store.get_message("g", queue["topic"], queue["queueId"], at, 1000)
+            pulled = store.get_message(queue["topic"], queue["queueId"], at, 1000)
             at, records = pulled.next_begin_offset, records + len(pulled.records)
         counts = store.metrics.snapshot().gets
         assert records == len(queue["units"])
@@ -232,7 +232,7 @@ def test_every_put_that_waits_is_timed_and_a_sample_of_the_others(tmp_path: Path
 def test_pulls_are_counted_by_status_with_what_they_returned(store: MessageStore) -> None:
     store.put_messages([Message("t", b"x")] * 10)
     results = [
-        store.get_message("g", topic, 0, offset, 4)
+        store.get_message(topic, 0, offset, 4)
         for topic, offset in (("t", 0), ("t", 8), ("t", 10), ("t", 11), ("t", -1), ("none", 0))
     ]
     snapshot = store.metrics.snapshot()
@@ -252,7 +252,7 @@ def test_no_count_is_lost_among_threads(store: MessageStore) -> None:
         for _ in range(500):
             store.put_message(Message("", b""))
             store.put_message(Message("t", b""))
-            store.get_message("g", "none", 0, 0)
+            store.get_message("none", 0, 0)
 
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)

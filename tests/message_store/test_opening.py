@@ -99,7 +99,7 @@ def test_a_closed_store_refuses_everything(root: Path) -> None:
     store.close()
     for call in (
         lambda: store.put_message(Message("t", b"")),
-        lambda: store.get_message("g", "t", 0, 0),
+        lambda: store.get_message("t", 0, 0),
         lambda: store.message_by_offset(0),
         store.flush,
     ):
@@ -247,11 +247,11 @@ def test_a_hole_is_a_status_with_its_range_and_no_way_back_to_zero(tmp_path: Pat
         database.delete(b"\0\0\0\1\1t\1" + bytes(4) + b"\1" + lost.to_bytes(8, "big"))
     database.close()
     with MessageStore.open(root, read_only=True) as store:
-        before = store.get_message("g", "t", 0, 0, 32)
+        before = store.get_message("t", 0, 0, 32)
         assert (before.queue_offsets, before.next_begin_offset) == (list(range(7)), 7)
-        at = store.get_message("g", "t", 0, 7, 32)
+        at = store.get_message("t", 0, 7, 32)
         assert (at.status, at.hole) == (GetMessageStatus.OFFSET_FOUND_NULL, range(7, 10))
-        behind = store.get_message("g", "t", 0, at.next_begin_offset, 32)
+        behind = store.get_message("t", 0, at.next_begin_offset, 32)
         assert behind.queue_offsets == list(range(10, 20))
         problems = [finding.problem for finding in store.check() if finding.damage]
         assert any("7 to 9" in problem for problem in problems)

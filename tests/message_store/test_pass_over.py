@@ -84,7 +84,7 @@ def seen(root: Path, backend: str | None = None) -> dict[tuple[str, int], list[s
                 texts: dict[int, str] = {}
                 offset = store.min_offset(*key)
                 while offset < store.max_offset(*key):
-                    result = store.get_message("g", *key, offset, 3, tags=tags)
+                    result = store.get_message(*key, offset, 3, tags=tags)
                     bodies = [one.body.decode() for one in result.messages()]
                     texts |= zip(result.queue_offsets, bodies, strict=True)
                     assert result.next_begin_offset > offset
@@ -110,7 +110,7 @@ def test_one_message_is_given_up_and_nothing_else(root: Path, kind: str) -> None
         assert put.queue_offset == COUNT // 3
         assert [finding for finding in store.check() if finding.damage] == []
         assert any(finding.phy_offset == bad for finding in store.check())
-        (gone,) = store.get_message("g", "t", 0, 0).damaged
+        (gone,) = store.get_message("t", 0, 0).damaged
         assert (gone.queue_offset, gone.phy_offset) == (BAD // 3, bad)
         with pytest.raises(CorruptionError, match="passed over"):
             store.message_by_offset(bad)
@@ -161,7 +161,7 @@ def test_light_queues_keep_their_places(tmp_path: Path, kind: str) -> None:
         MessageStore.open(root, config, rebuild=Rebuild.QUEUES).close()
         with MessageStore.open(root, config) as store:
             for topic, gone in (("t", 4), ("%LMQ%a", 4), ("%LMQ%1", 1)):
-                result = store.get_message("g", topic, 0, 0)
+                result = store.get_message(topic, 0, 0)
                 assert [damaged.queue_offset for damaged in result.damaged] == [gone]
                 assert result.next_begin_offset == store.max_offset(topic, 0)
             assert [finding for finding in store.check() if finding.damage] == []

@@ -47,7 +47,7 @@ def test_what_was_done_is_what_is_scraped(tmp_path: Path) -> None:
         done = first.put_message(Message("t", b"x"))
         first.put_message(Message("", b"x"))
         first.put_messages([Message("t", b"x")] * 2)
-        second.get_message("g", "none", 0, 0)
+        second.get_message("none", 0, 0)
         samples = scrape(registry)
         a, b = map(str, roots)
         assert done.appended is not None
@@ -94,7 +94,7 @@ def test_a_mirror_is_scraped_beside_the_rest(tmp_path: Path) -> None:
         register(store, plain, registry=registry)
         Told().put(store, 10)
         for number in range(50):
-            store.get_message("g", "t", number % 5, 0)
+            store.get_message("t", number % 5, 0)
         until(lambda: outcomes(store) == {ReadOutcome.SAME: 51})
         samples = scrape(registry)
         root, names = str(store.paths.root), ("cqstore_ab_waiting", "cqstore_ab_failed")

@@ -104,7 +104,7 @@ def test_a_pull_returns_what_the_rules_say(
     pulled: Pulled, offset: int, most: int, most_bytes: int, tag: str | None
 ) -> None:
     filtered = TagFilter(tag) if tag is not None else None
-    got = pulled.store.get_message("t", "t", 0, offset, most, filtered, most_bytes)
+    got = pulled.store.get_message("t", 0, offset, most, filtered, most_bytes)
     status, taken, following = pulled.expected(offset, most, most_bytes, tag)
     assert (got.status, got.queue_offsets, got.next_begin_offset) == (status, taken, following)
     assert got.total_bytes == sum(pulled.sizes[at] for at in taken)
@@ -118,6 +118,6 @@ def test_bytes_and_counts_are_cut_exactly(pulled: Pulled, offset: int) -> None:
     sums = [sum(pulled.sizes[offset:at]) for at in range(offset + 1, offset + 6)]
     for most_bytes in sorted({total + more for total in sums for more in (-1, 0, 1)}):
         for most in (3, 32):
-            got = pulled.store.get_message("t", "t", 0, offset, most, None, most_bytes)
+            got = pulled.store.get_message("t", 0, offset, most, None, most_bytes)
             expected = pulled.expected(offset, most, most_bytes, None)
             assert (got.status, got.queue_offsets, got.next_begin_offset) == expected

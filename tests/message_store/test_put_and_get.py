@@ -38,7 +38,7 @@ def store(tmp_path: Path, backend: str) -> Iterator[MessageStore]:
 
 def offsets(store: MessageStore, topic: str, start: int = 0, **options: object) -> list[int]:
     tags = options.get("tags")
-    result = store.get_message("g", topic, 0, start, 32, TagFilter(str(tags)) if tags else None)
+    result = store.get_message(topic, 0, start, 32, TagFilter(str(tags)) if tags else None)
     return result.queue_offsets
 
 
@@ -120,7 +120,7 @@ def test_what_was_put_is_read_at_once_and_after_a_reopening(tmp_path: Path, back
         for message, result in placed:
             by_id = store.message_by_id(result.message_id)
             pulled = store.get_message(
-                "g", message.topic, message.queue_id, result.queue_offset, 1
+                message.topic, message.queue_id, result.queue_offset, 1
             ).messages()[0]
             (by_key,) = store.query_message(message.topic, message.properties["KEYS"])
             for found in (by_id, pulled, by_key):
@@ -128,7 +128,7 @@ def test_what_was_put_is_read_at_once_and_after_a_reopening(tmp_path: Path, back
 
 
 def test_the_statuses_of_a_pull(store: MessageStore) -> None:
-    assert store.get_message("g", "none", 0, 0).status is GetMessageStatus.NO_MESSAGE_IN_QUEUE
+    assert store.get_message("none", 0, 0).status is GetMessageStatus.NO_MESSAGE_IN_QUEUE
     for number in range(40):
         store.put_message(Message("t", str(number).encode()))
     cases = {
@@ -139,7 +139,7 @@ def test_the_statuses_of_a_pull(store: MessageStore) -> None:
         41: (GetMessageStatus.OFFSET_OVERFLOW_BADLY, 40, []),
     }
     for offset, (status, following, found) in cases.items():
-        result = store.get_message("g", "t", 0, offset, 32)
+        result = store.get_message("t", 0, offset, 32)
         assert (result.status, result.next_begin_offset, result.queue_offsets) == (
             status, following, found,
         )  # fmt: skip
@@ -183,9 +183,9 @@ def test_readers_in_other_threads_see_every_put_that_has_returned(
 def test_a_first_message_comes_whatever_its_size(store: MessageStore) -> None:
     for _ in range(3):
         store.put_message(Message("t", b"x" * 9000))
-    result = store.get_message("g", "t", 0, 0, 32, max_total_bytes=100)
+    result = store.get_message("t", 0, 0, 32, max_total_bytes=100)
     assert result.queue_offsets == [0]
-    assert store.get_message("g", "t", 0, 0, 32, max_total_bytes=20_000).queue_offsets == [0, 1]
+    assert store.get_message("t", 0, 0, 32, max_total_bytes=20_000).queue_offsets == [0, 1]
 
 
 def test_tags_are_compared_by_hash_and_then_by_name(store: MessageStore) -> None:
@@ -195,7 +195,7 @@ def test_tags_are_compared_by_hash_and_then_by_name(store: MessageStore) -> None
     assert offsets(store, "t", tags="Aa") == [0, 3]
     assert offsets(store, "t", tags="BB || C") == [1, 2]
     assert offsets(store, "t", tags="*") == [0, 1, 2, 3, 4]
-    result = store.get_message("g", "t", 0, 0, 32, TagFilter("D"))
+    result = store.get_message("t", 0, 0, 32, TagFilter("D"))
     assert (result.status, result.next_begin_offset) == (GetMessageStatus.NO_MATCHED_MESSAGE, 5)
 
 
@@ -214,9 +214,9 @@ def test_a_query_returns_no_message_whose_topic_or_key_has_the_same_hash(tmp_pat
 def test_a_filter_passes_over_no_more_than_its_bound(store: MessageStore) -> None:
     store.put_messages([Message("t", b"", properties={"TAGS": "no"}) for _ in range(900)])
     store.put_message(Message("t", b"", properties={"TAGS": "yes"}))
-    first = store.get_message("g", "t", 0, 0, 32, TagFilter("yes"))
+    first = store.get_message("t", 0, 0, 32, TagFilter("yes"))
     assert (first.status, first.next_begin_offset) == (GetMessageStatus.NO_MATCHED_MESSAGE, 800)
-    second = store.get_message("g", "t", 0, 800, 32, TagFilter("yes"))
+    second = store.get_message("t", 0, 800, 32, TagFilter("yes"))
     assert second.queue_offsets == [900]
 
 
@@ -238,14 +238,14 @@ def test_a_deleted_topic_begins_again_at_zero(store: MessageStore) -> None:
     assert [tuple(key) for key in store.queue_keys("t")] == []
     assert (store.max_offset("t", 0), store.max_offset("t2", 0)) == (0, 5)
     assert store.put_message(Message("t", b"again")).queue_offset == 0
-    assert [m.body for m in store.get_message("g", "t", 0, 0).messages()] == [b"again"]
+    assert [m.body for m in store.get_message("t", 0, 0).messages()] == [b"again"]
 
 
 def test_a_client_batch_is_stored_whole(store: MessageStore) -> None:
     inner = [Message("t", b"x" * 100, properties={"TAGS": str(number)}) for number in range(20)]
     results = store.put_client_batch(Message("t", encode_client_batch(inner)))
     assert [result.queue_offset for result in results] == list(range(20))
-    found = store.get_message("g", "t", 0, 0, 32).messages()
+    found = store.get_message("t", 0, 0, 32).messages()
     assert [message.properties["TAGS"] for message in found] == [str(n) for n in range(20)]
     for bad in (
         Message("t", b"garbage"),
@@ -272,7 +272,7 @@ def test_light_queues_get_their_units_and_go_on_after_a_reopening(
                 assert result.queue_offset == life * 6 + number
             assert store.max_offset("%LMQ%a", 0) == life * 6 + 6
             assert store.max_offset("%LMQ%b", 0) == life * 3 + 3
-            last = store.get_message("g", "%LMQ%b", 0, life * 3 + 2, 1).messages()[0]
+            last = store.get_message("%LMQ%b", 0, life * 3 + 2, 1).messages()[0]
             wanted = f"{life * 6 + 4},{life * 3 + 2}"
             assert last.properties["INNER_MULTI_QUEUE_OFFSET"] == wanted
             assert [f for f in store.check() if f.damage] == []
@@ -295,7 +295,7 @@ def test_a_delayed_message_is_passed_over_by_its_unit_whatever_its_tag(
 ) -> None:
     topic = "SCHEDULE_TOPIC_XXXX"
     assert store.put_message(Message(topic, b"x", 0, {"DELAY": "1", "TAGS": "TagA"})).ok
-    pulled = store.get_message("g", topic, 0, 0, 32, TagFilter("TagA"))
+    pulled = store.get_message(topic, 0, 0, 32, TagFilter("TagA"))
     assert pulled.status is GetMessageStatus.NO_MATCHED_MESSAGE
     assert pulled.next_begin_offset == 1
 
@@ -303,11 +303,11 @@ def test_a_delayed_message_is_passed_over_by_its_unit_whatever_its_tag(
 def test_a_record_that_has_gone_is_passed_over_and_said_so(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path, CONFIG, backend="file") as store:
         assert store.put_message(Message("t", b"x", 0)).ok
-        assert store.get_message("g", "t", 0, 0).status is GetMessageStatus.FOUND
+        assert store.get_message("t", 0, 0).status is GetMessageStatus.FOUND
         unit = tmp_path / "consumequeue" / "t" / "0" / f"{0:020d}"
         with unit.open("r+b") as file:
             file.write((-100).to_bytes(8, "big", signed=True))  # before the log's beginning
-        pulled = store.get_message("g", "t", 0, 0)
+        pulled = store.get_message("t", 0, 0)
         assert pulled.status is GetMessageStatus.MESSAGE_WAS_REMOVING
         assert (pulled.next_begin_offset, pulled.records) == (1, [])
 
@@ -316,7 +316,7 @@ def test_prepared_and_rolled_back_records_take_no_place(store: MessageStore) -> 
     for flag in (0x4, 0x8, 0xC, 0x0):
         assert store.put_message(Message("t", b"x", sys_flag=flag)).ok
     assert store.max_offset("t", 0) == 2
-    flags = [message.sys_flag for message in store.get_message("g", "t", 0, 0).messages()]
+    flags = [message.sys_flag for message in store.get_message("t", 0, 0).messages()]
     assert flags == [0x8, 0x0]
 
 
@@ -350,7 +350,7 @@ def test_batch_topics_are_read_and_not_written(golden: Callable[[str], Path]) ->
         result = store.put_message(Message(topic, b"x"))
         assert result.status is ILLEGAL
         assert "BatchCQ" in result.reason
-        pulled = store.get_message("g", topic, 0, 0, 32)
+        pulled = store.get_message(topic, 0, 0, 32)
         assert pulled.status is GetMessageStatus.FOUND
         assert pulled.messages()[0].properties["INNER_NUM"] == "2"
 
@@ -364,7 +364,7 @@ def test_a_filter_on_a_batch_queue_passes_over_no_more_messages_than_its_bound(
         (topic,) = {key.topic for key in store.queue_keys() if key.topic.startswith("batch_")}
         units = list(store.queues.queue(topic, 0).iterate(0))
         assert [unit.batch_num for unit in units[:2]] == [2, 2]
-        pulled = store.get_message("g", topic, 0, 0, 1, TagFilter("no such tag"))
+        pulled = store.get_message(topic, 0, 0, 1, TagFilter("no such tag"))
         assert pulled.status is GetMessageStatus.NO_MATCHED_MESSAGE
         begun = [unit for unit in units if unit.queue_offset < bound]
         assert pulled.next_begin_offset == begun[-1].queue_offset + begun[-1].batch_num
@@ -449,7 +449,7 @@ def test_a_message_for_a_hundred_light_queues_is_a_hundred_units(
         with MessageStore.open(root, LMQ, backend=backend) as store:
             ends = [store.max_offset(name, 0) for name in names]
             assert ends == [4 if number == 7 else 3 for number in range(100)], happens
-            found = store.get_message("g", names[99], 0, 0, 32)
+            found = store.get_message(names[99], 0, 0, 32)
             assert found.queue_offsets == [0, 1, 2]
             assert {m.queue_offset for m in found.messages()} == {1, 2, 3}, "those of topic t"
 

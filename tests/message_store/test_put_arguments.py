@@ -94,7 +94,7 @@ def test_what_becomes_of_the_properties_later_does_not_end_the_wait(
         assert properties["WAIT"] == "false"
         assert result.appended is not None
         assert store.commit_log.flushed_phy_offset() >= result.phy_offset + result.appended.size
-        (found,) = store.get_message("g", "orders", 0, 0, 32).messages()
+        (found,) = store.get_message("orders", 0, 0, 32).messages()
         assert found.properties == {"INNER_X": "1"}, "its producer waits"
 
 

@@ -28,12 +28,13 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MessageSto
 
 
 WRONG: list[tuple[Callable[..., object], str]] = [
-    (lambda store: store.get_message("g", "t", "0", 0), "queue_id is '0', str: not a whole number"),
-    (lambda store: store.get_message("g", "t", 0, "0"), "offset is '0', str: not a whole number"),
-    (lambda store: store.get_message("g", "t", 0, 1.5), "offset is 1.5, float: not a whole number"),
-    (lambda store: store.get_message("g", "t", 0, 0, "3"), "max_msgs is '3', str: not a whole"),
-    (lambda store: store.get_message("g", 5, 0, 0), "topic is 5, int: not a text"),
-    (lambda store: store.get_message("g", b"t", 0, 0), "topic is b't', bytes: not a text"),
+    (lambda store: store.get_message("t", "0", 0), "queue_id is '0', str: not a whole number"),
+    (lambda store: store.get_message("g", "t", 0, 0), "queue_id is 't', str: not a whole number"),
+    (lambda store: store.get_message("t", 0, "0"), "offset is '0', str: not a whole number"),
+    (lambda store: store.get_message("t", 0, 1.5), "offset is 1.5, float: not a whole number"),
+    (lambda store: store.get_message("t", 0, 0, "3"), "max_msgs is '3', str: not a whole"),
+    (lambda store: store.get_message(5, 0, 0), "topic is 5, int: not a text"),
+    (lambda store: store.get_message(b"t", 0, 0), "topic is b't', bytes: not a text"),
     (lambda store: store.max_offset("t", "0"), "queue_id is '0', str: not a whole number"),
     (lambda store: store.max_offset(None, 0), "topic is None, NoneType: not a text"),
     (lambda store: store.min_offset(5, 0), "topic is 5, int: not a text"),
@@ -60,14 +61,14 @@ def test_an_argument_of_another_type_is_named(
 def test_numbers_of_numpy_are_whole_numbers(store: MessageStore) -> None:
     zero, one, seven = (np.int64(number) for number in (0, 1, 7))
     asked: Any = store
-    found = asked.get_message("g", "t", zero, one, one)
+    found = asked.get_message("t", zero, one, one)
     assert (found.status, found.queue_offsets) == (GetMessageStatus.FOUND, [1])
-    assert asked.get_message("g", "t", seven, zero).status is not GetMessageStatus.FOUND
+    assert asked.get_message("t", seven, zero).status is not GetMessageStatus.FOUND
     assert asked.max_offset("t", seven) == 0
 
 
 def test_a_message_shows_where_it_lies_and_what_it_is(store: MessageStore) -> None:
-    found = store.get_message("g", "t", 0, 2)
+    found = store.get_message("t", 0, 2)
     (message,) = found.messages()
     expected = (
         f"StoredMessage(topic='t', queue_id=0, queue_offset=2, phy_offset={message.phy_offset},"
@@ -79,7 +80,7 @@ def test_a_message_shows_where_it_lies_and_what_it_is(store: MessageStore) -> No
 
 
 def test_a_message_whose_topic_is_no_text_shows_that(store: MessageStore) -> None:
-    (message,) = store.get_message("g", "t", 0, 1).messages()[:1]
+    (message,) = store.get_message("t", 0, 1).messages()[:1]
     record = bytearray(message.record)
     record[record.index(b"\1t", 80) + 1] = 0xFF  # behind the body, its length before it
     for made in (StoredMessage(record), InterpretedMessage(record)):

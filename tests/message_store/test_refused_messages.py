@@ -225,7 +225,7 @@ def test_what_no_broker_would_delay_is_stored(
     store: MessageStore, properties: dict[str, str]
 ) -> None:
     assert store.put_message(Message("t", b"x", 0, properties)).ok
-    (found,) = store.get_message("g", "t", 0, 0, 32).messages()
+    (found,) = store.get_message("t", 0, 0, 32).messages()
     assert found.properties == properties
 
 
@@ -246,5 +246,5 @@ def test_a_setting_stores_it_all_the_same(tmp_path: Path, properties: dict[str, 
         message = Message("t", b"x", 0, properties)
         assert opened.put_message(message).ok
         assert [result.ok for result in opened.put_messages([message, message])] == [True, True]
-        (first, _, _) = opened.get_message("g", "t", 0, 0, 32).messages()
+        (first, _, _) = opened.get_message("t", 0, 0, 32).messages()
         assert first.properties == properties

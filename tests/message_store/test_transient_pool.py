@@ -45,7 +45,7 @@ def test_what_waits_is_in_no_file_and_every_reader_finds_it(tmp_path: Path, back
             assert store.put_message(message(number)).ok
         assert first.read_bytes().count(0) == FILE
         end = store.commit_log.max_phy_offset()
-        pulled = store.get_message("g", "t", 0, 0, 100)
+        pulled = store.get_message("t", 0, 0, 100)
         assert [m.body for m in pulled.messages()] == [message(n).body for n in range(0, 50, 2)]
         assert first.read_bytes()[:end].rstrip(b"\0")
         number, result = 50, store.put_message(message(0))

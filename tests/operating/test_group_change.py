@@ -149,7 +149,7 @@ def test_a_time_leads_to_the_first_message_at_or_after_it(
     root = make_store(tmp_path / "store", Form.JSON)
     with MessageStore.open(root, SMALL, read_only=True) as store:
         times = [message.store_timestamp for message in
-                 store.get_message("g", "orders", 0, 0).messages()]  # fmt: skip
+                 store.get_message("orders", 0, 0).messages()]  # fmt: skip
     expected = next(at for at, time in enumerate(times) if time >= times[3])
     found = rows("groups", "reset", root, "billing", "--topic", "orders", "--queue-id", 0,
                  "--time", times[3])  # fmt: skip

@@ -29,7 +29,7 @@ def put_and_get(root: Path, backend: str) -> None:
             raise SystemExit(f"{backend}: a put was refused")
     with MessageStore.open(root, read_only=True) as store:
         for queue_id in range(QUEUES):
-            found = store.get_message("g", "orders", queue_id, 0).messages()
+            found = store.get_message("orders", queue_id, 0).messages()
             if [message.body for message in found] != [m.body for m in messages[queue_id::QUEUES]]:
                 raise SystemExit(
                     f"{backend}: what was put into queue {queue_id} does not come back"
