@@ -3,10 +3,10 @@
 Departures: memory comes from one budget instead of 1.1 GiB of cache beside 768 MiB of memtables;
 index and filter blocks live in the cache, so that they are inside the budget;
 ``inplace_update_support`` stays off, since with it a put that follows a range delete of the same
-key within one memtable is lost; fewer background jobs, for machines smaller than a broker's. Level-0
-files neither slow writes down nor stop them (RocketMQ: 8 and 10): a manual flush waits for as long
-as one file more would, RocketMQ's flush alone is allowed to do without, and on a full disk the
-compaction that it waits for never succeeds.
+key within one memtable is lost; fewer background jobs, for machines smaller than a broker's;
+level-0 files neither slow writes down nor stop them (RocketMQ: 8 and 10). A manual flush waits for
+as long as one file more would, unless it is allowed a stall, as RocketMQ's is; and on a full disk
+the compaction that it waits for never succeeds.
 
 Source: RocketMQ ``RocksDBOptionsFactory``, ``ConsumeQueueRocksDBStorage``.
 """

@@ -1,6 +1,6 @@
 """Which tests touch a line: found with coverage contexts, kept for the runs that follow.
 
-Kept is one file for each file of tests, made again when that changes. Lines are told by their
+Kept is one note for each file of tests, made again when that changes. Lines are told by their
 function and text, so that what was found holds while others change the code around them.
 """
 
@@ -12,8 +12,9 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +28,8 @@ from mutants.trial import Trees
 
 MOST_TESTS = 40
 """Of one file of tests, kept for one line."""
+BATCH = 8
+"""Files of tests that one process runs: to start one below coverage takes seconds."""
 _LIMIT_SECONDS = 1800
 _PHASE = re.compile(r" \((setup|call|teardown)\)$")
 Touched = dict[str, dict[str, dict[str, list[str]]]]
@@ -105,23 +108,38 @@ def look(
         found = {path for folder in folders for path in (tree.root / folder).rglob("test_*.py")}
         names = sorted(str(path.relative_to(tree.root)) for path in found)
     known = Touching()
-    for noted in pool.map(lambda name: _noted(trees, name, kept, marks), names):
+    digests = {name: _digest(tree.root / name, marks) for name in names}
+    notes = {name: kept / f"{name.replace('/', '.')}.json" for name in names}
+    missing = [name for name in names if _read(notes[name]).get("digest") != digests[name]]
+    batches = [missing[at : at + BATCH] for at in range(0, len(missing), BATCH)]
+    for made in pool.map(lambda batch: _looked_at(trees, batch, marks), batches):
+        for name, noted in made.items():
+            notes[name].write_text(json.dumps({"digest": digests[name], **noted}))
+    for name in names:
+        noted = _read(notes[name])
         known.seconds |= noted["seconds"]
         known.touched.append(_decoded(noted))
     return known
 
 
-def _noted(trees: Trees, name: str, kept: Path, marks: str) -> dict[str, Any]:
-    """Return what a file of tests touches, from its note or by running it."""
-    note = kept / f"{name.replace('/', '.')}.json"
-    with trees.borrowed() as tree:
-        digest = hashlib.sha256((tree.root / name).read_bytes() + marks.encode()).hexdigest()
-        found: dict[str, Any] = json.loads(note.read_text()) if note.exists() else {}
-        if found.get("digest") != digest:
-            print(f"looking at {name}", flush=True)
-            found = {"digest": digest, **_run(tree.root, name, marks)}
-            note.write_text(json.dumps(found))
+def _digest(path: Path, marks: str) -> str:
+    return hashlib.sha256(path.read_bytes() + marks.encode()).hexdigest()
+
+
+def _read(note: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(note.read_text()) if note.exists() else {}
     return found
+
+
+def _looked_at(trees: Trees, names: list[str], marks: str) -> dict[str, dict[str, Any]]:
+    """Return what files of tests touch; each alone if they end the process of all."""
+    print(f"looking at {', '.join(names)}", flush=True)
+    with trees.borrowed() as tree:
+        found = _run(tree.root, names, marks)
+        if found is not None:
+            return found
+        nothing: dict[str, Any] = {"seconds": {}, "lines": {}}
+        return {name: (_run(tree.root, [name], marks) or {name: nothing})[name] for name in names}
 
 
 def _decoded(found: dict[str, Any]) -> Touched:
@@ -135,45 +153,63 @@ def _decoded(found: dict[str, Any]) -> Touched:
     }
 
 
-def _run(tree: Path, name: str, marks: str) -> dict[str, Any]:
-    """Run one file of tests; return the seconds of those that passed, and the lines they touch."""
+def _run(tree: Path, names: list[str], marks: str) -> dict[str, dict[str, Any]] | None:
+    """Run files of tests in one process; return by file what they touch, as it is noted.
+
+    That are the seconds of those that passed, and the tests by path, function and text of a line.
+    ``None`` if the process did not end by itself.
+    """
     data, outcomes = tree / "touched", tree / "outcomes.json"
     for path in tree.glob("touched*"):
         path.unlink()
-    outcomes.write_text("{}")
+    outcomes.unlink(missing_ok=True)
     rules = tree / "mutants" / "coverage.ini"
     testing = ["-q", "-p", "no:cacheprovider", "-p", "mutants.contexts"]
-    words = ["run", f"--rcfile={rules}", "-m", "pytest", *testing, "-m", marks, name]
+    words = ["run", f"--rcfile={rules}", "-m", "pytest", *testing, "-m", marks, *names]
     given = {
         "PYTHONPATH": str(tree), OUTCOMES: str(outcomes), DATA: str(data),
         "PYTEST_DEBUG_TEMPROOT": tempfile.gettempdir(),  # as in a trial
     }  # fmt: skip
     environment = {**os.environ, **given}
     environment.pop("PYTEST_CURRENT_TEST", None)  # of a test of ours
-    subprocess.run(
-        [sys.executable, "-m", "coverage", *words],
-        cwd=tree, env=environment, timeout=_LIMIT_SECONDS, check=False,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    seconds = json.loads(outcomes.read_text())
-    places = {test: place for place, test in enumerate(seconds)}
-    lines: dict[str, dict[str, dict[str, set[str]]]] = {}
+    with suppress(subprocess.TimeoutExpired):
+        subprocess.run(
+            [sys.executable, "-m", "coverage", *words],
+            cwd=tree, env=environment, timeout=_LIMIT_SECONDS, check=False,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+    if not outcomes.exists():
+        return None
+    seconds: dict[str, float] = json.loads(outcomes.read_text())
+    lines = _touched(tree, seconds.keys())
+    return {name: _of_file(name, seconds, lines) for name in names}
+
+
+Lines = dict[str, dict[str, dict[str, set[str]]]]
+
+
+def _touched(tree: Path, passed: Set[str]) -> Lines:
+    """Return the tests that passed by path, function and text of a line that they touch."""
+    lines: Lines = {}
     for part in tree.glob("touched.*"):
         for source, (function, text), tests in _lines_of(part, tree):
             by_text = lines.setdefault(source, {}).setdefault(function, {})
-            by_text.setdefault(text, set()).update(tests & seconds.keys())
-    kept = {
-        source: {
-            function: {
-                text: [places[test] for test in in_turn(tests, seconds)[:MOST_TESTS]]
-                for text, tests in by_text.items()
-                if tests
-            }
-            for function, by_text in by_function.items()
-        }
-        for source, by_function in lines.items()
-    }
-    return {"seconds": {test: round(spent, 4) for test, spent in seconds.items()}, "lines": kept}
+            by_text.setdefault(text, set()).update(tests & passed)
+    return lines
+
+
+def _of_file(name: str, seconds: dict[str, float], lines: Lines) -> dict[str, Any]:
+    """Return the note of one file of tests."""
+    mine = {test: spent for test, spent in seconds.items() if test.partition("::")[0] == name}
+    places = {test: place for place, test in enumerate(mine)}
+    kept: dict[str, dict[str, dict[str, list[int]]]] = {}
+    for source, by_function in lines.items():
+        for function, by_text in by_function.items():
+            for text, tests in by_text.items():
+                if chosen := in_turn(tests & mine.keys(), mine)[:MOST_TESTS]:
+                    of_function = kept.setdefault(source, {}).setdefault(function, {})
+                    of_function[text] = [places[test] for test in chosen]
+    return {"seconds": {test: round(spent, 4) for test, spent in mine.items()}, "lines": kept}
 
 
 def _lines_of(part: Path, tree: Path) -> Iterator[tuple[str, tuple[str, str], set[str]]]:

@@ -204,6 +204,7 @@ def test_that_fails():
 def test_other_process():
     subprocess.run([sys.executable, "-m", "store.b"], check=True)
 """,
+    "tests/test_more.py": "from store.a import one\n\n\ndef test_more():\n    assert one(1) == 1\n",
 }
 
 
@@ -222,9 +223,13 @@ def test_what_runs_at_import_is_tried_by_the_tests_that_touch_little_else() -> N
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_who_touches_a_line_is_found_in_fixtures_and_other_processes_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ends", [False, True])
+def test_who_touches_a_line_is_found_in_fixtures_and_other_processes_too(
+    tmp_path: Path, *, ends: bool
+) -> None:
     source = tmp_path / "source"
-    for name, text in WATCHED.items():
+    ending = {"tests/test_end.py": "import os\n\n\ndef test_ends():\n    os._exit(1)\n"}
+    for name, text in (WATCHED | ending if ends else WATCHED).items():
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         (source / name).write_text(text)
     shutil.copytree(ROOT / "mutants", source / "mutants")
@@ -232,16 +237,16 @@ def test_who_touches_a_line_is_found_in_fixtures_and_other_processes_too(tmp_pat
     with ThreadPoolExecutor(2) as pool:
         known = look(trees, pool, tmp_path / "kept", "not long")
     names = {test.partition("::")[2] for test in known.seconds}
-    assert names == {"test_true", "test_false", "test_other_process"}, "one has failed"
+    assert names == {"test_true", "test_false", "test_other_process", "test_more"}, "one failed"
 
     def touching(path: str, what: str) -> set[str]:
         source = WATCHED[path].encode()
         (found,) = [each for each in mutations(path, source) if each.what == what]
         return {test.partition("::")[2] for test in known.tests(found, source)}
 
-    assert touching("store/a.py", "`1` becomes `2`") == {"test_true"}
+    assert touching("store/a.py", "`1` becomes `2`") == {"test_true", "test_more"}
     assert touching("store/a.py", "`2` becomes `3`") == {"test_false"}
-    assert touching("store/a.py", "`x` is always True") == {"test_true", "test_false"}
+    assert touching("store/a.py", "`x` is always True") == {"test_true", "test_false", "test_more"}
     assert touching("store/b.py", "`3` becomes `4`") == {"test_other_process"}
     before = next((tmp_path / "kept").iterdir()).stat().st_mtime_ns
     with ThreadPoolExecutor(2) as pool:
