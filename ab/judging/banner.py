@@ -45,7 +45,7 @@ def make_banner(
     counted = [each for each in workloads if each.name in names]
     busy = _busy([each for each in result.workloads if each.name in names])
     if answers.status != "same":
-        return Banner(text="No backend is told: " + _no_answers(answers), matters=result.matters)
+        return Banner(text="No verdict: " + _no_answers(answers), matters=result.matters)
     side, text = _told(result, counted, _Places(len(counted), named=bool(result.matters)))
     if busy and side is None and not _decided(counted):
         return Banner(text=f"Too busy to tell. {busy}", busy=busy, matters=result.matters)

@@ -96,7 +96,7 @@ def test_answers_that_differ_name_no_backend() -> None:
         (Answers(), "no answer was compared."),
     ):
         odd = made.model_copy(update={"workloads": [work.model_copy(update={"answers": answers})]})
-        assert judge(odd).banner == Banner(text=f"No backend is told: {why}")
+        assert judge(odd).banner == Banner(text=f"No verdict: {why}")
 
 
 def test_a_firm_percentile_stands_above_a_throughput_that_is_too_noisy() -> None:
