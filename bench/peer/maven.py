@@ -22,15 +22,17 @@ class JavaProgram:
     folder: Path
     main: str
     version: str
+    properties: tuple[str, ...] = ()
+    """Further properties of ``pom.xml``, ``name=value``."""
 
     @classmethod
-    def build(cls, folder: Path, main: str, version: str) -> "JavaProgram":
+    def build(cls, folder: Path, main: str, version: str, *properties: str) -> "JavaProgram":
         """Compile, if a source is newer than what was compiled; one process at a time.
 
         Raises:
             UnavailableError: it cannot be done here.
         """
-        program = cls(folder, main, version)
+        program = cls(folder, main, version, properties)
         with _alone():
             program._compile()
         return program
@@ -41,8 +43,9 @@ class JavaProgram:
         newest = max(source.stat().st_mtime for source in sources)
         if built.exists() and built.stat().st_mtime >= newest:
             return
+        words = (f"rocketmq={self.version}", *self.properties)
         goals = ["compile", "dependency:copy-dependencies"]
-        command = ["mvn", "-q", "-B", f"-Drocketmq={self.version}", *goals]
+        command = ["mvn", "-q", "-B", *(f"-D{word}" for word in words), *goals]
         try:
             subprocess.run(command, cwd=self.folder, check=True, capture_output=True, timeout=900)
         except (OSError, subprocess.SubprocessError) as exc:

@@ -1,9 +1,12 @@
 """RocketMQ, built once a run; where it cannot be had, that is said loudly."""
 
+from typing import NoReturn
+
 import pytest
 
 from bench.peer.maven import UnavailableError
 from tests.interop.brokers import VERSION, Brokers
+from tests.interop.release import Release
 from tests.interop.rocketmq import RocketMQ
 
 _missing: list[str] = []
@@ -11,12 +14,19 @@ _missing: list[str] = []
 
 @pytest.fixture(scope="session")
 def rocketmq() -> RocketMQ:
-    return _built("5.5.1")
+    try:
+        return RocketMQ.build("5.5.1")
+    except UnavailableError as exc:
+        _unavailable("RocketMQ 5.5.1", exc)
 
 
 @pytest.fixture(scope="session")
-def rocketmq_533() -> RocketMQ:
-    return _built("5.3.3")
+def release(request: pytest.FixtureRequest) -> Release:
+    """The release that is the parameter."""
+    try:
+        return Release.build(request.param)
+    except UnavailableError as exc:
+        _unavailable(f"RocketMQ {request.param}", exc)
 
 
 @pytest.fixture(scope="session")
@@ -24,16 +34,13 @@ def brokers() -> Brokers:
     try:
         return Brokers.build()
     except UnavailableError as exc:
-        _missing.append(f"a broker of RocketMQ {VERSION}: {exc}")
-        pytest.skip("a broker of RocketMQ cannot be had")
+        _unavailable(f"a broker of RocketMQ {VERSION}", exc)
 
 
-def _built(version: str) -> RocketMQ:
-    try:
-        return RocketMQ.build(version)
-    except UnavailableError as exc:
-        _missing.append(f"RocketMQ {version}: {exc}")
-        pytest.skip(f"RocketMQ {version} cannot be had")
+def _unavailable(what: str, exc: UnavailableError) -> NoReturn:
+    """Skip the test; the end of the run says it once more."""
+    _missing.append(f"{what}: {exc}")
+    pytest.skip(f"{what} cannot be had")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

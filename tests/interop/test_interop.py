@@ -79,17 +79,6 @@ def test_rocketmq_reads_all_that_we_wrote(tmp_path: Path, rocketmq: RocketMQ, ba
 
 
 @pytest.mark.parametrize("backend", list(KINDS))
-def test_an_older_rocketmq_reads_it_too(
-    tmp_path: Path, rocketmq_533: RocketMQ, backend: str
-) -> None:
-    root = tmp_path / "store"
-    written = write(root, backend, 200)
-    rows = rocketmq_533.dump(root, KINDS[backend], QUEUES, **SIZES)
-    assert [row["phy"] for row in rows if row["kind"] == "message"] == written
-    compare(root, rows)
-
-
-@pytest.mark.parametrize("backend", list(KINDS))
 def test_rocketmq_goes_on_over_a_record_that_was_passed_over(
     tmp_path: Path, rocketmq: RocketMQ, backend: str
 ) -> None:
