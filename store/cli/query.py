@@ -1,7 +1,6 @@
 """``cqstore query``: messages by key and time."""
 
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -14,8 +13,8 @@ from store.cli.options import Backend, CommitLogFolder, ConfigFile, Dir, Format,
 from store.cli.output import OutputFormat, output
 from store.errors import CorruptionError, StoreError
 from store.key_index import KeyIndex, open_indexes
-from store.record.decoder import StoredMessage
 from store.service.message_store import MessageStore
+from store.service.reading.other_indexes import AskedIndex
 
 _LATEST = (1 << 63) - 1
 
@@ -47,11 +46,12 @@ def query(
         if store.index is None and not others:
             note("this store has no index that can be read: nothing can be found by key")
             raise typer.Exit(1)
-        found = store.query_message(topic, key, count, *span)
+        found = store.query_index_files(topic, key, count, *span)
         for other in others:
-            asking = _Asking(store, other, topic, key)
-            found = asking.newest(found, count, span)
-            unread = unread or asking.is_cut_short
+            asked = AskedIndex(other, store.messages_with_key)
+            unread = _tell_end(asked, store) or unread
+            found = asked.newest(found, topic, key, count, *span)
+            unread = _tell(asked) or unread
         output(kind).rows(message_row(message.queue_offset, message) for message in found)
         if not found:
             require_topic(store, topic)
@@ -77,46 +77,26 @@ def _others(root: Path) -> tuple[list[KeyIndex], bool]:
         return [], True
 
 
-@dataclass(slots=True)
-class _Asking:
-    """Asks another index for one key, and says what it is like."""
+def _tell_end(asked: AskedIndex, store: MessageStore) -> bool:
+    """Say how far an index goes; return whether that cannot be read."""
+    try:
+        built_to = asked.index.built_to
+    except CorruptionError as exc:
+        note(f"not all of this index can be read: {exc}")
+        return True
+    note(
+        f"the index in {asked.index.folder} was asked too; it knows records up to phy offset"
+        f" {built_to}, the log ends at {store.commit_log.max_phy_offset()}"
+    )
+    return False
 
-    store: MessageStore
-    index: KeyIndex
-    topic: str
-    key: str
-    is_cut_short: bool = False
-    """Something of the index could not be read."""
 
-    def newest(
-        self, found: list[StoredMessage], count: int, span: tuple[int, int]
-    ) -> list[StoredMessage]:
-        """Return the newest ``count`` messages of ``found`` and of what the index knows."""
-        both, more = {message.phy_offset: message for message in found}, 0
-        index, lost = self.index, list[CorruptionError]()
-        try:
-            note(
-                f"the index in {index.folder} was asked too; it knows records up to phy offset"
-                f" {index.built_to}, the log ends at {self.store.commit_log.max_phy_offset()}"
-            )
-            for phy_offset in index.phy_offsets(self.topic, self.key, *span):
-                if more >= count:
-                    break
-                for message in self._messages(phy_offset, lost):
-                    both[phy_offset] = message
-                    more += 1
-        except CorruptionError as exc:
-            self.is_cut_short = True
-            note(f"not all of this index can be read: {exc}")
-        if index.fault is not None:
-            note(f"its newest entries may be missing: {index.fault}")
-        if lost:
-            note(f"{len(lost)} of its entries lead to no record, the first: {lost[0]}")
-        return [both[phy_offset] for phy_offset in sorted(both)][-count:]
-
-    def _messages(self, phy_offset: int, lost: list[CorruptionError]) -> list[StoredMessage]:
-        try:
-            return self.store.messages_with_key(self.topic, self.key, [phy_offset])
-        except CorruptionError as exc:  # it may be older than a cut of the log
-            lost.append(exc)
-            return []
+def _tell(asked: AskedIndex) -> bool:
+    """Say what an index was like; return whether something of it could not be read."""
+    if asked.fault is not None:
+        note(f"not all of this index can be read: {asked.fault}")
+    if asked.index.fault is not None:
+        note(f"its newest entries may be missing: {asked.index.fault}")
+    if asked.lost:
+        note(f"{len(asked.lost)} of its entries lead to no record, the first: {asked.lost[0]}")
+    return asked.fault is not None

@@ -62,7 +62,7 @@ class MessageStore(StoreCare):
         self.checkpoint = loaded.checkpoint
         self.commit_log = loaded.log
         self.queues = loaded.queues
-        self.index = recovered.index
+        self.index, self._others = recovered.index, recovered.others
         self._plain_queries = _plain_queries(loaded.log, recovered.index, loaded.config)
         self.deleted_topics = loaded.deleted
         self.metrics = parts.metrics

@@ -31,6 +31,7 @@ from store.service.care.file_expiry import FileExpiry, FileOutlook
 from store.service.dispatching.dispatch import Dispatcher
 from store.service.mirroring.mirror import Mirror
 from store.service.reading.arguments import check_numbers, check_pull, check_queue, check_texts
+from store.service.reading.other_indexes import OtherIndexes
 from store.service.reading.puller import MAX_PULL_BYTES, Puller, TagFilter
 from store.service.reading.tap import NoTap, Tap
 from store.service.recovering.recovery import RecoveryReport
@@ -57,6 +58,8 @@ class StoreReads:
     commit_log: CommitLog
     queues: ConsumeQueueStore
     index: IndexService | None
+    _others: OtherIndexes
+    """Indexes of keys beside that one."""
     deleted_topics: DeletedTopics
     paths: StorePaths
     _ready: Callable[[], None]
@@ -137,14 +140,24 @@ class StoreReads:
         """Return messages of ``topic`` with ``key`` (one of KEYS, or UNIQ_KEY), in log order.
 
         ``begin`` and ``end`` are store times in ms. The index knows hashes: each record's own keys
-        are compared, so a collision is not returned (RocketMQ returns it).
+        are compared, so a collision is not returned (RocketMQ returns it). An index that a broker
+        has kept in ``rocksdbstore`` is asked too, as it was when it was asked first.
 
         Raises:
             TypeError: an argument is of another type.
+            CorruptionError, StoreIOError: an index in ``rocksdbstore`` cannot be read
+                (``query_index_files`` asks the other one alone).
         """
         self._ready()
         try:
-            if found := self._query(topic, key, max_num, begin, end):
+            found = self._query(topic, key, max_num, begin, end)
+            if not self._others.are_none:
+                check_texts(topic=topic, key=key)
+                check_numbers(max_num=max_num, begin=begin, end=end)
+                most = min(max_num, self.config.max_msgs_num_batch)
+                ask = (topic, key, most, begin, end)
+                found = self._others.newest(self._messages_with_key, found, *ask)
+            if found:
                 return found
         except TypeError:
             check_texts(topic=topic, key=key)
@@ -152,6 +165,15 @@ class StoreReads:
             raise
         check_texts(topic=topic, key=key)
         return []
+
+    def query_index_files(
+        self, topic: str, key: str, max_num: int = 32, begin: int = 0, end: int = _ALL_TIME[1]
+    ) -> list[StoredMessage]:
+        """Return what ``query_message`` does, of the index in files alone; nothing without one."""
+        self._ready()
+        check_texts(topic=topic, key=key)
+        check_numbers(max_num=max_num, begin=begin, end=end)
+        return self._query(topic, key, max_num, begin, end)
 
     def _query(
         self, topic: str, key: str, max_num: int, begin: int, end: int

@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 from cq_rocksdb.message_index import open_message_index
 from store.cli.app import app
 from store.config import StoreConfig
+from store.errors import CorruptionError, StoreClosedError
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.kit.rocksdb_index import expected_answers, unpack_indexed
@@ -79,6 +80,62 @@ def test_what_rocketmq_finds_is_found(root: Path) -> None:
         if row["key"] != "a":
             assert phys(root, row["topic"], row["key"], "--max", 64) == row["phyOffsets"]
     assert tree_digest(root) == before
+
+
+@pytest.mark.parametrize(
+    "config", [CONFIG, CONFIG.model_copy(update={"message_index_enable": False})]
+)
+def test_a_store_is_asked_as_the_command_is(root: Path, config: StoreConfig) -> None:
+    before = tree_digest(root)
+    with MessageStore.open(root, config, read_only=True) as store:
+        for row in expected_answers():
+            found = store.query_message(row["topic"], row["key"], 64)
+            theirs = [] if row["key"] == "a" else row["phyOffsets"]
+            assert [message.phy_offset for message in found] == theirs
+        every = store.query_message("orders", "many", 1000)
+        places = [message.phy_offset for message in every]
+        since = every[-2].store_timestamp
+        newer = sum(message.store_timestamp >= since for message in every)
+
+        def asked_for(*most: int, **times: int) -> list[int]:
+            found = store.query_message("orders", "many", *most, **times)
+            return [message.phy_offset for message in found]
+
+        assert asked_for(3) == places[-3:]
+        assert asked_for(0) == asked_for(-5) == []
+        assert asked_for(begin=since) == places[-newer:]
+        assert asked_for(end=since - 1) == places[:-newer]
+        assert store.query_index_files("orders", "many") == []
+    with pytest.raises(StoreClosedError):
+        store.query_message("orders", "many")
+    assert tree_digest(root) == before
+
+
+def test_a_store_finds_what_it_was_given_beside_what_the_broker_knew(root: Path) -> None:
+    (old, last) = phys(root, "orders", "many", "--max", 2)
+    with MessageStore.open(root, CONFIG, backend="file") as store:
+        new = store.put_message(Message("orders", b"new", 0, {"KEYS": "many"})).phy_offset
+        found = [message.phy_offset for message in store.query_message("orders", "many", 2)]
+        assert found == [last, new]
+        found = [message.phy_offset for message in store.query_message("orders", "many", 3)]
+        assert found == [old, last, new]
+
+
+def test_a_store_whose_other_index_cannot_be_read_says_which(root: Path) -> None:
+    with MessageStore.open(root, CONFIG, backend="file") as store:
+        assert store.put_message(Message("orders", b"new", 0, {"KEYS": "fresh"})).ok
+        (row,) = rows(root, "orders", "k3")
+        change(root, {entry(row["storeTimestamp"], "orders", "k3", 7)[0]: b"short"})
+        assert len(store.query_message("orders", "fresh")) == 1
+        with pytest.raises(CorruptionError, match=r"the index entry .*k3.*rocksdbstore"):
+            store.query_message("orders", "k3")
+        assert store.query_message("orders", "fresh")
+    (root / "rocksdbstore" / "CURRENT").write_text("MANIFEST-999999\n")
+    with MessageStore.open(root, CONFIG, read_only=True) as store:
+        for _ in range(2):
+            with pytest.raises(CorruptionError, match="rocksdbstore"):
+                store.query_message("orders", "fresh")
+        assert len(store.query_index_files("orders", "fresh")) == 1
 
 
 def test_a_key_that_another_one_goes_on_from_is_none_of_its_records(root: Path) -> None:

@@ -51,6 +51,7 @@ from store.service.opening.marking import Marking
 from store.service.opening.options import OpenOptions
 from store.service.opening.parts import Loaded, Parts, Recovered
 from store.service.opening.unopened import begin_again, opened
+from store.service.reading.other_indexes import OtherIndexes
 from store.service.reading.puller import Puller
 from store.service.recovering import replacement
 from store.service.recovering.given_places import refuse_sound_places
@@ -231,7 +232,9 @@ def _recover(undo: ExitStack, marking: Marking, loaded: Loaded, options: OpenOpt
     marking.stay()
     if (last := recovery.last) is not None:
         dispatcher.note_last(last.phy_offset, last.size, last.store_timestamp)
-    return Recovered(index, pending, commit, dispatcher, rebuild)
+    others = OtherIndexes(paths.root)
+    state.locks.add_outer(others.lock)
+    return Recovered(index, others, pending, commit, dispatcher, rebuild)
 
 
 def _before_units(config: StoreConfig, log: CommitLog, commit: GroupCommit) -> Callable[[], object]:

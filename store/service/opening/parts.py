@@ -22,6 +22,7 @@ from store.service.dispatching.pending import Pending
 from store.service.figures.metrics import StoreMetrics
 from store.service.finding.store_layout import StoreLayout
 from store.service.mirroring.mirror import Mirror
+from store.service.reading.other_indexes import OtherIndexes
 from store.service.reading.puller import Puller
 from store.service.recovering.queue_rebuild import QueueRebuild
 from store.service.recovering.recovery import RecoveryReport
@@ -68,6 +69,7 @@ class Recovered:
     """Log, queues and index are whole, and can be fed."""
 
     index: IndexService | None
+    others: OtherIndexes
     pending: Pending
     commit: GroupCommit
     dispatcher: Dispatcher
@@ -114,7 +116,9 @@ class Parts:
         It passes for cleanly closed only if everything was ``flushed`` before.
         """
         loaded, state = self.loaded, self.loaded.state
-        closes: list[Callable[[], None]] = [loaded.queues.close, loaded.log.close]
+        closes: list[Callable[[], None]] = [
+            self.recovered.others.close, loaded.queues.close, loaded.log.close,
+        ]  # fmt: skip
         if self.recovered.index is not None:
             whole = flushed and state.failure is None
             closes.insert(0, partial(self.recovered.index.close, flush=whole))

@@ -1,0 +1,107 @@
+"""OtherIndexes: what a broker knew by key beside the index in files."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from store.checked_lock import CheckedLock
+from store.errors import CorruptionError, StoreClosedError
+from store.key_index import KeyIndex, open_indexes
+from store.logger import StoreLogger
+from store.record.decoder import StoredMessage
+
+_LOG = StoreLogger(__name__)
+
+MessagesWithKey = Callable[[str, str, list[int]], list[StoredMessage]]
+"""As ``StoreReads.messages_with_key``."""
+
+
+@dataclass(slots=True)
+class AskedIndex:
+    """One index that is asked for one key, and what it was like. One thread."""
+
+    index: KeyIndex
+    records: MessagesWithKey
+    lost: list[CorruptionError] = field(default_factory=list)
+    """Entries that lead to no record: they may be older than a cut of the log."""
+    fault: CorruptionError | None = None
+    """Not all of it could be read."""
+
+    def newest(
+        self, found: list[StoredMessage], topic: str, key: str, most: int, begin: int, end: int
+    ) -> list[StoredMessage]:
+        """Return the newest ``most`` messages of ``found`` and of what it knows, in log order."""
+        if most <= 0:
+            return []
+        both, more = {message.phy_offset: message for message in found}, 0
+        try:
+            for phy_offset in self.index.phy_offsets(topic, key, begin, end):
+                if more >= most:
+                    break
+                for message in self._messages(topic, key, phy_offset):
+                    both[phy_offset] = message
+                    more += 1
+        except CorruptionError as exc:
+            self.fault = exc
+        return [both[phy_offset] for phy_offset in sorted(both)][-most:]
+
+    def _messages(self, topic: str, key: str, phy_offset: int) -> list[StoredMessage]:
+        try:
+            return self.records(topic, key, [phy_offset])
+        except CorruptionError as exc:
+            self.lost.append(exc)
+            return []
+
+
+class OtherIndexes:
+    """The indexes beside that in files, opened when they are first asked, and as they were then.
+
+    Nothing is added to them while the store is open here. Any thread.
+    """
+
+    __slots__ = ("_closed", "_indexes", "_root", "are_none", "lock")
+
+    def __init__(self, root: Path) -> None:
+        """Open nothing yet."""
+        self._root = root
+        self._indexes: list[KeyIndex] | None = None
+        self._closed = False
+        self.are_none = False
+        """They were looked for, and there are none."""
+        self.lock = CheckedLock("a query by key")
+
+    def newest(
+        self, records: MessagesWithKey, found: list[StoredMessage], topic: str, key: str,
+        most: int, begin: int, end: int,
+    ) -> list[StoredMessage]:  # fmt: skip
+        """Return the newest ``most`` messages of ``found`` and of what they know, in log order.
+
+        Raises:
+            CorruptionError, StoreIOError: one cannot be read.
+            StoreClosedError: they were closed.
+        """
+        with self.lock.entry():
+            for index in self._opened():
+                asked = AskedIndex(index, records)
+                found = asked.newest(found, topic, key, most, begin, end)
+                if asked.fault is not None:
+                    raise asked.fault
+        return found
+
+    def close(self) -> None:
+        """Let them go; may be called again."""
+        with self.lock.entry():
+            self._closed = True
+            while self._indexes:
+                self._indexes.pop().close()
+
+    def _opened(self) -> list[KeyIndex]:
+        if self._closed:
+            raise StoreClosedError("the store is closed", path=self._root)
+        if self._indexes is None:
+            self._indexes = open_indexes(self._root)
+            self.are_none = not self._indexes
+            for index in self._indexes:
+                if index.fault is not None:
+                    _LOG.warning("the newest entries of an index may be missing: %s", index.fault)
+        return self._indexes
