@@ -11,10 +11,12 @@ from store.progress import Progress, untold
 from store.queue.consume_queue import ConsumeQueue
 from store.queue.facts import QueueSpan, QueueType
 from store.queue.time_search import BoundaryType
-from store.queue.units import BlockStop
+from store.queue.units import QUEUE_UNIT, BlockStop, UnitBlock
 from store.service.message_store import MessageStore
 
 _BLOCK_UNITS = 1 << 16
+_FEW_UNITS = 32
+"""Up to so many a loop is faster than arrays: most of a million queues have no more."""
 DAY = 86_400_000
 """Milliseconds of a day."""
 
@@ -66,7 +68,11 @@ def queue_usage(store: MessageStore, span: QueueSpan, progress: Progress = untol
     """
     queue, low, high = store.queues.queue(*span.queue), span.min_offset, span.max_offset
     found = Usage()
-    for piece in _pieces(store, queue, low, high):
+    if store.queues.queue_type(queue.topic) is QueueType.BATCH:
+        pieces = _batch_pieces(queue, low, high) if low < high else iter(())
+    else:
+        pieces = _large_pieces(queue, low, high, found)
+    for piece in pieces:
         found.units += len(piece.sizes)
         found.bytes += int(piece.sizes.sum())
         progress(found.bytes)
@@ -79,6 +85,23 @@ def queue_usage(store: MessageStore, span: QueueSpan, progress: Progress = untol
             found.see(queue.unit_timestamp(piece.queue_offset))
             found.see(queue.unit_timestamp(piece.queue_offset + len(piece.sizes) - 1))
     return found
+
+
+def _large_pieces(queue: ConsumeQueue, low: int, high: int, found: Usage) -> Iterator[UnitSizes]:
+    """Yield what arrays are worth; add the units of small blocks to ``found``."""
+    for block in _blocks(queue, low, high):
+        if block.count > _FEW_UNITS:
+            yield _unit_sizes(block)
+            continue
+        found.units += block.count
+        if block.stride == QUEUE_UNIT.size:
+            for _, size, _, timestamp in QUEUE_UNIT.struct.iter_unpack(block.data):
+                found.bytes += size
+                found.see(timestamp)
+        else:
+            found.bytes += sum(size for _, size, _ in block.rows())
+            found.see(queue.unit_timestamp(block.queue_offset))
+            found.see(queue.unit_timestamp(block.queue_offset + block.count - 1))
 
 
 def usage_by_day(store: MessageStore, span: QueueSpan) -> Iterator[tuple[int | None, Usage]]:
@@ -136,15 +159,24 @@ def _pieces(store: MessageStore, queue: ConsumeQueue, low: int, high: int) -> It
     if store.queues.queue_type(queue.topic) is QueueType.BATCH:
         yield from _batch_pieces(queue, low, high)
         return
+    yield from map(_unit_sizes, _blocks(queue, low, high))
+
+
+def _unit_sizes(block: UnitBlock) -> UnitSizes:
+    units = block.columns()
+    timestamps = None
+    if block.stride == QUEUE_UNIT.size:
+        timestamps = units["store_timestamp"].astype(np.int64)
+    return UnitSizes(block.queue_offset, units["size"].astype(np.int64), timestamps)
+
+
+def _blocks(queue: ConsumeQueue, low: int, high: int) -> Iterator[UnitBlock]:
+    """Yield the blocks of [``low``, ``high``) that hold units."""
     at = low
     while at < high:
         block = queue.read_units(at, min(_BLOCK_UNITS, high - at))
         if block.count:
-            units = block.columns()
-            timestamps = None
-            if "store_timestamp" in (units.dtype.names or ()):
-                timestamps = units["store_timestamp"].astype(np.int64)
-            yield UnitSizes(at, units["size"].astype(np.int64), timestamps)
+            yield block
         at += block.count
         if block.stop is BlockStop.HOLE and block.hole is not None:
             at = block.hole.stop

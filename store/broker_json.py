@@ -12,11 +12,13 @@ from typing import NoReturn
 
 # A text that does not end is taken whole, so that none of its signs is looked at twice.
 _BARE_KEY = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|([{,]\s*+)(-?[0-9]++)(?=\s*+:)', re.DOTALL)
+_LOOKS_BARE = re.compile(r"[{,]\s*+-?[0-9]++\s*+:")
+"""Inside of a text too; without such a place the text is as it should be, and most tables are."""
 
 
 def quoted_keys(text: str) -> str:
     """Return ``text`` with quotes around all keys; takes time in proportion to its length."""
-    return _BARE_KEY.sub(_quoted, text)
+    return _BARE_KEY.sub(_quoted, text) if _LOOKS_BARE.search(text) else text
 
 
 def _quoted(match: re.Match[str]) -> str:
