@@ -60,7 +60,7 @@ def _tried(trees: Trees, mutation: Mutation, touching: Touching) -> TriedMutatio
     return outcome
 
 
-def draw(root: Path, package: str, only: str, count: int, seed: int) -> list[Mutation]:
+def draw(root: Path, package: str, only: str, count: int, seed: str) -> list[Mutation]:
     """Return a sample of a package's mutations, those left out that are equal to the code.
 
     The same seed draws the same from the same sources, whatever is drawn elsewhere.
@@ -100,11 +100,15 @@ def _line(outcome: TriedMutation, seconds: float) -> str:
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m mutants", description=__doc__)
-    parser.add_argument("--seed", type=int, default=int(time.time()), help="drawn if not given")
+    parser.add_argument(
+        "--seed", default=str(int(time.time())), help="any word; drawn if not given"
+    )
     parser.add_argument("--count", type=int, default=25, help="of each package")
     parser.add_argument("--only", default="", help="what paths begin with, such as store/record")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="trees at work at once")
-    parser.add_argument("--tests", default="tests", help="folders of tests, others are left out")
+    parser.add_argument(
+        "--tests", default="tests", help="files and folders of tests, others are left out"
+    )
     parser.add_argument("--marks", default="not interop and not long", help="of pytest")
     return parser.parse_args(arguments)
 

@@ -102,10 +102,12 @@ def in_turn(tests: Iterable[str], seconds: dict[str, float]) -> list[str]:
 def look(
     trees: Trees, pool: Executor, kept: Path, marks: str, folders: Iterable[str] = ("tests",)
 ) -> Touching:
-    """Return what the tests below ``folders`` touch; find out what ``kept`` does not hold."""
+    """Return what the tests in files and folders touch; find out what ``kept`` does not hold."""
     kept.mkdir(exist_ok=True)
     with trees.borrowed() as tree:
-        found = {path for folder in folders for path in (tree.root / folder).rglob("test_*.py")}
+        given = {tree.root / folder for folder in folders}
+        files = {path for path in given if path.is_file()}
+        found = files.union(*(path.rglob("test_*.py") for path in given))
         names = sorted(str(path.relative_to(tree.root)) for path in found)
     known = Touching()
     digests = {name: _digest(tree.root / name, marks) for name in names}

@@ -120,12 +120,12 @@ def test_tests_are_those_of_the_line_else_of_its_function_else_of_its_file() -> 
 
 
 def test_a_seed_draws_the_same_and_only_what_was_asked_for() -> None:
-    first = draw(ROOT, "store", "store/record", 5, 7)
-    assert first == draw(ROOT, "store", "store/record", 5, 7)
-    assert first != draw(ROOT, "store", "store/record", 5, 8)
+    first = draw(ROOT, "store", "store/record", 5, "7")
+    assert first == draw(ROOT, "store", "store/record", 5, "7")
+    assert first != draw(ROOT, "store", "store/record", 5, "8")
     assert len(first) == 5
     assert all(each.path.startswith("store/record/") for each in first)
-    assert draw(ROOT, "cq_file", "store/record", 5, 7) == []
+    assert draw(ROOT, "cq_file", "store/record", 5, "7") == []
 
 
 def test_what_is_listed_as_equal_is_in_the_code_and_is_not_drawn() -> None:
@@ -138,7 +138,7 @@ def test_what_is_listed_as_equal_is_in_the_code_and_is_not_drawn() -> None:
     }
     assert set(listed) - found == set()
     assert len(listed) == LIST.read_text().count("[[equal]]")
-    drawn = [each for package in PACKAGES for each in draw(ROOT, package, "", 1 << 30, 1)]
+    drawn = [each for package in PACKAGES for each in draw(ROOT, package, "", 1 << 30, "1")]
     assert not {key_of(each) for each in drawn} & set(listed)
 
 
