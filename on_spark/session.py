@@ -8,16 +8,18 @@ import logging
 import os
 import re
 import shutil
+import signal
 import sys
 import sysconfig
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from on_spark.starting import ended_if_cut_short
+from on_spark.starting import ended_by_interrupt, ended_if_cut_short
 from store.errors import StoreConfigError, StoreError
 from store.processes import TASK_ATTEMPTS
 
@@ -74,9 +76,25 @@ def spark_session(
         logging.root.addFilter(_is_not_py4js)
         undo.callback(logging.root.removeFilter, _is_not_py4js)
         undo.enter_context(_environment(_wanted_environment(master)))
+        undo.enter_context(_handler_kept())
         session = _start(SparkSession, app_name, master, settings or {})
-        undo.callback(session.stop)
-        yield session
+        with ended_by_interrupt() as java:
+            try:
+                yield session
+            finally:
+                if not java.has_come:
+                    session.stop()
+
+
+@contextmanager
+def _handler_kept() -> Iterator[None]:
+    """Put the handler of Ctrl-C back after the block: pyspark leaves one that asks its context."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
 
 
 def master_with_retries(master: str) -> str:

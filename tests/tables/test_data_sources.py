@@ -22,6 +22,7 @@ from analysis.options import SourceOptions
 from analysis.spark import CommitLogSource, QueueSource, register
 from store.errors import (
     CorruptionError,
+    DiskFullError,
     RefusedStoreError,
     StoreConfigError,
     StoreError,
@@ -205,6 +206,13 @@ CAPTURED = "pyspark.errors.exceptions.captured"
         (raised(CAPTURED, "ParseException", "\n  no such word \nmore"),
          StoreConfigError, "the query cannot be run: no such word"),
         (raised(CAPTURED, "PythonException", "\n lost \n"), StoreError, "Spark failed: lost"),
+        (raised(CAPTURED, "PythonException", "x\n at /mnt/a b/blockmgr-6d8a052e-4b34-4178-9fe7-"
+                "01ae5ab29440/24/temp_shuffle_6, No space left on device\n"),
+         DiskFullError, "no space is left in Spark's temporary folder: free some, or set"
+         " SPARK_LOCAL_DIRS to a folder with room (/mnt/a b)"),
+        (raised("py4j.protocol", "Py4JJavaError", "java.io.IOException: Disk quota exceeded"),
+         DiskFullError, "no space is left in Spark's temporary folder: free some, or set"
+         " SPARK_LOCAL_DIRS to a folder with room (/tmp)"),
         (raised("py4j.protocol", "Py4JNetworkError", ""),
          StoreError, "Spark failed: Py4JNetworkError"),
     ],

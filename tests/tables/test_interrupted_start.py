@@ -10,12 +10,15 @@ import threading
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from uuid import uuid4
 
 import pytest
+from pyspark import SparkContext
 
 from bench.sample_store import make_store
 from on_spark.session import _is_not_py4js
+from on_spark.starting import ended_by_interrupt
 from tests.kit.commands import COMMAND
 from tests.kit.waiting import until
 
@@ -88,6 +91,65 @@ def test_no_verb_leaves_java_behind_at_any_moment(tmp_path: Path, verb: str) -> 
         with suppress(ProcessLookupError):  # it was quicker
             os.killpg(process.pid, signal.SIGINT)
         assert process.wait(timeout=120) != 1
+        until(partial(all_gone, mark))
+
+
+def test_ctrl_c_ends_java_though_spark_waits_for_its_query(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What pyspark calls in ``finally`` would wait for Java, and raises that it has gone."""
+    with subprocess.Popen(["sleep", "600"], process_group=0) as java:
+        monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=java))
+        monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+        monkeypatch.setattr(logging.getLogger("py4j"), "level", logging.NOTSET)
+        before = signal.getsignal(signal.SIGINT)
+
+        def ask() -> None:
+            try:
+                signal.raise_signal(signal.SIGINT)
+            finally:
+                assert java.poll() == -signal.SIGTERM
+                raise ConnectionError("Java has gone")
+
+        with pytest.raises(KeyboardInterrupt), ended_by_interrupt():
+            ask()
+    assert signal.getsignal(signal.SIGINT) is before
+    assert SparkContext._gateway is None  # the next session starts another
+
+
+def test_a_session_of_a_process_in_our_group_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To end its group would end this process."""
+    with subprocess.Popen(["sleep", "600"]) as java:
+        monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=java))
+        with pytest.raises(KeyboardInterrupt), ended_by_interrupt() as ended:
+            signal.raise_signal(signal.SIGINT)
+        assert (ended.has_come, java.poll()) == (False, None)
+        java.kill()
+
+
+@pytest.mark.long
+def test_a_long_query_ends_soon_at_ctrl_c_and_without_a_traceback(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    make_store(root, 20_000, 5)
+    query = (
+        "select count(*) from cq a join cq b on a.queue_id = b.queue_id"
+        " join cq c on b.size = c.size"
+    )
+    draw = random.Random(7)
+    for _ in range(6):
+        mark, ended = uuid4().hex, threading.Event()
+        with subprocess.Popen(
+            [*COMMAND, "sql", root, query], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            text=True, env=os.environ | {_MARK: mark}, start_new_session=True,
+        ) as process:  # fmt: skip
+            ended.wait(draw.uniform(4, 20))  # any moment will do
+            os.killpg(process.pid, signal.SIGINT)
+            told = process.communicate(timeout=60)[1]
+        assert process.returncode == 130
+        assert "Traceback" not in told
+        assert "Exception" not in told
         until(partial(all_gone, mark))
 
 
