@@ -14,7 +14,6 @@ from cq_rocksdb.engine import RocksEngine
 from cq_rocksdb.errors import RocksDBError
 from cq_rocksdb.options import database_options
 from cq_rocksdb.private_folder import DATABASE_FILE
-from cq_rocksdb.rocksdict_engine import RocksdictEngine
 from cq_rocksdb.tuning import tuned
 from store.config import RocksDBEngine, StoreConfig
 from store.errors import StoreError, UnsupportedFormatError, os_errors
@@ -86,7 +85,7 @@ def check_settings(config: StoreConfig) -> None:
 def _choose(config: StoreConfig) -> tuple[OpenEngine, str]:
     wanted, library = config.rocksdb_engine, config.rocksdb_library
     if wanted is RocksDBEngine.ROCKSDICT:
-        return RocksdictEngine, "as configured"
+        return _rocksdict_engine(), "as configured"
     try:
         return _native_engine(library), "as configured" if library else wanted.value
     except UnsupportedFormatError as exc:
@@ -94,10 +93,16 @@ def _choose(config: StoreConfig) -> tuple[OpenEngine, str]:
         if wanted is RocksDBEngine.NATIVE or library is not None:
             raise
         _LOG.info("the rocksdict engine is used: %s", exc)
-        return RocksdictEngine, (
+        return _rocksdict_engine(), (
             "no compaction filter, cancelling or sizes of ranges; native does not work here:"
             f" {exc.reason}"
         )
+
+
+def _rocksdict_engine() -> OpenEngine:
+    from cq_rocksdb.rocksdict_engine import RocksdictEngine  # noqa: PLC0415 - seldom opened with
+
+    return RocksdictEngine
 
 
 def _native_engine(library: Path | None) -> OpenEngine:

@@ -7,9 +7,9 @@ RocketMQ calls it, and what its settings may do with it.
 import sys
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from importlib.metadata import entry_points
 from typing import ClassVar
 
+from store.entries import entries
 from store.errors import StoreConfigError
 
 _GROUP = "cqstore.backends"
@@ -59,7 +59,7 @@ def _installed(_path: tuple[str, ...]) -> Mapping[str, type[Backend]]:
     """Look once, until there are other places to look in."""
     found: dict[str, type[Backend]] = {}
     named: dict[str, str] = {}
-    for entry in sorted(entry_points(group=_GROUP), key=lambda entry: entry.name):
+    for entry in entries(_GROUP):
         loaded = entry.load()
         if not (isinstance(loaded, type) and issubclass(loaded, Backend)):
             raise StoreConfigError(f"backend {entry.name!r} ({entry.value}) is no backend")

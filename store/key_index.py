@@ -5,10 +5,10 @@ An entry of ``cqstore.indexes`` is a function that takes the root of a store and
 """
 
 from collections.abc import Callable, Iterator
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Protocol
 
+from store.entries import entries
 from store.errors import CorruptionError
 
 _GROUP = "cqstore.indexes"
@@ -45,7 +45,7 @@ def open_indexes(root: Path) -> list[KeyIndex]:
         CorruptionError, StoreIOError: one cannot be read.
     """
     found: list[KeyIndex] = []
-    for entry in sorted(entry_points(group=_GROUP), key=lambda entry: entry.name):
+    for entry in entries(_GROUP):
         opened: Callable[[Path], KeyIndex | None] = entry.load()
         index = opened(root)
         if index is not None:

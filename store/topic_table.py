@@ -4,9 +4,10 @@ Readers are found by entry point (``cqstore.topics``): a function that takes the
 """
 
 from collections.abc import Callable, Collection
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import NamedTuple
+
+from store.entries import entries
 
 _GROUP = "cqstore.topics"
 
@@ -29,7 +30,7 @@ def topic_table(config: Path) -> TopicTable | None:
         CorruptionError, StoreIOError: they are kept and cannot be read as a whole. Who deletes or
             names what is missing there must not go on.
     """
-    for entry in sorted(entry_points(group=_GROUP), key=lambda entry: entry.name):
+    for entry in entries(_GROUP):
         read: Reader = entry.load()
         if (found := read(config)) is not None:
             return found

@@ -4,10 +4,11 @@ Exit codes: 0 fine, 1 damage or difference found, 2 wrong use or refused, or out
 written; 141 where the reader of the output has gone.
 """
 
+import atexit
 import gc
 import os
 import sys
-from importlib.metadata import entry_points, version
+from importlib.metadata import version
 from typing import Annotated
 
 import typer
@@ -17,6 +18,7 @@ from store.cli.completion import COMPLETE, make_ready
 from store.cli.progress import QUIET
 from store.cli.streams import OutputError, ReaderGoneError, guard_streams
 from store.cli.verbs import VERBOSE, Quiet, RootGroup, add_verb
+from store.entries import entries
 from store.errors import CorruptionError, StoreError
 
 COMMANDS_GROUP = "cqstore.commands"
@@ -88,7 +90,7 @@ for _name, _sentence in {
 
 
 def _add_commands_of_upper_layers() -> None:
-    for entry in entry_points(group=COMMANDS_GROUP):
+    for entry in entries(COMMANDS_GROUP):
         upper: typer.Typer = entry.load()
         only = _only_command(upper)
         if only is not None:
@@ -107,6 +109,7 @@ def _only_command(upper: typer.Typer) -> CommandInfo | None:
 def main() -> None:
     """Run the command line; a fault is one sentence on standard error and an exit code."""
     gc.set_threshold(_OBJECTS_A_COLLECTION, *gc.get_threshold()[1:])
+    atexit.register(gc.freeze)  # or the last collection looks at every module
     try:
         guard_streams()
         try:

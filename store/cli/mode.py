@@ -1,7 +1,6 @@
 """``cqstore mode``: which backends a store keeps and reads, and the steps to other states."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Protocol
 
@@ -12,6 +11,7 @@ from store.cli.output import OutputFormat, Row, output
 from store.cli.progress import progress
 from store.comparing.compared import Compared
 from store.config import StoreConfig
+from store.entries import entries
 from store.errors import StoreConfigError
 from store.paths import StorePaths
 from store.service.finding.lay_out import lay_out
@@ -159,8 +159,7 @@ def _step(
 
 def _preparing() -> list[Preparing]:
     """Return what an upper layer does before a step is taken, see ``Preparing``."""
-    found = sorted(entry_points(group=_GROUP), key=lambda entry: entry.name)
-    return [entry.load() for entry in found]
+    return [entry.load() for entry in entries(_GROUP)]
 
 
 def _compare(root: Path, settings: StoreConfig, kind: OutputFormat) -> None:

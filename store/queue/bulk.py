@@ -6,7 +6,6 @@ rows of packed ``QueueUnit``: columns for numpy, bytes for files.
 """
 
 from collections.abc import Iterator, Sequence
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import NamedTuple, Protocol, cast, runtime_checkable
 
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.config import StoreConfig
+from store.entries import entries
 from store.errors import StoreConfigError
 from store.paths import StorePaths
 from store.queue.context import QueueStoreContext
@@ -228,12 +228,13 @@ def bulk_backend(name: str) -> BulkBackend:
     Raises:
         StoreConfigError: it offers nothing, or there is no such backend.
     """
-    for entry in entry_points(group=_GROUP, name=name):
-        return cast("BulkBackend", entry.load()())
+    for entry in entries(_GROUP):
+        if entry.name == name:
+            return cast("BulkBackend", entry.load()())
     known = ", ".join(bulk_names())
     raise StoreConfigError(f"queues cannot be moved to or from backend {name!r}, only {known}")
 
 
 def bulk_names() -> list[str]:
     """Return the backends whose queues can be moved, sorted."""
-    return sorted(entry.name for entry in entry_points(group=_GROUP))
+    return [entry.name for entry in entries(_GROUP)]
