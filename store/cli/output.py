@@ -3,9 +3,10 @@
 import base64
 import csv
 import json
+import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:  # a command that prints no table does without
 
 Row = Mapping[str, object]
 _PAGE = 1000
+_ONE_LINE = re.compile(r"[\t\n\v\f\r]+")
 _PIPE_WIDTH = 1000
 
 
@@ -91,8 +93,9 @@ class TableOutput(Output):
     def __init__(self) -> None:
         from rich.console import Console  # noqa: PLC0415
 
-        # Into a pipe or file a row is a line, not what fits eighty columns.
-        self._console = Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
+        # Into a pipe or file a row is a line, not what fits eighty columns. No :name: is an emoji.
+        self._is_terminal = sys.stdout.isatty()
+        self._console = Console(width=None if self._is_terminal else _PIPE_WIDTH, emoji=False)
 
     def rows(self, rows: Iterable[Row]) -> int:
         """Print tables of at most a thousand rows."""
@@ -102,12 +105,19 @@ class TableOutput(Output):
                 page.append(row)
                 count += 1
                 if len(page) == _PAGE:
-                    self._console.print(table(page))
+                    self._print(page)
                     page = []
         finally:  # what was done before an error is told
             if page:
-                self._console.print(table(page))
+                self._print(page)
         return count
+
+    def _print(self, page: Sequence[Row]) -> None:
+        if self._is_terminal:
+            self._console.print(table(page))
+            return
+        for line in _lines(page):  # rich would take milliseconds a row
+            sys.stdout.write(line + "\n")
 
     def record(self, record: Row) -> None:
         """Print label and value, a line each; of what has nothing in it ``none``."""
@@ -163,6 +173,22 @@ def table(rows: Iterable[Row]) -> "Table":
     return made
 
 
+def _lines(page: Sequence[Row]) -> Iterator[str]:
+    """Yield the lines of ``table``, as wide as they are, a line a row."""
+    from rich.cells import cell_len  # noqa: PLC0415
+
+    cells = [[_ONE_LINE.sub(" ", _text(value)) for value in row.values()] for row in page]
+    cells.insert(0, list(page[0]))
+    sizes = [[cell_len(text) for text in row] for row in cells]
+    widths = [max(column) for column in zip(*sizes, strict=True)]
+    for texts, lengths in zip(cells, sizes, strict=True):
+        padded = (
+            text + " " * (width - length)
+            for text, length, width in zip(texts, lengths, widths, strict=True)
+        )
+        yield "  ".join(padded)
+
+
 def to_json(row: Row) -> str:
     """Return one row as compact JSON."""
     return _COMPACT.encode(row)
@@ -187,9 +213,12 @@ def _value(value: object) -> object:
 
 
 def _cell(value: object) -> str:
+    return _text(value).replace("[", r"\[")
+
+
+def _text(value: object) -> str:
     value = _value(value)
-    text = "" if value is None else str(value)
-    return text.replace("[", r"\[")
+    return "" if value is None else str(value)
 
 
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_plain)

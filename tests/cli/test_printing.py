@@ -1,12 +1,14 @@
 """How rows are printed, and what the words of a put mean."""
 
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from store.cli.output import RowFormat, output, to_json
+from store.cli.output import OutputFormat, RowFormat, output, table, to_json
 from store.cli.rows import host_text
 from store.errors import IllegalMessageError
 from store.record.message import Host
@@ -122,3 +124,27 @@ def test_properties_are_given_one_by_one(tmp_path: Path) -> None:
 def test_hosts_are_written_as_java_writes_them() -> None:
     assert host_text(Host.of("2001:db8::a:0:1", 1)) == "2001:db8:0:0:0:a:0:1 1"
     assert host_text(Host.of("127.0.0.1", 65535)) == "127.0.0.1 65535"
+
+
+ODD_ROWS: Rows = [
+    {"topic": "orders", "n": 1, "x": None}, {"topic": "zahlungen-é", "n": 2_000, "x": {"a": [1]}},
+    {"topic": "日本語", "n": 3, "x": "x" * 50}, {"topic": "[bold]a[b]", "n": 4, "x": ""},
+]  # fmt: skip
+
+
+def test_a_table_into_a_pipe_is_what_rich_makes_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    wide = io.StringIO()
+    Console(width=1_000, emoji=False, file=wide).print(table(ODD_ROWS))
+    assert output(OutputFormat.TABLE).rows(ODD_ROWS) == len(ODD_ROWS)
+    assert capsys.readouterr().out == wide.getvalue()
+
+
+def test_a_row_into_a_pipe_is_one_line_and_names_stay_as_they_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    output(OutputFormat.TABLE).rows([{"topic": ":x:", "body": "two\nlines" + "y" * 2_000}])
+    head, row = capsys.readouterr().out.splitlines()
+    assert head.split() == ["topic", "body"]
+    assert row.split() == [":x:", "two", "lines" + "y" * 2_000]
+    output(OutputFormat.TABLE).record({"topic": ":x:"})
+    assert ":x:" in capsys.readouterr().out
