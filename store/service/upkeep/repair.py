@@ -65,7 +65,7 @@ class RepairPlan:
         if self.cut_at is not None:
             yield (
                 f"cut the log at {self.cut_at}: {self.lost_bytes} bytes behind it are lost, among"
-                f" them {self.lost_records} valid records (--cut-at {self.cut_at}){self._instead()}"
+                f" them {self.lost_records} valid records (--cut-at {self.cut_at}){self.instead()}"
             )
         if self.recover:
             yield "recover, as the next opening would"
@@ -79,7 +79,8 @@ class RepairPlan:
         for problem in self.beyond:
             yield f"nothing can be done here about: {problem}"
 
-    def _instead(self) -> str:
+    def instead(self) -> str:
+        """Return what loses less than a cut, as the end of a sentence."""
         if self.obstacles:  # the store must be opened to pass a record over
             return ""
         return f"; or give up that record alone before (cqstore recover --pass-over {self.cut_at})"
@@ -136,7 +137,7 @@ def check_cut(root: Path, plan: RepairPlan, cut_at: int | None) -> None:
     if plan.cut_at is not None and cut_at != plan.cut_at:
         raise RefusedStoreError(
             f"the log is damaged at {plan.cut_at}: nothing is done unless {plan.lost_records} valid"
-            f" records behind that are given up (--cut-at {plan.cut_at})",
+            f" records behind that are given up (--cut-at {plan.cut_at}){plan.instead()}",
             path=root,
         )
 
