@@ -75,6 +75,8 @@ def sql(
             {name: _shown(value) for name, value in row.items()}
             for row in answer.table.to_pylist(maps_as_pydicts="lossy")
         )
+    if answer.table.num_columns and not answer.table.num_rows:
+        note("the answer has no rows")
     if answer.more:
         note(f"only the first {limit} rows are shown (--limit)")
 

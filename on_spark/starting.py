@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+from on_spark.java_notes import pass_on
+
 _SECONDS_TO_END = 10
 
 
@@ -30,8 +32,11 @@ def ended_if_cut_short() -> Iterator[None]:
 
         def __init__(self, *words: Any, **options: Any) -> None:
             started.append(self)
+            options = {"stderr": subprocess.PIPE, **options}
             with _interrupts_wait():  # until its number is known
                 super().__init__(*words, **options, process_group=0)
+            if self.stderr is not None:
+                pass_on(self.stderr)
 
     names = vars(java_gateway)
     before = names["Popen"]

@@ -165,6 +165,12 @@ def test_a_limit_is_said_where_it_cuts(store: Path) -> None:
     assert len(ask(store, query, "--limit", 0)) == len(MADE)
 
 
+def test_an_answer_without_rows_is_said(store: Path) -> None:
+    done = run(store, "SELECT topic FROM cq WHERE topic = 'nosuch'")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr == "cqstore: the answer has no rows\n"
+
+
 @pytest.mark.parametrize(
     ("query", "sentence"),
     [
