@@ -204,8 +204,11 @@ def rollback(
     if report is None:
         what = "would be" if dry_run else "are"
         note(f"nothing had been published; plan and new queues {what} removed")
-    else:
-        output(kind).record(_record(report))
+        return
+    facts = _record(report)
+    if dry_run:
+        facts["caughtUpUnits"] = None  # nobody has looked
+    output(kind).record(facts)
 
 
 def tables(

@@ -18,6 +18,7 @@ from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from on_spark.starting import ended_by_interrupt, ended_if_cut_short
 from store.errors import StoreConfigError, StoreError
@@ -153,10 +154,21 @@ def _placed_settings(master: str) -> dict[str, str]:
     }
     if _is_on_this_machine(master):
         placed["spark.driver.host"] = os.environ["SPARK_LOCAL_IP"]
+        placed["spark.sql.warehouse.dir"] = str(_warehouse())
     for name in ("PYTHONPATH", "PYTHONSAFEPATH"):
         if value := os.environ.get(name):
             placed[f"spark.executorEnv.{name}"] = value
     return placed
+
+
+def _warehouse() -> Path:
+    """Return a folder that is not there yet, for Spark to make; else that is in the user's own.
+
+    Nothing is kept in it, and it goes when this process ends.
+    """
+    folder = Path(tempfile.gettempdir(), f"cqstore-warehouse-{uuid4().hex}")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _is_on_this_machine(master: str) -> bool:

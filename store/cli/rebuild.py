@@ -80,7 +80,9 @@ def rebuild(
             "backend": "+".join(part.name for part in store.queues.parts())
         }
         if topic is None:
-            record |= {"scannedRecords": report.scanned_records, "units": report.dispatched_units}
+            record["scannedRecords"] = report.scanned_records
+            if not index:
+                record["units"] = report.dispatched_units
         else:
             done = store.rebuild_queues(topic, queue_id, tick)
             if not done.queues:

@@ -151,7 +151,11 @@ def test_settings_depend_on_where_the_processes_run(bare: pytest.MonkeyPatch) ->
     assert logs[0] == "spark.driver.extraJavaOptions"
     assert logs[1].startswith("-Dlog4j2.configurationFile=file://")
     for master in ("local", "local[2]", "local-cluster[1,1,512]"):
-        assert session._placed_settings(master) == dict([logs]) | {"spark.driver.host": "127.0.0.9"}
+        placed = session._placed_settings(master)
+        warehouse = Path(placed.pop("spark.sql.warehouse.dir"))
+        assert placed == dict([logs]) | {"spark.driver.host": "127.0.0.9"}
+        assert not warehouse.exists(), "Spark makes it, if it has to"
+        assert Path.cwd() not in warehouse.parents
     bare.setenv("PYTHONPATH", "/a")
     bare.setenv("PYTHONSAFEPATH", "1")
     placed = session._placed_settings("yarn")
