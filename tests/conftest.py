@@ -53,6 +53,8 @@ def spark() -> "Iterator[SparkSession]":
     from on_spark.session import spark_session  # noqa: PLC0415
 
     with spark_session("tests", "local[2]", settings={"spark.sql.shuffle.partitions": "2"}) as one:
+        # The session's own would end its Java, and tests raise this signal in their process.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         yield one
 
 

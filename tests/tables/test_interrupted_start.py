@@ -100,7 +100,8 @@ def test_ctrl_c_ends_java_though_spark_waits_for_its_query(
     """What pyspark calls in ``finally`` would wait for Java, and raises that it has gone."""
     with subprocess.Popen(["sleep", "600"], process_group=0) as java:
         monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=java))
-        monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+        for name in ("_jvm", "_active_spark_context"):  # of a session that other tests have
+            monkeypatch.setattr(SparkContext, name, None)
         monkeypatch.setattr(logging.getLogger("py4j"), "level", logging.NOTSET)
         before = signal.getsignal(signal.SIGINT)
 
