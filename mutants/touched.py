@@ -115,9 +115,12 @@ def look(
     notes = {name: kept / f"{name.replace('/', '.')}.json" for name in names}
     missing = [name for name in names if _read(notes[name]).get("digest") != digests[name]]
     batches = [missing[at : at + BATCH] for at in range(0, len(missing), BATCH)]
-    for made in pool.map(lambda batch: _looked_at(trees, batch, marks), batches):
-        for name, noted in made.items():
+
+    def note(batch: list[str]) -> None:
+        for name, noted in _looked_at(trees, batch, marks).items():
             notes[name].write_text(json.dumps({"digest": digests[name], **noted}))
+
+    list(pool.map(note, batches))
     for name in names:
         noted = _read(notes[name])
         known.seconds |= noted["seconds"]
@@ -228,9 +231,10 @@ def _named_lines(source: bytes) -> NamedLines:
 def _numbers_of(part: Path) -> Iterator[tuple[str, str, list[int]]]:
     """Yield path, context and line numbers of what one process has touched.
 
-    In one query: asked for each of two hundred files, coverage itself takes a second a process.
+    In one query: asked for each of two hundred files, coverage itself takes a second a process. A
+    process that was killed while it wrote has nothing to tell.
     """
-    with closing(sqlite3.connect(part)) as found:
+    with closing(sqlite3.connect(part)) as found, suppress(sqlite3.DatabaseError):
         for path, context, bits in found.execute(_TOUCHED):
             yield path, context, numbits_to_nums(bits)
 

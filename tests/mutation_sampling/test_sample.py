@@ -12,7 +12,7 @@ from mutants.__main__ import PACKAGES, ROOT, draw, report
 from mutants.contexts import RULES
 from mutants.equal import LIST, equal_ones, key_of
 from mutants.mutations import Mutation, mutations
-from mutants.touched import Touching, in_turn, look
+from mutants.touched import Touching, _numbers_of, in_turn, look
 from mutants.trial import Fate, Tree, Trees, TriedMutation
 
 CODE = """def least(values, most):
@@ -252,3 +252,12 @@ def test_who_touches_a_line_is_found_in_fixtures_and_other_processes_too(
     with ThreadPoolExecutor(2) as pool:
         assert look(trees, pool, tmp_path / "kept", "not long") == known
     assert next((tmp_path / "kept").iterdir()).stat().st_mtime_ns == before, "it was kept"
+
+
+@pytest.mark.parametrize("data", [b"", b"SQLite format 3\0 cut short", b"no database at all" * 99])
+def test_a_process_that_was_killed_while_it_wrote_has_touched_nothing(
+    tmp_path: Path, data: bytes
+) -> None:
+    part = tmp_path / "touched.1"
+    part.write_bytes(data)
+    assert list(_numbers_of(part)) == []
