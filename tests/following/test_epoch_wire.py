@@ -70,6 +70,8 @@ def test_a_master_without_a_file_sends_heartbeats_from_nowhere() -> None:
         (answer([(3, 0), (3, 100)], 200), "3 from 100 on stands behind 3 from 0 on"),
         (answer([(3, 50), (4, 50)], 200), "epochs do not grow"),
         (answer([(-3, 50)], 200), "epochs do not grow"),
+        (answer([(-1, 50)], 200), "epochs do not grow: -1 from 50 on"),
+        (answer([(0, -1)], 200), "epochs do not grow: 0 from -1 on"),
         (answer([(3, 0), (4, 201)], 200), "epoch 4 begins behind the end of its log"),
         (answer([(3, 0)], 9)[:16] + answer([(4, 0)], 9)[16:20] + answer([(3, 0)], 9)[20:],
          "expected 3, found 4"),

@@ -82,7 +82,7 @@ def run_interrupted(
     what an earlier case left behind is let go there.
     """
     seen = 0
-    collecting = gc.isenabled()
+    collecting, former = gc.isenabled(), sys.gettrace()
 
     def pass_place(frame: FrameType) -> None:
         nonlocal seen
@@ -113,7 +113,7 @@ def run_interrupted(
     try:
         step()
     finally:
-        sys.settrace(None)
+        sys.settrace(former)  # a debugger's, or that of coverage
         if collecting:
             gc.enable()
     return seen

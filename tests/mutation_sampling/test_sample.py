@@ -204,6 +204,7 @@ def test_that_fails():
 def test_other_process():
     subprocess.run([sys.executable, "-m", "store.b"], check=True)
 """,
+    "tests/test_b.py": "import sys\n\n\ndef test_trace():\n    sys.settrace(None)\n",
     "tests/test_more.py": "from store.a import one\n\n\ndef test_more():\n    assert one(1) == 1\n",
 }
 
@@ -237,7 +238,7 @@ def test_who_touches_a_line_is_found_in_fixtures_and_other_processes_too(
     with ThreadPoolExecutor(2) as pool:
         known = look(trees, pool, tmp_path / "kept", "not long")
     names = {test.partition("::")[2] for test in known.seconds}
-    assert names == {"test_true", "test_false", "test_other_process", "test_more"}, "one failed"
+    assert names == {"test_true", "test_false", "test_other_process", "test_more", "test_trace"}
 
     def touching(path: str, what: str) -> set[str]:
         source = WATCHED[path].encode()

@@ -13,7 +13,7 @@ from store.service.writing.replicas import Replicas
 class OpenOptions:
     """The options of ``MessageStore.open``, which says what they mean."""
 
-    read_only: bool = False
+    read_only: bool
     backend: str | None = None
     cut_at: int | None = None
     pass_over: Collection[int] = ()
