@@ -170,6 +170,7 @@ class _OwnersOf:
             told = untold if is_light else lambda size: self._tick(self._counted + size)
             found = queue_usage(self._store, span, told)
             self._counted += 0 if is_light else found.bytes
+            self._tick(self._counted)
             owner.add(kind, found)
             last = topic
         return self._found

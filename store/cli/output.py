@@ -161,24 +161,28 @@ def output(kind: OutputFormat | RowFormat) -> Output:
 
 
 def table(rows: Iterable[Row]) -> "Table":
-    """Return ``rows`` as one table, headed by the keys of the first."""
+    """Return ``rows`` as one table, headed by all of their keys; what a row lacks is empty."""
     from rich.table import Table  # noqa: PLC0415
 
-    made = Table(box=None, header_style="bold", pad_edge=False)
-    for number, row in enumerate(rows):
-        if not number:
-            for key in row:
-                made.add_column(key)
-        made.add_row(*[_cell(value) for value in row.values()])
+    page = list(rows)
+    keys = _keys(page)
+    made = Table(*keys, box=None, header_style="bold", pad_edge=False)
+    for row in page:
+        made.add_row(*[_cell(row.get(key)) for key in keys])
     return made
+
+
+def _keys(page: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(key for row in page for key in row))
 
 
 def _lines(page: Sequence[Row]) -> Iterator[str]:
     """Yield the lines of ``table``, as wide as they are, a line a row."""
     from rich.cells import cell_len  # noqa: PLC0415
 
-    cells = [[_ONE_LINE.sub(" ", _text(value)) for value in row.values()] for row in page]
-    cells.insert(0, list(page[0]))
+    keys = _keys(page)
+    cells = [[_ONE_LINE.sub(" ", _text(row.get(key))) for key in keys] for row in page]
+    cells.insert(0, keys)
     sizes = [[cell_len(text) for text in row] for row in cells]
     widths = [max(column) for column in zip(*sizes, strict=True)]
     for texts, lengths in zip(cells, sizes, strict=True):

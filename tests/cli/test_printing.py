@@ -148,3 +148,20 @@ def test_a_row_into_a_pipe_is_one_line_and_names_stay_as_they_are(
     assert row.split() == [":x:", "two", "lines" + "y" * 2_000]
     output(OutputFormat.TABLE).record({"topic": ":x:"})
     assert ":x:" in capsys.readouterr().out
+
+
+def test_rows_that_lack_columns_keep_to_them(capsys: pytest.CaptureFixture[str]) -> None:
+    """As those of a log file do: a blank has no topic."""
+    unlike: list[dict[str, object]] = [{"at": 0, "topic": "t", "size": 90}, {"at": 90, "size": 8}]
+    unlike.append({"size": 7, "problem": "cut"})
+    output(OutputFormat.TABLE).rows(unlike)
+    piped = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert piped == [
+        "at  topic  size  problem",
+        "0   t      90",
+        "90         8",
+        "           7     cut",
+    ]
+    seen = io.StringIO()
+    Console(width=80, file=seen).print(table(unlike))
+    assert [line.rstrip() for line in seen.getvalue().splitlines()] == piped
