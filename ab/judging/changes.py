@@ -49,10 +49,7 @@ class Change(BaseModel):
     @property
     def as_good(self) -> Interval | None:
         """Return how many times as good B is as A."""
-        if self.ratio is None:
-            return None
-        found = Interval(self.ratio, self.low or self.ratio, self.high or self.ratio)
-        return as_good(self.figure, found)
+        return as_good(self.figure, self.ratio, self.low, self.high)
 
 
 class ResultChanges(BaseModel):

@@ -134,10 +134,15 @@ SIDE_FIGURES: tuple[SideFigure, ...] = (
 )
 
 
-def as_good(figure: str, found: Interval) -> Interval:
+def as_good(
+    figure: str, ratio: float | None, low: float | None, high: float | None
+) -> Interval | None:
     """Return how many times as good one is as the other, of the ratio of their figures.
 
     Above 1 the first is better: the ratio itself where more is better, turned round where less is.
+    Without an interval both ends are the ratio; without a ratio there is nothing to tell.
     """
-    of = FIGURES.get(figure)
+    if ratio is None:
+        return None
+    found, of = Interval(ratio, low or ratio, high or ratio), FIGURES.get(figure)
     return found if of is not None and of.more_is_better else found.turned

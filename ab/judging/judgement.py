@@ -69,10 +69,7 @@ class ComparedFigure(_Model):
     @property
     def as_good(self) -> Interval | None:
         """Return how many times as good it is as the reference's; its ends may be the ratio."""
-        if self.ratio is None:
-            return None
-        found = Interval(self.ratio, self.low or self.ratio, self.high or self.ratio)
-        return as_good(self.figure, found)
+        return as_good(self.figure, self.ratio, self.low, self.high)
 
 
 class Sentence(_Model):

@@ -111,6 +111,5 @@ def _in_spite(result: Result, first: ComparedFigure) -> str:
 
 
 def _also(comparison: ComparedFigure) -> str:
-    found = Interval(comparison.ratio or 1.0, comparison.low or 1.0, comparison.high or 1.0)
-    ratio, low, high = found if FIGURES[comparison.figure].more_is_better else found.turned
+    ratio, low, high = comparison.as_good or Interval(1.0, 1.0, 1.0)
     return f"{comparison.label} {ratio_text(ratio)} times as good ({span_text(low, high)})"
