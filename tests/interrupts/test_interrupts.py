@@ -207,10 +207,10 @@ class Bench:
             assert store.put_message(Message(TOPIC, b"more")).ok
 
 
-@pytest.fixture(params=VARIANTS)
-def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
+@pytest.fixture(scope="module", params=VARIANTS)
+def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Bench:
     with in_time(SECONDS):
-        return Bench(tmp_path, request.param)
+        return Bench(tmp_path_factory.mktemp("bench"), request.param)
 
 
 IGNORED = pytest.mark.filterwarnings(
