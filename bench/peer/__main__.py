@@ -1,8 +1,9 @@
-"""``python -m bench.peer [--quick] [--publish] [WORD …]``: the rows whose names hold a word.
+"""``python -m bench.peer [--quick | --publish] [WORD …]``: the rows whose names hold a word.
 
-Leaves ``figures.json`` (all windows), ``table.md`` and ``plot.svg`` in ``build/peer``; with
-``--publish`` table and plot go into ``docs`` too. ``--again`` makes both of the figures of the last
-run, and measures nothing. Java 17 and Maven are needed, and up to 12 GB below ``TMPDIR``.
+Each side is warmed until three windows in a row are alike, then the rounds begin. Leaves
+``figures.json`` (all windows), ``table.md`` and ``plot.svg`` in ``build/peer``; with ``--publish``
+table and plot of a full run go into ``docs`` too. ``--again`` makes both of the figures of the last
+run, and measures nothing. Java 17 and Maven are needed, and up to 20 GB below ``TMPDIR``.
 """
 
 import argparse
@@ -36,6 +37,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--publish", action="store_true", help="into docs/performance.md too")
     parser.add_argument("--again", action="store_true", help="measure nothing, tell the last run")
     asked = parser.parse_args(arguments)
+    if asked.quick and asked.publish:
+        parser.error("--publish takes a full run: a quick one has too little time to be warm")
     console = Console(width=None if sys.stdout.isatty() else 200)
     BUILT.mkdir(parents=True, exist_ok=True)
     faults: list[str] = []
@@ -44,7 +47,9 @@ def main(arguments: Sequence[str]) -> int:
     else:
         report, faults = measure(asked.words, quick=asked.quick, console=console)
     tell(report, console)
-    if asked.publish:
+    if asked.publish and report.quick:
+        faults.append("the last run was a quick one, and is not published")
+    elif asked.publish:
         shutil.copyfile(BUILT / "plot.svg", PICTURE)
         publish(PAGE, section(report, PICTURE.name))
     for fault in faults:
@@ -55,8 +60,11 @@ def main(arguments: Sequence[str]) -> int:
 def measure(wanted: Sequence[str], *, quick: bool, console: Console) -> tuple[Report, list[str]]:
     """Measure the rows; what was measured is saved after each session."""
     rounds = QUICK_ROUNDS if quick else ROUNDS
-    how = f"{'A quick run' if quick else 'A run'} of {rounds} rounds, the sides in turn."
-    report, faults = Report(machine=machine_facts(), settings=how), []
+    how = (
+        f"{'A quick run' if quick else 'A run'} of {rounds} rounds, the sides in turn, each warm:"
+        " three windows in a row alike within 5 %."
+    )
+    report, faults = Report(machine=machine_facts(), settings=how, quick=quick), []
     with tempfile.TemporaryDirectory(prefix="cqstore-peer-") as work:
         sides = Sides(Path(work))
         for session in all_sessions(quick=quick):

@@ -102,6 +102,8 @@ class Report(BaseModel):
     machine: dict[str, str]
     settings: str
     """How it was measured, a sentence."""
+    quick: bool = False
+    """Too short for figures that are published."""
     rows: list[Measured] = []
 
     def save(self, path: Path) -> None:

@@ -5,6 +5,7 @@ from itertools import product
 
 from bench.peer.replicas import Follows, Replicated
 from bench.peer.sessions import Openings, Replays, Row, Session
+from bench.peer.warming import MOST_SECONDS, MOST_SECONDS_QUICK
 
 AnySession = Session | Openings | Replays | Replicated | Follows
 BACKENDS = ("file", "rocksdb")
@@ -42,37 +43,34 @@ def all_sessions(*, quick: bool) -> Iterator[AnySession]:
 
 def _puts(backend: str, queues: int, body: int, threads: int, *, quick: bool) -> Session:
     count = 120_000 if quick else 600_000
-    warm = 240_000 if quick else 1_500_000
     if body > _SMALL:
-        count, warm = count // 2, warm // 2
+        count //= 2
     size = "128 B" if body == _SMALL else "1 KB"
     by = "1 thread" if threads == 1 else f"{threads} threads"
     name = f"put, {size}, {queues:,} queues, {by}"
-    row = Row({"rate": name}, f"put {count} threads={threads}", (f"put {warm} threads={threads}",))
-    return Session(backend, (row,), {"queues": str(queues), "body": str(body)})
+    first = f"the first {count:,} of a process: {name}" if queues == _FEW else ""
+    row = Row({"rate": name}, f"put {count} threads={threads}", first=first)
+    return _session(backend, (row,), {"queues": str(queues), "body": str(body)}, quick=quick)
 
 
 def _together(backend: str, *, quick: bool) -> Session:
     count = 192_000 if quick else 960_000
-    warm = 384_000 if quick else 2_400_000
     note = "RocketMQ is given client batches: it has no list of messages"
     rows = (
-        Row({"rate": "put lists of 32"}, f"list {count}", (f"list {warm}",), note=note),
-        Row({"rate": "put client batches of 32"}, f"batch {count}", (f"batch {warm}",)),
+        Row({"rate": "put lists of 32"}, f"list {count}", note=note),
+        Row({"rate": "put client batches of 32"}, f"batch {count}"),
     )
-    return Session(backend, rows, {"queues": str(_FEW)})
+    return _session(backend, rows, {"queues": str(_FEW)}, quick=quick)
 
 
 def _durable(backend: str, *, quick: bool) -> Iterator[Session]:
     for threads in (1, 16):
         count = (2_000 if quick else 8_000) * (1 if threads == 1 else 8)
         by = "1 thread" if threads == 1 else f"{threads} threads"
-        row = Row(
-            {"rate": f"durable put (SYNC_FLUSH), 1 KB, {by}"},
-            f"put {count} threads={threads}", (f"put {count} threads={threads}",),
-        )  # fmt: skip
+        name = f"durable put (SYNC_FLUSH), 1 KB, {by}"
+        row = Row({"rate": name}, f"put {count} threads={threads}")
         settings = {"queues": str(_FEW), "body": "1024", "flush": "SYNC_FLUSH"}
-        yield Session(backend, (row,), settings)
+        yield _session(backend, (row,), settings, quick=quick)
 
 
 def _paced(backend: str, *, quick: bool) -> Session:
@@ -80,30 +78,26 @@ def _paced(backend: str, *, quick: bool) -> Session:
         "stall": "10,000 puts/s, 1 KB: the longest put",
         "wait": "10,000 puts/s, 1 KB: 99.9 % done, after they were due",
     }
-    row = Row(figures, f"paced {40_000 if quick else 100_000}", ("paced 40000",))
-    return Session(backend, (row,), {"queues": str(_FEW), "body": "1024"})
+    row = Row(figures, f"paced {40_000 if quick else 100_000}")
+    return _session(backend, (row,), {"queues": str(_FEW), "body": "1024"}, quick=quick)
 
 
 def _reads(backend: str, *, quick: bool) -> Session:
     times = 1 if quick else 4
     slow = 1 if backend == "file" else 3
     pulls = 60_000 // slow * times
+    decoded, queries = 12_000 * times, 100_000 * times
     rows = (
+        Row({"rate": "pulls of 32, places"}, f"pull {pulls}", same_answers=True),
         Row(
-            {"rate": "pulls of 32, places"}, f"pull {pulls}", (f"pull {pulls}",), same_answers=True,
+            {"rate": "pulls of 32, decoded"}, f"decode {decoded}", same_answers=True,
+            first=f"the first {decoded:,} of a process: pulls of 32, decoded",
         ),
-        Row(
-            {"rate": "pulls of 32, decoded"}, f"decode {12_000 * times}",
-            (f"decode {12_000 * times}",), same_answers=True,
-        ),
-        Row({"rate": "time search"}, f"time {80_000 * times}", (f"time {80_000 * times}",)),
-        Row(
-            {"rate": "query by key"}, f"query {100_000 * times}", (f"query {100_000 * times}",),
-            same_answers=True,
-        ),
+        Row({"rate": "time search"}, f"time {80_000 * times}"),
+        Row({"rate": "query by key"}, f"query {queries}", same_answers=True),
     )  # fmt: skip
     settings = {"queues": "1000", "keys": "1"}
-    return Session(backend, rows, settings, filled=200_000 if quick else 2_000_000)
+    return _session(backend, rows, settings, quick=quick, filled=200_000 if quick else 2_000_000)
 
 
 def _replay(backend: str, queues: int, *, quick: bool) -> Replays:
@@ -134,10 +128,20 @@ def _too_many(backend: str, queues: int) -> str:
 def _deletions(backend: str, *, quick: bool) -> Session:
     count = 20_000 if quick else 200_000
     row = Row(
-        {"each": "delete a topic of 10 queues"}, "delete", (f"put {count}", "delete"),
-        each=(f"put {count}",), note="what is deleted is on disk when our call returns",
+        {"each": "delete a topic of 10 queues"}, "delete", each=(f"put {count}",),
+        note="what is deleted is on disk when our call returns",
     )  # fmt: skip
-    return Session(backend, (row,), {"queues": "1000" if quick else "2000"})
+    return _session(backend, (row,), {"queues": "1000" if quick else "2000"}, quick=quick)
+
+
+def _session(
+    backend: str, rows: tuple[Row, ...], settings: dict[str, str], *, quick: bool, filled: int = 0
+) -> Session:
+    return Session(backend, rows, settings, filled, warm_seconds=_warm_seconds(quick=quick))
+
+
+def _warm_seconds(*, quick: bool) -> float:
+    return MOST_SECONDS_QUICK if quick else MOST_SECONDS
 
 
 def _replicas(*, quick: bool) -> Iterator[AnySession]:
@@ -145,22 +149,21 @@ def _replicas(*, quick: bool) -> Iterator[AnySession]:
     for writers, count in ((1, 12_000), (16, 60_000), (64, 120_000)):
         puts = count // 3 if quick else count
         by = "1 writer" if writers == 1 else f"{writers} writers"
-        row = Row(
-            {"rate": f"replica: SYNC_MASTER put, 128 B, {by}"}, f"put {puts} threads={writers}",
-            (f"put {2 * puts} threads={writers}",), note=_OF_BOTH,
-        )  # fmt: skip
-        yield Replicated("file", (row,), sync)
+        name = f"replica: SYNC_MASTER put, 128 B, {by}"
+        row = Row({"rate": name}, f"put {puts} threads={writers}", note=_OF_BOTH)
+        yield Replicated("file", (row,), sync, warm_seconds=_warm_seconds(quick=quick))
     count = 120_000 if quick else 600_000
     name = "replica: put, 128 B, 1 thread"
-    line, warm = f"put {count} threads=1", (f"put {2 * count} threads=1",)
+    line = f"put {count} threads=1"
     queues = {"queues": str(_FEW)}
-    yield Session("file", (Row({"rate": f"{name}, no slave"}, line, warm),), queues)
+    yield _session("file", (Row({"rate": f"{name}, no slave"}, line),), queues, quick=quick)
     figures = {
         "rate": f"{name}, one asynchronous slave",
         "level": f"{name}, until that slave has it in its queues",
     }
-    row = Row(figures, line, warm, note=_OF_BOTH)
-    yield Replicated("file", (row,), queues | {"role": "ASYNC_MASTER"})
+    row = Row(figures, line, note=_OF_BOTH)
+    settings = queues | {"role": "ASYNC_MASTER"}
+    yield Replicated("file", (row,), settings, warm_seconds=_warm_seconds(quick=quick))
     for backend, (body, count) in product(BACKENDS, ((128, 600_000), (1024, 250_000))):
         size = "128 B" if body == _SMALL else "1 KB"
         yield Follows(

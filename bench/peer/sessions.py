@@ -11,6 +11,7 @@ from typing import Protocol
 from bench.peer.machine import Beside
 from bench.peer.measured import Measured
 from bench.peer.sides import OURS, SIDES, Sides, Window
+from bench.peer.warming import MOST_SECONDS, Warming, warm
 
 SETTLE_SECONDS = 0.5
 """After work that writes: the flush threads of the one side would disturb the other."""
@@ -37,19 +38,26 @@ class Row:
 
     figures: dict[str, str]
     line: str
-    warm: tuple[str, ...] = ()
-    """Done once: the JIT compiles, caches fill."""
     each: tuple[str, ...] = ()
     """Done before each round, not measured."""
+    first: str = ""
+    """The name of a row that tells the first window of a process; empty if none does."""
     same_answers: bool = False
     note: str = ""
 
     def measured(self, backend: str, rounds: "Rounds") -> Iterator[Measured]:
         """Yield what is told of ``rounds``."""
+        if self.first:
+            yield Measured(
+                name=self.first, backend=backend, kind=next(iter(self.figures)), others=[],
+                windows={side: found.windows[:1] for side, found in rounds.warmed.items()},
+                note="one window of one process that just started",
+            )  # fmt: skip
+        notes = [self.note, *rounds.not_warm()]
         for kind, name in self.figures.items():
             yield Measured(
                 name=name, backend=backend, kind=kind, windows=rounds.windows,
-                others=rounds.others, failed=rounds.failed, note=self.note,
+                others=rounds.others, failed=rounds.failed, note="; ".join(filter(None, notes)),
             )  # fmt: skip
 
 
@@ -60,6 +68,16 @@ class Rounds:
     windows: dict[str, list[Window]] = field(default_factory=lambda: {side: [] for side in SIDES})
     others: list[float] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
+    warmed: dict[str, Warming] = field(default_factory=dict)
+
+    def not_warm(self) -> Iterator[str]:
+        """Yield a sentence for each side that was measured before its windows were alike."""
+        for side, found in self.warmed.items():
+            if not found.is_warm:
+                yield (
+                    f"{side} was not steady: of its last windows before the rounds the slowest"
+                    f" took {found.spread:.2f} times the fastest"
+                )
 
     def add(self, side: Side, line: str) -> Window:
         """Have ``line`` done and measured."""
@@ -80,6 +98,8 @@ class Session:
     settings: dict[str, str]
     filled: int = 0
     """Messages in the stores before they are opened; they were closed cleanly since."""
+    warm_seconds: float = MOST_SECONDS
+    """A side that is not steady by then is measured as it is."""
 
     @property
     def figures(self) -> list[str]:
@@ -101,7 +121,8 @@ class Session:
             both = [stack.enter_context(self.opened(sides, name, settings)) for name in SIDES]
             for row in self.rows:
                 if names.intersection(row.figures.values()):
-                    yield from row.measured(self.backend, _in_turn(row, both, rounds))
+                    found = _in_turn(row, both, rounds, self.warm_seconds)
+                    yield from row.measured(self.backend, found)
             _same([side.do("totals") for side in both], "units", "log_end")
 
     @contextmanager
@@ -112,11 +133,19 @@ class Session:
             yield side
 
 
-def _in_turn(row: Row, both: list[Side], rounds: int) -> Rounds:
+def _in_turn(row: Row, both: list[Side], rounds: int, warm_seconds: float) -> Rounds:
+    """Warm each side, then have them do the row in turn.
+
+    How many windows warm a side is its own matter; the log of the other goes on as far unmeasured.
+    """
     found = Rounds()
     for side in both:
-        for line in row.warm:
-            side.do(line)
+        found.warmed[side.name] = warm(side, row.each, row.line, warm_seconds)
+    most = max(len(each.windows) for each in found.warmed.values())
+    for side in both:
+        for _ in range(most - len(found.warmed[side.name].windows)):
+            for line in (*row.each, row.line):
+                side.do(line)
     for _ in range(rounds):
         windows = []
         for side in both:
