@@ -9,7 +9,6 @@ from libc.stdlib cimport calloc, malloc
 from posix.unistd cimport pwrite
 
 cdef enum:
-    FILE_UNIT = 20  # the first bytes of a unit, which are all that a file has of it
     WAITS = 0  # no unit was met yet
     FOLLOWS = 1  # its units are one run
     IS_ODD = 2
@@ -34,7 +33,7 @@ cdef class _Runs:
     def __cinit__(self, Py_ssize_t queues, Py_ssize_t units):
         self.queues = queues
         self.runs = <Run *> calloc(queues + 1, sizeof(Run))
-        self.data = <char *> malloc(units * FILE_UNIT + 1)
+        self.data = <char *> malloc(units * UNIT_OF_FILES + 1)
         if self.runs == NULL or self.data == NULL:
             raise MemoryError
 
@@ -53,13 +52,13 @@ cdef class _Runs:
         for row in range(count):
             if not (0 <= queue[row] < self.queues and 0 <= offset[row] < most_offset):
                 return False
-            self.runs[queue[row]].size += FILE_UNIT
+            self.runs[queue[row]].size += UNIT_OF_FILES
         for at in range(self.queues):
             self.runs[at].at = behind
             behind += self.runs[at].size
             self.runs[at].size = 0
         for row in range(count):
-            run, phy = &self.runs[queue[row]], get64(units + row * UNIT)
+            run, phy = &self.runs[queue[row]], get64(units + row * UNIT_BYTES)
             if run.state == WAITS:
                 run.state, run.first_offset, run.first_phy = FOLLOWS, offset[row], phy
             elif offset[row] != run.next_offset:
@@ -67,9 +66,9 @@ cdef class _Runs:
             if not 0 <= phy <= INT64_MAX >> 1:
                 run.state, phy = IS_ODD, 0
             run.next_offset, run.last_phy = offset[row] + 1, phy
-            run.end_phy = phy + get32(units + row * UNIT + 8)
-            memcpy(self.data + run.at + run.size, units + row * UNIT, FILE_UNIT)
-            run.size += FILE_UNIT
+            run.end_phy = phy + get32(units + row * UNIT_BYTES + AT_SIZE_OF_UNIT)
+            memcpy(self.data + run.at + run.size, units + row * UNIT_BYTES, UNIT_OF_FILES)
+            run.size += UNIT_OF_FILES
         return True
 
     cdef void write(self) noexcept nogil:
@@ -122,12 +121,12 @@ cdef class FileAppends:
         cdef list keys = batch.queues
         cdef Held queue = Held(batch.queue_index), offset = Held(batch.queue_offset)
         cdef Held units = Held(batch.units)
-        cdef Py_ssize_t count = units.buffer.len // UNIT
+        cdef Py_ssize_t count = units.buffer.len // UNIT_BYTES
         cdef _Runs runs = _Runs(len(keys), count)
         cdef bytearray left = bytearray(b"\1") * len(keys)
         cdef bint is_sound
         if (
-            units.buffer.len != count * UNIT or queue.buffer.len != count * sizeof(int32_t)
+            units.buffer.len != count * UNIT_BYTES or queue.buffer.len != count * sizeof(int32_t)
             or offset.buffer.len != count * sizeof(int64_t)
         ):
             return left

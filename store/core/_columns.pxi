@@ -15,11 +15,6 @@ cdef extern from *:
     ctypedef struct ArrayObject "arrayobject":
         int ob_exports  # views that somebody holds
 
-cdef enum:
-    UNIT = 28
-    FIXED = 88  # of a record with two IPv4 hosts: all but body, topic and properties
-    BLANK = 8  # what each record leaves behind itself in its file
-
 
 cdef class _Columns:
     """The batches that rows were added to last; whoever has the batches may add others between."""
@@ -54,7 +49,7 @@ cdef class _Columns:
         self.at = len(self.queue_index)
         resize(self.queue_index, self.at + more)
         resize(self.queue_offset, self.at + more)
-        PyByteArray_Resize(self.packed, (self.at + more) * UNIT)
+        PyByteArray_Resize(self.packed, (self.at + more) * UNIT_BYTES)
         return 0
 
     cdef int index(self, tuple key) except -1:
@@ -76,7 +71,7 @@ cdef class _Columns:
         cdef char *out
         self.queue_index.data.as_ints[self.at] = index
         self.queue_offset.data.as_longlongs[self.at] = offset
-        out = put64(PyByteArray_AS_STRING(self.packed) + self.at * UNIT, phy_offset)
+        out = put64(PyByteArray_AS_STRING(self.packed) + self.at * UNIT_BYTES, phy_offset)
         out = put64(put32(out, <uint32_t> size), <unsigned long long> tags_code)
         put64(out, timestamp)
         self.at += 1

@@ -21,6 +21,7 @@ cdef enum:
 
 _new = tuple.__new__
 
+include "_layout.pxi"
 include "_bytes.pxi"
 include "_hashes.pxi"
 include "_slots.pxi"

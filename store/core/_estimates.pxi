@@ -3,7 +3,6 @@
 from libc.stdint cimport INT32_MIN
 
 cdef enum:
-    AT_TAGS_CODE_OF_UNIT = 12
     MOST_CODES = 16
     NO_SIZE = 0x7fffffff  # of what fills a file before its first unit
 

@@ -121,7 +121,6 @@ cdef class PlainLog:
 
 cdef enum:
     PARTS = 4
-    STAMP_SPAN = 76  # bytes that hold the store time of any record
 
 
 @cython.final

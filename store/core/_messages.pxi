@@ -1,32 +1,5 @@
 # One record of the log, its fields made when asked for. Part of `_reads.pyx`.
 
-cdef enum:
-    HEAD_BYTES = 48
-    TAIL_BYTES = 16
-    STAMP_BYTES = 8
-    HOST_V4 = 8
-    HOST_V6 = 20
-    LEAST_RECORD = 91
-    BLANK_BYTES = 8
-    # where the fields of the head lie
-    AT_MAGIC = 4
-    AT_CRC = 8
-    AT_QUEUE_ID = 12
-    AT_FLAG = 16
-    AT_QUEUE_OFFSET = 20
-    AT_PHY_OFFSET = 28
-    AT_SYS_FLAG = 36
-    AT_BORN = 40
-    # bits of the flag
-    COMPRESSED = 0x1
-    BORN_V6 = 0x10
-    STORE_V6 = 0x20
-    PASSED_OVER = 0x40000000
-
-cdef int32_t MAGIC_V1 = <int32_t> 0xDAA320A7
-cdef int32_t MAGIC_V2 = <int32_t> 0xDAA320AB
-
-
 cdef struct Places:
     # Where the parts of a record lie, bytes from its start; all within `size`.
     int32_t size, stored, body, body_size, topic, topic_end, properties
@@ -47,7 +20,7 @@ cdef bint find_places(const uint8_t *data, int64_t size, Places *places) noexcep
     at += STAMP_BYTES + (HOST_V6 if flag & STORE_V6 else HOST_V4) + TAIL_BYTES
     if at > size:
         return False
-    body_size = load32(data + at - 4)
+    body_size = load32(data + at - TAIL_BYTES + AT_BODY_SIZE_OF_TAIL)
     places.body, places.body_size = <int32_t> at, body_size
     at += body_size
     if body_size < 0 or at + (2 if magic == MAGIC_V2 else 1) > size:
@@ -218,7 +191,9 @@ cdef class StoredMessage:
     def tail(self):
         """The run between the store host and the body."""
         cdef const uint8_t *data = self._start() + self.places.body - TAIL_BYTES
-        found = _new(_tail, (load32(data), load64(data + 4), load32(data + 12)))
+        found = _new(_tail, (
+            load32(data), load64(data + AT_PREPARED_OF_TAIL), load32(data + AT_BODY_SIZE_OF_TAIL),
+        ))
         return found if self._is_read() else self.tail
 
     @property

@@ -132,7 +132,7 @@ cdef class Noting:
                     uniq_key = _text(name_end + 1, value_end)
             start = value_end + 1
         if record.phy_offset >= queues_from:
-            if not record.flags & UNQUEUED:
+            if not record.flags & PREPARED:
                 index = self._index_of(columns, record)
                 columns.grow(1)
                 columns.add_at(

@@ -109,12 +109,12 @@ cdef void _write(
     int64_t now,
 ) noexcept:
     """Write a record to ``start``, its size and magic code last: from there on it is one."""
-    cdef char *out = put32(start + BLANK, plain.crc)
+    cdef char *out = put32(start + AT_CRC, plain.crc)
     out = put32(put32(out, <uint32_t> plain.queue_id), <uint32_t> plain.flag)
     out = put64(put64(out, offset), phy_offset)
     out = put64(put32(out, <uint32_t> plain.sys_flag), plain.born)
-    out = put64(put_bytes(out, plain.born_host, HOST), now)
-    out = put_bytes(out, plain.store_host, HOST)
+    out = put64(put_bytes(out, plain.born_host, HOST_V4), now)
+    out = put_bytes(out, plain.store_host, HOST_V4)
     out = put64(put32(out, <uint32_t> plain.reconsumed), plain.prepared)
     out = put_bytes(put32(out, <uint32_t> plain.body_size), plain.body, plain.body_size)
     out = put_bytes(out, plain.topic, plain.topic_size)

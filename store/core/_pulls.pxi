@@ -1,8 +1,6 @@
 # Pulls without a filter. Part of `_reads.pyx`.
 
 cdef enum:
-    UNIT_OF_FILES = 20
-    AT_SIZE_OF_UNIT = 8
     MOST_AT_ONCE = 1024
     LEAST_BYTES = 100
     MOST_BYTES = 128 << 20

@@ -43,12 +43,9 @@ cdef extern from "Python.h":
     int PyGC_Enable()
 
 cdef enum:
-    HOST = 8
-    BATCHED = 20  # the head of a message in a client batch
-    MOST_PROPERTIES = 0x7FFF
     MOST_BODY = 1 << 16  # a longer one is summed while others run
     MOST_AT_ONCE = 1 << 20  # bytes of records; likewise, and what they are looked at in stays
-    ODD_FLAGS = 0x400000B4  # a half message, IPv6 hosts, an inner batch, passed over
+    ODD_FLAGS = PREPARED | BORN_V6 | STORE_V6 | INNER_BATCH | PASSED_OVER
 
 
 include "_state.pxi"
@@ -182,7 +179,7 @@ cdef class PlainPuts:
     cdef object _put(self, tuple messages, int64_t now, list results):
         cdef Py_ssize_t at, count = len(messages)
         cdef _Scratch scratch = self._scratch
-        if count > MOST_AT_ONCE // FIXED:
+        if count > MOST_AT_ONCE // FIXED_BYTES:
             return None
         scratch.begin(count)
         for at in range(count):
@@ -214,7 +211,7 @@ cdef class PlainPuts:
             and whole_number(in_slot(file, slots.file_from_offset), 0, INT64_MAX, &start)
         ):
             return None
-        if scratch.total + BLANK > self._file_size - position:
+        if scratch.total + BLANK_BYTES > self._file_size - position:
             return None
         cdef PyObject *target = in_slot(file, slots.heap)
         if target == none:
@@ -266,7 +263,7 @@ cdef class PlainPuts:
         return True
 
     cdef bint _look_at_queue(self, Plain *plain, _Scratch scratch) except -1:
-        plain.size = FIXED + plain.body_size + plain.topic_size + 2 + plain.properties_size
+        plain.size = FIXED_BYTES + plain.body_size + plain.topic_size + 2 + plain.properties_size
         scratch.total += plain.size
         if scratch.total > MOST_AT_ONCE:
             return False
@@ -312,7 +309,7 @@ cdef class PlainPuts:
         if found == NULL or not PyBytes_CheckExact(<object> found):
             return False
         wire[0] = PyBytes_AS_STRING(<object> found)
-        return PyBytes_GET_SIZE(<object> found) == HOST
+        return PyBytes_GET_SIZE(<object> found) == HOST_V4
 
     cdef bint _look_at_properties(
         self, Plain *plain, PyObject *properties, _Scratch scratch
@@ -365,19 +362,19 @@ cdef class PlainPuts:
         cdef const char *start = PyBytes_AS_STRING(data)
         cdef int64_t at = 0, end = PyBytes_GET_SIZE(data), size, body_size, properties_size
         while at < end:
-            if end - at < BATCHED + 2:
+            if end - at < BATCHED_BYTES + 2:
                 return False
-            size, body_size = get32(start + at), get32(start + at + BATCHED - 4)
-            if size > end - at or body_size < 0 or body_size > size - BATCHED - 2:
+            size, body_size = get32(start + at), get32(start + at + AT_BODY_SIZE_OF_BATCHED)
+            if size > end - at or body_size < 0 or body_size > size - BATCHED_BYTES - 2:
                 return False
-            properties_size = size - BATCHED - body_size - 2
-            if get16(start + at + BATCHED + body_size) != properties_size:
+            properties_size = size - BATCHED_BYTES - body_size - 2
+            if get16(start + at + BATCHED_BYTES + body_size) != properties_size:
                 return False
             plain = scratch.more()
             plain[0] = common
-            plain.flag, plain.prepared = get32(start + at + 12), 0
+            plain.flag, plain.prepared = get32(start + at + AT_FLAG_OF_BATCHED), 0
             if not (
-                self._take_body(plain, start + at + BATCHED, body_size)
+                self._take_body(plain, start + at + BATCHED_BYTES, body_size)
                 and self._take_properties(
                     plain, start + at + size - properties_size, properties_size, scratch
                 )

@@ -2,10 +2,6 @@
 # `_reads.pyx`.
 
 cdef enum:
-    INDEX_HEADER = 40
-    INDEX_SLOT = 4
-    INDEX_ENTRY = 20
-    AT_INDEX_COUNT = 36
     MOST_ENTRIES = 4096  # that one call looks at, so that none is long
     MOST_PLACES = 64
     MOST_IN_FILE = 0x7FFFFFFF  # slots, and entries: their numbers have four bytes
@@ -220,7 +216,7 @@ cdef struct Chain:
 
 
 cdef bint _is_blank(const uint8_t *entry) noexcept nogil:
-    return load32(entry) == 0 and load64(entry + 12) == 0
+    return load32(entry) == 0 and load64(entry + AT_TIME_OF_ENTRY) == 0
 
 
 cdef int chain_places(FileMap file, int64_t slots, int64_t wanted, Chain *chain) noexcept nogil:
@@ -250,21 +246,21 @@ cdef int chain_places(FileMap file, int64_t slots, int64_t wanted, Chain *chain)
         if looked > MOST_ENTRIES or chain.count == MOST_PLACES:
             return -1
         at = base + INDEX_ENTRY * index
-        size = min(<int64_t> INDEX_ENTRY + 4, file.size - at)  # with the next one's hash
+        size = min(<int64_t> INDEX_ENTRY + AT_PHY_OF_ENTRY, file.size - at)  # with the next one's hash
         if size < INDEX_ENTRY or not file.read(data, size, at):
             return -1
         if (size == INDEX_ENTRY or load32(data + INDEX_ENTRY) == 0) and (
             file.ends_before(at + INDEX_ENTRY - 1)  # cut within the entry, maybe
         ):
             return -1
-        if load64(data + 4) == 0 and _is_blank(data):  # the twin knows whether it may be
+        if load64(data + AT_PHY_OF_ENTRY) == 0 and _is_blank(data):  # the twin knows whether it may be
             return -1
-        diff = load32(data + 12)
+        diff = load32(data + AT_TIME_OF_ENTRY)
         if diff < 0:
             return 0
         if chain.read_only or index < chain.drained:
             stored = chain.began + (<int64_t> 1000 * diff if index > 1 else 0)
-            phy = load64(data + 4)
+            phy = load64(data + AT_PHY_OF_ENTRY)
             if load32(data) == wanted and chain.begin <= stored <= chain.end:
                 if phy != chain.after or not chain.has_before:
                     chain.places[chain.count] = phy
@@ -273,7 +269,7 @@ cdef int chain_places(FileMap file, int64_t slots, int64_t wanted, Chain *chain)
             if stored < chain.begin:
                 return 0
         limit = index
-        index = load32(data + 16)
+        index = load32(data + AT_PREVIOUS_OF_ENTRY)
     return 0
 
 

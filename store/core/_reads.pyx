@@ -22,6 +22,7 @@ cdef enum:
 
 _new = tuple.__new__
 
+include "_layout.pxi"
 include "_bytes.pxi"
 include "_hashes.pxi"
 include "_slots.pxi"

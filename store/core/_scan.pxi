@@ -4,11 +4,6 @@ cdef extern from "_record.h":
     int64_t get64(const char *at) noexcept nogil
 
 cdef enum:
-    MOST_V1_TOPIC = 127
-    V6_FLAGS = 0x30
-    UNQUEUED = 0x4
-    TRANSACTION = 0xC
-    ROLLBACK = 0xC
     LONG_BODY = 1 << 16  # is summed while others run
     AT_END = 0
     PLAIN = 1
@@ -38,7 +33,7 @@ cdef class BlockScan:
     ):
         self._made, self._data, self._phy_offset, self._left = made, data, phy_offset, left
         self._behind = phy_offset
-        self._last_end = min(<int64_t> len(data), left - BLANK)
+        self._last_end = min(<int64_t> len(data), left - BLANK_BYTES)
         self._rules, self._check_crc, self._fast = rules, rules.check_crc, not rules.property_crc
         self._topics, self._learn, self._check_one = topics, topics.learn_name, check_one
         self._most_offset, self._magic = most_offset, magic
@@ -78,7 +73,7 @@ cdef class BlockScan:
         """Go behind the next record if it is plain; ``ODD``: ask ``odd``."""
         cdef Scanned found
         cdef bytes data = self._data  # held: others run while a long body is summed
-        if self._position + FIXED >= len(data):
+        if self._position + FIXED_BYTES >= len(data):
             return AT_END
         if not self._is_plain(PyBytes_AS_STRING(data) + self._position, &found):
             return ODD
@@ -109,12 +104,12 @@ cdef class BlockScan:
 
     cdef bint _is_plain(self, const char *record, Scanned *found) except -1:
         """Read the record there; return whether it is plain."""
-        cdef int64_t size = get32(record), body_size = get32(record + 84)
-        cdef int64_t flags = get32(record + 36), offset = get64(record + 20)
+        cdef int64_t size = get32(record), body_size = get32(record + AT_BODY_SIZE_V4)
+        cdef int64_t flags = get32(record + AT_SYS_FLAG), offset = get64(record + AT_QUEUE_OFFSET)
         cdef int64_t phy_offset = self._phy_offset + self._position
-        cdef int64_t topic_at = FIXED + body_size, topic_size, properties_size, properties_at
+        cdef int64_t topic_at = FIXED_BYTES + body_size, topic_size, properties_size, properties_at
         if not (
-            self._fast and get32(record + 4) == self._magic and not flags & V6_FLAGS
+            self._fast and get32(record + AT_MAGIC) == self._magic and not flags & (BORN_V6 | STORE_V6)
             and 0 <= body_size and topic_at < size - 2
             and self._position + size <= self._last_end
         ):
@@ -126,7 +121,7 @@ cdef class BlockScan:
         properties_size = get16(record + properties_at - 2)
         if not (
             properties_at + properties_size == size and properties_size <= MOST_PROPERTIES
-            and get64(record + 28) == phy_offset and 0 <= offset < self._most_offset
+            and get64(record + AT_PHY_OFFSET) == phy_offset and 0 <= offset < self._most_offset
         ):
             return False
         if not self._name_topic(record + topic_at + 1, topic_size):
@@ -134,8 +129,8 @@ cdef class BlockScan:
         if not self._is_sound(record, body_size):
             return False
         found.phy_offset, found.size, found.topic = phy_offset, size, <PyObject *> self._topic
-        found.queue_id, found.queue_offset, found.flags = get32(record + 12), offset, flags
-        found.timestamp = get64(record + 56)
+        found.queue_id, found.queue_offset, found.flags = get32(record + AT_QUEUE_ID), offset, flags
+        found.timestamp = get64(record + AT_STAMP_V4)
         found.properties, found.properties_size = record + properties_at, properties_size
         return True
 
@@ -156,8 +151,8 @@ cdef class BlockScan:
         if not self._check_crc or not body_size:
             return True
         if body_size < LONG_BODY:
-            crc = crc_of(record + FIXED, body_size)
+            crc = crc_of(record + FIXED_BYTES, body_size)
         else:
             with nogil:
-                crc = crc_of(record + FIXED, body_size)
-        return <int64_t> (crc & 0x7FFFFFFF) == get32(record + 8)
+                crc = crc_of(record + FIXED_BYTES, body_size)
+        return <int64_t> (crc & 0x7FFFFFFF) == get32(record + AT_CRC)

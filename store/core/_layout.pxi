@@ -1,0 +1,60 @@
+# Where fields lie and how long runs are, in bytes: the one place in this package with such numbers.
+# Each is held to its layout in Python, by its name, by `tests/meta/test_compiled_layouts.py`.
+
+cdef enum:
+    # a record of the log
+    HEAD_BYTES = 48
+    HOST_V4 = 8
+    HOST_V6 = 20
+    STAMP_BYTES = 8
+    TAIL_BYTES = 16
+    FIXED_BYTES = 88  # of a record with two IPv4 hosts: all but body, topic and properties
+    LEAST_RECORD = 91
+    MAGIC_V1 = -626843481
+    MAGIC_V2 = -626843477
+    BLANK_BYTES = 8  # what each record leaves behind itself in its file
+    STAMP_SPAN = 76  # bytes that hold the store time of any record
+    # its head, from its start
+    AT_MAGIC = 4
+    AT_CRC = 8
+    AT_QUEUE_ID = 12
+    AT_FLAG = 16
+    AT_QUEUE_OFFSET = 20
+    AT_PHY_OFFSET = 28
+    AT_SYS_FLAG = 36
+    AT_BORN = 40
+    # further fields of a record with two IPv4 hosts
+    AT_STAMP_V4 = 56
+    AT_BODY_SIZE_V4 = 84
+    # its tail, from the tail's start
+    AT_PREPARED_OF_TAIL = 4
+    AT_BODY_SIZE_OF_TAIL = 12
+    # the head of a message in a client batch
+    BATCHED_BYTES = 20
+    AT_FLAG_OF_BATCHED = 12
+    AT_BODY_SIZE_OF_BATCHED = 16
+    # a unit of a queue; a file has its first bytes
+    UNIT_BYTES = 28
+    UNIT_OF_FILES = 20
+    AT_SIZE_OF_UNIT = 8
+    AT_TAGS_CODE_OF_UNIT = 12
+    # an index file
+    INDEX_HEADER = 40
+    INDEX_SLOT = 4
+    INDEX_ENTRY = 20
+    AT_INDEX_COUNT = 36
+    AT_PHY_OF_ENTRY = 4
+    AT_TIME_OF_ENTRY = 12
+    AT_PREVIOUS_OF_ENTRY = 16
+    # bits of a record's flag
+    COMPRESSED = 0x1
+    PREPARED = 0x4
+    ROLLBACK = 0xC
+    TRANSACTION = 0xC
+    BORN_V6 = 0x10
+    STORE_V6 = 0x20
+    INNER_BATCH = 0x80
+    PASSED_OVER = 0x40000000
+    # and what lengths can say
+    MOST_PROPERTIES = 0x7FFF
+    MOST_V1_TOPIC = 127

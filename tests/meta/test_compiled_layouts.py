@@ -1,0 +1,103 @@
+"""Numbers of record layouts in compiled code are those of the layouts, and stand in one place."""
+
+import re
+from pathlib import Path
+
+from cq_file.layout import FILE_UNIT
+from cq_rocksdb.keys import LONGEST_PREFIX, UNIT_PLACE
+from store.index.layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
+from store.queue.units import QUEUE_UNIT
+from store.record import record_layout as record
+from store.record.client_batch import CLIENT_BATCH_HEAD
+from store.record.encoder import MAX_V1_TOPIC_CHARS
+from store.record.message import TRANSACTION_MASK, SysFlag
+from store.record.properties import MAX_PROPERTIES
+from tests.kit.pages import ROOT
+
+CORE = ROOT / "store" / "core"
+ROCKSDB = ROOT / "cq_rocksdb"
+V4_TAIL = record.FIXED_V4.size - record.TAIL.size
+
+LAYOUTS = {
+    "HEAD_BYTES": record.HEAD.size,
+    "HOST_V4": record.HOST_V4_SIZE,
+    "HOST_V6": record.HOST_V6_SIZE,
+    "STAMP_BYTES": record.STORED.size,
+    "TAIL_BYTES": record.TAIL.size,
+    "FIXED_BYTES": record.FIXED_V4.size,
+    "LEAST_RECORD": record.MIN_RECORD_SIZE,
+    "MAGIC_V1": record.MAGIC_V1,
+    "MAGIC_V2": record.MAGIC_V2,
+    "BLANK_BYTES": record.BLANK_SIZE,
+    "STAMP_SPAN": record.HEAD.size + record.HOST_V6_SIZE + record.STORED.size,
+    "AT_MAGIC": record.HEAD.offset("magic_code"),
+    "AT_CRC": record.HEAD.offset("body_crc"),
+    "AT_QUEUE_ID": record.HEAD.offset("queue_id"),
+    "AT_FLAG": record.HEAD.offset("flag"),
+    "AT_QUEUE_OFFSET": record.HEAD.offset("queue_offset"),
+    "AT_PHY_OFFSET": record.HEAD.offset("phy_offset"),
+    "AT_SYS_FLAG": record.HEAD.offset("sys_flag"),
+    "AT_BORN": record.HEAD.offset("born_timestamp"),
+    "AT_STAMP_V4": record.store_timestamp_position(0),
+    "AT_BODY_SIZE_V4": V4_TAIL + record.TAIL.offset("body_size"),
+    "AT_PREPARED_OF_TAIL": record.TAIL.offset("prepared_transaction_offset"),
+    "AT_BODY_SIZE_OF_TAIL": record.TAIL.offset("body_size"),
+    "BATCHED_BYTES": CLIENT_BATCH_HEAD.size,
+    "AT_FLAG_OF_BATCHED": CLIENT_BATCH_HEAD.offset("flag"),
+    "AT_BODY_SIZE_OF_BATCHED": CLIENT_BATCH_HEAD.offset("body_size"),
+    "UNIT_BYTES": QUEUE_UNIT.size,
+    "UNIT_OF_FILES": FILE_UNIT.size,
+    "AT_SIZE_OF_UNIT": QUEUE_UNIT.offset("size"),
+    "AT_TAGS_CODE_OF_UNIT": QUEUE_UNIT.offset("tags_code"),
+    "INDEX_HEADER": INDEX_HEADER.size,
+    "INDEX_SLOT": INDEX_SLOT.size,
+    "INDEX_ENTRY": INDEX_ENTRY.size,
+    "AT_INDEX_COUNT": INDEX_HEADER.offset("index_count"),
+    "AT_PHY_OF_ENTRY": INDEX_ENTRY.offset("phy_offset"),
+    "AT_TIME_OF_ENTRY": INDEX_ENTRY.offset("time_diff"),
+    "AT_PREVIOUS_OF_ENTRY": INDEX_ENTRY.offset("previous_index"),
+    "COMPRESSED": SysFlag.COMPRESSED,
+    "PREPARED": SysFlag.TRANSACTION_PREPARED,
+    "ROLLBACK": SysFlag.TRANSACTION_ROLLBACK,
+    "TRANSACTION": TRANSACTION_MASK,
+    "BORN_V6": SysFlag.BORN_HOST_V6,
+    "STORE_V6": SysFlag.STORE_HOST_V6,
+    "INNER_BATCH": SysFlag.INNER_BATCH,
+    "PASSED_OVER": SysFlag.PASSED_OVER,
+    "MOST_PROPERTIES": MAX_PROPERTIES,
+    "MOST_V1_TOPIC": MAX_V1_TOPIC_CHARS,
+}
+BARE = re.compile(r"\b(?:load|get)(?:16|32|64)\([^()]*[+] ?\d+\)")
+"""A field of a record that is read at a number."""
+
+
+def numbers(page: Path) -> dict[str, int]:
+    """Return the names that an enumeration gives a number."""
+    found = re.findall(r"\b([A-Z][A-Z_0-9]+) = (-?(?:0x[0-9A-F]+|\d+))\b", page.read_text("utf-8"))
+    return {name: int(value, 0) for name, value in found}
+
+
+def compiled(folder: Path) -> list[Path]:
+    """Return what compiled modules of a package are made of."""
+    return sorted(path for path in folder.iterdir() if path.suffix in {".pyx", ".pxi"})
+
+
+def test_the_core_has_the_numbers_of_the_layouts() -> None:
+    assert numbers(CORE / "_layout.pxi") == LAYOUTS
+
+
+def test_they_stand_nowhere_else_in_the_core() -> None:
+    others = [path for path in compiled(CORE) if path.name != "_layout.pxi"]
+    assert len(others) > 20
+    for path in others:
+        assert not set(numbers(path)) & set(LAYOUTS), path.name
+        assert BARE.findall(path.read_text("utf-8")) == [], path.name
+
+
+def test_the_engine_has_the_numbers_of_the_layouts() -> None:
+    found: dict[str, int] = {}
+    for path in compiled(ROCKSDB):
+        found |= numbers(path)
+    assert found["UNIT_BYTES"] == QUEUE_UNIT.size
+    assert found["PLACE_BYTES"] == UNIT_PLACE.size
+    assert found["MAX_PREFIX"] >= LONGEST_PREFIX
