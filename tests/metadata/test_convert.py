@@ -132,9 +132,56 @@ def test_without_yes_nothing_is_changed(stores: Path) -> None:
     before = tree_digest(stores / Form.JSON)
     result = call(stores / Form.JSON, Form.V1, "--output", "json")
     assert result.exit_code == 0
+    assert result.stderr == "cqstore: nothing was changed (--yes does it)\n"
     row = json.loads(result.stdout)
     assert (row["from"], row["to"], row["offsets"], row["done"]) == ("json", "v1", 38, False)
     assert tree_digest(stores / Form.JSON) == before
+
+
+@pytest.mark.parametrize(
+    ("to", "setting"),
+    [
+        (Form.JSON, "out storeType=defaultRocksDB"),
+        (Form.V1, " storeType=defaultRocksDB"),
+        (Form.SINGLE, " storeType=defaultRocksDB and useSingleRocksDBForAllConfigs=true"),
+        (Form.V2, " configManagerVersion=v2"),
+    ],
+)
+def test_what_has_been_done_names_the_setting_that_reads_it(
+    stores: Path, to: Form, setting: str
+) -> None:
+    root = stores / (Form.V1 if to is Form.JSON else Form.JSON)
+    assert call(root, to, "--yes", *DROP).stderr == f"cqstore: a broker reads it with{setting}\n"
+    again = call(root, to, "--yes")
+    assert again.stdout == ""
+    assert "in no other: nothing is to be done" in again.stderr
+
+
+def test_each_rename_is_on_disk_before_the_next_and_all_of_them_before_the_journal_goes(
+    stores: Path,
+) -> None:
+    """The new name first: after a power failure a file may have both names, and never none."""
+    order = CallOrder(stores / Form.V1)
+    with order.watching():
+        done(stores / Form.V1, Form.JSON)
+    moves = {
+        at: old
+        for at, old in order.renamed.items()
+        if Path(old).parent != Path(order.made[at][1]).parent
+    }
+    assert len(moves) == 2 * 3 + 3  # three files and their backups come, three databases go
+    (begun,) = order.places("rename", "placing-metadata")
+    assert order.made[begun + 1] == ("sync", "cqstore")
+    assert begun < min(moves)
+    for at, old in moves.items():
+        new = order.made[at][1]
+        assert order.made[at + 1 : at + 3] == [
+            ("sync", str(Path(new).parent)), ("sync", str(Path(old).parent)),
+        ]  # fmt: skip
+    assert order.made[max(moves) + 3 :] == [
+        ("remove", "cqstore/new-metadata/config"), ("remove", "cqstore/new-metadata"),
+        ("sync", "cqstore"), ("remove", "cqstore/placing-metadata"), ("sync", "cqstore"),
+    ]  # fmt: skip
 
 
 def two_forms(stores: Path) -> Path:
@@ -318,7 +365,10 @@ def test_stopped_at_any_change_one_form_is_whole_and_the_next_call_goes_on(
         stopped = conversion_of.stopped_at(at)
         conversion_of.check_one_form_is_whole(at)
         if stopped:
-            assert call(conversion_of.root, to, *conversion_of.words).exit_code == 0, at
+            begun = is_placing(StorePaths(conversion_of.root))
+            result = call(conversion_of.root, to, *conversion_of.words)
+            assert result.exit_code == 0, at
+            assert ("what an earlier call had begun is finished\n" in result.stderr) is begun, at
         conversion_of.check_converted(at)
     assert at > 15
 
@@ -366,8 +416,9 @@ def test_what_was_written_since_is_not_moved_away(stores: Path, writer: str) -> 
     else:
         later = journal.stat().st_mtime_ns + 1
         os.utime(config / "consumerOffset.json", ns=(later, later))
-    refusal = call(stopped.root, Form.V1, "--yes").exception
-    assert "--from" in str(refusal)
+    result = call(stopped.root, Form.V1, "--yes")
+    assert "--from" in str(result.exception)
+    assert "what it has not done is dropped. What it moved away is below" in result.stderr
     done(stopped.root, Form.V1, "--from", "json")
     assert the_one(stopped.root).offsets["orders8@billing1"][0] == 850
 

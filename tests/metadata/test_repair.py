@@ -12,9 +12,10 @@ from metadata.commands import app
 from metadata.forms import read_forms
 from metadata.made_topics import TopicQueues, topic_row, topics_of_spans
 from metadata.model import BrokerMetadata, Form, Table
-from metadata.places import TOPICS_FILE
+from metadata.places import TOPICS_FILE, backup_of
+from metadata.writing import write_form
 from store.config import StoreConfig
-from store.errors import RefusedStoreError, StoreLockedError
+from store.errors import RefusedStoreError, StoreIOError, StoreLockedError
 from store.journals.store_lock import StoreLock
 from store.paths import StorePaths
 from store.queue.facts import QueueSpan, QueueType
@@ -43,6 +44,10 @@ def rows(verb: str, root: Path, *words: str, code: int = 0) -> list[dict[str, An
     done = call(verb, root, *words)
     assert done.exit_code == code, (done.output, done.exception)
     return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+NOT_YET = "cqstore: nothing was changed (--yes does it)\n"
+"""Said wherever something would be changed, and nowhere else."""
 
 
 def json_of(root: Path) -> BrokerMetadata:
@@ -109,6 +114,50 @@ def test_of_several_other_forms_none_is_taken(stores: Path, second: Form) -> Non
         (root / "config" / f"subscriptionGroup.json{suffix}").write_bytes(b"{")
     (row,) = rows("repair", root, "--yes", code=1)
     assert row["from"] is None
+
+
+def test_only_where_something_would_be_done_is_it_said_that_it_was_not(stores: Path) -> None:
+    root = with_messages(stores / Form.JSON, ("lost", 0))
+    (root / "config" / TOPICS_FILE).write_bytes(b"{")
+    for verb in ("repair", "make-topics"):
+        before = tree_digest(root / "config")
+        assert call(verb, root).stderr == NOT_YET
+        assert tree_digest(root / "config") == before
+        for words in (["--yes"], ["--yes"], []):  # done, and nothing to do any more
+            done = call(verb, root, *words)
+            assert (done.exit_code, done.stderr) == (0, "")
+
+
+def test_what_a_file_cannot_hold_is_named_with_the_form_that_has_it(
+    stores: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("metadata.writing.refuse_unfit", lambda *_: None)
+    root = stores / Form.JSON
+    odd = json_of(root)
+    odd.topics[""] = topic_row("", TopicQueues(1, 0))
+    write_form(odd, Form.V1, stores / "odd")
+    for each in databases(stores / "odd"):
+        each.rename(root / "config" / each.name)
+    for path in (root / "config" / TOPICS_FILE, backup_of(root / "config" / TOPICS_FILE)):
+        path.write_bytes(b"{")
+    before = tree_digest(root / "config")
+    refusal = call("repair", root, "--yes").exception
+    assert isinstance(refusal, RefusedStoreError)
+    assert "this cannot be kept in the form json: a name is empty" in str(refusal)
+    assert refusal.path == root / "config"
+    assert tree_digest(root / "config") == before
+
+
+def test_what_cannot_be_kept_is_not_replaced(stores: Path) -> None:
+    root = stores / Form.JSON
+    path = root / "config" / TOPICS_FILE
+    path.write_bytes(b"{")
+    StorePaths(root).replaced.parent.mkdir()
+    StorePaths(root).replaced.write_bytes(b"in the way")
+    refusal = call("repair", root, "--yes").exception
+    assert isinstance(refusal, StoreIOError)
+    assert str(refusal) == f"cannot repair a file of the broker's: File exists ({path})"
+    assert path.read_bytes() == b"{"
 
 
 def test_topics_come_from_the_queues_and_groups_from_nowhere(stores: Path) -> None:

@@ -12,10 +12,17 @@ from metadata import changing
 from metadata.forms import read_forms
 from metadata.model import BrokerMetadata, DataVersion, Form, Offsets, Table
 from metadata.writing import write_form
-from store.errors import NoSuchQueueError, RefusedStoreError, StoreLockedError
+from store.errors import (
+    NoSuchQueueError,
+    RefusedStoreError,
+    StoreError,
+    StoreIOError,
+    StoreLockedError,
+)
 from store.paths import StorePaths
 from store.record.message import Message
 from store.service.message_store import MessageStore
+from tests.kit.call_order import CallOrder
 from tests.kit.killed_conversion import ALL, changes_until_killed
 from tests.kit.operating import SMALL, call, rows, write_config
 from tests.kit.tree import tree_digest
@@ -229,21 +236,44 @@ def test_a_torn_file_is_refused(tmp_path: Path) -> None:
     assert "meta repair" in str(done.exception)
 
 
-def test_a_file_system_without_exchange_is_said_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("code", "kind", "said"),
+    [
+        (errno.EINVAL, RefusedStoreError, "convert to json"),
+        (errno.EIO, StoreIOError, "cannot change the metadata: Input/output error"),
+    ],
+)
+def test_an_exchange_that_the_file_system_refuses_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, kind: type[StoreError], said: str
 ) -> None:
     root = make_store(tmp_path / "store", Form.V1)
 
-    class Without:
+    class Refusing:
         def __init__(self, *_: object, **__: object) -> None:
             self.renameat2 = lambda *_: -1
 
-    monkeypatch.setattr(changing.ctypes, "CDLL", Without)  # type: ignore[attr-defined]
-    monkeypatch.setattr(changing.ctypes, "get_errno", lambda: errno.EINVAL)  # type: ignore[attr-defined]
-    done = call("groups", "forget", root, "late", "--yes")
-    assert isinstance(done.exception, RefusedStoreError)
-    assert "convert to json" in str(done.exception)
+    monkeypatch.setattr(changing.ctypes, "CDLL", Refusing)  # type: ignore[attr-defined]
+    monkeypatch.setattr(changing.ctypes, "get_errno", lambda: code)  # type: ignore[attr-defined]
+    refusal = call("groups", "forget", root, "late", "--yes").exception
+    assert isinstance(refusal, kind)
+    assert said in str(refusal)
+    assert refusal.path is not None
+    below = {RefusedStoreError: root / "config", StoreIOError: root / "cqstore" / "replaced"}[kind]
+    assert below in refusal.path.parents
     assert read(root).offsets == OFFSETS
+
+
+def test_names_that_have_changed_places_are_on_disk_before_the_call_ends(tmp_path: Path) -> None:
+    """The kept one first: after a power failure both folders have a whole table, or one has two."""
+    for folder in ("kept", "config"):
+        (tmp_path / folder / "offsets").mkdir(parents=True)
+        (tmp_path / folder / "offsets" / folder).touch()
+    order = CallOrder(tmp_path)
+    with order.watching():
+        changing.exchange(tmp_path / "kept" / "offsets", tmp_path / "config" / "offsets")
+    assert order.made == [("sync", "kept"), ("sync", "config")]
+    assert (tmp_path / "kept" / "offsets" / "config").exists()
+    assert (tmp_path / "config" / "offsets" / "kept").exists()
 
 
 # ---- cut short
