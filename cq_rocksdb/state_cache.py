@@ -114,9 +114,7 @@ class StateCache:
 
     def set_first(self, prefix: bytes, phy_offset: int, queue_offset: int) -> None:
         """Set the first unit of a queue, if it is here."""
-        if self._changing:
-            self.clear()
-        slot = self._slots.get(prefix)
+        slot = self._slots.get(prefix)  # behind a change that was cut short all of it goes anyway
         if slot is not None:
             self._rows[slot, 2:] = phy_offset, queue_offset
 

@@ -51,11 +51,34 @@ def filled(capacity: int) -> StateCache:
 def compare(cache: StateCache) -> None:
     for prefix in PREFIXES:
         assert cache.get(prefix) in (None, ROWS[prefix])
+    last_is_right(cache)
+    found_is_right(cache)
+    assert len(cache) <= cache.capacity
+
+
+def count_is_right(cache: StateCache) -> None:
+    told = len(cache)
+    assert told == sum(cache.get(prefix) is not None for prefix in PREFIXES)
+
+
+def last_is_right(cache: StateCache) -> None:
+    for prefix in PREFIXES:
         assert cache.last_offset(prefix) in (None, ROWS[prefix][1])
+
+
+def found_is_right(cache: StateCache) -> None:
     rows, missing = cache.find(PREFIXES)
     for at in {*range(len(PREFIXES))} - {*missing.tolist()}:
         assert rows[at].tolist() == ROWS[PREFIXES[at]]
-    assert len(cache) <= cache.capacity
+
+
+FIRST: list[Callable[[StateCache], object]] = [
+    *STEPS.values(),
+    count_is_right,
+    last_is_right,
+    found_is_right,
+]
+"""What may be the first call behind an interrupt: each finds by itself that a change was cut."""
 
 
 def go_on(cache: StateCache, random_steps: random.Random) -> None:
@@ -81,4 +104,5 @@ def test_an_interrupt_anywhere_leaves_the_cache_whole(
         with suppress(Interrupted):
             run_interrupted(lambda cache=cache: STEPS[step](cache), number)  # type: ignore[misc]
         with in_time(SECONDS):
+            FIRST[number % len(FIRST)](cache)
             go_on(cache, random_steps)
