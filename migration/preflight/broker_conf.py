@@ -13,7 +13,6 @@ from migration.preflight.broker_keys import (
     INSTEAD,
     NO_NEED,
     UNUSED,
-    UNVERIFIED,
     BrokerKey,
     Version,
     broker_keys,
@@ -104,8 +103,6 @@ def _removed(name: str, key: BrokerKey, text: str) -> str:
 
 
 def _misspelt(name: str) -> PreflightFinding | None:
-    if name in UNVERIFIED:
-        return None
     keys = broker_keys()
     lower = {each.lower(): each for each in keys}
     close = get_close_matches(name.lower(), lower, 1, _ALIKE)

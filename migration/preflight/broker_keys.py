@@ -80,9 +80,6 @@ NO_NEED = {
 NEVER = frozenset({"rocksdbCQWriteEnable", "timerUseRocksDB", "useRocksDBStore"})
 """Keys that are met in the field and that no release reads."""
 
-UNVERIFIED = frozenset({"enableFastStartIfAllTopicsInRocksdb"})
-"""Keys that documents name and no release that was looked at has: not called misspelt."""
-
 UNUSED = frozenset({
     "putMsgIndexHightWater", "enableAsyncReput", "mappedFileSwapEnable", "maxTopicLength",
     "cleanSwapedMapInterval", "commitLogForceSwapMapInterval", "commitLogSwapMapInterval",
