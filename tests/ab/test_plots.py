@@ -110,3 +110,10 @@ def test_a_projection_runs_from_the_first_point_to_what_was_asked() -> None:
 def test_marks_of_bytes_are_powers_of_two() -> None:
     values = [tick.value for tick in decade_ticks(Axis(1e3, 1e9), 5, 16)]
     assert values == [16.0**power for power in (3, 4, 5, 6, 7)]
+    few = [tick.value for tick in decade_ticks(Axis(3e3, 3e5), 5, 16)]
+    assert few == [4.0**power for power in (6, 7, 8, 9)]
+
+
+def test_few_marks_of_counts_are_those_of_coins() -> None:
+    assert [tick.value for tick in decade_ticks(Axis(9, 600))] == [10, 20, 50, 100, 200, 500]
+    assert [tick.value for tick in decade_ticks(Axis(9, 60_000))] == [10, 100, 1000, 10_000]

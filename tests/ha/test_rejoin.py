@@ -9,13 +9,15 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from replication.checking.fetched import Master
-from replication.checking.rejoin import rejoin
+from replication.checking.rejoin import Beyond, Rejoin, rejoin
+from replication.checking.rejoin_command import tell_beyond
 from replication.commands import ha
 from replication.following.follower import Follower
 from replication.following.standing import Timing
 from store.config import StoreConfig
 from store.errors import RefusedStoreError, StoreLockedError
 from store.queue.backends import backend_names
+from store.queue.units import QueueKey
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.kit.crash_images import crash_image
@@ -209,6 +211,22 @@ def test_offsets_behind_the_cut_are_told_and_stay(tmp_path: Path) -> None:
         ]
         assert "offset 16 of queue 1 of 'both' lies behind its end 15" in done.stderr
     assert table.read_text() == text
+
+
+@pytest.mark.parametrize("more", [0, 3])
+def test_of_many_offsets_behind_the_cut_twenty_are_shown_and_the_others_counted(
+    capsys: pytest.CaptureFixture[str], more: int
+) -> None:
+    beyond = [Beyond("g", QueueKey("t", number), 9, 5) for number in range(20 + more)]
+    unread = ["topics.json: no table of offsets"]
+    tell_beyond(Rejoin(700, needed=True, done=False, beyond=beyond, unread=unread))
+    told = capsys.readouterr().err.splitlines()
+    assert told[:20] == [
+        f"cqstore: group g: offset 9 of queue {number} of 't' lies behind its end 5"
+        for number in range(20)
+    ]
+    rest = [f"cqstore: and {more} more (--output json)"] if more else []
+    assert told[20:] == [*rest, f"cqstore: {unread[0]}"]
 
 
 # ---- what is refused

@@ -1,5 +1,6 @@
 """Locks, refusals, recovery: what opening does, and what it must not do."""
 
+import gc
 import os
 import shutil
 import signal
@@ -22,6 +23,7 @@ from store.errors import (
     StoreIOError,
     StoreLockedError,
 )
+from store.journals.store_lock import StoreLock
 from store.log.checkpoint import StoreCheckpoint
 from store.paths import StorePaths
 from store.queue.backends import backend as backend_class
@@ -91,6 +93,23 @@ def test_another_process_is_named(root: Path) -> None:
         )
     assert "StoreLockedError" in done.stderr
     assert f"process {os.getpid()} has the store open" in done.stderr
+
+
+def test_a_lock_that_could_not_be_taken_has_nothing_to_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file is where the folder should be: the lock goes with its exception, and in silence."""
+    (tmp_path / "file").touch()
+    unheard: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", unheard.append)
+    said = ""
+    try:
+        StoreLock(StorePaths(tmp_path / "file" / "store"))
+    except StoreIOError as exc:
+        said = str(exc)
+    gc.collect()
+    assert "cannot make the folder of the store" in said
+    assert unheard == []
 
 
 def test_a_closed_store_refuses_everything(root: Path) -> None:

@@ -11,14 +11,16 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from uuid import uuid4
 
 import pytest
-from pyspark import SparkContext
+from pyspark import SparkContext, java_gateway
 
 from bench.sample_store import make_store
+from on_spark import starting
 from on_spark.session import _is_not_py4js
-from on_spark.starting import ended_by_interrupt
+from on_spark.starting import _interrupts_wait, ended_by_interrupt, ended_if_cut_short
 from tests.kit.commands import COMMAND
 from tests.kit.waiting import until
 
@@ -116,6 +118,7 @@ def test_ctrl_c_ends_java_though_spark_waits_for_its_query(
             ask()
     assert signal.getsignal(signal.SIGINT) is before
     assert SparkContext._gateway is None  # the next session starts another
+    assert logging.getLogger("py4j").level > logging.CRITICAL  # it says nothing of Java's end
 
 
 def test_a_session_of_a_process_in_our_group_is_left_alone(
@@ -128,6 +131,36 @@ def test_a_session_of_a_process_in_our_group_is_left_alone(
             signal.raise_signal(signal.SIGINT)
         assert (ended.has_come, java.poll()) == (False, None)
         java.kill()
+
+
+def test_ctrl_c_comes_at_the_end_of_what_must_not_be_cut_short() -> None:
+    before, done = signal.getsignal(signal.SIGINT), []
+
+    def start() -> None:
+        with _interrupts_wait():
+            signal.raise_signal(signal.SIGINT)
+            done.append("the block")
+        done.append("what follows")
+
+    with pytest.raises(KeyboardInterrupt):
+        start()
+    assert done == ["the block"]
+    assert signal.getsignal(signal.SIGINT) is before
+    with _interrupts_wait():
+        done.append("without a signal it just goes on")
+
+
+def test_what_java_says_is_read_where_nobody_else_reads_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[object] = []
+    monkeypatch.setattr(starting, "pass_on", read.append)
+    with ended_if_cut_short():
+        start: Any = vars(java_gateway)["Popen"]
+        with start(["true"]) as ours, start(["true"], stderr=subprocess.DEVNULL) as theirs:
+            assert read == [ours.stderr]
+            assert theirs.stderr is None
+    assert vars(java_gateway)["Popen"] is subprocess.Popen
 
 
 @pytest.mark.long
