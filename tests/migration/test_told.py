@@ -101,15 +101,19 @@ def test_progress_only_rises_and_ends_with_all(root: Path, monkeypatch: pytest.M
     ]  # fmt: skip
 
 
+MANY = [(f"{number:06}.a", "no" if number % 2 else "1") for number in range(10, 50)]
+
+
 def test_what_tasks_have_told_is_read_whatever_lies_beside_it(tmp_path: Path) -> None:
     space = Workspace(tmp_path)
     assert units_done(space) == {}
     for name, text in [("000001.a", "7"), ("000001.b", "9"), ("000001.c", "8"), ("nothing", "5"),
                        ("000002.a", ""), ("000003.a", "0"), ("000004.a", "x"),
-                       ("000005.a", "5" * 30), ("000006.a", "12")]:  # fmt: skip
+                       ("000005.a", "5" * 30), ("000006.a", "12"), *MANY]:  # fmt: skip
         (space.segments / name).mkdir(parents=True)
         (space.segments / name / "progress").write_text(text)
-    assert units_done(space) == {1: 9, 3: 0, 6: 12}
+    # Behind what is passed over more is read, in whatever order a file system names them.
+    assert units_done(space) == {1: 9, 3: 0, 6: 12} | dict.fromkeys(range(10, 50, 2), 1)
 
 
 def test_whatever_is_not_of_the_plan_is_removed(root: Path) -> None:

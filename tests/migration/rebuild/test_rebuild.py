@@ -237,6 +237,17 @@ def test_damage_in_the_log_is_refused_with_its_place(tmp_path: Path) -> None:
     assert not Workspace.of(root).plan.exists()
 
 
+def test_old_queues_that_cannot_be_read_are_built_anew_all_the_same(tmp_path: Path) -> None:
+    """Only where queues without a record went on is not known then: the journal says so."""
+    root = tmp_path / "store"
+    before = filled(root, "rocksdb")
+    (root / "consumequeue" / "CURRENT").write_bytes(b"damaged\n")
+    plan(root, "file")
+    assert planned(root) == before
+    noted = {entry["step"]: entry for entry in Workspace.of(root).history()}
+    assert "CURRENT file corrupted" in noted["old queues not readable"]["reason"]
+
+
 def test_a_scan_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "store"
     before = filled(root, "file")
