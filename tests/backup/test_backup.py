@@ -26,6 +26,7 @@ from store.service.upkeep.backup import back_up
 from store.service.upkeep.backup_manifest import Problem, compare, manifest_path, read_manifest
 from store.service.upkeep.store_copy import blocks_below
 from tests.kit.acknowledged import Acknowledged
+from tests.kit.call_order import CallOrder
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.tree import tree_digest
 
@@ -67,7 +68,10 @@ def test_a_store_that_nobody_has_open_is_copied_byte_for_byte(
 ) -> None:
     root = golden(name)
     before = tree_digest(root)
-    manifest = back_up(root, tmp_path / "to", PLAIN, link=link)
+    order = CallOrder(tmp_path)
+    with order.watching():
+        manifest = back_up(root, tmp_path / "to", PLAIN, link=link)
+    assert order.made[-2:] == [("rename", "to"), ("sync", ".")]
     assert tree_digest(root) == before
     mine, its = contents(tmp_path / "to"), contents(root)
     unlike = {each for each in mine.keys() | its.keys() if mine.get(each) != its.get(each)}

@@ -7,13 +7,16 @@ from pathlib import Path
 import pytest
 
 from store.config import StoreConfig
-from store.files import replace_file
+from store.files import remove_file, replace_file
 from store.log.checkpoint import StoreCheckpoint
 from store.log.mapped_file_queue import MappedFileQueue
+from store.paths import StorePaths
 from store.queue.backends import backend_names
 from store.record.message import Message
 from store.service.message_store import MessageStore
+from store.service.opening.unopened import begin_again
 from store.service.recovering.replacement import Rebuild
+from store.service.upkeep.obstacles import Obstacle, ObstacleKind, clear
 from tests.kit.call_order import Call, CallOrder
 from tests.kit.file_queues import SIZE, rows
 from tests.kit.file_queues import Disk as Queues
@@ -174,6 +177,40 @@ def test_a_file_is_replaced_when_its_bytes_are_on_disk(tmp_path: Path) -> None:
         replace_file(tmp_path / "a", b"bytes")
     made = [call for call in calls.made if call[0] != "remove"]  # of what a crash has left
     assert made == [("sync", "a.new"), ("rename", "a"), ("sync", ".")]
+
+
+def test_what_is_removed_is_gone_on_disk_and_stays_so(tmp_path: Path) -> None:
+    """Also where it was gone already: nobody knows whether durably."""
+    (tmp_path / "a").touch()
+    calls = CallOrder(tmp_path)
+    with calls.watching():
+        remove_file(tmp_path / "a")
+        remove_file(tmp_path / "a")
+    assert calls.made == [("remove", "a"), ("sync", ".")] * 2
+
+
+def test_what_a_killed_first_opening_has_made_is_gone_before_its_mark(tmp_path: Path) -> None:
+    paths = StorePaths(tmp_path)
+    for folder in (paths.consume_queue, paths.index, paths.own / "deep"):
+        (folder / "t").mkdir(parents=True)
+    for path in (paths.checkpoint, paths.unopened, paths.abort):
+        path.touch()
+    calls = CallOrder(tmp_path)
+    with calls.watching():
+        begin_again(paths)
+    assert calls.made[-3:] == [("sync", "."), ("remove", "abort"), ("sync", ".")]
+    assert [*tmp_path.rglob("*")] == [paths.own, paths.unopened]
+
+
+def test_a_checkpoint_goes_when_no_clean_stop_is_told_any_more(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint").touch()
+    calls = CallOrder(tmp_path)
+    with calls.watching():
+        clear(tmp_path, 4096, [Obstacle(ObstacleKind.CHECKPOINT, "", tmp_path / "checkpoint")])
+    (marked,) = calls.places("rename", "abort")[1:]  # behind its backup
+    assert calls.made[marked:] == [
+        ("rename", "abort"), ("sync", "."), ("remove", "checkpoint"), ("sync", "."),
+    ]  # fmt: skip
 
 
 def test_a_new_log_file_has_blocks_and_a_name_on_disk_before_it_is_used(tmp_path: Path) -> None:

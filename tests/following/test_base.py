@@ -19,6 +19,7 @@ from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.following.conftest import CONFIG, Led
 from tests.following.test_follower import follow, log_in
+from tests.kit.call_order import CallOrder
 from tests.kit.faults import Faults
 from tests.kit.served import served
 from tests.kit.tree import tree_digest
@@ -213,7 +214,10 @@ def test_the_files_are_durable_before_they_are_a_log(
         synced.extend(path for folder in folders for path in folder.iterdir())
 
     monkeypatch.setattr(base, "sync_below", sync)
-    take_base(led.root, own)
+    order = CallOrder(own)
+    with order.watching():
+        take_base(led.root, own)
+    assert order.made[-2:] == [("rename", "commitlog"), ("sync", ".")]
     assert {path.name for path in synced} == {path.name for path in (own / "commitlog").iterdir()}
 
 

@@ -20,6 +20,7 @@ from store.errors import (
     UnsupportedFormatError,
 )
 from store.index.index_service import IndexService, open_index_file
+from tests.kit.call_order import CallOrder
 from tests.kit.faults import EIO, Faults
 from tests.kit.index_records import index_record
 from tests.kit.tree import tree_digest
@@ -172,7 +173,11 @@ def test_expired_files_go_but_never_the_last(tmp_path: Path) -> None:
     written(tmp_path, range(10))
     index = opened(tmp_path)
     assert index.delete_expired(300) == 0
-    assert index.delete_expired(301) == 1
+    order = CallOrder(tmp_path)
+    with order.watching():
+        assert index.delete_expired(301) == 1
+    assert [what for what, _ in order.made] == ["remove", "sync"]
+    assert order.made[-1] == ("sync", ".")  # it does not come back when power fails
     assert index.query("t", "k", 64, *ALL) == [900, 800, 700, 600, 500, 400]
     assert index.delete_expired(1 << 40) == 1
     assert len(list(tmp_path.iterdir())) == 1

@@ -21,6 +21,7 @@ from store.errors import RefusedStoreError
 from store.paths import StorePaths
 from store.service.upkeep.store_copy import copy_file
 from tests.feeding.conftest import leading
+from tests.kit.call_order import CallOrder
 from tests.kit.waiting import until
 from tests.migration.following.test_move import moving, put_more
 
@@ -169,7 +170,11 @@ def test_all_that_a_broker_keeps_beside_its_queues_comes_along(tmp_path: Path, t
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
     own.own.mkdir(parents=True)
-    take_beside(broker, own, NextBroker([to], StoreConfig()))
+    order = CallOrder(own.root)
+    with order.watching():
+        take_beside(broker, own, NextBroker([to], StoreConfig()))
+    here = [at for at in order.renamed if "/" not in order.made[at][1]]
+    assert order.made[max(here) + 1] == ("sync", ".")  # before what they came from is removed
     assert beside(own.root) == BESIDE
     take_beside(broker, own, NextBroker([to], StoreConfig(), [Without.ROCKSDBSTORE]))
     left = {name for name in BESIDE if name.startswith("rocksdbstore/")}
