@@ -1,5 +1,7 @@
 """A master serves its log by frames, to those it should, and believes nothing that cannot be."""
 
+import errno
+import os
 import resource
 import socket
 import struct
@@ -43,6 +45,8 @@ def test_who_has_nothing_gets_the_last_file(master: Master) -> None:
         frames = slave.take(master.end)
     assert frames[0][0] == begin
     assert joined(frames) == master.log[begin:]
+    asked = f": asked for 0, is sent the log from {begin} on"
+    assert any(sentence.endswith(asked) for sentence in master.told)
 
 
 @pytest.mark.parametrize("request_at", [1, 4096, 5001, 8191])
@@ -383,6 +387,24 @@ def test_no_more_connections_are_served_than_may_be(tmp_path: Path) -> None:
         with WireSlave(master.port) as slave:
             slave.report(0)
             assert slave.frame() == (0, b"")
+
+
+def test_who_finds_no_descriptor_left_is_taken_when_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accept, refusals = socket.socket.accept, [OSError(errno.EMFILE, os.strerror(errno.EMFILE))]
+
+    def refusing(listener: socket.socket) -> tuple[socket.socket, object]:
+        if refusals:
+            raise refusals.pop()
+        return accept(listener)
+
+    monkeypatch.setattr("replication.feeding.feeder._NO_ROOM_SECONDS", 0.01)
+    monkeypatch.setattr(socket.socket, "accept", refusing)
+    with leading(tmp_path / "master", count=3) as master, WireSlave(master.port) as slave:
+        slave.report(0)
+        assert joined(slave.take(master.end)) == master.log
+    assert "cannot take a connection: Too many open files" in master.told
 
 
 def test_a_port_that_is_taken_is_an_error_that_names_it(master: Master) -> None:

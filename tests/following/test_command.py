@@ -12,12 +12,15 @@ import pytest
 from typer.testing import CliRunner
 
 from replication.address import address
+from replication.command import _tell_begin
 from replication.commands import app
+from replication.following.epoch_talk import Learner
 from replication.following.standing import Standing
 from replication.running import line_of
 from replication.settings import HaSettings
 from store.errors import StoreConfigError
 from store.queue.backends import backend_names
+from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.following.conftest import CONFIG, SIZES, Led
 from tests.kit import commands
@@ -288,6 +291,27 @@ def test_rocketmqs_keys_of_time_are_read(tmp_path: Path) -> None:
     conf.write_text("haSendHeartbeatInterval=soon\n")
     with pytest.raises(StoreConfigError, match="haSendHeartbeatInterval"):
         HaSettings.read(conf)
+
+
+@pytest.mark.parametrize(
+    ("learner", "which"),
+    [
+        (None, "last log file of m:1, older ones do not come"),
+        (Learner(3, sync_from_last_file=True), "last log file of m:1, older ones do not come"),
+        (Learner(3), "first log file of m:1"),
+    ],
+)
+def test_where_a_new_log_begins_is_told_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], learner: Learner | None, which: str
+) -> None:
+    root = tmp_path / "own"
+    with MessageStore.open(root, CONFIG) as store:
+        _tell_begin(store, root, "m:1", learner)
+        told = capsys.readouterr().err
+        assert told == f"cqstore: {root}: no log yet: it begins with the {which}\n"
+        assert store.put_message(Message("t", b"x")).ok
+        _tell_begin(store, root, "m:1", learner)
+        assert capsys.readouterr().err == ""
 
 
 def test_a_line_says_how_far_it_is() -> None:

@@ -284,7 +284,7 @@ def test_tables_that_differ_are_told_by_name(tmp_path: Path) -> None:
     assert found_by(one, other, code=0)["metadata"] == []  # a follower has none
     tables(other, topics='{"topicConfigTable":{"a":{"perm":4},"b":{"perm":6},"c":{}}}')
     # As RocketMQ writes it: bare numbers for keys.
-    tables(one, consumerOffset='{"offsetTable":{"a@g":{0:7,1:3},"b@,1:{":{0:1}}}')
+    tables(one, consumerOffset='{"offsetTable":{"a@g":{0:7,1:3},"b@,1:{":{0:1},"of@nothing":{}}}')
     tables(other, consumerOffset='{"offsetTable":{"a@g":{0:9,1:3},"b@,1:{":{0:1}}}')
     found = found_by(one, other, code=1)
     assert found["metadata"] == [

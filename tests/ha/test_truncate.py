@@ -44,6 +44,8 @@ def test_a_longer_log_is_cut_and_kept_when_that_is_asked(tmp_path: Path, backend
     one, other, end = parted(tmp_path, 30, 60, 40, backend)
     mine, theirs, conf = log_in(one), log_in(other), tmp_path / "conf"
     note_epochs(one, (1, 0), (2, end))
+    (one / "config").mkdir()
+    (one / "config" / "consumerOffset.json").write_text('{"offsetTable":{"former@g":{0:3}}}')
     learner = ("--controller", "--broker-id", "9")
     with serving(EpochMaster(theirs, [(1, 0), (3, end)], heartbeat=0.7)) as master:
         before = tree_digest(one / "commitlog")
@@ -53,7 +55,15 @@ def test_a_longer_log_is_cut_and_kept_when_that_is_asked(tmp_path: Path, backend
         assert tree_digest(one / "commitlog") == before
         done = follow(master, one, conf, *learner, "--truncate")
         assert done.exit_code == 0, done.output
-        assert f"cut at {end}; what lay behind is kept in {one}" in done.stderr
+        why, cut, beyond = (
+            done.stderr.index(words)
+            for words in (
+                f"they are one up to {end} alone, in epoch 1",
+                f"cut at {end}; what lay behind is kept in {one}",
+                "group g: offset 3 of queue 0 of 'former' lies behind its end 0",
+            )
+        )
+        assert why < cut < beyond
         assert json.loads(done.stdout)["end"] == len(theirs)
     assert log_in(one) == theirs
     assert saved_in(one, end, len(mine) - end) == mine[end:]
