@@ -1,8 +1,9 @@
 """Where a RocksDB library is found: as configured, inside pyspark's wheel, in the system.
 
 Jars carry a build for each platform; the right one is unpacked once into a cache folder that only
-its owner may write. Its name there holds the member's CRC and size and its own SHA-256, which is
-checked in every process that uses it (15 MB, 60 ms): what is loaded is what the jar held.
+its owner may write. Its name there holds the member's CRC and size and its own SHA-256. Both are
+checked (15 MB, 25 ms) once, and again when anything has changed that ``checked_file`` notes of it:
+what is loaded is what the jar held.
 """
 
 import hashlib
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from cq_rocksdb.checked_file import is_checked, note_checked
 from store.errors import StoreIOError, UnsupportedFormatError, os_errors
 from store.files import read_file, reading, replacing
 
@@ -191,9 +193,13 @@ def _cached(member: zipfile.ZipInfo, cache: Path, key: str) -> Path | None:
     """
     for path in cache.glob(f"{key}-*.so"):
         with os_errors("read a cached library", path):
+            if is_checked(path):
+                return path
+            before = path.stat()
             data = read_file(path, member.file_size)
         named = path.name == f"{key}-{hashlib.sha256(data).hexdigest()}.so"
         if named and zlib.crc32(data) == member.CRC:
+            note_checked(path, before)
             return path
     return None
 

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import pytest
 
-from cq_rocksdb import native_library
+from cq_rocksdb import checked_file, native_library
 from cq_rocksdb.engines import engine_works
 from cq_rocksdb.native_library import (
     LibraryNotFoundError,
@@ -23,6 +23,7 @@ from cq_rocksdb.native_library import (
 )
 from store.config import RocksDBEngine
 from store.errors import StoreError, StoreIOError
+from store.files import read_file
 
 LINUX = Platform("linux", "x86_64", "glibc")
 CONTENT = b"\x7fELF, as far as anybody looks" * 1000
@@ -69,6 +70,90 @@ def test_a_cached_library_that_was_changed_is_replaced(tmp_path: Path) -> None:
     path.write_bytes(CONTENT[:-1] + b"!")
     assert unpacked(archive, tmp_path / "cache", LINUX).path.read_bytes() == CONTENT
     assert len(list((tmp_path / "cache").iterdir())) == 1
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Return what is read whole from now on; every file counts as one that changed long ago."""
+    found: list[Path] = []
+
+    def noting(path: Path, most: int) -> bytes:
+        found.append(path)
+        return read_file(path, most)
+
+    monkeypatch.setattr(native_library, "read_file", noting)
+    monkeypatch.setattr(checked_file, "SETTLED_NS", -1 << 62)
+    return found
+
+
+def test_a_cached_library_is_read_once(tmp_path: Path, reads: list[Path]) -> None:
+    archive, cache = jar(tmp_path / "a.jar"), tmp_path / "cache"
+    path = unpacked(archive, cache, LINUX).path
+    assert [unpacked(archive, cache, LINUX).path for _ in range(3)] == [path] * 3
+    assert reads == [path]
+    assert {file.name for file in cache.iterdir()} == {path.name, f"{path.name}.checked"}
+
+
+def test_a_checked_library_that_was_changed_is_replaced_whatever_its_time_of_writing(
+    tmp_path: Path, reads: list[Path]
+) -> None:
+    archive, cache = jar(tmp_path / "a.jar"), tmp_path / "cache"
+    path = unpacked(archive, cache, LINUX).path
+    before = unpacked(archive, cache, LINUX).path.stat()
+    while path.stat().st_ctime_ns == before.st_ctime_ns:  # in the same tick of the system
+        path.write_bytes(CONTENT[:-1] + b"!")
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    assert unpacked(archive, cache, LINUX).path.read_bytes() == CONTENT
+    reads.clear()
+    assert [unpacked(archive, cache, LINUX).path for _ in range(2)] == [path] * 2
+    assert reads == [path]  # of the new one no note was there
+
+
+def test_a_library_that_was_changed_while_it_was_read_is_not_noted(
+    tmp_path: Path, reads: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive, cache = jar(tmp_path / "a.jar"), tmp_path / "cache"
+    path = unpacked(archive, cache, LINUX).path
+
+    def rewritten(path: Path, most: int) -> bytes:
+        data = read_file(path, most)
+        before = path.stat()
+        while path.stat().st_ctime_ns == before.st_ctime_ns:
+            path.write_bytes(data[:-1] + b"!")
+        return data
+
+    with monkeypatch.context() as other:
+        other.setattr(native_library, "read_file", rewritten)
+        unpacked(archive, cache, LINUX)
+    assert unpacked(archive, cache, LINUX).path.read_bytes() == CONTENT
+    assert reads == [path]
+
+
+def test_a_library_that_has_just_been_written_is_read_again(
+    tmp_path: Path, reads: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checked_file, "SETTLED_NS", 3600 * 10**9)
+    archive, cache = jar(tmp_path / "a.jar"), tmp_path / "cache"
+    path = unpacked(archive, cache, LINUX).path
+    assert [unpacked(archive, cache, LINUX).path for _ in range(2)] == [path] * 2
+    assert reads == [path] * 2
+
+
+@pytest.mark.parametrize("kind", ["empty", "fifo", "folder"])
+def test_what_is_no_note_of_a_check_is_none(tmp_path: Path, reads: list[Path], kind: str) -> None:
+    archive, cache = jar(tmp_path / "a.jar"), tmp_path / "cache"
+    path = unpacked(archive, cache, LINUX).path
+    note = cache / f"{path.name}.checked"
+    if kind == "empty":
+        note.touch()
+    elif kind == "fifo":
+        os.mkfifo(note)
+    else:
+        note.mkdir()
+    assert [unpacked(archive, cache, LINUX).path for _ in range(3)] == [path] * 3
+    assert len(reads) == (3 if kind == "folder" else 1)  # a file takes no folder's place
+    assert len(list(cache.iterdir())) == 2
 
 
 def test_a_folder_that_others_may_write_is_refused(tmp_path: Path) -> None:
