@@ -15,6 +15,8 @@ from rocksdict import AccessType, DBRecoveryMode, Options, Rdict
 from cq_rocksdb.private_folder import PrivateFolder
 from store.errors import CorruptionError
 
+_KEYS_ESTIMATE = "rocksdb.estimate-num-keys"
+
 
 class RawDatabase:
     """The database in ``folder``, as it was when it was opened. One thread at a time.
@@ -73,6 +75,14 @@ class RawDatabase:
                 yield bytes(rows.key()), bytes(rows.value())
                 rows.next()
             rows.status()  # an iterator ends at an unreadable block as it does at the end
+
+    def keys_estimate(self, family: str) -> int | None:
+        """Return about how many keys a family has; ``None``: there is none, or it is not told."""
+        if family not in self.families:
+            return None
+        with _rocksdb_errors(self.folder):
+            found = self._database.get_column_family(family).property_value(_KEYS_ESTIMATE)
+        return None if found is None else int(found)
 
     def last_key_before(self, family: str, end: bytes) -> bytes | None:
         """Return the last key of a family that is less than ``end``; ``None``: there is none.

@@ -347,6 +347,11 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         for queue, _ in self._offsets.last_units(topic, after, prefix):
             yield queue
 
+    def queues_estimate(self) -> int | None:
+        """Return how many ``max`` entries there are: exactly if few, else as RocksDB estimates."""
+        self._open_engine()
+        return self._offsets.queues_estimate()
+
     def spans(self, topic: str | None = None, after: QueueKey | None = None) -> Iterator[QueueSpan]:
         """Read the entries and first units of many queues at once, past the cache."""
         engine, least = self._open_engine(), self.context.log.min_phy_offset()

@@ -1,6 +1,6 @@
 """The verb ``cqstore meta show``, which is ``cqstore meta DIR``."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -70,7 +70,8 @@ def show(
     if check:
         _show_findings(root, found, config, commit_log, kind)
         return
-    output(kind).rows(counted(_ROWS[what](found), "showing", None, "rows"))
+    count = sum(_COUNTS[what](each) for each in found)
+    output(kind).rows(counted(_ROWS[what](found), "showing", count, "rows"))
     faults = [fault for each in found for fault in each.faults]
     for fault in faults:
         note(str(fault))
@@ -125,7 +126,8 @@ def _queue_findings(
         return [MetaFinding("", Severity.INFO, "no-queues", sentence)]
     try:
         with open_store(root, config, None, commit_log) as store:
-            spans = counted(store.queue_spans(), "comparing", None, "queues")
+            about = store.queues.queues_estimate()
+            spans = counted(store.queue_spans(), "comparing", about, "queues")
             return list(check_queues(found, spans))
     except StoreError as exc:
         sentence = "The queues cannot be read: metadata was checked by itself."
@@ -188,6 +190,18 @@ def _delays(found: Sequence[BrokerMetadata]) -> Iterator[Row]:
         yield {"level": level, "offset": offset}
 
 
+def _offset_count(found: BrokerMetadata) -> int:
+    return sum(len(row) for each in (found.offsets, found.pull_offsets) for row in each.values())
+
+
+_COUNTS: dict[Shown, Callable[[BrokerMetadata], int]] = {
+    Shown.FORMS: lambda _: 1,
+    Shown.TOPICS: lambda found: len(found.topics),
+    Shown.GROUPS: lambda found: len(found.groups),
+    Shown.OFFSETS: _offset_count,
+    Shown.DELAYS: lambda found: len(found.delay_offsets),
+}
+"""The rows of one form. Of delays the first form's alone are shown: there are few."""
 _ROWS = {
     Shown.FORMS: _forms,
     Shown.TOPICS: _topics,

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from operating.pending_parts import PendingMessage, PendingPart, Source
+from operating.pending_parts import PendingMessage, PendingPart, Source, Step
+from store.progress import untold
 from store.queue.consume_queue import ConsumeQueue
 from store.queue.units import EXT_ADDRESS_MAX, BlockStop
 from store.record.message import SCHEDULE_TOPIC, MessageProperty
@@ -17,12 +18,19 @@ from store.service.message_store import MessageStore
 _BLOCK_UNITS = 1 << 16
 
 
+def delayed_units(store: MessageStore, positions: Mapping[int, int]) -> int:
+    """Return how many units wait, from the ends of the queues; holes are among them."""
+    spans = store.queue_spans(SCHEDULE_TOPIC)
+    return sum(max(high - max(positions.get(key.queue_id + 1, low), low), 0)
+               for key, low, high in spans)  # fmt: skip
+
+
 def delay_levels(
-    store: MessageStore, positions: Mapping[int, int], now: int
+    store: MessageStore, positions: Mapping[int, int], now: int, step: Step = untold
 ) -> Iterator[PendingPart]:
     """Yield each level that has a queue, by number.
 
-    ``positions``: level → the broker's next queue offset; ``now`` in ms.
+    ``positions``: level → the broker's next queue offset; ``now`` in ms. ``step`` is told units.
 
     Raises:
         StoreError: a queue cannot be read.
@@ -33,6 +41,7 @@ def delay_levels(
         part = PendingPart(Source.DELAY, queue_id + 1, positions.get(queue_id + 1, low), high)
         begin = max(part.position, low)
         for due in _due_times(queue, begin, high):
+            step(len(due))
             part.pending += len(due)
             part.overdue += int((due <= now).sum())
             first, last = int(due.min()), int(due.max())
@@ -44,8 +53,12 @@ def delay_levels(
         yield part
 
 
-def delayed_messages(store: MessageStore, positions: Mapping[int, int]) -> Iterator[PendingMessage]:
+def delayed_messages(
+    store: MessageStore, positions: Mapping[int, int], step: Step = untold
+) -> Iterator[PendingMessage]:
     """Yield each message that waits, by level and queue offset; reads its record.
+
+    ``step`` is told each.
 
     Raises:
         StoreError: a queue or a record cannot be read.
@@ -56,6 +69,7 @@ def delayed_messages(store: MessageStore, positions: Mapping[int, int]) -> Itera
         for unit in store.queues.queue(topic, queue_id).iterate(begin):
             if unit.queue_offset >= high:
                 break
+            step(1)
             message = store.message_by_offset(unit.phy_offset)
             properties = message.properties
             yield PendingMessage(

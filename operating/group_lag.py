@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from metadata.model import BrokerMetadata, readings
 from operating.topic_kind import TopicKind, group_of, topic_kind
+from store.progress import Progress, untold
 from store.queue.facts import QueueSpan
 from store.queue.units import QueueKey
 from store.service.message_store import MessageStore
@@ -89,21 +90,25 @@ class GroupLags:
         self.unsure.append(key)
         return ways[0] if ways else (key, "")
 
-    def queues(self) -> Iterator[QueueLag]:
+    def queues(self, progress: Progress = untold) -> Iterator[QueueLag]:
         """Yield each queue that a group has an offset of, and its retry and dead-letter queues.
 
         Those of one topic stand together. A queue of such a topic without an offset is among them:
         RocketMQ counts it from 0. So is an offset whose queue is not there, with ends (0, 0).
+        ``progress`` is told how many queues of the store were passed.
         """
-        left = set(self._rows)
-        for topic, spans in groupby(self._store.queue_spans(), lambda span: span.queue.topic):
+        left, passed = set(self._rows), 0
+        for topic, of_topic in groupby(self._store.queue_spans(), lambda span: span.queue.topic):
+            spans = list(of_topic)
+            progress(passed)
+            passed += len(spans)
             left.discard(topic)
             rows: dict[str, Row] = dict(self._rows.get(topic, ()))
             owner = group_of(topic, self.groups)
             if owner is not None:
                 rows.setdefault(owner, {})
             if rows:
-                yield from self._of_topic(topic, list(spans), rows)
+                yield from self._of_topic(topic, spans, rows)
         for topic in sorted(left):
             yield from self._of_topic(topic, [], self._rows[topic])
 

@@ -23,7 +23,9 @@ from store.cli.options import (
     open_store,
 )
 from store.cli.output import Row, RowFormat, output
+from store.cli.progress import progress
 from store.errors import RefusedStoreError
+from store.progress import Progress
 from store.service.message_store import MessageStore
 
 
@@ -122,11 +124,13 @@ def groups(
         lags = GroupLags(store, metadata)
         _check_known(store, lags, group, topic)
         totals = LagTotals()
-        queues = _counted(lags, totals, group, topic)
-        rows = _ROWS[by](queues, lags, now, everyone=not (group or topic))
-        if lagging:
-            rows = (row for row in rows if _is_lagging(row))
-        output(kind).rows(ranked(rows, sort, COLUMNS[by], limit))
+        with progress("reading", store.queues.queues_estimate(), "queues") as tick:
+            queues = _counted(lags, totals, group, topic, tick)
+            rows = _ROWS[by](queues, lags, now, everyone=not (group or topic))
+            if lagging:
+                rows = (row for row in rows if _is_lagging(row))
+            found = ranked(rows, sort, COLUMNS[by], limit)
+        output(kind).rows(found)
     note(
         f"lag {totals.lag}, of it expired {totals.expired}, in {totals.queues} queues of "
         f"{len(totals.topics)} topics; retry lag {totals.retry_lag}, dead letters "
@@ -154,8 +158,10 @@ def _check_known(store: MessageStore, lags: GroupLags, group: str, topic: str) -
         require_topic(store, topic)
 
 
-def _counted(lags: GroupLags, totals: LagTotals, group: str, topic: str) -> Iterator[QueueLag]:
-    for found in lags.queues():
+def _counted(
+    lags: GroupLags, totals: LagTotals, group: str, topic: str, tick: Progress
+) -> Iterator[QueueLag]:
+    for found in lags.queues(tick):
         if group in {"", found.group} and topic in {"", found.queue.topic}:
             totals.add_by_kind(found)
             yield found

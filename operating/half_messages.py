@@ -10,8 +10,9 @@ Source: RocketMQ ``TransactionalMessageServiceImpl``, ``TransactionalMessageBrid
 from collections.abc import Iterator, Mapping
 
 from metadata.model import SEPARATOR, Offsets
-from operating.pending_parts import PendingMessage, PendingPart, Source
+from operating.pending_parts import PendingMessage, PendingPart, Source, Step
 from store.errors import CorruptionError
+from store.progress import untold
 from store.record.decoder import StoredMessage
 from store.record.message import MessageProperty
 from store.service.message_store import MessageStore
@@ -25,9 +26,12 @@ _CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
 class HalfMessages:
     """The half messages that a broker would look at next, one queue after the other."""
 
-    def __init__(self, store: MessageStore, offsets: Offsets) -> None:
-        """``offsets``: consumer offsets of the metadata; reads nothing yet."""
-        self._store = store
+    def __init__(self, store: MessageStore, offsets: Offsets, step: Step = untold) -> None:
+        """``offsets``: consumer offsets of the metadata; reads nothing yet.
+
+        ``step`` is told each record that is read, of half messages and of op messages.
+        """
+        self._store, self._step = store, step
         self._half = offsets.get(f"{HALF_TOPIC}{SEPARATOR}{_GROUP}", {})
         self._op = offsets.get(f"{OP_TOPIC}{SEPARATOR}{_GROUP}", {})
         self.faults: list[CorruptionError] = []
@@ -59,6 +63,13 @@ class HalfMessages:
         for queue_id, begin, high in self._spans():
             yield from self._messages(queue_id, begin, high)
 
+    def units(self) -> int:
+        """Return how many records are to be read, from the ends of the queues."""
+        found = 0
+        for queue_id, *half in self._spans():
+            found += sum(max(high - begin, 0) for begin, high in (half, self._op_span(queue_id)))
+        return found
+
     def _spans(self) -> Iterator[tuple[int, int, int]]:
         for (_, queue_id), low, high in sorted(self._store.queue_spans(HALF_TOPIC)):
             yield queue_id, max(self._half.get(queue_id, low), low), high
@@ -74,10 +85,13 @@ class HalfMessages:
                 decided.get(offset),
             )  # fmt: skip
 
+    def _op_span(self, queue_id: int) -> tuple[int, int]:
+        low, high = self._store.queues.queue(OP_TOPIC, queue_id).ends()
+        return max(self._op.get(queue_id, low), low), high
+
     def _decided(self, queue_id: int) -> dict[int, int]:
         """Return queue offset of a half message → that of the op message that decided it."""
-        low, high = self._store.queues.queue(OP_TOPIC, queue_id).ends()
-        begin = max(self._op.get(queue_id, low), low)
+        begin, high = self._op_span(queue_id)
         found: dict[int, int] = {}
         for offset, message in self._records(OP_TOPIC, queue_id, begin, high):
             if message.properties.get(MessageProperty.TAGS) != _REMOVE_TAG:
@@ -95,6 +109,7 @@ class HalfMessages:
         for unit in self._store.queues.queue(topic, queue_id).iterate(begin):
             if unit.queue_offset >= end:
                 return
+            self._step(1)
             yield unit.queue_offset, self._store.message_by_offset(unit.phy_offset)
 
 

@@ -8,10 +8,10 @@ import typer
 
 from metadata.json_form import read_delays
 from metadata.model import BrokerMetadata, Form
-from operating.delayed import delay_levels, delayed_messages
+from operating.delayed import delay_levels, delayed_messages, delayed_units
 from operating.half_messages import HALF_TOPIC, HalfMessages
 from operating.one_form import BrokerForm, find_one_form
-from operating.pending_parts import PendingMessage, PendingPart, Source
+from operating.pending_parts import PendingMessage, PendingPart, Source, Step
 from operating.ranking import Limit, Sort, ranked
 from operating.rocksdb_pending import rocksdb_pending
 from operating.timer import timer_parts
@@ -25,6 +25,8 @@ from store.cli.options import (
     open_store,
 )
 from store.cli.output import Row, RowFormat, output
+from store.cli.progress import progress
+from store.progress import Progress
 from store.record.message import SCHEDULE_TOPIC
 from store.service.message_store import MessageStore
 
@@ -65,16 +67,18 @@ def pending(
     Exit code 1 if a position or an op message cannot be read.
     """
     now = time.time_ns() // 1_000_000
-    with open_store(root, config, backend, commit_log) as store:
+    if listed and of not in {None, Source.DELAY, Source.HALF}:
+        raise typer.BadParameter(f"no messages of {of} are listed", param_hint="--list")
+    with open_store(root, config, backend, commit_log) as store, progress("reading") as tick:
         broker = _positions(store, form, of)
-        half = HalfMessages(store, broker.offsets)
+        steps = _Steps(tick)
+        half = HalfMessages(store, broker.offsets, steps)
+        tick.measure(_units(store, broker, half, of), "messages")
         if listed:
-            if of not in {None, Source.DELAY, Source.HALF}:
-                raise typer.BadParameter(f"no messages of {of} are listed", param_hint="--list")
-            found = map(_message_row, _messages(store, broker, half, of))
+            found = map(_message_row, _messages(store, broker, half, of, steps))
             output(kind).rows(ranked(found, sort, MESSAGE_COLUMNS, limit))
         else:
-            parts = list(_parts(store, broker, half, of, now))
+            parts = list(_parts(store, broker, half, of, now, steps))
             parts += _timer_parts(store, of, precision, now)
             output(kind).rows(ranked(map(_part_row, parts), sort, PART_COLUMNS, limit))
             _say_totals(parts)
@@ -83,6 +87,25 @@ def pending(
         note(str(fault))
     if faults:
         raise typer.Exit(1)
+
+
+class _Steps:
+    """Adds up what was read, for one who shows the sum."""
+
+    def __init__(self, show: Progress) -> None:
+        self._show, self._sum = show, 0
+
+    def __call__(self, count: int) -> None:
+        self._sum += count
+        self._show(self._sum)
+
+
+def _units(
+    store: MessageStore, broker: BrokerMetadata, half: HalfMessages, of: Source | None
+) -> int:
+    """Return how many units and records are to be read; of timers there is nothing to count."""
+    found = delayed_units(store, broker.delay_offsets) if of in {None, Source.DELAY} else 0
+    return found + (half.units() if of in {None, Source.HALF} else 0)
 
 
 def _positions(store: MessageStore, form: Form | None, of: Source | None) -> BrokerMetadata:
@@ -113,10 +136,11 @@ def _has_queues(store: MessageStore, topic: str) -> bool:
 
 
 def _parts(
-    store: MessageStore, broker: BrokerMetadata, half: HalfMessages, of: Source | None, now: int
-) -> Iterator[PendingPart]:
+    store: MessageStore, broker: BrokerMetadata, half: HalfMessages, of: Source | None, now: int,
+    step: Step,
+) -> Iterator[PendingPart]:  # fmt: skip
     if of in {None, Source.DELAY}:
-        yield from delay_levels(store, broker.delay_offsets, now)
+        yield from delay_levels(store, broker.delay_offsets, now, step)
     if of in {None, Source.HALF}:
         yield from half.parts()
 
@@ -132,10 +156,10 @@ def _timer_parts(
 
 
 def _messages(
-    store: MessageStore, broker: BrokerMetadata, half: HalfMessages, of: Source | None
+    store: MessageStore, broker: BrokerMetadata, half: HalfMessages, of: Source | None, step: Step
 ) -> Iterator[PendingMessage]:
     if of in {None, Source.DELAY}:
-        yield from delayed_messages(store, broker.delay_offsets)
+        yield from delayed_messages(store, broker.delay_offsets, step)
     if of in {None, Source.HALF}:
         yield from half.messages()
 

@@ -1,8 +1,12 @@
 """What waits to be delivered or decided: sums by source, and one message."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
+
+Step = Callable[[int], object]
+"""Told how many units or records were read since the last time."""
 
 
 class Source(StrEnum):

@@ -3,11 +3,13 @@
 Source: RocketMQ ``MessageRocksDBStorage``, ``TimerRocksDBRecord``, ``TransRocksDBRecord``.
 """
 
+from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
 from cq_rocksdb.raw_database import RawDatabase
 from operating.pending_parts import PendingPart, Source
+from store.cli.progress import counted
 from store.errors import CorruptionError
 from store.paths import StorePaths
 
@@ -46,7 +48,7 @@ def rocksdb_pending(paths: StorePaths, now: int) -> RocksDBPending:
 def _timer(database: RawDatabase, now: int) -> PendingPart:
     """Count the keys ``time | unique key`` from the time on that is not delivered yet."""
     part = PendingPart(Source.ROCKSDB_TIMER, 0, 0, 0)
-    rows = list(database.items(_TIMER))
+    rows = list(_counted(database, _TIMER))
     numbers = {key: value for key, value in rows if key in {_DELIVERED, _SCANNED}}
     for key, value in numbers.items():
         if len(value) != _LONG.size:
@@ -73,6 +75,12 @@ def _trans(database: RawDatabase) -> PendingPart:
     part = PendingPart(Source.ROCKSDB_HALF, 0, 0, 0)
     part.pending = sum(
         key[_LONG.size : _LONG.size + 1] == b"@" and len(value) == _LONG.size
-        for key, value in database.items(_TRANS)
+        for key, value in _counted(database, _TRANS)
     )
     return part
+
+
+def _counted(database: RawDatabase, family: str) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the rows of a family, and show how many were read."""
+    label = f"reading family {family} of {FOLDER}"
+    return counted(database.items(family), label, database.keys_estimate(family), "keys")

@@ -25,7 +25,7 @@ from store.cli.options import (
     open_store,
 )
 from store.cli.output import Row, RowFormat, output
-from store.cli.progress import PHY_OFFSETS, progress
+from store.cli.progress import progress
 from store.errors import RefusedStoreError, StoreConfigError
 from store.progress import Progress, untold
 from store.queue.facts import QueueSpan
@@ -116,9 +116,12 @@ def usage(
         known = _known_topics(store, form) if unused else None
         whole_log = not prefix and known is None
         log = store.commit_log
-        size = log.max_phy_offset() - max(log.min_phy_offset(), 0) if whole_log else None
-        with progress("counting", size, PHY_OFFSETS if whole_log else "bytes") as tick:
-            owners = _OwnersOf(store, by, prefix, known, tick).owners()
+        size = log.max_phy_offset() - max(log.min_phy_offset(), 0)
+        passed = None if whole_log else store.queues.queues_estimate()
+        with (
+            progress("counting", size) if whole_log else progress("counting", passed, "queues")
+        ) as tick:
+            owners = _OwnersOf(store, by, prefix, known, tick, of_queues=not whole_log).owners()
         whole = sum(each.total.bytes for each in owners.values())
         rows = (_ROWS[by](name, each, whole) for name, each in owners.items())
         output(kind).rows(ranked(rows, sort, COLUMNS[by], limit))
@@ -140,13 +143,16 @@ class _OwnersOf:
 
     def __init__(
         self, store: MessageStore, by: By, prefix: str, known: Container[str] | None,
-        tick: Progress,
+        tick: Progress, *, of_queues: bool,
     ) -> None:  # fmt: skip
         """``known``: topics that are left out, and with them light and system ones.
 
-        ``tick`` is told the bytes that were counted, without those of light queues.
+        ``tick`` is told the bytes that were counted, without those of light queues; ``of_queues``:
+        how many queues were passed, those that are left out among them.
         """
-        self._tick, self._counted = tick, 0
+        self._counted = 0
+        self._passed: Progress = tick if of_queues else untold
+        self._tick: Progress = untold if of_queues else tick
         self._store, self._by, self._prefix, self._known = store, by, prefix, known
         self._groups = _known_groups(store) if by is By.GROUP else set[str]()
         self._found: defaultdict[str | None, OwnerUsage] = defaultdict(OwnerUsage)
@@ -155,7 +161,8 @@ class _OwnersOf:
         """Return owner → what its queues come to."""
         last = None
         self._tick(0)
-        for span in self._store.queue_spans():
+        for number, span in enumerate(self._store.queue_spans()):
+            self._passed(number)
             topic = span.queue.topic
             if not topic.startswith(self._prefix) or self._is_known(topic):
                 continue

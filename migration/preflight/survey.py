@@ -14,8 +14,8 @@ from store.progress import untold
 from store.queue.bulk import QueueTotals
 from store.queue.consume_queue_store import ConsumeQueueStore
 
-Told = Callable[[int, int], object]
-"""Told how many queues were looked at, and how many there are."""
+Told = Callable[[int, int | None], object]
+"""Told how many queues were looked at, and about how many there are, where that is known."""
 
 
 class UnitRange(NamedTuple):
@@ -111,7 +111,7 @@ class QueueSurvey:
     def __init__(
         self, queues: ConsumeQueueStore, checks: Sequence[QueueCheck], progress: Told = untold
     ) -> None:
-        """``progress`` is told how many queues were looked at, of how many."""
+        """``progress`` is told how many queues were looked at, of about how many."""
         self._progress = progress
         self._queues = queues
         self._checks = checks
@@ -120,7 +120,7 @@ class QueueSurvey:
     def run(self) -> Iterator[PreflightFinding]:
         """Look at every queue, then yield what the checks found."""
         queues = self._queues
-        count = sum(1 for _ in queues.queues())
+        count = queues.queues_estimate()
         for number, (topic, queue_id) in enumerate(queues.queues()):
             self._progress(number, count)
             try:

@@ -131,7 +131,10 @@ def _rows(
     store: MessageStore, prefix: str, limit: int, after: QueueKey | None, *, times: bool
 ) -> Iterator[Row]:
     shown = 0
-    for span in counted(store.queue_spans(after=after), "listing", None, "queues"):
+    end = None if after else store.queues.queues_estimate()
+    if limit and not prefix:
+        end = limit if end is None else min(limit, end)
+    for span in counted(store.queue_spans(after=after), "listing", end, "queues"):
         (topic, queue_id), low, high = span
         if not topic.startswith(prefix):
             continue
@@ -168,7 +171,8 @@ def _idle_rows(store: MessageStore, prefix: str, before: float) -> Iterator[Row]
 
     A queue whose newest store time cannot be read keeps its topic from being idle.
     """
-    every = counted(store.queue_spans(), "listing", None, "queues")
+    about = store.queues.queues_estimate()
+    every = counted(store.queue_spans(), "listing", about, "queues")
     for topic, spans in groupby(every, lambda span: span.queue.topic):
         if topic.startswith(prefix) and not _is_system(topic):
             queues = list(spans)

@@ -85,6 +85,11 @@ class CombinedReads(ConsumeQueueStore):
         """Yield those of the store that is read; light queues may be another one's."""
         return super().spans(topic, after) if self._light else self._read.spans(topic, after)
 
+    def queues_estimate(self) -> int | None:
+        """Ask the store that is read; light queues apart count where those are more."""
+        asked = (store.queues_estimate() for store in (self._read, self._light) if store)
+        return max((count for count in asked if count is not None), default=None)
+
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
         """Return that of the part that is read, which is the same from the recovery on.
 

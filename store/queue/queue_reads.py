@@ -42,6 +42,10 @@ class QueueReads(ABC):
                 yield topic
             last = topic
 
+    def queues_estimate(self) -> int | None:
+        """Return about how many ``queues`` yields, without a pass; ``None``: it cannot be told."""
+        return None
+
     @abstractmethod
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
         """Return the queue of that name, whether there is one or not; asked after ``recover``.

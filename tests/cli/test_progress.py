@@ -25,6 +25,7 @@ from store.record.message import Message
 from store.service.care import check as checking
 from store.service.message_store import MessageStore
 from store.service.recovering import queue_rebuild
+from tests.kit.operating import write_database
 from tests.kit.told import CONFIG
 from tests.kit.verbs import call
 from tests.kit.waiting import until
@@ -247,14 +248,20 @@ def test_a_walk_over_the_log_tells_how_much_of_it_is_done(
         (["dump", "STORE", "--topic", "t0", "--count", 5], "dumping: 80 %, 4 of 5 units"),
         (["dump", "STORE/commitlog/00000000000000000000"], r"dumping: \d+ rows"),
         (["get", "STORE", "--topic", "t1", "--count", 10], "reading: 90 %, 9 of 10 messages"),
-        (["topics", "STORE"], "listing: 2 queues"),
-        (["topics", "STORE", "--idle", 1], "listing: 2 queues"),
+        (["topics", "STORE"], "listing: 66 %, 2 of 3 queues"),
+        (["topics", "ROCKSDB"], "listing: 66 %, 2 of 3 queues"),
+        (["topics", "STORE", "--limit", 2], "listing: 100 %, 2 of 2 queues"),
+        (["topics", "STORE", "--limit", 2, "--prefix", "t"], "listing: 66 %, 2 of 3 queues"),
+        (["topics", "STORE", "--after", "t0/0"], "listing: 1 queues"),
+        (["topics", "STORE", "--idle", 1], "listing: 66 %, 2 of 3 queues"),
         (["usage", "STORE"], r"counting: 9\d %, 5\S+ of 5\S+ KB"),
         (["usage", "STORE", "--by", "day"], r"counting: 9\d %, 5\S+ of 5\S+ KB"),
-        (["usage", "STORE", "--prefix", "t1"], r"counting: [\d,]+ bytes"),
+        (["usage", "STORE", "--prefix", "t1"], "counting: 66 %, 2 of 3 queues"),
+        (["groups", "STORE"], "reading: 66 %, 2 of 3 queues"),
+        (["groups", "ROCKSDB"], "reading: 66 %, 2 of 3 queues"),
         (["migrate", "preflight", "STORE"], "looking: 66 %, 2 of 3 queues"),
-        (["meta", "STORE", "offsets"], "showing: 1 rows"),
-        (["meta", "STORE", "--check"], "comparing: 2 queues"),
+        (["meta", "STORE", "offsets"], "showing: 50 %, 1 of 2 rows"),
+        (["meta", "STORE", "--check"], "comparing: 66 %, 2 of 3 queues"),
         (["rocksdb", "stats", "ROCKSDB", "--topics", 2], "asking for sizes: 2 topics"),
         (["rocksdb", "audit", "ROCKSDB"], r"auditing: 0 %, 0 of 5\d units"),
     ],
@@ -270,6 +277,29 @@ def test_what_reads_or_lists_tells_how_much_of_it_is_done(
     (root / "config" / "consumerOffset.json").write_text(table)
     typed(*(re.sub("STORE|ROCKSDB", str(root), str(word)) for word in words))
     assert re.fullmatch(last + "(, .*)?", told[-1][1]), told[-1]
+
+
+@pytest.mark.parametrize("words", [[], ["--list"], ["--of", "half"], ["--of", "delay"]])
+def test_all_that_waits_is_read_when_the_last_of_it_is_told(
+    golden_folder: Path, told: list[tuple[str, str]], words: list[str]
+) -> None:
+    typed("pending", golden_folder / "special-default", *words)
+    (done, _), found = told[-1], re.fullmatch(_ALL_READ, told[-1][1])
+    assert done == "reading"
+    assert found, told[-1]
+    assert int(found[1]) > 1
+
+
+_ALL_READ = r"reading: 100 %, (\d+) of \1 messages(, .*)?"
+
+
+def test_keys_of_rocksdbstore_are_told(tmp_path: Path, told: list[tuple[str, str]]) -> None:
+    made_store(tmp_path / "s")
+    rows = {number.to_bytes(8, "big") + b"key": bytes(12) for number in range(5)}
+    write_database(tmp_path / "s" / "rocksdbstore", "timer", rows)
+    typed("pending", tmp_path / "s")
+    label = "reading family timer of rocksdbstore"
+    assert told[-1][1].startswith(f"{label}: 80 %, 4 of 5 keys")
 
 
 @pytest.mark.parametrize("is_file", [True, False])

@@ -66,6 +66,7 @@ def test_spans_are_minimum_and_maximum_of_every_queue(drive: QueueDrive) -> None
         drive.expire(records)
         spans = list(drive.store.spans())
         assert [span.queue for span in spans] == list(drive.store.queues())
+        assert drive.store.queues_estimate() == len(spans)
         assert {span.queue: span[1:] for span in spans} == {
             key: drive.offsets(*key) for key in drive.store.queues()
         }

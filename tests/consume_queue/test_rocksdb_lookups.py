@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cq_rocksdb import offset_table, spans
-from cq_rocksdb.engine import EngineBatch
+from cq_rocksdb.engine import EngineBatch, Family
 from cq_rocksdb.keys import OFFSET_ENTRY, OffsetEntry, max_key, min_key, queue_prefix
 from cq_rocksdb.offset_table import NO_UNIT, OffsetTable
 from cq_rocksdb.store import RocksDBConsumeQueueStore
@@ -38,6 +38,28 @@ def test_a_place_in_the_log_is_found_as_by_looking_at_every_unit(tmp_path: Path)
         found = units.first_in_log(PREFIX, low, last, phy_offset)
         assert (found and found.queue_offset) == (wanted[0] if wanted else None)
         assert found is None or found.entry == (found.queue_offset * RECORD_BYTES, wanted[0])
+    store.close()
+
+
+@pytest.mark.parametrize("with_min", [0, 20])
+def test_of_many_queues_the_number_is_estimated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_min: int
+) -> None:
+    """Where a scan does not have all: from RocksDB's number of keys, ``min`` entries taken off."""
+    monkeypatch.setattr(offset_table, "_SCAN_ENTRIES", 10)
+    store = RocksDBQueues(tmp_path).open()
+    for number in range(20):
+        put(store, f"T{number:02}", 0, range(2), number * 2 * RECORD_BYTES)
+    entries = [
+        (min_key(queue_prefix(f"T{number:02}", 0)), OFFSET_ENTRY.pack(OffsetEntry(0, 0)))
+        for number in range(with_min)
+    ]
+    engine_of(store).write(EngineBatch(puts=entries))
+    engine_of(store).flush()
+    engine_of(store).compact(Family.OFFSET)  # keys of several tables count several times
+    found = store.queues_estimate()
+    assert found is not None
+    assert 18 <= found <= 23
     store.close()
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rocksdict import Options, Rdict
 from typer.testing import CliRunner, Result
 
 from operating import commands
@@ -40,3 +41,14 @@ def write_offsets(root: Path, table: Mapping[str, Mapping[int, int]]) -> Path:
     return write_config(
         root, "consumerOffset.json", {"dataVersion": {"counter": 9}, "offsetTable": table}
     )
+
+
+def write_database(folder: Path, family: str, entries: dict[bytes, bytes]) -> None:
+    """Write a family of ``rocksdbstore``."""
+    options = Options(raw_mode=True)
+    with Rdict(str(folder), options) as database:
+        for name in ("timer", "trans"):
+            database.create_column_family(name, Options(raw_mode=True))
+        column = database.get_column_family(family)
+        for key, value in entries.items():
+            column[key] = value

@@ -5,12 +5,11 @@ import struct
 from pathlib import Path
 
 import pytest
-from rocksdict import Options, Rdict
 
 from store.errors import CorruptionError
 from store.record.message import TIMER_TOPIC, Message
 from store.service.message_store import MessageStore
-from tests.kit.operating import SMALL, call, rows
+from tests.kit.operating import SMALL, call, rows, write_database
 from tests.kit.tree import tree_digest
 
 SLOTS, SLOT_BYTES = 1_209_600, 32
@@ -42,17 +41,6 @@ def write_wheel(path: Path, slots: dict[int, int], precision: int = 1000, skew: 
 def write_check(root: Path, last_read_time: int, queue_offset: int) -> None:
     data = struct.pack(">qqq", last_read_time, 0, queue_offset).ljust(4096, b"\0")
     (root / "config" / "timercheck").write_bytes(data)
-
-
-def write_database(folder: Path, family: str, entries: dict[bytes, bytes]) -> None:
-    """Write a family of ``rocksdbstore``."""
-    options = Options(raw_mode=True)
-    with Rdict(str(folder), options) as database:
-        for name in ("timer", "trans"):
-            database.create_column_family(name, Options(raw_mode=True))
-        column = database.get_column_family(family)
-        for key, value in entries.items():
-            column[key] = value
 
 
 def test_slots_from_the_time_delivered_on_are_what_waits(root: Path) -> None:

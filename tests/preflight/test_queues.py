@@ -1,6 +1,7 @@
 """What the pass over the queues finds, in stores that RocketMQ wrote and that were then damaged."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from migration.preflight.survey import QueueCheck, QueueSurvey, Totals, UnitRang
 from migration.preflight.units import UnitCheck
 from store.config import StoreConfig
 from store.queue.bulk import bulk_backend
+from store.queue.units import QueueKey
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.kit.file_queues import PRE_BLANK
@@ -115,6 +117,21 @@ def test_a_queue_that_cannot_be_read_is_named_and_the_others_looked_at(golden: G
     assert names(finding) == [f"{topic}/{queue_id}"]
     assert "ends too early" in str(finding.affected[0].figures["reason"])
     assert totals.queues == 19
+
+
+def test_queues_are_listed_once(golden: Golden, monkeypatch: pytest.MonkeyPatch) -> None:
+    told, listed = list[tuple[int, int | None]](), list[int]()
+    with MessageStore.open(golden("basic533-default"), read_only=True) as store:
+        listing = store.queues.queues
+
+        def noted() -> Iterator[QueueKey]:
+            listed.append(1)
+            return listing()
+
+        monkeypatch.setattr(store.queues, "queues", noted)
+        list(QueueSurvey(store.queues, [], lambda *at: told.append(at)).run())
+    assert listed == [1]
+    assert told == [(number, 20) for number in range(20)]
 
 
 # ---- both backends
