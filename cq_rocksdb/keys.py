@@ -140,6 +140,14 @@ def queue_prefix(topic: str, queue_id: int) -> bytes:
     return topic_head(topic) + _queue_tail(queue_id)
 
 
+def passing_prefix(topic: str, queue_id: int) -> bytes:
+    """Return ``queue_prefix``; of the topic nothing is remembered, since a million may pass by."""
+    if (head := _heads.get(topic)) is None:
+        name = topic.encode()
+        head = _PACK_HEAD(len(name), CTRL_1) + name
+    return head + _queue_tail(queue_id)
+
+
 def unit_key(prefix: bytes, queue_offset: int) -> bytes:
     """Return the key of one unit of the queue with ``prefix``; the offset is not negative."""
     return prefix + _PLACE(queue_offset)
@@ -243,6 +251,7 @@ def _offset_key(prefix: bytes, middle: bytes) -> bytes:
 
 
 _PLACE = UNIT_PLACE.struct.pack
+_PACK_HEAD = KEY_HEAD.struct.pack
 _KEY_HEAD = KEY_HEAD.struct.unpack_from  # plain tuples: a list of a million queues parses each
 _OFFSET_TAIL = OFFSET_TAIL.struct.unpack_from
 _KINDS = {KIND_MAX, KIND_MIN}

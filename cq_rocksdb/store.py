@@ -46,7 +46,7 @@ from cq_rocksdb.keys import (
 from cq_rocksdb.offset_table import NO_UNIT, OffsetTable
 from cq_rocksdb.orphans import Orphans
 from cq_rocksdb.private_folder import DATABASE_FILE
-from cq_rocksdb.spans import queue_spans
+from cq_rocksdb.spans import queue_spans, unit_timestamps
 from cq_rocksdb.stats import engine_stats, logged_stats, written_bytes
 from cq_rocksdb.unit_table import UnitTable
 from store.checked_lock import CheckedLock
@@ -363,6 +363,13 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         engine, least = self._open_engine(), self.context.log.min_phy_offset()
         last_units = self._offsets.last_units_of(queues)
         return queue_spans(engine, last_units, least, lambda *key: self.queue(*key).min_offset())
+
+    def unit_timestamps(self, units: Iterable[tuple[QueueKey, int]]) -> Iterator[int]:
+        """Read as ``spans`` does."""
+        log = self.context.log
+        return unit_timestamps(
+            self._open_engine(), units, log.min_phy_offset(), log.max_phy_offset()
+        )
 
     def queue(self, topic: str, queue_id: int) -> RocksDBConsumeQueue:
         """Return the queue, its key prefix made once.

@@ -6,7 +6,7 @@ Source: RocketMQ ``AdminBrokerProcessor.getConsumeStats``, ``ConsumeStats``.
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from itertools import groupby
+from itertools import groupby, islice
 from typing import NamedTuple
 
 from metadata.model import BrokerMetadata, readings
@@ -16,6 +16,8 @@ from store.queue.facts import QueueSpan
 from store.queue.units import QueueKey
 from store.service.message_store import MessageStore
 
+_BLOCK = 4096
+"""Queues whose times are asked for at once."""
 Row = Mapping[int, int]
 """Queue id → next offset."""
 
@@ -36,6 +38,11 @@ class QueueLag(NamedTuple):
     """How much of the lag is not in the log any more."""
     next_timestamp: int | None = None
     """Store time of the next message in ms; ``None`` if there is none, or no record of it."""
+
+    @property
+    def next_offset(self) -> int:
+        """Return the offset of the next message that is in the log, where there is one."""
+        return max(self.offset or 0, self.min_offset)
 
     @property
     def is_consumed(self) -> bool:
@@ -97,48 +104,57 @@ class GroupLags:
         RocketMQ counts it from 0. So is an offset whose queue is not there, with ends (0, 0).
         ``progress`` is told how many queues of the store were passed.
         """
+        left = self._found(progress)
+        while block := list(islice(left, _BLOCK)):
+            wanted = ((each.queue, each.next_offset) for each in block if each.expired < each.lag)
+            times = self._store.queues.unit_timestamps(wanted)
+            for each in block:
+                timestamp = next(times) if each.expired < each.lag else -1
+                yield each if timestamp < 0 else QueueLag(*each[:-1], timestamp)
+
+    def _found(self, progress: Progress) -> Iterator[QueueLag]:
+        """Yield what ``queues`` does, without the times."""
         left, passed = set(self._rows), 0
-        for topic, of_topic in groupby(self._store.queue_spans(), lambda span: span.queue.topic):
+        for topic, of_topic in groupby(self._store.queue_spans(), _topic_of):
             spans = list(of_topic)
             progress(passed)
             passed += len(spans)
             left.discard(topic)
-            rows: dict[str, Row] = dict(self._rows.get(topic, ()))
+            rows: Mapping[str, Row] = self._rows.get(topic, {})
             owner = group_of(topic, self.groups)
-            if owner is not None:
-                rows.setdefault(owner, {})
+            if owner is not None and owner not in rows:
+                rows = {**rows, owner: {}}
             if rows:
-                yield from self._of_topic(topic, spans, rows)
+                yield from _of_topic(topic, spans, rows)
         for topic in sorted(left):
-            yield from self._of_topic(topic, [], self._rows[topic])
+            yield from _of_topic(topic, [], self._rows[topic])
 
-    def _of_topic(
-        self, topic: str, spans: Sequence[QueueSpan], rows: Mapping[str, Row]
-    ) -> Iterator[QueueLag]:
-        kind = topic_kind(topic)
-        there = {span.queue.queue_id for span in spans}
-        for group, row in rows.items():
-            for queue, low, high in spans:
-                yield self._queue(group, kind, queue, low, high, row.get(queue.queue_id))
-            for queue_id in sorted(row.keys() - there):
-                yield QueueLag(group, kind, QueueKey(topic, queue_id), 0, 0, row[queue_id], 0, 0)
 
-    def _queue(
-        self, group: str, kind: TopicKind, queue: QueueKey, low: int, high: int, offset: int | None
-    ) -> QueueLag:
-        """Return one queue with its lag and the store time of the next message."""
-        if offset is None and kind is TopicKind.DLQ:
-            return QueueLag(group, kind, queue, low, high, None, 0, 0)
-        at = max(offset or 0, 0)
-        lag = max(high - at, 0)
-        expired = min(max(low - at, 0), lag)
-        timestamp = -1
-        if expired < lag:
-            timestamp = self._store.queues.queue(*queue).unit_timestamp(max(at, low))
-        return QueueLag(
-            group, kind, queue, low, high, offset, lag, expired,
-            timestamp if timestamp >= 0 else None,
-        )  # fmt: skip
+def _topic_of(span: QueueSpan) -> str:
+    return span.queue.topic
+
+
+def _of_topic(
+    topic: str, spans: Sequence[QueueSpan], rows: Mapping[str, Row]
+) -> Iterator[QueueLag]:
+    kind = topic_kind(topic)
+    there = {span.queue.queue_id for span in spans}
+    for group, row in rows.items():
+        for queue, low, high in spans:
+            yield _lag(group, kind, queue, low, high, row.get(queue.queue_id))
+        for queue_id in sorted(row.keys() - there):
+            yield QueueLag(group, kind, QueueKey(topic, queue_id), 0, 0, row[queue_id], 0, 0)
+
+
+def _lag(
+    group: str, kind: TopicKind, queue: QueueKey, low: int, high: int, offset: int | None
+) -> QueueLag:
+    """Return one queue with its lag."""
+    if offset is None and kind is TopicKind.DLQ:
+        return QueueLag(group, kind, queue, low, high, None, 0, 0)
+    at = max(offset or 0, 0)
+    lag = max(high - at, 0)
+    return QueueLag(group, kind, queue, low, high, offset, lag, min(max(low - at, 0), lag))
 
 
 def near_groups(group: str, groups: Collection[str]) -> str:

@@ -62,8 +62,9 @@ class LagTotals:
         self.expired += found.expired
         self.beyond += found.beyond
         self.uncommitted += found.offset is None and found.is_consumed
-        times = [time for time in (self.oldest, found.next_timestamp) if time is not None]
-        self.oldest = min(times) if times else None
+        timestamp = found.next_timestamp
+        if timestamp is not None and (self.oldest is None or timestamp < self.oldest):
+            self.oldest = timestamp
 
     def add_by_kind(self, found: QueueLag) -> None:
         """Add one queue of a group: retry and dead-letter queues by themselves."""

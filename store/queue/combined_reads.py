@@ -1,7 +1,7 @@
 """CombinedReads: the reading half of the combined store. One part answers, light queues apart."""
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from store.queue.changes import Changes
 from store.queue.class_of_topic import ClassOfTopic
@@ -84,6 +84,11 @@ class CombinedReads(ConsumeQueueStore):
     def spans(self, topic: str | None = None, after: QueueKey | None = None) -> Iterator[QueueSpan]:
         """Yield those of the store that is read; light queues may be another one's."""
         return super().spans(topic, after) if self._light else self._read.spans(topic, after)
+
+    def unit_timestamps(self, units: Iterable[tuple[QueueKey, int]]) -> Iterator[int]:
+        """Ask the store that is read for all at once, unless some are another one's."""
+        apart = self._light is not None or self._apart is not None
+        return super().unit_timestamps(units) if apart else self._read.unit_timestamps(units)
 
     def queues_estimate(self) -> int | None:
         """Ask the store that is read; light queues apart count where those are more."""

@@ -34,6 +34,15 @@ class QueueReads(ABC):
         for key in queues:
             yield QueueSpan(key, *self.queue(*key).ends())
 
+    def unit_timestamps(self, units: Iterable[tuple[QueueKey, int]]) -> Iterator[int]:
+        """Yield what ``unit_timestamp`` says of each unit, in their order.
+
+        The units are given by queue and queue offset, the offset within the ends of its queue: that
+        is not asked again.
+        """
+        for key, queue_offset in units:
+            yield self.queue(*key).unit_timestamp(queue_offset)
+
     def topics(self, prefix: str = "") -> Iterator[str]:
         """Yield each topic that has a queue and begins with ``prefix``, once."""
         last = None

@@ -67,6 +67,9 @@ def test_spans_are_minimum_and_maximum_of_every_queue(drive: QueueDrive) -> None
         spans = list(drive.store.spans())
         assert [span.queue for span in spans] == list(drive.store.queues())
         assert drive.store.queues_estimate() == len(spans)
+        units = [(key, at) for key, low, high in reversed(spans) for at in range(low, high)]
+        times = [drive.store.queue(*key).unit_timestamp(at) for key, at in units]
+        assert list(drive.store.unit_timestamps(units)) == times
         assert {span.queue: span[1:] for span in spans} == {
             key: drive.offsets(*key) for key in drive.store.queues()
         }

@@ -63,6 +63,25 @@ def test_of_many_queues_the_number_is_estimated(
     store.close()
 
 
+def test_times_of_units_are_read_in_blocks_without_those_that_are_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spans, "_BLOCK", 7)
+    queues = RocksDBQueues(tmp_path)
+    store = queues.open()
+    for queue_id in range(3):
+        put(store, "T", queue_id, range(5), queue_id * 5 * RECORD_BYTES)
+    lose(store, "T", 1, range(2, 4))
+    least = queues.log.min_phy = 3 * RECORD_BYTES
+    made = watched(store, monkeypatch)
+    units = [(QueueKey("T", queue_id), at) for queue_id in range(3) for at in range(5)]
+    expected = [phy + 7 if phy >= least and phy not in {700, 800} else -1
+                for phy in range(0, 15 * RECORD_BYTES, RECORD_BYTES)]  # fmt: skip
+    assert list(store.unit_timestamps(units)) == expected
+    assert made == ["multi_get"] * 3
+    store.close()
+
+
 def watched(store: RocksDBConsumeQueueStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the looks into the database that are made from now on, as they are made."""
     made: list[str] = []
