@@ -7,8 +7,10 @@ import typer
 
 from store.cli.options import CommitLogFolder, ConfigFile, Dir, about_end, note, read_config
 from store.cli.progress import progress
+from store.errors import os_errors
 from store.service.upkeep.backup import back_up
 from store.service.upkeep.backup_manifest import BackupManifest, manifest_path
+from store.service.upkeep.store_copy import blocks_below
 
 
 def backup(
@@ -26,16 +28,18 @@ def backup(
 
     The backup of an open store opens as after a crash at that moment: the log up to its last whole
     record, queues that are brought up to it, offsets that lie before it. TO appears when all of it
-    is on disk. Prove it later with `cqstore check TO --against TO/cqstore/backup.json`. To restore,
-    copy TO. Exit code 1 if the log is damaged: it is copied as it is.
+    is on disk. Prove it later with `cqstore check TO --against backup.json`. To restore, copy TO.
+    Exit code 1 if the log is damaged: it is copied as it is.
     """
     settings = read_config(config, root)
     with progress("copying", about_end(root, settings)) as tick:
         manifest = back_up(root, target, settings, commit_log=commit_log, link=link, progress=tick)
-    size = sum(file.bytes for file in manifest.files)
+    with os_errors("measure the backup", target):
+        size = blocks_below(target)  # its files have holes
     note(
-        f"{target}: {len(manifest.files)} files, {size} bytes, log {manifest.min_phy_offset} to"
-        f" {manifest.max_phy_offset}{_state(manifest)}; manifest {manifest_path(target)}"
+        f"{target}: {len(manifest.files)} files, {size} bytes on disk, log"
+        f" {manifest.min_phy_offset} to {manifest.max_phy_offset}{_state(manifest)};"
+        f" manifest {manifest_path(target)}"
     )
     if manifest.damaged_at is not None:
         note(f"the log is damaged at phy offset {manifest.damaged_at} (cqstore check)")

@@ -29,7 +29,7 @@ from store.errors import StoreConfigError
 from store.journals.store_lock import refuse_if_open
 from store.paths import StorePaths
 from store.service.care.check import CheckFinding
-from store.service.upkeep.backup_manifest import compare, read_manifest
+from store.service.upkeep.backup_manifest import Difference, compare, find_manifest, read_manifest
 from store.service.upkeep.obstacles import Obstacle, OpenedPast, open_past
 from store.service.upkeep.repair import RepairPlan, carry_out, check_cut, plan_repair
 from store.service.upkeep.store_copy import blocks_below, copy_store
@@ -56,7 +56,8 @@ def check(
     against: Annotated[
         Path | None,
         typer.Option(
-            metavar="MANIFEST", help="Compare all files with a backup's manifest instead."
+            metavar="MANIFEST",
+            help="Compare all files with a backup's manifest instead; a bare name is one of DIR's.",
         ),
     ] = None,
 ) -> None:
@@ -113,7 +114,8 @@ def _compare(root: Path, against: Path, kind: OutputFormat) -> None:
     Raises:
         typer.Exit: anything does.
     """
-    manifest, found = read_manifest(against), []
+    path = find_manifest(root, against)
+    manifest, found = read_manifest(path), list[Difference]()
     check_is_there(root)
 
     def rows() -> Iterator[Row]:
@@ -125,7 +127,7 @@ def _compare(root: Path, against: Path, kind: OutputFormat) -> None:
             }  # fmt: skip
 
     output(kind).rows(rows())
-    note(f"{len(manifest.files)} files of the manifest compared; {len(found)} differ")
+    note(f"{len(manifest.files)} files of the manifest {path} compared; {len(found)} differ")
     if found:
         raise typer.Exit(1)
 
@@ -177,7 +179,10 @@ def _look(
 
 
 def _of_obstacle(obstacle: Obstacle) -> CheckFinding:
-    return CheckFinding(obstacle.problem, path=str(obstacle.path), phy_offset=obstacle.phy_offset)
+    return CheckFinding(
+        obstacle.problem, path=str(obstacle.path), phy_offset=obstacle.phy_offset,
+        position=obstacle.position,
+    )  # fmt: skip
 
 
 def _row(finding: CheckFinding, past: OpenedPast, *, is_open: bool) -> Row:

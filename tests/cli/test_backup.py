@@ -36,6 +36,10 @@ def test_a_backup_is_made_and_proved(root: Path, tmp_path: Path) -> None:
     assert "log 0 to " in done.stderr
     assert str(manifest) in done.stderr
     assert "after a crash" not in done.stderr
+    files = [path for path in (tmp_path / "to").rglob("*") if path.is_file()]
+    on_disk = sum(path.stat().st_blocks * 512 for path in files)
+    assert f"{len(files) - 1} files, {on_disk} bytes on disk" in done.stderr
+    assert on_disk < sum(path.stat().st_size for path in files)
     assert tree_digest(root) == before
     proved = run("check", tmp_path / "to", "--against", manifest, "--output", "json")
     assert (proved.returncode, json.loads(proved.stdout)) == (0, [])
@@ -47,6 +51,19 @@ def test_a_backup_is_made_and_proved(root: Path, tmp_path: Path) -> None:
     assert [(row["problem"], row["path"]) for row in json.loads(wrong.stdout)] == [
         ("missing", str(tmp_path / "restored" / "checkpoint"))
     ]
+
+
+def test_a_manifest_may_be_named_by_its_name_or_its_folder(root: Path, tmp_path: Path) -> None:
+    to = tmp_path / "to"
+    assert run("backup", root, to).returncode == 0
+    own = to / "cqstore" / "backup.json"
+    for given in ("backup.json", "cqstore/backup.json", "cqstore", to, to / "cqstore"):
+        done = run("check", to, "--against", given)
+        assert done.returncode == 0
+        assert f"the manifest {own} compared; 0 differ" in done.stderr
+    elsewhere = Path(shutil.copy(own, tmp_path / "kept.json"))
+    done = run("check", to, "--against", elsewhere)
+    assert f"the manifest {elsewhere} compared; 0 differ" in done.stderr
 
 
 def test_an_open_store_is_said_to_be_one(root: Path, tmp_path: Path) -> None:

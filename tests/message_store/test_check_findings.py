@@ -136,7 +136,7 @@ def test_the_first_record_can_be_damaged_too(root: Path) -> None:
         looked = look(store)
         found = [each for each in looked.run() if each.path]
         assert [each.phy_offset for each in found] == [0]
-        assert found[0].path == str(root / "commitlog")
+        assert (found[0].path, found[0].position) == (str(root / "commitlog" / f"{0:020d}"), 0)
         assert looked.records == COUNT
 
 

@@ -241,6 +241,27 @@ def test_what_is_sound_is_not_passed_over(root: Path) -> None:
     assert tree_digest(root / "commitlog") == before
 
 
+@pytest.mark.parametrize("exit_ok", [True, False])
+def test_the_end_of_a_sound_log_is_refused_before_anything_is_written(
+    root: Path, *, exit_ok: bool
+) -> None:
+    end = sum(places(root)[-1])
+    if not exit_ok:
+        (root / "abort").touch()
+    before = tree_digest(root)
+    with pytest.raises(StoreConfigError, match=f"not damaged at {end}: it ends there"):
+        MessageStore.open(root, CONFIG, pass_over=[end])
+    assert tree_digest(root) == before
+
+
+def test_a_last_record_that_was_on_disk_is_passed_over(root: Path) -> None:
+    """The log seems to end before it; the queues say that it does not."""
+    last, size = places(root)[-1]
+    damage(root, last, 0, size)
+    with MessageStore.open(root, CONFIG, pass_over=[last]) as store:
+        assert [passed.phy_offset for passed in store.report.passed_over] == [last]
+
+
 @pytest.mark.parametrize("written", [0, 1, 60, 100])
 def test_a_pass_that_was_cut_short_is_done_again(
     root: Path, monkeypatch: pytest.MonkeyPatch, written: int

@@ -144,7 +144,7 @@ class StoreCheck:
                 if bad < self._log.min_phy_offset():  # it has expired meanwhile
                     at = self._log.min_phy_offset()
                     continue
-                yield CheckFinding(str(exc), path=str(self._log.files.folder), phy_offset=bad)
+                yield self._in_log(str(exc), bad, damage=True)
                 at = valid_record_behind(self._log, bad)
         yield from self._look_behind()
 
@@ -165,10 +165,15 @@ class StoreCheck:
             )
 
     def _passed_over(self, record: ScannedRecord) -> CheckFinding:
-        return CheckFinding(
-            "a damaged record was passed over here; its bytes are below cqstore/cut",
-            damage=False, path=str(self._log.files.folder), phy_offset=record.phy_offset,
-        )  # fmt: skip
+        problem = "a damaged record was passed over here; its bytes are below cqstore/cut"
+        return self._in_log(problem, record.phy_offset, damage=False)
+
+    def _in_log(self, problem: str, phy_offset: int, *, damage: bool) -> CheckFinding:
+        """Return a finding with the file of the log and the position in it."""
+        file = self._log.files.find(phy_offset)
+        path = self._log.files.folder if file is None else file.path
+        position = None if file is None else phy_offset - file.file_from_offset
+        return CheckFinding(problem, damage, str(path), phy_offset, position)
 
     def _note(self, record: ScannedRecord) -> None:
         self.records += 1

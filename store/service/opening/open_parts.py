@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from store.config import FlushDiskType, StoreConfig
-from store.errors import ConsumeQueueError, CorruptionError
+from store.errors import ConsumeQueueError, CorruptionError, StoreError
 from store.journals.behind_lines import BehindLines
 from store.journals.deleted_topics import DeletedTopics
 from store.journals.expired_queues import ExpiredQueues
@@ -112,7 +112,9 @@ def _take_over(
     undo.callback(_release, locks)  # before it is taken: a frame that an exception keeps, keeps it
     locks.append(StoreLock(paths))
     if not options.rebuild:
-        refuse_sound_places(layout, config, options.cut_at, options.pass_over)
+        refuse_sound_places(
+            layout, config, options.cut_at, options.pass_over, partial(_report, paths.root, config)
+        )
     begin_again(paths)
     names = replacement.prepare(
         layout, config, options.backend, options.rebuild, options.cut_at,
@@ -124,6 +126,16 @@ def _take_over(
 def _release(locks: Sequence[StoreLock]) -> None:
     for lock in locks:
         lock.release()
+
+
+def _report(root: Path, config: StoreConfig) -> RecoveryReport | None:
+    """Return what opening the store to read says of it; ``None``: it cannot be opened."""
+    try:
+        with ExitStack() as undo:
+            parts = open_parts(undo, root, config, None, OpenOptions(read_only=True))
+            return parts.loaded.report
+    except StoreError:  # the opening tells it
+        return None
 
 
 def _finished_queues(root: Path, config: StoreConfig) -> list[tuple[QueueKey, int]]:

@@ -3,7 +3,7 @@
 What is not sure, the recovery decides.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from store.config import StoreConfig
 from store.errors import CorruptionError, StoreConfigError, StoreError
@@ -15,14 +15,18 @@ from store.record.decoder import StoredMessage
 from store.record.scan import ScanRules
 from store.service.finding.store_layout import StoreLayout
 from store.service.recovering.log_end import whole_records
+from store.service.recovering.recovery import RecoveryReport
 
 
 def refuse_sound_places(
-    layout: StoreLayout, config: StoreConfig, cut_at: int | None, pass_over: Collection[int]
-) -> None:
+    layout: StoreLayout, config: StoreConfig, cut_at: int | None, pass_over: Collection[int],
+    read_only: Callable[[], RecoveryReport | None],
+) -> None:  # fmt: skip
     """Refuse to lose what lies in a sound record, or outside of the log.
 
-    The caller has the store's lock; nothing is changed.
+    The caller has the store's lock; nothing is changed. ``read_only`` opens the store to read and
+    returns what that says, ``None`` where it cannot be opened. It is called only where no record
+    begins at one of ``pass_over``: the log may end there, and only the queues know.
 
     Raises:
         StoreConfigError: one of the places is none where the log is damaged or ends.
@@ -39,10 +43,18 @@ def refuse_sound_places(
     try:
         crashed = paths.abort.exists() and not paths.unopened.exists()
         rules = ScanRules(config.check_crc_on_recover, config.force_verify_prop_crc)
-        for place in sorted(given):
-            _refuse_sound(log, place, rules, given, crashed=crashed)
+        ends = [
+            place
+            for place in sorted(given)
+            if not _refuse_sound(log, place, rules, given, crashed=crashed) and place in pass_over
+        ]
+        path = log.files.folder
     finally:
         log.close()
+    if not ends or (report := read_only()) is None or report.damage is not None:
+        return
+    if (end := report.end_phy_offset) in ends:
+        raise StoreConfigError(f"the log is not damaged at {end}: it ends there", path=path)
 
 
 def _is_unfinished(paths: StorePaths) -> bool:
@@ -52,7 +64,12 @@ def _is_unfinished(paths: StorePaths) -> bool:
 
 def _refuse_sound(
     log: CommitLog, place: int, rules: ScanRules, given: Collection[int], *, crashed: bool
-) -> None:
+) -> bool:
+    """Return whether ``place`` is a record that was given up before; ``False``: none begins there.
+
+    Raises:
+        StoreConfigError: as ``refuse_sound_places``.
+    """
     low, high = max(log.min_phy_offset(), 0), log.max_phy_offset()
     not_there = f"the log is not damaged at {place}"
     path = log.files.folder
@@ -66,12 +83,13 @@ def _refuse_sound(
             span = span_at(log, within, rules)
     except CorruptionError as exc:
         if exc.phy_offset is None or exc.phy_offset in given:
-            return
+            return False
         raise StoreConfigError(
             f"{not_there}: it ends at {exc.phy_offset}, or is damaged there", path=path
         ) from exc
     if place < high and span is not None and not _is_given_up(log, span, place):
         raise StoreConfigError(f"{not_there}, which lies in {span}", path=path)
+    return place < high and span is not None
 
 
 def _is_given_up(log: CommitLog, span: LogSpan, place: int) -> bool:

@@ -72,6 +72,20 @@ def manifest_path(root: Path) -> Path:
     return StorePaths(root).own / MANIFEST
 
 
+def find_manifest(root: Path, given: Path) -> Path:
+    """Return the file that ``given`` names: a manifest, or a backup or another folder with one.
+
+    A bare name is looked for in the backup ``root`` first, a path from the current folder on. What
+    is nowhere is returned as it is given: whoever reads it says so.
+    """
+    own = [StorePaths(root).own / given, root / given]
+    for path in [*own, given] if len(given.parts) == 1 else [given, *own]:
+        for file in (path, manifest_path(path), path / MANIFEST):
+            if file.is_file():
+                return file
+    return given
+
+
 def begun_path(root: Path) -> Path:
     """Return the file that is there, and locked, while the backup in ``root`` is being written."""
     return StorePaths(root).own / "backup-begun"

@@ -53,6 +53,8 @@ class Obstacle:
     path: Path
     phy_offset: int | None = None
     """Where a log file ends."""
+    position: int | None = None
+    """The same inside the file."""
 
 
 def find_obstacles(layout: StoreLayout, config: StoreConfig) -> list[Obstacle]:
@@ -94,7 +96,7 @@ def _cut_files(layout: StoreLayout, size: int) -> Iterator[Obstacle]:
     for path, start, length in zip(paths, starts, sizes, strict=True):
         if 0 <= length < size and not (length == 0 and path == paths[-1]):
             problem = f"the log file was cut short: expected {size} bytes, found {length} bytes"
-            yield Obstacle(ObstacleKind.LOG_FILE, problem, path, start + length)
+            yield Obstacle(ObstacleKind.LOG_FILE, problem, path, start + length, length)
 
 
 @contextmanager

@@ -103,7 +103,7 @@ def plan_repair(
                 queues[finding.queue] = None
         elif path is not None and path.is_relative_to(store.paths.index):
             plan.index = True
-        elif path is not None and path.is_relative_to(store.paths.commit_log):
+        elif path is not None and any(map(path.is_relative_to, store.layout.log_folders)):
             if plan.cut_at is None and finding.phy_offset is not None:
                 plan.cut_at = finding.phy_offset
         else:
