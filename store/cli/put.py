@@ -78,25 +78,35 @@ def put(
     settings = read_config(config, root, puts=True)
     if not new:
         check_is_store(root, settings, " (--new makes a store)")
-    refused, done = 0, PutLines()
-    with (
-        open_store(root, settings, backend, None, read_only=False) as store,
-        _put_progress(taken) as tick,
-    ):
-
-        def rows() -> Iterator[Row]:
-            nonlocal refused
-            for result in put_all(store, lines, done, tick):
-                refused += not result.ok
-                yield _row(result)
-
-        try:
-            output(kind).rows(rows())
-            sys.stdout.flush()
-        except OutputError as exc:
-            raise type(exc)(f"{exc.reason}; {done.sentence()}") from exc
+    with open_store(root, settings, backend, None, read_only=False) as store:
+        refused = _put_and_print(store, taken, lines, kind)
     if refused:
         raise typer.Exit(1)
+
+
+def _put_and_print(
+    store: MessageStore, taken: "_LinesTaken", lines: Iterator[MessageLine], kind: OutputFormat
+) -> int:
+    """Put the messages of ``lines``, which take ``taken``; return how many were refused.
+
+    Raises:
+        OutputError: the places cannot be written; the sentence says what was put and how to go on.
+    """
+    refused, done = 0, PutLines()
+
+    def rows(tick: Progress) -> Iterator[Row]:
+        nonlocal refused
+        for result in put_all(store, lines, done, tick):
+            refused += not result.ok
+            yield _row(result)
+
+    try:
+        with _put_progress(taken) as tick:
+            output(kind).rows(rows(tick))
+            sys.stdout.flush()
+    except OutputError as exc:
+        raise type(exc)(f"{exc.reason}; {done.sentence()}") from exc
+    return refused
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator, Sequence
 from itertools import groupby, islice
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -84,38 +84,28 @@ def topics(
     none, so that a deletion that was interrupted is given again.
     """
     given = names or []
-    if not (delete or delete_from):
-        if given or yes:
-            raise StoreConfigError("names and --yes go with --delete or --delete-from")
-        if idle is not None and (after or times):
-            raise StoreConfigError("--idle lists topics: leave --after and --times out")
-        with open_store(root, config, backend, commit_log) as store:
-            if idle is not None:
-                rows = _idle_rows(store, prefix, time.time() * 1000 - idle * _DAY_MS)
-                output(kind).rows(islice(rows, limit or None))
-            else:
-                output(kind).rows(_rows(store, prefix, limit, _queue(after), times=times))
+    if delete or delete_from:
+        if limit or after or commit_log or times or idle is not None:
+            raise StoreConfigError(
+                "topics are deleted by their names or a prefix: leave --limit, --after, "
+                "--commitlog, --times, --idle out"
+            )
+        if delete != (bool(given) or bool(prefix)) or (prefix and (given or delete_from)):
+            raise StoreConfigError("--delete goes with the names of topics, or with --prefix alone")
+        going = _delete(root, config, backend, given, delete_from, prefix, yes=yes)
+        output(kind).rows(going.rows)
+        _tell(going, done=yes)
         return
-    if limit or after or commit_log or times or idle is not None:
-        raise StoreConfigError(
-            "topics are deleted by their names or a prefix: leave --limit, --after, --commitlog, "
-            "--times, --idle out"
-        )
-    if delete != (bool(given) or bool(prefix)) or (prefix and (given or delete_from)):
-        raise StoreConfigError("--delete goes with the names of topics, or with --prefix alone")
-    wanted = dict.fromkeys([*given, *(_names_in(delete_from) if delete_from else ())])
-    with open_to_delete(root, config, backend, yes=False) as store:
-        if prefix:
-            wanted = dict.fromkeys(sorted(n for n in store.topics(prefix) if not _is_system(n)))
-        going = _found(store, [*wanted])
-        for name in sorted(set(given) - {str(row["topic"]) for row in going}):
-            require_topic(store, name)
-    if yes and going:
-        with open_to_delete(root, config, backend, yes=True) as store:
-            going = _found(store, [*wanted])  # a crash may have left units of the log behind
-            store.delete_topics(str(row["topic"]) for row in going)
-    output(kind).rows(going)
-    _tell(going, [*wanted], done=yes)
+    if given or yes:
+        raise StoreConfigError("names and --yes go with --delete or --delete-from")
+    if idle is not None and (after or times):
+        raise StoreConfigError("--idle lists topics: leave --after and --times out")
+    with open_store(root, config, backend, commit_log) as store:
+        if idle is not None:
+            rows = _idle_rows(store, prefix, time.time() * 1000 - idle * _DAY_MS)
+            output(kind).rows(islice(rows, limit or None))
+        else:
+            output(kind).rows(_rows(store, prefix, limit, _queue(after), times=times))
 
 
 def _queue(text: str) -> QueueKey | None:
@@ -195,6 +185,32 @@ def _is_system(topic: str) -> bool:
 # ---- deleting
 
 
+class _Going(NamedTuple):
+    """The topics that were to go, and those of them that have queues."""
+
+    names: list[str]
+    rows: list[Row]
+
+
+def _delete(
+    root: Path, config: Path | None, backend: str | None, given: Sequence[str],
+    delete_from: Path | None, prefix: str, *, yes: bool,
+) -> _Going:  # fmt: skip
+    """Find the topics that are named, or begin with ``prefix``; delete them if ``yes``."""
+    names = [*dict.fromkeys([*given, *(_names_in(delete_from) if delete_from else ())])]
+    with open_to_delete(root, config, backend, yes=False) as store:
+        if prefix:
+            names = sorted(name for name in store.topics(prefix) if not _is_system(name))
+        going = _found(store, names)
+        for name in sorted(set(given) - {str(row["topic"]) for row in going}):
+            require_topic(store, name)
+    if yes and going:
+        with open_to_delete(root, config, backend, yes=True) as store:
+            going = _found(store, names)  # a crash may have left units of the log behind
+            store.delete_topics(str(row["topic"]) for row in going)
+    return _Going(names, going)
+
+
 def _names_in(path: Path) -> list[str]:
     """Return the lines of a file that are not empty.
 
@@ -233,13 +249,13 @@ def _found(store: MessageStore, names: Sequence[str]) -> list[Row]:
     return found
 
 
-def _tell(going: Sequence[Row], names: Sequence[str], *, done: bool) -> None:
-    known = {row["topic"] for row in going}
-    unknown = [name for name in names if name not in known]
+def _tell(going: _Going, *, done: bool) -> None:
+    known = {row["topic"] for row in going.rows}
+    unknown = [name for name in going.names if name not in known]
     if unknown:
         note(f"no queues of {', '.join(map(repr, unknown))}")
     queues, messages = (
-        sum(int(str(row[what])) for row in going) for what in ("queues", "messages")
+        sum(int(str(row[what])) for row in going.rows) for what in ("queues", "messages")
     )
     how = "deleted" if done else "would go (--yes deletes them)"
-    note(f"{len(going)} topics with {queues} queues and {messages} messages {how}")
+    note(f"{len(going.rows)} topics with {queues} queues and {messages} messages {how}")

@@ -112,8 +112,7 @@ class MessageStore(StoreCare):
         files go by RocketMQ's rules (``FileExpiry``), from a minute after the opening on, and a
         disk that is nearly full takes no more puts. ``replicas`` are those who follow (the
         ``Followers`` of ``replication``): with them ``brokerRole=SYNC_MASTER`` is honoured, without
-        it is refused. ``surroundings`` is the machine, ``progress`` is told phy offsets that the
-        recovery has come to.
+        it is refused. ``surroundings`` is the machine; the recovery tells ``progress`` phy offsets.
 
         Raises:
             StoreLockedError: somebody has it open.
@@ -122,19 +121,12 @@ class MessageStore(StoreCare):
             CorruptionError: it cannot be read as a store.
             StoreIOError: the operating system refused something.
         """
-        root = Path(root)
+        undo, root = ExitStack(), Path(root)
         options = OpenOptions(
-            read_only=read_only,
-            backend=backend,
-            cut_at=cut_at,
-            pass_over=pass_over,
-            rebuild=rebuild,
-            housekeeping=housekeeping,
-            replicas=replicas,
-            surroundings=surroundings or Surroundings(),
-            progress=progress,
-        )
-        undo = ExitStack()
+            read_only=read_only, backend=backend, cut_at=cut_at, pass_over=pass_over,
+            rebuild=rebuild, housekeeping=housekeeping, replicas=replicas,
+            surroundings=surroundings or Surroundings(), progress=progress,
+        )  # fmt: skip
         try:
             with os_errors("open the store", root):  # where nothing nearer names a path
                 store = cls(open_parts(undo, root, config or StoreConfig(), commit_log, options))
@@ -142,10 +134,8 @@ class MessageStore(StoreCare):
         except BaseException:
             undo.__exit__(*sys.exc_info())
             raise
-        else:
-            return (
-                store  # no call lies between: an interrupt is undone, or the caller has the store
-            )
+        else:  # no call lies between: an interrupt is undone, or the caller has the store
+            return store
 
     # ---- putting
 
