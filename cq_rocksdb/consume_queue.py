@@ -90,6 +90,10 @@ class RocksDBConsumeQueue(ConsumeQueue):
         """Read with one seek; keys are looked at only if something is missing."""
         return self._units.block(self._prefix, queue_offset, self.max_offset(), max_count)
 
+    def read_units_below(self, max_offset: int, queue_offset: int, max_count: int) -> UnitBlock:
+        """Read with one seek; the ``max`` entry is not asked again."""
+        return self._units.block(self._prefix, queue_offset, max_offset, max_count)
+
     def unit_timestamp(self, queue_offset: int) -> int:
         """Return the timestamp of the unit itself; the log is asked only for its ends."""
         if not 0 <= queue_offset < self.max_offset():

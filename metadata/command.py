@@ -24,7 +24,7 @@ from store.cli.options import (
     open_store,
 )
 from store.cli.output import OutputFormat, Row, output
-from store.cli.progress import counted
+from store.cli.progress import counted, progress
 from store.errors import RefusedStoreError, StoreError
 from store.paths import StorePaths
 
@@ -86,7 +86,8 @@ def forms_of(root: Path, form: Form | None) -> list[BrokerMetadata]:
         RefusedStoreError: nothing is there, or no folder.
     """
     check_is_there(root)
-    found = [each for each in read_forms(StorePaths(root)) if form in {None, each.form}]
+    with progress("reading the metadata"):
+        found = [each for each in read_forms(StorePaths(root)) if form in {None, each.form}]
     if not found:
         missing = "config/" if form is None else f"config/ in the form {form}"
         raise RefusedStoreError(f"no metadata of a broker is in {missing}", path=root)

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from metadata.model import BrokerMetadata, Form
 from operating.group_lag import GroupLags, QueueLag, near_groups
 from operating.one_form import BrokerForm, read_one_form
 from operating.ranking import Limit, Sort, ranked
@@ -121,8 +122,7 @@ def groups(
     """
     now = time.time_ns() // 1_000_000
     with open_store(root, config, backend, commit_log) as store:
-        metadata = read_one_form(store.paths, form)
-        lags = GroupLags(store, metadata)
+        metadata, lags = _read_metadata(store, form)
         _check_known(store, lags, group, topic)
         totals = LagTotals()
         with progress("reading", store.queues.queues_estimate(), "queues") as tick:
@@ -143,6 +143,12 @@ def groups(
         note(str(fault))
     if metadata.faults:
         raise typer.Exit(1)
+
+
+def _read_metadata(store: MessageStore, form: Form | None) -> tuple[BrokerMetadata, GroupLags]:
+    with progress("reading the metadata"):
+        metadata = read_one_form(store.paths, form)
+        return metadata, GroupLags(store, metadata)
 
 
 def _check_known(store: MessageStore, lags: GroupLags, group: str, topic: str) -> None:

@@ -174,7 +174,7 @@ def _blocks(queue: ConsumeQueue, low: int, high: int) -> Iterator[UnitBlock]:
     """Yield the blocks of [``low``, ``high``) that hold units."""
     at = low
     while at < high:
-        block = queue.read_units(at, min(_BLOCK_UNITS, high - at))
+        block = queue.read_units_below(high, at, _BLOCK_UNITS)
         if block.count:
             yield block
         at += block.count

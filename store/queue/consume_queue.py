@@ -101,6 +101,10 @@ class ConsumeQueue(ABC):
             UnsupportedFormatError: a batch queue, whose units do not lie by offset.
         """
 
+    def read_units_below(self, max_offset: int, queue_offset: int, max_count: int) -> UnitBlock:
+        """Return what ``read_units`` does, up to a ``max_offset`` that the caller has just read."""
+        return self.read_units(queue_offset, min(max_count, max_offset - queue_offset))
+
     @abstractmethod
     def unit_timestamp(self, queue_offset: int) -> int:
         """Return the store time, ms, of the record of one unit; -1 without unit or record."""

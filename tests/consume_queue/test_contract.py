@@ -70,6 +70,12 @@ def test_spans_are_minimum_and_maximum_of_every_queue(drive: QueueDrive) -> None
         units = [(key, at) for key, low, high in reversed(spans) for at in range(low, high)]
         times = [drive.store.queue(*key).unit_timestamp(at) for key, at in units]
         assert list(drive.store.unit_timestamps(units)) == times
+        for key, low, high in spans:
+            queue = drive.store.queue(*key)
+            for at, most in ((low, 99), (low, 2), (low + 1, 99), (high, 3)):
+                block = queue.read_units_below(high, at, most)
+                expected = queue.read_units(at, min(most, high - at))
+                assert (block.data, block.queue_offset) == (expected.data, expected.queue_offset)
         assert {span.queue: span[1:] for span in spans} == {
             key: drive.offsets(*key) for key in drive.store.queues()
         }
