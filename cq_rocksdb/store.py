@@ -84,6 +84,7 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
     store_types: ClassVar[tuple[str, ...]] = ("defaultRocksDB",)
     takes_a_share: ClassVar[bool] = True
     fills_holes: ClassVar[bool] = True
+    hides_unflushed = True
 
     def __init__(self, context: QueueStoreContext) -> None:
         super().__init__(context)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from migration.following.beside import refuse_left, take_beside
 from migration.following.proof import (
+    compare_shown,
     compare_with_broker,
     deleted_topics,
     drain,
@@ -55,7 +56,8 @@ class FollowedReport:
     """How far the move is, and what was seen."""
 
     verified_to: int = -1
-    """Phy offset up to which each unit was compared while the broker ran, -1: not yet."""
+    """Phy offset up to which each unit was compared, -1: not yet. Units of RocksDB queues that a
+    running broker has not flushed are compared when it has stopped."""
     queues: int = 0
     units: int = 0
     deleted_topics: int = 0
@@ -233,30 +235,36 @@ class FollowedMove:
         """
         self._tell("comparing each queue with the broker's")
         store.flush()
-        compared = self._compare_running(store)
+        compared, shown = self._compare_running(store)
         for _ in range(_TRIES):
             if compared.clean:
                 break
             time.sleep(_TRY_SECONDS)
-            compared = self._compare_running(store)
-        self._take_for_verified(store, compared)
+            compared, shown = self._compare_running(store)
+        self._take_for_verified(compared, shown)
+        if shown < store.commit_log.max_phy_offset():
+            self._tell(
+                "the broker's queues show what it has flushed; the rest is compared when it has"
+                " stopped"
+            )
 
-    def _take_for_verified(self, store: MessageStore, compared: Compared) -> None:
+    def _take_for_verified(self, compared: Compared, end: int, before: int = 0) -> None:
+        """Note that the queues are equal up to ``end``; ``before`` units were so already."""
         self._refuse_difference(compared)
-        self.report.queues, self.report.units = compared.queues, compared.units
-        self.report.verified_to = store.commit_log.max_phy_offset()
+        self.report.queues, self.report.units = compared.queues, compared.units + before
+        self.report.verified_to = end
         self._write_note()
         self._tell(
-            f"{compared.queues} queues and {compared.units} units are those of the broker, up to"
-            f" phy offset {self.report.verified_to}"
+            f"{compared.queues} queues and {self.report.units} units are those of the broker, up to"
+            f" phy offset {end}"
         )
 
-    def _compare_running(self, store: MessageStore) -> Compared:
+    def _compare_running(self, store: MessageStore) -> tuple[Compared, int]:
         with self._reading() as theirs:
             refuse_lost_history(theirs.commit_log, store.commit_log)
             there, here = last_units(theirs.queues), last_units(store.queues)
             self._delete(store, deleted_topics(there, here))
-            return compare_with_broker(theirs, store)
+            return compare_shown(theirs, store)
 
     def _delete(self, store: MessageStore, topics: list[str]) -> None:
         if topics:
@@ -311,10 +319,18 @@ class FollowedMove:
             gone = frozenset(deleted_topics(there, here))
             self._delete(store, sorted(gone))
             left = {key: unit for key, unit in here.items() if key.topic not in gone}
-            if self.report.verified_to < 0:
-                self._take_for_verified(store, compare_with_broker(theirs, store))
+            self._verify_rest(theirs, store)
             refuse_other_ends(there, left, self._broker.root)
             self.report.queues, self.report.end = len(there), store.commit_log.max_phy_offset()
+
+    def _verify_rest(self, theirs: MessageStore, store: MessageStore) -> None:
+        """Compare what nobody could while the broker ran: all, or what it had not flushed then."""
+        end = store.commit_log.max_phy_offset()
+        if self.report.verified_to < 0:
+            self._take_for_verified(compare_with_broker(theirs, store), end)
+        elif theirs.queues.hides_unflushed:
+            units, since = self.report.units, self.report.verified_to
+            self._take_for_verified(compare_with_broker(theirs, store, since), end, units)
 
     def _others(self) -> list[str]:
         """Return the names that are neither here nor those of queues."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from replication.checking.logs import are_same, parts
 from store.comparing.compared import Compared
 from store.comparing.open_sides import compare_stores
-from store.comparing.queue_walk import Bounds
+from store.comparing.queue_walk import NO_END, Bounds
 from store.errors import CorruptionError, RefusedStoreError
 from store.log.commit_log import CommitLog
 from store.progress import Progress, untold
@@ -23,18 +23,45 @@ _TAIL_BYTES = 1 << 26
 """Of the logs' last common bytes that are compared when the broker has stopped."""
 
 
-def compare_with_broker(
-    theirs: MessageStore, own: MessageStore, progress: Progress = untold
-) -> Compared:
-    """Compare all queues of ``own``, which nobody writes meanwhile, with the broker's.
+def shown_to(theirs: ConsumeQueueStore) -> int:
+    """Return the phy offset up to which the queues of a running broker show every unit.
 
-    Units behind the end of ``own``'s log do not count: the broker goes on.
+    Queues in RocksDB lie in the broker's memory until it flushes them, and are in no log: who opens
+    them beside it sees what they were then.
+    """
+    return theirs.dispatch_from_phy_offset() if theirs.hides_unflushed else NO_END
+
+
+def compare_with_broker(
+    theirs: MessageStore, own: MessageStore, since: int = 0, progress: Progress = untold
+) -> Compared:
+    """Compare all queues of ``own``, which nobody writes meanwhile, with a stopped broker's.
+
+    Units below phy offset ``since`` do not count, nor those behind the end of ``own``'s log.
 
     Raises:
         StoreError: the broker's queues cannot be read.
     """
-    bounds = Bounds(max(theirs.commit_log.min_phy_offset(), 0), own.commit_log.max_phy_offset())
+    begin = max(theirs.commit_log.min_phy_offset(), since, 0)
+    bounds = Bounds(begin, own.commit_log.max_phy_offset())
     return compare_stores(theirs.queues, own.queues, bounds, progress=progress)
+
+
+def compare_shown(
+    theirs: MessageStore, own: MessageStore, progress: Progress = untold
+) -> tuple[Compared, int]:
+    """Compare as far as a running broker's queues show; return also up to which phy offset.
+
+    ``theirs`` was opened when ``own`` had its last unit.
+
+    Raises:
+        StoreError: the broker's queues cannot be read.
+    """
+    end, shown = own.commit_log.max_phy_offset(), shown_to(theirs.queues)
+    if shown >= end:
+        return compare_with_broker(theirs, own, progress=progress), end
+    bounds = Bounds(max(theirs.commit_log.min_phy_offset(), 0), shown)
+    return compare_stores(own.queues, theirs.queues, bounds, progress=progress), shown
 
 
 LastUnits = dict[QueueKey, tuple[int, int]]

@@ -73,6 +73,7 @@ class CombinedConsumeQueueStore(CombinedReads):
         self._read, self._assign = by_name[roles.read], by_name[roles.assign]
         self._light: ConsumeQueueStore | None = None
         self.lmq_needs_multi_dispatch = self._read.lmq_needs_multi_dispatch
+        self.hides_unflushed = any(each.store.hides_unflushed for each in made if each.needed)
         self._lock = CheckedLock(
             "a change of the backends"
         )  # guards whole and failure of the parts, and the lines

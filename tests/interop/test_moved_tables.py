@@ -1,5 +1,6 @@
 """A broker starts on what was moved, and its groups go on where they were."""
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -25,6 +26,10 @@ SIZES = {"mappedFileSizeCommitLog": 1 << 20, "mappedFileSizeConsumeQueue": 6000}
 MASTER = {**SIZES, "haSendHeartbeatInterval": 700}
 LMQ = {"enableLmq": "true", "enableMultiDispatch": "true"}
 KINDS = {"file": "default", "rocksdb": "defaultRocksDB"}
+ROCKSDB = {
+    "v1": {"storeType": "defaultRocksDB"},
+    "single": {"storeType": "defaultRocksDB", "useSingleRocksDBForAllConfigs": "true"},
+}
 LIGHT = "%LMQ%light"
 GROUPS = [("g", "n0", 0), ("g", "n0", 1), (LIGHT, LIGHT, 0), ("CID_RMQ_SYS_TRANS", "n1", 0)]
 
@@ -86,6 +91,43 @@ def test_groups_go_on_after_a_running_broker_was_moved_to_rocksdb(
         assert max_offset(broker, "n1") == 20
 
 
+@pytest.mark.parametrize("form", ["v1", pytest.param("single", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "lmq", [LMQ, pytest.param({}, marks=pytest.mark.long)], ids=["lmq", "plain"]
+)
+def test_groups_go_on_after_a_running_broker_was_moved_to_files(
+    tmp_path: Path, brokers: Brokers, lmq: dict[str, str], form: str
+) -> None:
+    """It has never had queues in files, nor tables: what it knows lies in its databases alone."""
+    root, own, conf = tmp_path / "theirs", tmp_path / "own", tmp_path / "broker.conf"
+    conf.write_text("".join(f"{key}={value}\n" for key, value in {**SIZES, **lmq}.items()))
+    with brokers.running(root, **MASTER, **ROCKSDB[form], **lmq) as broker:
+        known = filled(broker)
+        command = [
+            *COMMAND[:1], "migrate", "follow", str(root), f"127.0.0.1:{broker.ha_port}", "--into",
+            str(own), "--to", "file", "--config", str(conf), "--output", "json",
+        ]  # fmt: skip
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as follower:
+            assert follower.stderr is not None
+            said = next((line for line in follower.stderr if LEVEL in line), "")
+            assert said, follower.wait()
+            last = committed(broker, 11)  # while it is followed
+            broker.close()
+            out, err = follower.communicate(timeout=120)
+    assert last != known
+    assert follower.returncode == 0, out + err
+    report = json.loads(out)
+    assert report["convertedTables"]["to"] == "json"
+    with brokers.running(own, **MASTER, **lmq) as broker:
+        assert offsets(broker) == last
+        assert [max_offset(broker, "n0", queue_id) for queue_id in (0, 1)] == [20, 20]
+        assert max_offset(broker, "n1") == 20
+        assert broker.do("put", "n0", 2, 2)["statuses"] == {"PUT_OK": 2}
+        assert max_offset(broker, "n0", 1) == 21
+
+
 @pytest.mark.parametrize("backend", list(KINDS))
 def test_groups_of_a_broker_with_light_queues_go_on_at_its_follower(
     tmp_path: Path, brokers: Brokers, backend: str
@@ -116,12 +158,6 @@ def test_groups_go_on_after_a_switch_to_rocksdb(
     switch(root, config(**lmq))
     with brokers.running(root, storeType="defaultRocksDB", **MASTER, **lmq) as broker:
         assert offsets(broker) == known
-
-
-ROCKSDB = {
-    "v1": {"storeType": "defaultRocksDB"},
-    "single": {"storeType": "defaultRocksDB", "useSingleRocksDBForAllConfigs": "true"},
-}
 
 
 @pytest.mark.long

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from cq_rocksdb.store import RocksDBConsumeQueueStore
 from migration.commands import app
 from migration.following import move
 from migration.following.move import FollowedMove
@@ -25,11 +26,21 @@ from store.replica_config import BrokerRole
 from store.service.message_store import MessageStore
 from tests.feeding.conftest import CONFIG, Master, leading, log_in
 from tests.following.conftest import SIZES
-from tests.kit.moving import LEVEL, Moving
+from tests.kit.moving import LEVEL, SECONDS, Moving
+from tests.kit.rocksdb_queues import lose
 from tests.kit.served import served
+from tests.kit.told import NEVER
 from tests.kit.tree import tree_digest
 from tests.kit.waiting import until
 
+IN_MEMORY = CONFIG.model_copy(
+    update={
+        "store_type": "defaultRocksDB", "flush_interval_consume_queue": NEVER,
+        "flush_consume_queue_thorough_interval": NEVER,
+    }
+)  # fmt: skip
+"""Units lie in RocksDB's memory until the broker stops, as those of RocketMQ do for long."""
+LACKS = "queue 0 of 't4': the rocksdb queues lack units 3 to 3"
 TABLES = ("topics.json", "consumerOffset.json")
 _LEVEL_SECONDS = move._LEVEL_SECONDS
 
@@ -186,6 +197,60 @@ def test_a_queue_that_differs_ends_the_move_and_changes_nothing(tmp_path: Path) 
         with pytest.raises(RefusedStoreError, match="queue 0 of 't4': tags_code is not the same"):
             moving(master, own).start().end()
         assert tree_digest(root) == before
+
+
+@pytest.mark.parametrize("backend", ["file", "rocksdb"])
+def test_what_a_broker_keeps_in_memory_is_compared_when_it_has_stopped(
+    tmp_path: Path, backend: str
+) -> None:
+    root, own = tmp_path / "broker", tmp_path / "own"
+    with leading(root, IN_MEMORY) as master:
+        put_more(master)
+        master.store.flush()
+        shown = master.end
+        put_to(master, "t0")
+        put_to(master, "new")
+        first = moving(master, own, backend).start()
+        first.wait_for(LEVEL)
+        assert first.has_said("the broker's queues show what it has flushed")
+        assert (first.move.report.units, first.move.report.verified_to) == (60, shown)
+        put_to(master, "t1")
+    report = first.end()
+    assert (report.units, report.verified_to, report.queues) == (63, report.end, 8)
+    assert served(own) == served(root)
+
+
+def without_a_unit(master: Master) -> None:
+    """Take a unit of ``t4`` out of the broker's queue, which goes on behind it."""
+    assert master.store.get_message("t4", 0, 0).messages()  # who reads has all handed on
+    assert isinstance(master.store.queues, RocksDBConsumeQueueStore)
+    lose(master.store.queues, "t4", 0, range(3, 4))
+
+
+def test_a_difference_that_was_in_the_brokers_memory_ends_the_move(tmp_path: Path) -> None:
+    """No queue's end says so: it is within."""
+    root, own = tmp_path / "broker", tmp_path / "own"
+    with leading(root, IN_MEMORY) as master:
+        put_more(master)
+        without_a_unit(master)
+        move_of = moving(master, own, "file").start()
+        move_of.wait_for(LEVEL)
+    with pytest.raises(RefusedStoreError, match=LACKS):
+        move_of.end()
+
+
+def test_a_difference_in_what_the_broker_has_flushed_ends_the_move_while_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(move, "_TRY_SECONDS", 0.0)
+    root, own = tmp_path / "broker", tmp_path / "own"
+    with leading(root, IN_MEMORY) as master:
+        put_more(master)
+        without_a_unit(master)
+        master.store.flush()
+        put_to(master, "t0")
+        with pytest.raises(RefusedStoreError, match=LACKS):
+            moving(master, own, "file").start().end()
 
 
 def test_it_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
