@@ -1,10 +1,12 @@
 """RocketMQ, built once a run; where it cannot be had, that is said loudly."""
 
+from collections.abc import Iterator
 from typing import NoReturn
 
 import pytest
 
 from bench.peer.maven import UnavailableError
+from migration.following import move
 from tests.interop.brokers import VERSION, Brokers
 from tests.interop.release import Release
 from tests.interop.rocketmq import RocketMQ
@@ -35,6 +37,20 @@ def brokers() -> Brokers:
         return Brokers.build()
     except UnavailableError as exc:
         _unavailable(f"a broker of RocketMQ {VERSION}", exc)
+
+
+@pytest.fixture(scope="module")
+def names(brokers: Brokers) -> Iterator[dict[str, object]]:
+    """The setting of a broker by which clients find it."""
+    with brokers.name_server() as port:
+        yield {"namesrvAddr": f"127.0.0.1:{port}"}
+
+
+@pytest.fixture
+def brokers_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No step waits half a minute for tables: ``Brokers.running`` waits for the process."""
+    monkeypatch.setattr("migration.metadata.stopped._SETTLE_SECONDS", 0.5)
+    monkeypatch.setattr(move, "_LEVEL_SECONDS", 0.0)
 
 
 def _unavailable(what: str, exc: UnavailableError) -> NoReturn:

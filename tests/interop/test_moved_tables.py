@@ -9,7 +9,6 @@ from typer.testing import CliRunner
 
 from metadata.commands import app as metadata_verbs
 from metadata.forms import read_forms
-from migration.following import move
 from migration.switching.switch import switch
 from migration.way_back.way_back import rollback
 from store.config import StoreConfig
@@ -21,7 +20,7 @@ from tests.kit.moving import LEVEL, Moving
 from tests.kit.running import COMMAND
 from tests.kit.waiting import until
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("brokers_have_ended")]
 SIZES = {"mappedFileSizeCommitLog": 1 << 20, "mappedFileSizeConsumeQueue": 6000}
 MASTER = {**SIZES, "haSendHeartbeatInterval": 700}
 LMQ = {"enableLmq": "true", "enableMultiDispatch": "true"}
@@ -32,12 +31,6 @@ ROCKSDB = {
 }
 LIGHT = "%LMQ%light"
 GROUPS = [("g", "n0", 0), ("g", "n0", 1), (LIGHT, LIGHT, 0), ("CID_RMQ_SYS_TRANS", "n1", 0)]
-
-
-@pytest.fixture(autouse=True)
-def brokers_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No step waits half a minute for tables: ``Brokers.running`` waits for the process."""
-    monkeypatch.setattr("migration.metadata.stopped._SETTLE_SECONDS", 0.5)
 
 
 def config(**more: object) -> StoreConfig:
@@ -76,10 +69,9 @@ def filled(broker: Broker) -> list[int | None]:
 
 @pytest.mark.parametrize("lmq", [LMQ, {}], ids=["lmq", "plain"])
 def test_groups_go_on_after_a_running_broker_was_moved_to_rocksdb(
-    tmp_path: Path, brokers: Brokers, monkeypatch: pytest.MonkeyPatch, lmq: dict[str, str]
+    tmp_path: Path, brokers: Brokers, lmq: dict[str, str]
 ) -> None:
     """A table that counts no change, as of fewer than 500 commits, is one to take over too."""
-    monkeypatch.setattr(move, "_LEVEL_SECONDS", 0.0)
     root, own = tmp_path / "theirs", tmp_path / "own"
     with brokers.running(root, **MASTER, **lmq) as broker:
         known = filled(broker)
@@ -253,9 +245,8 @@ def with_waiting_timer_messages(broker: Broker, root: Path) -> None:
 
 
 def test_timer_messages_that_wait_are_delivered_once_after_a_followed_move(
-    tmp_path: Path, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, brokers: Brokers
 ) -> None:
-    monkeypatch.setattr(move, "_LEVEL_SECONDS", 0.0)
     root, own = tmp_path / "theirs", tmp_path / "own"
     with brokers.running(root, **MASTER) as broker:
         with_waiting_timer_messages(broker, root)

@@ -7,7 +7,9 @@ import java.io.PrintStream;
 import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.Set;
@@ -35,9 +37,12 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
  *
  * It says its ports, then answers each line of its input: topics PREFIX COUNT, groups PREFIX COUNT,
  * topic NAME (as an administrator makes one: version 2 of the metadata keeps no other on disk),
- * put TOPIC QUEUES COUNT, offset TOPIC GROUP QUEUE OFFSET, delay LEVEL OFFSET, mode TOPIC GROUP,
+ * put TOPIC QUEUES COUNT [NAME] (keys NAME0 …), offset TOPIC GROUP QUEUE OFFSET, delay LEVEL OFFSET, mode TOPIC GROUP,
  * forbid GROUP TOPIC, delete TOPIC, metadata, end,
- * timer TOPIC COUNT MILLISECONDS, register.
+ * timer TOPIC COUNT MILLISECONDS [NAME], register, read TOPIC.
+ *
+ * Of its clients: routed TOPIC, transactions GROUP TOPIC NAME COUNT FATE (keys NAME0 …), decide GROUP TOPIC NAME (commit what is
+ * checked from now on and has such a key), check, checks GROUP, pop GROUP TOPIC COUNT INVISIBLE_MS, ack GROUP TOPIC KEY.
  */
 public final class Broker {
     private static final PrintStream OUT = new PrintStream(System.out, false, StandardCharsets.UTF_8);
@@ -49,10 +54,12 @@ public final class Broker {
         int code = 0;
         try {
             BrokerController broker = start(Path.of(words[0]), words);
+            Clients clients = new Clients(broker);
             BufferedReader input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
             for (String line = input.readLine(); line != null; line = input.readLine()) {
-                line(answer(broker, line.split(" ")));
+                line(answer(broker, clients, line.split(" ")));
             }
+            clients.shutdown();
             broker.shutdown();
         } catch (Throwable fault) {
             fault.printStackTrace();
@@ -92,7 +99,7 @@ public final class Broker {
         return broker;
     }
 
-    private static Object answer(BrokerController broker, String[] words) throws Exception {
+    private static Object answer(BrokerController broker, Clients clients, String[] words) throws Exception {
         var topics = broker.getTopicConfigManager();
         switch (words[0]) {
             case "topics":
@@ -113,9 +120,10 @@ public final class Broker {
                 broker.getSubscriptionGroupManager().getDataVersion().nextVersion();
                 return Map.of("count", broker.getSubscriptionGroupManager().getSubscriptionGroupTable().size());
             case "put":
-                return put(broker, words[1], Integer.parseInt(words[2]), Integer.parseInt(words[3]), null);
+                return put(broker, words[1], Integer.parseInt(words[2]), Integer.parseInt(words[3]), null,
+                    words.length > 4 ? words[4] : "k");
             case "timer":
-                return put(broker, words[1], 1, Integer.parseInt(words[2]), words[3]);
+                return put(broker, words[1], 1, Integer.parseInt(words[2]), words[3], words.length > 4 ? words[4] : "k");
             case "offset":
                 broker.getConsumerOffsetManager().commitOffset("here", words[2], words[1], Integer.parseInt(words[3]),
                     Long.parseLong(words[4]));
@@ -140,6 +148,22 @@ public final class Broker {
                 return Map.of("count", topics.getTopicConfigTable().size());
             case "metadata":
                 return metadata(broker);
+            case "read":
+                return read(broker, words[1]);
+            case "transactions":
+                return clients.send(words[1], words[2], words[3], Integer.parseInt(words[4]), words[5]);
+            case "decide":
+                return clients.decide(words[1], words[2], words[3]);
+            case "pop":
+                return Map.of("keys", clients.pop(words[1], words[2], Integer.parseInt(words[3]), Long.parseLong(words[4])));
+            case "ack":
+                return clients.ack(words[1], words[2], words[3]);
+            case "routed":
+                return clients.routed(words[1]);
+            case "check":
+                return clients.check();
+            case "checks":
+                return clients.checks(words[1]);
             case "register":
                 return register(broker);
             default:
@@ -147,7 +171,7 @@ public final class Broker {
         }
     }
 
-    private static Object put(BrokerController broker, String topic, int queues, int count, String delay) {
+    private static Object put(BrokerController broker, String topic, int queues, int count, String delay, String name) {
         Map<String, Integer> statuses = new TreeMap<>();
         for (int i = 0; i < count; i++) {
             MessageExtBrokerInner message = new MessageExtBrokerInner();
@@ -157,7 +181,7 @@ public final class Broker {
             message.setBornTimestamp(System.currentTimeMillis());
             message.setBornHost(new InetSocketAddress("10.0.0.1", 1));
             message.setStoreHost(broker.getStoreHost());
-            MessageAccessor.putProperty(message, "KEYS", "k" + i);
+            MessageAccessor.putProperty(message, "KEYS", name + i);
             if (delay != null) {
                 MessageAccessor.putProperty(message, "TIMER_DELAY_MS", delay);
                 MessageClientIDSetter.setUniqID(message); // the timer in RocksDB keeps none without, and a client has one
@@ -166,6 +190,25 @@ public final class Broker {
             statuses.merge(broker.getMessageStore().putMessage(message).getPutMessageStatus().name(), 1, Integer::sum);
         }
         return Map.of("statuses", statuses, "end", broker.getMessageStore().getMaxPhyOffset());
+    }
+
+    /** What lies in a topic, queue by queue: keys, and bodies. */
+    private static Object read(BrokerController broker, String topic) throws Exception {
+        List<String> keys = new ArrayList<>();
+        List<String> bodies = new ArrayList<>();
+        for (int queue = 0; queue < 4; queue++) {
+            long at = broker.getMessageStore().getMinOffsetInQueue(topic, queue);
+            for (; at < broker.getMessageStore().getMaxOffsetInQueue(topic, queue); at++) {
+                var found = broker.getMessageStore().getMessage("reader", topic, queue, at, 1, null);
+                for (var buffer : found.getMessageBufferList()) {
+                    var message = MessageDecoder.decode(buffer);
+                    keys.add(message.getKeys());
+                    bodies.add(new String(message.getBody(), StandardCharsets.UTF_8));
+                }
+                found.release();
+            }
+        }
+        return Map.of("keys", keys, "bodies", bodies);
     }
 
     /** Registers it at its name server now; says what master came of that, and whom its log follows. */

@@ -1,0 +1,66 @@
+"""Half messages that are open when a broker stops are checked back after its queues were moved."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.interop.brokers import Broker, Brokers
+from tests.interop.walk import WAYS, Walk, read, registered
+from tests.kit.waiting import until
+
+pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("brokers_have_ended")]
+OPS = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+QUICK = {"transactionOpMsgMaxSize": 1, "transactionTimeOut": 1, "transactionCheckInterval": 600_000}
+"""A broker writes at once what became of a half message, and checks when it is told to."""
+
+
+def decided(broker: Broker) -> int:
+    """Return of how many half messages the broker has written what became of them."""
+    bodies = broker.do("read", OPS)["bodies"]
+    return sum(len(body.rstrip(",").split(",")) for body in bodies)
+
+
+def with_half_messages(broker: Broker) -> None:
+    """Have transactions that are committed, rolled back, and open."""
+    registered(broker)
+    for name, fate in {
+        "committed": "COMMIT_MESSAGE", "rolled": "ROLLBACK_MESSAGE", "early": "UNKNOW",
+        "late": "UNKNOW",
+    }.items():  # fmt: skip
+        sent = broker.do("transactions", "g", "n0", name, 2, fate)
+        assert sent == {f"SEND_OK {fate}": 2}
+    until(lambda: decided(broker) == 4)
+    assert read(broker) == Counter(["committed0", "committed1"])
+
+
+def checked(broker: Broker, name: str, others: list[str], known: list[str]) -> None:
+    """Check what is open, and commit what ``name`` begins; then only ``others`` are open."""
+    registered(broker)
+    broker.do("decide", "g", "n0", name)
+    before = decided(broker)
+    broker.do("check")
+    until(lambda: decided(broker) == before + 2)
+    mine = [f"{name}0", f"{name}1"]
+    until(lambda: broker.do("checks", "g") == dict.fromkeys(sorted(mine + others), 1))
+    assert read(broker) == Counter(known + mine)
+    broker.do("transactions", "g", "n0", f"after-{name}", 1, "UNKNOW")
+    broker.do("check")
+    until(lambda: broker.do("checks", "g").get(f"after-{name}0") == 1)
+    seen = dict.fromkeys(mine, 1) | dict.fromkeys(others, 2) | {f"after-{name}0": 1}
+    assert broker.do("checks", "g") == seen
+    assert read(broker) == Counter(known + mine)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_open_half_messages_are_checked_back_and_delivered_once(
+    tmp_path: Path, brokers: Brokers, names: dict[str, object], way: str
+) -> None:
+    """The others are not delivered again: each move brings what the broker knows of them."""
+    walk = Walk(way, tmp_path, brokers, names | QUICK)
+    known = ["committed0", "committed1"]
+    late = ["late0", "late1"]
+    walk.live("file", with_half_messages, then="rocksdb")
+    walk.live("rocksdb", lambda broker: checked(broker, "early", late, known), then="file")
+    known += ["early0", "early1"]
+    walk.live("file", lambda broker: checked(broker, "late", ["after-early0"], known))
