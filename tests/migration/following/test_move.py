@@ -26,7 +26,7 @@ from store.replica_config import BrokerRole
 from store.service.message_store import MessageStore
 from tests.feeding.conftest import CONFIG, Master, leading, log_in
 from tests.following.conftest import SIZES
-from tests.kit.moving import LEVEL, SECONDS, Moving
+from tests.kit.moving import LEVEL, Moving
 from tests.kit.rocksdb_queues import lose
 from tests.kit.served import served
 from tests.kit.told import NEVER
