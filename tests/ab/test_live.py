@@ -155,6 +155,9 @@ def test_the_side_that_is_read_most_is_the_reference(
 
 
 def test_what_cannot_be_told_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(RefusedStoreError, match="no such folder"):
+        live_result(tmp_path / "none", [])
+    assert not (tmp_path / "none").exists()
     with pytest.raises(RefusedStoreError, match="no store here"):
         live_result(tmp_path, [])
     figures = Figures(StorePaths(tmp_path).ab_figures)
@@ -193,6 +196,10 @@ def test_a_running_store_is_reported_and_not_touched(
         save(store)
         done = live(root, "--html", tmp_path / "page.html", "--result", out, code=0)
         assert "Every answer was the same" in done.stdout
+        assert f"cqstore: the result: {out}\n" in done.stderr
+        assert f"cqstore: the page: {tmp_path / 'page.html'}\n" in done.stderr
+        for limit in read_result(out).not_measured:
+            assert f"cqstore: {limit}\n" in done.stderr
         with monkeypatch.context() as patch:
             refuse(patch, "rocksdb", "read_units")
             store.get_message("t", 1, 2)

@@ -18,9 +18,10 @@ from ab.report.printing import print_report
 from ab.results.result import Answers, Result
 from ab.results.result_file import result_schema, write_result
 from store.cli.output import OutputFormat
-from store.errors import StoreConfigError
+from store.errors import RefusedStoreError, StoreConfigError
 from tests.ab.made_result import Truth, made_result
 from tests.ab.test_latencies import open_loop
+from tests.kit.tree import tree_digest
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +84,7 @@ def test_as_lines_every_figure_is_one(made: Result, file: Path) -> None:
 
 def test_the_page_is_written_beside(file: Path, tmp_path: Path) -> None:
     done = run("report", file, "--html", tmp_path / "page.html")
-    assert done.exit_code == 0
+    assert (done.exit_code, done.stderr) == (0, f"cqstore: the page: {tmp_path / 'page.html'}\n")
     assert (tmp_path / "page.html").read_text().startswith("<!DOCTYPE html>")
 
 
@@ -112,6 +113,19 @@ def test_the_schema_is_printed() -> None:
 
 def test_a_report_of_nothing_is_wrong_use() -> None:
     assert run("report").exit_code == 2
+
+
+@pytest.mark.parametrize("place", ["folder", "none/result.json"])
+def test_a_result_that_cannot_be_written_is_refused_before_the_store_is_looked_at(
+    tmp_path: Path, place: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    before = tree_digest(tmp_path)
+    done = run("run", tmp_path, "--result", tmp_path / place)
+    assert isinstance(done.exception, RefusedStoreError)
+    assert "the result cannot go there (--result)" in str(done.exception)
+    assert done.exception.path == tmp_path / place
+    assert tree_digest(tmp_path) == before
 
 
 def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:

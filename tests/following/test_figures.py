@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from replication import running as running_follower
 from replication.following.follower import Follower
+from replication.following.standing import Standing
 from store.cli.top import facts
 from store.errors import CorruptionError
 from store.journals.following import Following, read_following, write_following
@@ -234,3 +236,60 @@ def samples(registry: CollectorRegistry, store: MessageStore) -> dict[str, float
     label = f'{{store="{store.paths.root}"}} '
     found = (line.split(label) for line in lines if line.startswith("cqstore_follow_"))
     return {name.removeprefix("cqstore_follow_"): float(value) for name, value in found}
+
+
+class Asked:
+    """A follower and its store, as far as those ask who tell of them; every look counts."""
+
+    def __init__(self, root: Path) -> None:
+        self.looks = 0
+        self.standing = Standing(end=5, connected=True)
+        self.paths = StorePaths(root)
+        self.commit_log = self
+
+    @property
+    def followed_timestamp(self) -> int:
+        self.looks += 1
+        return 0
+
+    def figures(self) -> Following:
+        self.looks += 1
+        return NOTE
+
+
+def test_how_far_it_is_is_said_where_that_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, said = Asked(tmp_path), list[str]()
+    monkeypatch.setattr(running_follower, "note", said.append)
+
+    async def story() -> None:
+        task = asyncio.create_task(running_follower._tell(asked, asked, 0.001))  # type: ignore[arg-type]
+        await becomes(lambda: asked.looks > 3)
+        asked.standing.end = 9
+        await becomes(lambda: said[-1] == "followed to 9")
+        looks = asked.looks
+        await becomes(lambda: asked.looks > looks + 3)
+        task.cancel()
+
+    run(story())
+    assert said == ["followed to 5", "followed to 9"]
+
+
+def test_a_note_that_cannot_be_written_is_told_of_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, said = Asked(tmp_path), list[str]()
+    monkeypatch.setattr(running_follower, "note", said.append)
+    monkeypatch.setattr(running_follower, "_NOTE_SECONDS", 0.001)
+    asked.paths.following.mkdir(parents=True)  # in its way
+
+    async def story() -> None:
+        task = asyncio.create_task(running_follower._note(asked, asked))  # type: ignore[arg-type]
+        await becomes(lambda: asked.looks > 3)
+        task.cancel()
+
+    run(story())
+    (one,) = said
+    assert one.startswith("cqstore top will not show how far it is: cannot ")
+    assert str(asked.paths.following) in one
