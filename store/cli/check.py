@@ -84,11 +84,6 @@ def check(
         return
     if not repair:
         raise typer.Exit(1)
-    for step in plan.steps():
-        note(step)
-    if not plan:
-        raise typer.Exit(1)
-    check_cut(root, plan, cut_at)
     target = root if in_place else copy_to or root.with_name(root.name + ".repaired")
     _mend(root, target, read_config(config), plan, cut_at, in_place=in_place)
     if _look(target, config, backend, None, kind) is not None:
@@ -99,7 +94,17 @@ def _mend(
     root: Path, target: Path, settings: StoreConfig, plan: RepairPlan, cut_at: int | None,
     *, in_place: bool,
 ) -> None:  # fmt: skip
-    """Copy the store to ``target``, or take it ``in_place``, and mend it there."""
+    """Say what is done; do it to a copy of the store that becomes ``target``, or ``in_place``.
+
+    Raises:
+        typer.Exit: nothing can be done.
+        RefusedStoreError: the log must be cut, and ``cut_at`` is not that place.
+    """
+    for step in plan.steps():
+        note(step)
+    if not plan:
+        raise typer.Exit(1)
+    check_cut(root, plan, cut_at)
     if not in_place:
         with progress("copying", blocks_below(root)) as tick:
             copy_store(root, target, tick)

@@ -77,19 +77,16 @@ def topics(
     expired; the broker's own topics are left out. Nothing is deleted by it.
 
     With --delete or --delete-from the queues of the topics go for good once --yes is given, with
-    --delete --prefix TEXT those of all topics that begin so, save the broker's own;
-    without it they are listed as they would go, and nothing is changed. Their records stay in the
-    log until they expire. Refused while another process has the store open. Nothing is deleted if
-    one name is no topic's, nor if one on the command line has no queues; a name in FILE may have
-    none, so that a deletion that was interrupted is given again.
+    --delete --prefix TEXT those of all topics that begin so, save the broker's own; without it they
+    are listed, and nothing is changed. Their records stay in the log until they expire. Refused
+    while another process has the store open. Nothing is deleted if a name is no topic's, nor if one
+    on the command line has no queues; a name in FILE may have none: a deletion is given again so.
     """
     given = names or []
     if delete or delete_from:
         if limit or after or commit_log or times or idle is not None:
-            raise StoreConfigError(
-                "topics are deleted by their names or a prefix: leave --limit, --after, "
-                "--commitlog, --times, --idle out"
-            )
+            others = "leave --limit, --after, --commitlog, --times, --idle out"
+            raise StoreConfigError(f"topics are deleted by their names or a prefix: {others}")
         if delete != (bool(given) or bool(prefix)) or (prefix and (given or delete_from)):
             raise StoreConfigError("--delete goes with the names of topics, or with --prefix alone")
         going = _delete(root, config, backend, given, delete_from, prefix, yes=yes)
@@ -101,11 +98,11 @@ def topics(
     if idle is not None and (after or times):
         raise StoreConfigError("--idle lists topics: leave --after and --times out")
     with open_store(root, config, backend, commit_log) as store:
-        if idle is not None:
-            rows = _idle_rows(store, prefix, time.time() * 1000 - idle * _DAY_MS)
-            output(kind).rows(islice(rows, limit or None))
+        if idle is None:
+            rows = _rows(store, prefix, limit, _queue(after), times=times)
         else:
-            output(kind).rows(_rows(store, prefix, limit, _queue(after), times=times))
+            rows = islice(_idle_rows(store, prefix, idle), limit or None)
+        output(kind).rows(rows)
 
 
 def _queue(text: str) -> QueueKey | None:
@@ -156,11 +153,12 @@ def _store_time(store: MessageStore, span: QueueSpan, queue_offset: int) -> int 
 # ---- idle topics
 
 
-def _idle_rows(store: MessageStore, prefix: str, before: float) -> Iterator[Row]:
-    """Yield each topic whose newest message was stored before ``before``, ms since the epoch.
+def _idle_rows(store: MessageStore, prefix: str, days: float) -> Iterator[Row]:
+    """Yield each topic whose newest message was stored more than ``days`` ago.
 
     A queue whose newest store time cannot be read keeps its topic from being idle.
     """
+    before = time.time() * 1000 - days * _DAY_MS
     about = store.queues.queues_estimate()
     every = counted(store.queue_spans(), "listing", about, "queues")
     for topic, spans in groupby(every, lambda span: span.queue.topic):

@@ -85,10 +85,7 @@ class MessageStore(StoreCare):
 
     @classmethod
     def open(
-        cls,
-        root: Path | str,
-        config: StoreConfig | None = None,
-        *,
+        cls, root: Path | str, config: StoreConfig | None = None, *,
         read_only: bool = False,
         backend: str | None = None,
         commit_log: Path | None = None,
@@ -99,7 +96,7 @@ class MessageStore(StoreCare):
         replicas: Replicas | None = None,
         surroundings: Surroundings | None = None,
         progress: Progress = untold,
-    ) -> Self:
+    ) -> Self:  # fmt: skip
         """Open the store in ``root``; read-write, a new one is made if there is none.
 
         What lies on disk decides on backend and file sizes, unless ``config`` gives a size.
