@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.peer.maven import JavaProgram
-from tests.interop.started import JVM, started
+from tests.interop.started import pairs, started
 
 if TYPE_CHECKING:
     import subprocess
@@ -35,8 +35,7 @@ class Brokers:
     @contextmanager
     def running(self, root: Path, **settings: object) -> Iterator["Broker"]:
         """Start a broker on the store in ``root``; shut it down at the end."""
-        words = [str(root), *(f"{key}={value}" for key, value in settings.items())]
-        with _started(self.program, words) as process:
+        with started(self.program, [str(root), *pairs(settings)]) as process:
             broker = Broker(process)
             yield broker
             broker.close()
@@ -44,16 +43,10 @@ class Brokers:
     @contextmanager
     def name_server(self) -> Iterator[int]:
         """Start a name server; yield its port, and stop it at the end."""
-        with _started(replace(self.program, main="interop.NameServer"), []) as process:
+        with started(replace(self.program, main="interop.NameServer"), []) as process:
             assert process.stdout is not None
             port: int = json.loads(process.stdout.readline())["port"]
             yield port
-
-
-def _started(
-    program: JavaProgram, words: list[str]
-) -> AbstractContextManager["subprocess.Popen[bytes]"]:
-    return started(lambda home: [*program.command(home, JVM), *words])
 
 
 class Broker:

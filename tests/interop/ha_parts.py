@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.feeding import COMMAND
-from tests.interop.rocketmq import Master, RocketMQ, Row, Slave
+from tests.interop.rocketmq import Master, RocketMQ, Slave
+from tests.interop.started import Row
 from tests.interop.test_interop import QUEUES
 from tests.kit.cutting_proxy import CuttingProxy
 

@@ -1,15 +1,11 @@
 """Runs the store of other releases of RocketMQ, through the Java program in ``releases``."""
 
-import json
-import subprocess
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.peer.maven import JavaProgram
-from tests.interop.rocketmq import Row
-from tests.interop.started import JVM
+from tests.interop.started import Row, joined, pairs, ran
 
 _FOLDER = Path(__file__).parent / "releases"
 _STANDS_ON = {"5.3.4": "5.3.3"}
@@ -58,13 +54,5 @@ class Release:
         words: list[str],
         settings: dict[str, object],
     ) -> list[Row]:
-        names = ",".join(f"{topic}/{number}" for topic, number in queues)
-        pairs = [f"{key}={value}" for key, value in settings.items()]
-        with tempfile.TemporaryDirectory() as home:
-            done = subprocess.run(
-                [*self.program.command(home, JVM), verb, str(root), kind, names, *words, *pairs],
-                capture_output=True, env=JavaProgram.environment(), timeout=240, check=False,
-            )  # fmt: skip
-        if done.returncode:
-            raise AssertionError(done.stderr.decode(errors="replace")[-4000:])
-        return [json.loads(line) for line in done.stdout.decode().splitlines()]
+        line = [verb, str(root), kind, joined(queues), *words, *pairs(settings)]
+        return ran(self.program, line)

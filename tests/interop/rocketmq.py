@@ -1,19 +1,20 @@
 """Runs Apache RocketMQ's own store on a folder, through the Java program beside this file."""
 
 import json
-import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from bench.peer.maven import JavaProgram
-from tests.interop.started import JVM, started
+from tests.interop.started import Row, joined, pairs, ran, started
+
+if TYPE_CHECKING:
+    import subprocess
 
 FOLDER = Path(__file__).parent
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class RocketMQ:
         self, root: Path, kind: str, queues: Iterable[tuple[str, int]], **settings: object
     ) -> list[Row]:
         """Open the store and return what RocketMQ reads of it; the store is then closed."""
-        return self._run("dump", root, kind, _words(queues), [], settings)
+        return self._run("dump", root, kind, joined(queues), [], settings)
 
     def read(
         self, root: Path, kind: str, queues: Iterable[tuple[str, int]], **settings: object
@@ -55,7 +56,7 @@ class RocketMQ:
             "append",
             root,
             kind,
-            _words(queues),
+            joined(queues),
             [str(count), "crash" if crash else "close"],
             settings,
         )
@@ -90,8 +91,7 @@ class RocketMQ:
         queues: Iterable[tuple[str, int]],
         settings: dict[str, object],
     ) -> AbstractContextManager["subprocess.Popen[bytes]"]:
-        words = _words(queues)
-        return started(lambda home: self._command(home, verb, root, kind, words, [], settings))
+        return started(self.program, [verb, str(root), kind, joined(queues), *pairs(settings)])
 
     def _run(
         self,
@@ -102,29 +102,7 @@ class RocketMQ:
         words: list[str],
         settings: dict[str, object],
     ) -> list[Row]:
-        with tempfile.TemporaryDirectory() as home:
-            done = subprocess.run(
-                self._command(home, verb, root, kind, queues, words, settings),
-                capture_output=True, env=JavaProgram.environment(), timeout=240, check=False,
-            )  # fmt: skip
-        if done.returncode:
-            raise AssertionError(done.stderr.decode(errors="replace")[-4000:])
-        return [json.loads(line) for line in done.stdout.decode().splitlines()]
-
-    def _command(
-        self,
-        home: str,
-        verb: str,
-        root: Path,
-        kind: str,
-        queues: str,
-        words: list[str],
-        settings: dict[str, object],
-    ) -> list[str]:
-        return [
-            *self.program.command(home, JVM), verb, str(root), kind, queues, *words,
-            *(f"{key}={value}" for key, value in settings.items()),
-        ]  # fmt: skip
+        return ran(self.program, [verb, str(root), kind, queues, *words, *pairs(settings)])
 
 
 class _Running:
@@ -188,7 +166,3 @@ class Slave(_Running):
         """Wait until its log and its queues have come to ``phy_offset``; return its log's end."""
         end: int = self.ask(phy_offset)["end"]
         return end
-
-
-def _words(queues: Iterable[tuple[str, int]]) -> str:
-    return ",".join(f"{topic}/{number}" for topic, number in queues)

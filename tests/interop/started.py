@@ -1,21 +1,51 @@
-"""A program of RocketMQ's that goes on beside a test."""
+"""A program of RocketMQ's that runs to its end, or goes on beside a test."""
 
+import json
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from bench.peer.maven import JavaProgram
 
 JVM = ["-Xmx1g", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Dtls.server.mode=disabled"]
 """A program is over before the better compiler and collector, and a certificate that nobody asks
 for, would have paid for themselves."""
+Row = dict[str, Any]
+"""A line that a program has said."""
+
+
+def joined(queues: Iterable[tuple[str, int]]) -> str:
+    """Return topics and queue ids as one word of a command."""
+    return ",".join(f"{topic}/{number}" for topic, number in queues)
+
+
+def pairs(settings: dict[str, object]) -> list[str]:
+    """Return settings as words of a command."""
+    return [f"{key}={value}" for key, value in settings.items()]
+
+
+def ran(program: JavaProgram, words: list[str]) -> list[Row]:
+    """Run the program to its end; return what it said.
+
+    Raises:
+        AssertionError: it failed; with the end of what it has said on standard error.
+    """
+    with tempfile.TemporaryDirectory() as home:
+        done = subprocess.run(
+            [*program.command(home, JVM), *words],
+            capture_output=True, env=JavaProgram.environment(), timeout=240, check=False,
+        )  # fmt: skip
+    if done.returncode:
+        raise AssertionError(done.stderr.decode(errors="replace")[-4000:])
+    return [json.loads(line) for line in done.stdout.decode().splitlines()]
 
 
 @contextmanager
-def started(command: Callable[[str], list[str]]) -> Iterator["subprocess.Popen[bytes]"]:
-    """Start what ``command`` makes of a home of its own, with pipes; kill it at the end.
+def started(program: JavaProgram, words: list[str]) -> Iterator["subprocess.Popen[bytes]"]:
+    """Start the program with a home of its own, and with pipes; kill it at the end.
 
     The end of what it has said on standard error comes with an error.
     """
@@ -23,8 +53,8 @@ def started(command: Callable[[str], list[str]]) -> Iterator["subprocess.Popen[b
         tempfile.TemporaryDirectory() as home,
         (Path(home) / "err").open("w+b") as err,
         subprocess.Popen(
-            command(home), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=err,
-            env=JavaProgram.environment(),
+            [*program.command(home, JVM), *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=err, env=JavaProgram.environment(),
         ) as process,
     ):  # fmt: skip
         try:

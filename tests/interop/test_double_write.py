@@ -9,7 +9,8 @@ from store.config import StoreConfig
 from store.errors import RefusedStoreError
 from store.record.message import Message
 from store.service.message_store import MessageStore
-from tests.interop.rocketmq import RocketMQ, Row
+from tests.interop.rocketmq import RocketMQ
+from tests.interop.started import Row
 from tests.interop.test_interop import CONFIG, KINDS, QUEUES, SIZES, compare, write
 from tests.interop.test_migration import move
 from tests.kit.served import served

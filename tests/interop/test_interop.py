@@ -11,7 +11,8 @@ from store.cli.rows import queue_row
 from store.config import StoreConfig
 from store.record.message import Message
 from store.service.message_store import MessageStore
-from tests.interop.rocketmq import RocketMQ, Row
+from tests.interop.rocketmq import RocketMQ
+from tests.interop.started import Row
 from tests.kit.golden import load_dump
 
 pytestmark = pytest.mark.interop

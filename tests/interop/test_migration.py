@@ -18,7 +18,8 @@ from store.config import StoreConfig
 from store.queue.units import QueueKey
 from store.service.message_store import MessageStore
 from store.service.upkeep.mode import StoreMode
-from tests.interop.rocketmq import RocketMQ, Row
+from tests.interop.rocketmq import RocketMQ
+from tests.interop.started import Row
 from tests.interop.test_interop import CONFIG, QUEUES, SIZES, compare, write
 from tests.kit.migrations import NO_SPARK
 

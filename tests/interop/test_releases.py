@@ -15,7 +15,7 @@ from store.queue.units import QueueKey
 from store.record.decoder import StoredMessage
 from store.service.message_store import MessageStore
 from tests.interop.release import FILE, ROCKSDB, Release
-from tests.interop.rocketmq import Row
+from tests.interop.started import Row
 from tests.interop.test_interop import QUEUES, SIZES, write
 from tests.kit.commands import run
 

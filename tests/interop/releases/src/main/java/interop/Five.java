@@ -1,14 +1,11 @@
 package interop;
 
-import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Properties;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentMap;
 import org.apache.rocketmq.common.BrokerConfig;
-import org.apache.rocketmq.common.MixAll;
 import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageDecoder;
@@ -28,26 +25,12 @@ public final class Five extends Release {
     }
 
     @Override
-    DefaultMessageStore open(Path root, String type, Properties settings, Set<String> names) throws Exception {
-        MessageStoreConfig config = new MessageStoreConfig();
-        config.setStorePathRootDir(root.toString());
-        config.setStorePathCommitLog(root.resolve("commitlog").toString());
-        config.setStoreType(type);
-        config.setHaListenPort(0);
-        MixAll.properties2Object(settings, config);
+    DefaultMessageStore make(MessageStoreConfig config, BrokerConfig broker, BrokerStatsManager stats, Set<String> names)
+        throws Exception {
         ConcurrentMap<String, TopicConfig> topics = new ConcurrentHashMap<>();
         names.forEach(name -> topics.put(name, new TopicConfig(name, 8, 8)));
-        BrokerConfig broker = new BrokerConfig();
-        broker.setBrokerIP1("10.0.0.2");
-        BrokerStatsManager stats = new BrokerStatsManager("interop", true);
-        DefaultMessageStore store = config.isEnableRocksDBStore()
-            ? new RocksDBMessageStore(config, stats, null, broker, topics)
+        return config.isEnableRocksDBStore() ? new RocksDBMessageStore(config, stats, null, broker, topics)
             : new DefaultMessageStore(config, stats, null, broker, topics);
-        if (!store.load()) {
-            throw new IllegalStateException("load failed");
-        }
-        store.start();
-        return store;
     }
 
     @Override

@@ -1,13 +1,10 @@
 package interop;
 
 import java.nio.ByteBuffer;
-import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Properties;
 import java.util.Set;
 import org.apache.rocketmq.common.BrokerConfig;
-import org.apache.rocketmq.common.MixAll;
 import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.store.DefaultMessageStore;
@@ -24,22 +21,9 @@ public final class Four extends Release {
     }
 
     @Override
-    DefaultMessageStore open(Path root, String type, Properties settings, Set<String> topics) throws Exception {
-        MessageStoreConfig config = new MessageStoreConfig();
-        config.setStorePathRootDir(root.toString());
-        config.setStorePathCommitLog(root.resolve("commitlog").toString());
-        config.setHaListenPort(0);
-        MixAll.properties2Object(settings, config);
-        BrokerConfig broker = new BrokerConfig();
-        broker.setBrokerIP1("10.0.0.2");
-        BrokerStatsManager stats = new BrokerStatsManager("interop", true);
-        DefaultMessageStore store = new DefaultMessageStore(config, stats,
-            (topic, queueId, end, tags, time, bits, properties) -> { }, broker);
-        if (!store.load()) {
-            throw new IllegalStateException("load failed");
-        }
-        store.start();
-        return store;
+    DefaultMessageStore make(MessageStoreConfig config, BrokerConfig broker, BrokerStatsManager stats, Set<String> topics)
+        throws Exception {
+        return new DefaultMessageStore(config, stats, (topic, queueId, end, tags, time, bits, properties) -> { }, broker);
     }
 
     @Override

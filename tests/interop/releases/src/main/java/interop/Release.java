@@ -16,6 +16,8 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.Set;
 import java.util.TreeMap;
+import org.apache.rocketmq.common.BrokerConfig;
+import org.apache.rocketmq.common.MixAll;
 import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.common.message.MessageExt;
@@ -23,6 +25,8 @@ import org.apache.rocketmq.remoting.protocol.RemotingSerializable;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.PutMessageResult;
 import org.apache.rocketmq.store.SelectMappedBufferResult;
+import org.apache.rocketmq.store.config.MessageStoreConfig;
+import org.apache.rocketmq.store.stats.BrokerStatsManager;
 
 /**
  * Opens a store with the classes of one release: of them, what all releases have. The rest is in Four and Five.
@@ -37,8 +41,26 @@ abstract class Release {
     private static final int PHY_OFFSET_AT = 28;
     private static final PrintStream OUT = new PrintStream(System.out, false, StandardCharsets.UTF_8);
 
-    /** Opens and starts the store, as the broker does; the topics have eight queues. */
-    abstract DefaultMessageStore open(Path root, String type, Properties settings, Set<String> topics) throws Exception;
+    /** Makes the store, as the broker does; the topics have eight queues. */
+    abstract DefaultMessageStore make(MessageStoreConfig config, BrokerConfig broker, BrokerStatsManager stats,
+        Set<String> topics) throws Exception;
+
+    private DefaultMessageStore open(Path root, String type, Properties settings, Set<String> topics) throws Exception {
+        MessageStoreConfig config = new MessageStoreConfig();
+        config.setStorePathRootDir(root.toString());
+        config.setStorePathCommitLog(root.resolve("commitlog").toString());
+        config.setHaListenPort(0);
+        settings.putIfAbsent("storeType", type);
+        MixAll.properties2Object(settings, config);
+        BrokerConfig broker = new BrokerConfig();
+        broker.setBrokerIP1("10.0.0.2");
+        DefaultMessageStore store = make(config, broker, new BrokerStatsManager("interop", true), topics);
+        if (!store.load()) {
+            throw new IllegalStateException("load failed");
+        }
+        store.start();
+        return store;
+    }
 
     abstract MessageExt newMessage();
 
