@@ -35,14 +35,14 @@ class ConsumerOffsets:
         if found is not None:
             if found.faults:
                 said = f"Consumer offsets cannot be read from the form {found.form}"
-                yield _not_compared(Severity.WARN, f"{said}: {found.faults[0]}.")
+                yield not_compared(Severity.WARN, f"{said}: {found.faults[0]}.")
             self._look_at_database(found)
             yield from self._found()
             return
         files = [self._paths.topics.with_name(name) for name in _FILES]
         present = [path for path in files if path.exists()]
         if not present:
-            yield _not_compared(Severity.INFO, "There are no consumer offsets (config/) here.")
+            yield not_compared(Severity.INFO, "There are no consumer offsets (config/) here.")
             return
         try:
             for path in present:
@@ -50,7 +50,7 @@ class ConsumerOffsets:
                     for key, value in table_entries(path, table):
                         self._look(key, value)
         except StoreError as exc:
-            yield _not_compared(Severity.WARN, f"{exc}.")
+            yield not_compared(Severity.WARN, f"{exc}.")
         yield from self._found()
 
     def _look_at_database(self, found: BrokerMetadata) -> None:
@@ -109,5 +109,6 @@ class ConsumerOffsets:
         )
 
 
-def _not_compared(severity: Severity, sentence: str) -> PreflightFinding:
+def not_compared(severity: Severity, sentence: str) -> PreflightFinding:
+    """Return the finding that offsets were not compared; the sentence says why."""
     return PreflightFinding(code="offsets-not-compared", severity=severity, sentence=sentence)

@@ -11,7 +11,7 @@ from pathlib import Path
 from migration.preflight.broker_conf import lint, usable_config
 from migration.preflight.broker_keys import parse_version
 from migration.preflight.combined import CombinedStart
-from migration.preflight.consumers import ConsumerOffsets
+from migration.preflight.consumers import ConsumerOffsets, not_compared
 from migration.preflight.layout import (
     IN_USE,
     READABLE,
@@ -186,7 +186,14 @@ class _Examination:
             expirations = table.lite_expirations
             checks.append(LiteQueues(queues, store.commit_log, expirations, self._lite))
         yield from QueueSurvey(queues, checks, self._progress).run()
-        yield from ConsumerOffsets(store.paths, queues).findings()
+        if self._is_written and queues.hides_unflushed:
+            yield not_compared(
+                Severity.INFO,
+                "Consumer offsets are compared when the broker has stopped: it has the newest units"
+                " of its queues in memory.",
+            )
+        else:
+            yield from ConsumerOffsets(store.paths, queues).findings()
         yield from machine_findings(self._extent(store, parts), self._machine)
 
     def _extent(self, store: MessageStore, parts: Mapping[str, ConsumeQueueStore]) -> Extent:

@@ -96,8 +96,10 @@ class StoreSide(Side):
         """Return what the queues lack of the log as it ended when it was opened.
 
         Who has the store open hands records on a moment later: his queues are looked at again, for
-        a while.
+        a while. Where they hide what he has not flushed, nothing is said of them.
         """
+        if self.store.queues.hides_unflushed and _is_open(self.store):
+            return None
         end, found = self.log.max_phy_offset(), _undispatched(self.store)
         if found is None:
             return None

@@ -19,6 +19,7 @@ from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.kit.log_bytes import log_of
 from tests.kit.parted import CONFIG, grow, log_in, parted
+from tests.kit.told import NEVER
 from tests.kit.tree import tree_digest
 
 
@@ -236,6 +237,22 @@ def test_a_store_that_somebody_writes_is_compared(tmp_path: Path) -> None:
                 with checked(one, other, CONFIG) as found:
                     assert (found.common.end, list(found.differences())) == (end, [])
                     assert found.tails[1].records == number + 1
+
+
+def test_units_that_a_broker_has_in_memory_do_not_count_as_lacking(tmp_path: Path) -> None:
+    one, other, end = parted(tmp_path, 30, 0, 0, "rocksdb")
+    config = CONFIG.model_copy(
+        update={
+            "flush_interval_consume_queue": NEVER, "flush_consume_queue_thorough_interval": NEVER,
+            "flush_interval_commit_log": NEVER, "flush_commit_log_thorough_interval": NEVER,
+        }
+    )  # fmt: skip
+    with MessageStore.open(other, config) as store:
+        assert store.put_message(Message("later", b"x")).ok
+        assert store.get_message("later", 0, 0).messages()  # who reads has all handed on
+        with checked(one, other, CONFIG) as found:
+            assert (found.common.end, list(found.differences())) == (end, [])
+            assert found.tails[1].records == 1
 
 
 def test_what_is_no_pair_of_stores_is_refused(tmp_path: Path) -> None:
