@@ -1,34 +1,33 @@
 """What ``repr`` says of a stored message: a line, whatever the record is like."""
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from store.errors import StoreError
+from store.record.record_layout import RecordTail
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+_FIELDS = (
+    "topic", "queue_id", "queue_offset", "phy_offset", "size", "store_timestamp", "body",
+    "properties",
+)  # fmt: skip
 
-    from store.record.decoder import StoredMessage
+
+class _Stored(Protocol):
+    @property
+    def tail(self) -> RecordTail: ...
 
 
-def described(message: "StoredMessage") -> str:
+def described(message: _Stored) -> str:
     """Return where a message lies and what it is; its body by size alone. Raises nothing.
 
     A field that cannot be read, in a damaged record or where the log was cut, says so.
     """
-    fields: dict[str, Callable[[], object]] = {
-        "topic": lambda: repr(message.topic),
-        "queue_id": lambda: message.queue_id,
-        "queue_offset": lambda: message.queue_offset,
-        "phy_offset": lambda: message.phy_offset,
-        "size": lambda: message.size,
-        "store_timestamp": lambda: message.store_timestamp,
-        "body": lambda: f"<{message.tail.body_size} bytes stored>",
-        "properties": lambda: message.properties,
-    }
-    parts = []
-    for name, read in fields.items():
-        try:
-            parts.append(f"{name}={read()}")
-        except StoreError as exc:
-            parts.append(f"{name}=<{exc.reason}>")
-    return f"StoredMessage({', '.join(parts)})"
+    return f"StoredMessage({', '.join(f'{name}={_field(message, name)}' for name in _FIELDS)})"
+
+
+def _field(message: _Stored, name: str) -> str:
+    try:
+        if name == "body":
+            return f"<{message.tail.body_size} bytes stored>"
+        return repr(getattr(message, name))
+    except StoreError as exc:
+        return f"<{exc.reason}>"
