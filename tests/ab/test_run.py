@@ -37,7 +37,11 @@ def test_every_workload_runs_on_equal_sides_and_nothing_of_the_store_is_changed(
         root, "--side", "file", "--side", "file", "--rounds", "3", "--turn-seconds", "0.004"
     )
     assert tree_digest(root) == before
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["result.json", "store"]
+    made = sorted(path.name for path in tmp_path.iterdir())
+    assert made == ["result.html", "result.json", "store"]
+    assert (tmp_path / "result.html").read_text().startswith("<!DOCTYPE html>")
+    assert f"cqstore: the result: {tmp_path / 'result.json'}\n" in done.stderr
+    assert f"cqstore: the page: {tmp_path / 'result.html'}\n" in done.stderr
     assert "3 sides (file; file (2); file (twin)), 16 workloads, 3 rounds: about" in done.stderr
     found = result_of(root)
     assert [side.twin_of for side in found.sides] == [None, None, "file"]
