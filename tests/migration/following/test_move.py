@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +27,7 @@ from store.replica_config import BrokerRole
 from store.service.message_store import MessageStore
 from tests.feeding.conftest import CONFIG, Master, leading, log_in
 from tests.following.conftest import SIZES
+from tests.kit.metadata_forms import databases, unpack_forms
 from tests.kit.moving import LEVEL, Moving
 from tests.kit.rocksdb_queues import lose
 from tests.kit.served import served
@@ -467,3 +469,26 @@ def test_a_folder_that_follows_another_store_is_refused(tmp_path: Path) -> None:
     note.write_text("{")
     with pytest.raises(StoreError, match="note of the move is damaged"):
         FollowedMove(root, ("127.0.0.1", 1), own, CONFIG)
+
+
+@pytest.mark.parametrize("is_older", [False, True])
+def test_the_command_ends_with_what_may_be_started(tmp_path: Path, *, is_older: bool) -> None:
+    root, own, conf = tmp_path / "broker", tmp_path / "own", tmp_path / "broker.conf"
+    with leading(root) as master:
+        put_more(master)
+    more = []
+    if is_older:  # files, and databases that were written later
+        unpack_forms(tmp_path / "forms")
+        shutil.copytree(tmp_path / "forms" / "json" / "config", root / "config")
+        for path in (root / "config").iterdir():
+            os.utime(path, (1000, 1000))
+        for path in databases(tmp_path / "forms" / "v1"):
+            shutil.copytree(path, root / "config" / path.name)
+        more = ["--to", "file", "--accept-older-tables", "--without", "forbidden"]
+    conf.write_text(SIZES)
+    given = ["follow", str(root), "127.0.0.1:1", "--into", str(own), "--config", str(conf)]
+    done = CliRunner().invoke(app, [*given, *more])
+    assert done.exit_code == 0, (done.output, done.exception)
+    *before, last = done.stderr.splitlines()
+    assert last == f"cqstore: {own} has all that {root} had: start the broker with it"
+    assert ("are older than what the broker had" in before[-1]) is is_older
