@@ -29,6 +29,7 @@ from tests.kit.acknowledged import Acknowledged
 from tests.kit.call_order import CallOrder
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.tree import tree_digest
+from tests.kit.verbs import call
 
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=8192, mapped_file_size_consume_queue=400, max_hash_slot_num=20,
@@ -196,6 +197,14 @@ def test_a_damaged_record_is_named_and_all_behind_it_stays(tmp_path: Path) -> No
         manifest = back_up(tmp_path / "s", tmp_path / "to", CONFIG)
         assert manifest.damaged_at == damaged
         assert (tmp_path / "to" / "commitlog" / path.name).read_bytes() == path.read_bytes()
+        conf = tmp_path / "broker.conf"
+        conf.write_text("mappedFileSizeCommitLog=8192\n")
+        done = call("backup", tmp_path / "s", tmp_path / "to again", "--config", conf)
+        assert done.exit_code == 1
+        assert (
+            f"cqstore: the log is damaged at phy offset {damaged} (cqstore check)\n" in done.stderr
+        )
+        assert (tmp_path / "to again" / "commitlog" / path.name).read_bytes() == path.read_bytes()
 
 
 # ---- refusals
