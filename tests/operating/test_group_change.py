@@ -125,22 +125,17 @@ def test_offsets_are_what_was_asked_and_all_else_stays(root: Path, name: str) ->
 
 
 def test_it_is_told_what_would_change_what_did_and_that_nothing_had_to(root: Path) -> None:
-    words = [root, "billing", "--topic", "orders", "--queue-id", 1, "--to"]
-    assert (
-        call("groups", "reset", *words, 3).stderr
-        == "cqstore: 1 of 1 offsets would change (--yes does it)\n"
-    )
-    assert (
-        call("groups", "reset", *words, 4).stderr
-        == "cqstore: 0 of 1 offsets would change (--yes does it)\n"
-    )
+    words = ["--topic", "orders", "--queue-id", 1, "--to"]
+
+    def said(*to: object) -> str:
+        return call("groups", "reset", root, "billing", *words, *to).stderr
+
+    assert said(3) == "cqstore: 1 of 1 offsets would change (--yes does it)\n"
+    assert said(4) == "cqstore: 0 of 1 offsets would change (--yes does it)\n"
     before = tree_digest(root / "config")
-    assert (
-        call("groups", "reset", *words, 4, "--yes").stderr == "cqstore: nothing was to be changed\n"
-    )
+    assert said(4, "--yes") == "cqstore: nothing was to be changed\n"
     assert tree_digest(root / "config") == before
-    did = "cqstore: 1 of 1 offsets changed; what was there is in "
-    assert call("groups", "reset", *words, 3, "--yes").stderr.startswith(did)
+    assert said(3, "--yes").startswith("cqstore: 1 of 1 offsets changed; what was there is in ")
 
 
 def test_what_was_there_is_kept(root: Path) -> None:
