@@ -124,6 +124,7 @@ def test_a_side_that_loses_a_unit_is_found_before_anything_is_timed(tmp_path: Pa
     assert not one.rounds
 
 
+@pytest.mark.quiet
 @pytest.mark.usefixtures("wrong")
 def test_a_side_that_takes_a_tenth_longer_is_found(tmp_path: Path) -> None:
     root = tmp_path / "store"
