@@ -34,6 +34,21 @@ from store.service.upkeep.obstacles import Obstacle, OpenedPast, open_past
 from store.service.upkeep.repair import RepairPlan, carry_out, check_cut, plan_repair
 from store.service.upkeep.store_copy import blocks_below, copy_store
 
+Repair = Annotated[
+    bool, typer.Option("--repair", help="Mend a copy of the store; says first what it does.")
+]
+CopyTo = Annotated[
+    Path | None, typer.Option(metavar="PATH", help="Where the copy goes; without it DIR.repaired.")
+]
+InPlace = Annotated[bool, typer.Option("--in-place", help="Mend the store itself, not a copy.")]
+Against = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="MANIFEST",
+        help="Compare all files with a backup's manifest instead; a bare name is one of DIR's.",
+    ),
+]
+
 
 def check(
     root: Dir,
@@ -42,24 +57,11 @@ def check(
     commit_log: CommitLogFolder = None,
     kind: Format = OutputFormat.TABLE,
     *,
-    repair: Annotated[
-        bool, typer.Option("--repair", help="Mend a copy of the store; says first what it does.")
-    ] = False,
-    copy_to: Annotated[
-        Path | None,
-        typer.Option(metavar="PATH", help="Where the copy goes; without it DIR.repaired."),
-    ] = None,
-    in_place: Annotated[
-        bool, typer.Option("--in-place", help="Mend the store itself, not a copy.")
-    ] = False,
+    repair: Repair = False,
+    copy_to: CopyTo = None,
+    in_place: InPlace = False,
     cut_at: CutAt = None,
-    against: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="MANIFEST",
-            help="Compare all files with a backup's manifest instead; a bare name is one of DIR's.",
-        ),
-    ] = None,
+    against: Against = None,
 ) -> None:
     """Check the whole store and list what is wrong, with file and offset. Changes nothing.
 
