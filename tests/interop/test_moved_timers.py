@@ -1,4 +1,4 @@
-"""Timer messages that wait in ``rocksdbstore`` are delivered once after the queues were moved."""
+"""Timer messages that wait, in the wheel or ``rocksdbstore``, are delivered once after a move."""
 
 from pathlib import Path
 
@@ -30,8 +30,8 @@ def deliver_soon(broker: Broker, name: str) -> None:
 def timers_delivered_once(broker: Broker, *names: str) -> None:
     """What waited is delivered, and nothing comes again.
 
-    Not so what the broker delivered last before it stopped: it delivers that once more after any
-    stop and start.
+    Not so what the broker delivered last before it stopped: of ``rocksdbstore`` it delivers that
+    once more after any stop and start.
     """
     waiting = [f"{name}{at}" for name in names for at in range(3)]
     until(lambda: set(waiting) <= read(broker).keys())
@@ -40,12 +40,16 @@ def timers_delivered_once(broker: Broker, *names: str) -> None:
     assert {key: found[key] for key in waiting} == dict.fromkeys(waiting, 1)
 
 
+FORMS: dict[str, dict[str, object]] = {"wheel": {}, "rocksdbstore": {"timerRocksDBEnable": "true"}}
+
+
 @pytest.mark.long
+@pytest.mark.parametrize("form", list(FORMS))
 @pytest.mark.parametrize("way", WAYS)
-def test_timer_messages_in_rocksdb_that_wait_are_delivered_once(
-    tmp_path: Path, brokers: Brokers, way: str
+def test_timer_messages_that_wait_are_delivered_once(
+    tmp_path: Path, brokers: Brokers, way: str, form: str
 ) -> None:
-    walk = Walk(way, tmp_path, brokers, {"timerRocksDBEnable": "true"})
+    walk = Walk(way, tmp_path, brokers, FORMS[form])
     walk.live("file", lambda broker: leave_timers(broker, "first"), then="rocksdb")
 
     def between(broker: Broker) -> None:
