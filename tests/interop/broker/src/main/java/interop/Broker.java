@@ -42,7 +42,7 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
  * timer TOPIC COUNT MILLISECONDS [NAME], register, read TOPIC.
  *
  * Of its clients: routed TOPIC, transactions GROUP TOPIC NAME COUNT FATE (keys NAME0 …), decide GROUP TOPIC NAME (commit what is
- * checked from now on and has such a key), check, checks GROUP, pop GROUP TOPIC COUNT INVISIBLE_MS, ack GROUP TOPIC KEY.
+ * checked from now on and has such a key), open, check, checks GROUP, pop GROUP TOPIC COUNT INVISIBLE_MS, ack GROUP TOPIC KEY.
  */
 public final class Broker {
     private static final PrintStream OUT = new PrintStream(System.out, false, StandardCharsets.UTF_8);
@@ -160,6 +160,8 @@ public final class Broker {
                 return clients.ack(words[1], words[2], words[3]);
             case "routed":
                 return clients.routed(words[1]);
+            case "open":
+                return clients.open();
             case "check":
                 return clients.check();
             case "checks":

@@ -25,6 +25,7 @@ import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.remoting.protocol.header.AckMessageRequestHeader;
 import org.apache.rocketmq.remoting.protocol.header.ExtraInfoUtil;
 import org.apache.rocketmq.remoting.protocol.header.PopMessageRequestHeader;
+import org.apache.rocketmq.store.rocksdb.MessageRocksDBStorage;
 
 /** RocketMQ's clients of a broker, found through its name server. */
 final class Clients {
@@ -118,6 +119,12 @@ final class Clients {
             ((ServiceThread) field(inRocksDB.getClass(), inRocksDB, "transStatusService")).wakeup();
         }
         return Map.of();
+    }
+
+    /** How many half messages the broker has in RocksDB. */
+    Object open() throws Exception {
+        var storage = broker.getMessageStore().getTransMessageRocksDBStore().getMessageRocksDBStorage();
+        return Map.of("open", storage.scanRecordsForTrans(MessageRocksDBStorage.TRANS_COLUMN_FAMILY, 100, null).size());
     }
 
     private static Object field(Class<?> of, Object object, String name) throws Exception {
