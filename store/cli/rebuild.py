@@ -21,7 +21,7 @@ from store.cli.options import (
     read_config,
 )
 from store.cli.output import OutputFormat, output
-from store.cli.progress import progress
+from store.cli.progress import Tick, progress
 from store.config import StoreConfig
 from store.errors import CorruptionError, NoSuchQueueError, StoreConfigError, StoreError
 from store.journals.store_lock import refuse_if_open
@@ -75,23 +75,33 @@ def rebuild(
             rebuild=parts, housekeeping=False, progress=tick,
         ) as store,
     ):  # fmt: skip
-        report = store.report
         record: dict[str, object] = {
             "backend": "+".join(part.name for part in store.queues.parts())
         }
         if topic is None:
-            record["scannedRecords"] = report.scanned_records
+            record["scannedRecords"] = store.report.scanned_records
             if not index:
-                record["units"] = report.dispatched_units
+                record["units"] = store.report.dispatched_units
         else:
-            done = store.rebuild_queues(topic, queue_id, tick)
-            if not done.queues:
-                raise _without_records(store, topic, queue_id)
-            record |= {"topic": topic, "queues": done.queues, "units": done.units}
+            record |= _rebuild_queues(store, topic, queue_id, tick)
         before = store.paths.replaced
     output(kind).record(record)
     if topic is None and before.is_dir():
         note(f"what was there before lies in {before}; remove it when you are content")
+
+
+def _rebuild_queues(
+    store: MessageStore, topic: str, queue_id: int | None, tick: Tick
+) -> dict[str, object]:
+    """Build single queues anew; return what was done.
+
+    Raises:
+        NoSuchQueueError: the log has no record of theirs, and nothing was done.
+    """
+    done = store.rebuild_queues(topic, queue_id, tick)
+    if not done.queues:
+        raise _without_records(store, topic, queue_id)
+    return {"topic": topic, "queues": done.queues, "units": done.units}
 
 
 def _check_has_records(root: Path, settings: StoreConfig, topic: str, queue_id: int | None) -> None:
