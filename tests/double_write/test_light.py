@@ -70,6 +70,18 @@ def test_the_setting_keeps_them_out_of_the_files(tmp_path: Path, read: str) -> N
 
 
 @pytest.mark.parametrize("backend", [None, "file"])
+def test_many_queues_are_asked_at_once_wherever_they_lie(apart: Path, backend: str | None) -> None:
+    with MessageStore.open(apart, read_only=True, backend=backend) as store:
+        keys = list(store.queue_keys())
+        assert {*LIGHT, "t"} == {key.topic for key in keys}
+        assert store.queues.queues_estimate() == len(keys)
+        units = [(key, at) for key in keys for at in range(5)]
+        times = [store.queues.queue(*key).unit_timestamp(at) for key, at in units]
+        assert min(times) > 0
+        assert list(store.queues.unit_timestamps(units)) == times
+
+
+@pytest.mark.parametrize("backend", [None, "file"])
 def test_all_queues_are_listed_and_checked(apart: Path, backend: str | None) -> None:
     before = tree_digest(apart)
     with MessageStore.open(apart, read_only=True, backend=backend) as store:
