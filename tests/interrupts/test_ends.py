@@ -25,6 +25,7 @@ from store.wakeup import Latch
 from tests.kit.faults import Faults
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.mutations import in_time
+from tests.kit.own_threads import own_threads
 from tests.kit.waiting import until
 
 SECONDS = 30
@@ -35,10 +36,6 @@ SYNC = StoreConfig(
     flush_interval_commit_log=NEVER, flush_commit_log_thorough_interval=NEVER,
     flush_interval_consume_queue=NEVER, flush_consume_queue_thorough_interval=NEVER,
 )  # fmt: skip
-
-
-def own_threads() -> set[str]:
-    return {thread.name for thread in threading.enumerate() if thread.name.startswith("cqstore")}
 
 
 def reopened(root: Path) -> int:

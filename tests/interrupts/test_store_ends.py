@@ -3,7 +3,6 @@
 import gc
 import os
 import shutil
-import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from tests.kit.descriptors import descriptors_of
 from tests.kit.engines import ENGINES
 from tests.kit.interrupts import Interrupted, first_places, run_interrupted
 from tests.kit.mutations import in_time
+from tests.kit.own_threads import own_threads
 
 SECONDS = 60
 MESSAGES = 10
@@ -50,10 +50,6 @@ def opened(root: Path, kind: str) -> MessageStore:
 def put(store: MessageStore) -> None:
     for number in range(MESSAGES):
         assert store.put_message(Message("t", b"m" * 400, number % 2, {"KEYS": f"k{number}"})).ok
-
-
-def own_threads() -> list[str]:
-    return [each.name for each in threading.enumerate() if each.name.startswith("cqstore")]
 
 
 def is_locked_by_another(root: Path) -> bool:
