@@ -391,3 +391,51 @@ def test_a_restored_backup_goes_on(tmp_path: Path) -> None:
         known.put(store)
         assert store.put_message(Message("new", b"x")).ok
         known.check(store)
+
+
+@pytest.mark.parametrize("backend", ["file", "rocksdb"])
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_log_that_expires_while_it_is_copied_is_copied_as_it_is_then(
+    tmp_path: Path, backend: str, times: int
+) -> None:
+    """All files that were there when the copy of the last ones began are gone at its end."""
+    root, known = tmp_path / "store", Acknowledged()
+    with MessageStore.open(root, CONFIG, backend=backend, housekeeping=False) as store:
+        for _ in range(40):
+            known.put(store)
+        *_, last_file = store.commit_log.files
+        last = last_file.file_from_offset
+        expired: list[int] = []
+
+        def progress(place: int, *more: object) -> None:
+            if more or place < last or len(expired) == times:
+                return
+            for _ in range(120):
+                known.put(store)
+            expired.append(len(store.delete_expired_files(store.commit_log.max_phy_offset())))
+
+        manifest = back_up(root, tmp_path / "to", CONFIG, progress=progress)
+        assert all(expired)
+        assert len(expired) == times
+        least = store.commit_log.min_phy_offset()
+    assert manifest.min_phy_offset == least > last
+    with MessageStore.open(tmp_path / "to", CONFIG, backend=backend, housekeeping=False) as copied:
+        known.check(copied)
+        assert not [finding for finding in copied.check() if finding.damage]
+        known.put(copied)
+        known.check(copied)
+
+
+def test_a_log_that_expires_as_fast_as_it_is_copied_is_said(tmp_path: Path) -> None:
+    root, known = tmp_path / "store", Acknowledged()
+    with MessageStore.open(root, CONFIG, backend="file", housekeeping=False) as store:
+        known.put(store)
+
+        def progress(*_: object) -> None:
+            for _number in range(60):
+                known.put(store)
+            store.delete_expired_files(store.commit_log.max_phy_offset())
+
+        with pytest.raises(StoreStateError, match="as fast as it is copied"):
+            back_up(root, tmp_path / "to", CONFIG, progress=progress)
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith("to")]

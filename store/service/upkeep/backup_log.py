@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from store.errors import CorruptionError, DiskFullError
+from store.errors import CorruptionError, DiskFullError, StoreStateError
 from store.files import is_file_name, make_folder, reading
 from store.log.log_tail import LogTail
 from store.progress import Progress
@@ -17,6 +17,7 @@ from store.record.scan import ScanRules, TopicCache, scan_block
 from store.service.upkeep.store_copy import COPIES, blocks_below, copy_file, share_file
 
 _BLOCK = 8 << 20
+_TRIES = 100
 
 
 class LogBackup:
@@ -73,17 +74,27 @@ class LogBackup:
             )
 
     def copy_rest(self) -> None:
-        """Copy the files that are written now, and leave out those that have expired meanwhile."""
-        there = self._files()
-        for path in there:
-            if not (self._target / path.name).exists():
-                self._progress(int(path.name))
-                with suppress(FileNotFoundError):
-                    copy_file(str(path), str(self._target / path.name))
-        least = min((int(path.name) for path in self._files()), default=0)
-        for path in self._copied():
-            if int(path.name) < least:
-                path.unlink()
+        """Copy the files that are written now, and leave out those that have expired meanwhile.
+
+        Where all that were there have expired, those that there are then are copied.
+
+        Raises:
+            StoreStateError: that goes on and on.
+        """
+        for _ in range(_TRIES):
+            for path in self._files():
+                if not (self._target / path.name).exists():
+                    self._progress(int(path.name))
+                    with suppress(FileNotFoundError):
+                        copy_file(str(path), str(self._target / path.name))
+            there = self._files()
+            least = min((int(path.name) for path in there), default=0)
+            for path in self._copied():
+                if int(path.name) < least:
+                    path.unlink()
+            if not there or self._copied():
+                return
+        raise StoreStateError("the log expires as fast as it is copied", path=self._folders[0])
 
     def has_grown(self) -> bool:
         """Return whether the log of the store has another end than when the backup began."""
