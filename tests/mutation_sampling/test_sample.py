@@ -13,7 +13,8 @@ from mutants.contexts import RULES
 from mutants.equal import LIST, equal_ones, key_of
 from mutants.mutations import Mutation, mutations
 from mutants.touched import Touching, _numbers_of, in_turn, look
-from mutants.trial import Fate, Tree, Trees, TriedMutation
+from mutants.trial import READERS, Fate, Tree, Trees, TriedMutation
+from tests.meta import test_errors
 
 CODE = """def least(values, most):
     found = most
@@ -79,6 +80,34 @@ def test_a_test_that_fails_kills(tree: Tree) -> None:
     outcome = tree.try_out(mutation("returns None"), those_but("always_fails"), SECONDS)
     assert (outcome.fate, outcome.killer) == (Fate.KILLED, "test_code.py::test_of_none")
     assert (tree.root / "code_under_test.py").read_text() == CODE
+
+
+READER = """from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.parametrize(("name", "least"), [("os_errors", 100), ("progress", 10)])
+def test_what_is_done_comes_first_and_then_to_what(name, least):
+    assert "value < found" in Path("code_under_test.py").read_text()
+"""
+
+
+@pytest.mark.slow
+def test_a_test_that_reads_the_code_kills_what_no_test_that_runs_it_does(tree: Tree) -> None:
+    place = tree.root / READERS[0].partition("::")[0]
+    place.parent.mkdir(parents=True)
+    place.write_text(READER)
+    equal = mutation("`value < found` becomes `value <= found`")
+    outcome = tree.try_out(equal, those_but("always_fails"), SECONDS)
+    assert (outcome.fate, outcome.killer) == (Fate.KILLED, READERS[0])
+
+
+def test_those_that_read_the_code_are_there() -> None:
+    one = test_errors.test_what_is_done_comes_first_and_then_to_what
+    (cases,) = one.pytestmark  # type: ignore[attr-defined]
+    named = [f"{one.__name__}[{name}-{least}]" for name, least in cases.args[1]]
+    assert list(READERS) == [f"tests/meta/test_errors.py::{each}" for each in named]
 
 
 @pytest.mark.slow
