@@ -63,12 +63,6 @@ def copy_database(source: Path, target: Path, place: Place) -> None:
 def _try_copy(source: Path, target: Path, place: Place) -> bool:
     before = _state(source)
     _remove_all_but_tables(target)
-    current = read_file(source / CURRENT, _CURRENT_BYTES)
-    if not _MANIFEST.fullmatch(current):
-        raise CorruptionError(
-            "CURRENT names no MANIFEST", path=source / CURRENT, expected="MANIFEST-<number>",
-            got=repr(current[:_CURRENT_BYTES]),
-        )  # fmt: skip
     names = sorted(path.name for path in source.iterdir() if _FILE.fullmatch(path.name))
     for name in names:
         if not _TABLE.fullmatch(name):
@@ -92,7 +86,12 @@ def _remove_all_but_tables(target: Path) -> None:
 def _state(source: Path) -> tuple[bytes, int, tuple[tuple[str, int], ...]]:
     """Return CURRENT, the length of its MANIFEST, and the logs, of all but the last the length."""
     current = read_file(source / CURRENT, _CURRENT_BYTES)
-    length = (source / current.decode("ascii", "replace").strip()).stat().st_size
+    if not _MANIFEST.fullmatch(current):
+        raise CorruptionError(
+            "CURRENT names no MANIFEST", path=source / CURRENT, expected="MANIFEST-<number>",
+            got=repr(current),
+        )  # fmt: skip
+    length = (source / current.decode().strip()).stat().st_size
     logs = sorted(path.name for path in source.glob("*.log"))
     closed = [(name, (source / name).stat().st_size) for name in logs[:-1]]
     return current, length, (*closed, *((name, 0) for name in logs[-1:]))
