@@ -1,6 +1,7 @@
 """Files that a broken copy has cut: ``check`` lists all and goes on, a repair mends a copy."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from store.config import StoreConfig
 from store.record.message import Message
 from store.service.message_store import MessageStore
+from store.service.upkeep.obstacles import Obstacle, ObstacleKind, clear
 from tests.kit.commands import run
 from tests.kit.tree import tree_digest
 
@@ -184,3 +186,19 @@ def test_a_database_that_is_cut_is_one_finding_and_built_anew(
     assert "build all queues anew from the log" in notes
     assert tree_digest(root) == before
     assert bodies(root.with_name("store.repaired")) == ALL
+
+
+def test_a_store_counts_as_crashed_before_it_is_mended_and_once(tmp_path: Path) -> None:
+    checkpoint, abort = tmp_path / "checkpoint", tmp_path / "abort"
+    checkpoint.write_bytes(b"short")
+    clear(tmp_path, FILE_SIZE, [])
+    assert not abort.exists()
+    assert checkpoint.exists()
+    obstacle = Obstacle(ObstacleKind.CHECKPOINT, "short", checkpoint)
+    clear(tmp_path, FILE_SIZE, [obstacle])
+    assert abort.read_text() == str(os.getpid())
+    assert (tmp_path / "abort.bak").read_bytes() == b""
+    assert not checkpoint.exists()
+    abort.write_bytes(b"17")  # of a process that crashed
+    clear(tmp_path, FILE_SIZE, [obstacle])
+    assert (abort.read_bytes(), (tmp_path / "abort.bak").read_bytes()) == (b"17", b"")
