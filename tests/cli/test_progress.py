@@ -19,8 +19,11 @@ from cq_rocksdb.verbs import TablesLeft
 from migration.commands import app as migrate
 from store.cli import progress as telling
 from store.cli.app import app, main
+from store.cli.options import about_end
 from store.cli.progress import Tick, progress, span_of_time
 from store.cli.streams import guard_streams
+from store.config import StoreConfig
+from store.errors import CorruptionError
 from store.record.message import Message
 from store.service.care import check as checking
 from store.service.message_store import MessageStore
@@ -195,6 +198,21 @@ def made_store(root: Path, backend: str = "file") -> None:
     with MessageStore.open(root, CONFIG, backend=backend) as store:
         for number in range(50):
             assert store.put_message(Message(f"t{number % 3}", bytes(1000))).ok
+
+
+def test_of_a_store_that_cannot_be_looked_at_no_end_is_known(tmp_path: Path) -> None:
+    """Whoever opens it says why, with more than this look has."""
+    root = tmp_path / "s"
+    made_store(root)
+    end = about_end(root, StoreConfig())
+    assert end is not None
+    with MessageStore.open(root, read_only=True) as store:
+        assert 0 <= end - store.commit_log.max_phy_offset() < 4096
+    (root / "cqstore").mkdir(exist_ok=True)
+    (root / "cqstore" / "kept").write_bytes(b"damaged\n")
+    assert about_end(root, StoreConfig()) is None
+    with pytest.raises(CorruptionError, match="note of our journals"):
+        MessageStore.open(root)
 
 
 @pytest.fixture
