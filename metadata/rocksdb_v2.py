@@ -77,13 +77,13 @@ def _take(into: BrokerMetadata, key: bytes, value: bytes) -> None:
     prefix, number, kind = HEAD.unpack_from(key)
     if prefix != TABLE_PREFIX:
         raise ValueError("its key is none of a table")
-    table, rest = TableId(number), key[HEAD.size :]
-    if kind == RowKind.DATA_VERSION:
+    table, row_kind, rest = TableId(number), RowKind(kind), key[HEAD.size :]
+    if row_kind is RowKind.DATA_VERSION:
         if rest != VERSION_NAME:
             raise ValueError("its key is none of a data version")
         if table in VERSIONS:
             into.versions[VERSIONS[table]] = DataVersion(*VERSION.unpack(value))
-    elif RowKind(kind) is RowKind.DATA:
+    else:
         _take_data(into, table, rest, value)
 
 

@@ -282,6 +282,21 @@ def test_two_rows_of_one_key_are_named_and_the_last_one_counts(tmp_path: Path) -
     assert "topic@group" in str(fault)
 
 
+@pytest.mark.parametrize("kind", [0, 3, 255])
+@pytest.mark.parametrize("table", [1, 2, 3, 4])
+def test_a_row_of_no_known_kind_is_named_and_says_nothing(
+    tmp_path: Path, table: int, kind: int
+) -> None:
+    key, value = v2_offset("b", "a", 5)
+    rows_of_v2 = [(bytes([1, 0, table, kind]) + key[4:], value)]
+    build_database(tmp_path / "config" / "rdb", {"default": rows_of_v2})
+    (found,) = read_forms(StorePaths(tmp_path))
+    (fault,) = found.faults
+    assert isinstance(fault, CorruptionError)
+    assert f"{kind} is not a valid RowKind" in str(fault)
+    assert (found.topics, found.groups, found.offsets, found.pull_offsets) == ({}, {}, {}, {})
+
+
 def unlike() -> Iterator[tuple[BrokerMetadata, BrokerMetadata, str]]:
     yield one(topics={"a": {"order": True}}), one(topics={"a": {"order": 1}}), "topics"
     yield one(offsets={"a@b": {0: 1}}), one(offsets={"a@b": {0: 2}}), "offsets"
