@@ -8,7 +8,7 @@ import pytest
 
 from store.errors import CorruptionError, StoreStateError
 from store.service.upkeep import database_copy
-from store.service.upkeep.database_copy import copy_database
+from store.service.upkeep.database_copy import copy_database, is_database, is_database_file
 from store.service.upkeep.store_copy import copy_file
 
 FILES = {
@@ -19,8 +19,10 @@ FILES = {
     "000005.sst": b"five",
     "000006.blob": b"six",
     "000008.log": b"closed",
-    "000009.log": b"open",
+    "000009.log": b"closed",
+    "000010.log": b"open",
 }
+MADE_ANEW = ("LOCK", "LOG", "LOG.old.17", "000012.dbtmp")
 LAST = max(FILES)
 Change = Callable[[Path], object]
 
@@ -54,9 +56,10 @@ def compacted(folder: Path) -> None:
 
 CHANGES: dict[str, Change] = {
     "manifest grows": lambda folder: append(folder / "MANIFEST-000004"),
+    "last closed log grows": lambda folder: append(folder / "000009.log"),
     "closed log grows": lambda folder: append(folder / "000008.log"),
-    "new log": lambda folder: (folder / "000010.log").write_bytes(b"new"),
-    "next log": lambda folder: (folder / "000009.log").rename(folder / "000010.log"),
+    "new log": lambda folder: (folder / "000011.log").write_bytes(b"new"),
+    "next log": lambda folder: (folder / "000010.log").rename(folder / "000011.log"),
     "log is removed": lambda folder: (folder / "000008.log").unlink(),
     "next manifest": next_manifest,
     "compacted": compacted,
@@ -95,7 +98,7 @@ def copied(source: Path, changes: list[Change], at: str = LAST) -> list[str]:
 
 
 def test_a_database_at_rest_is_copied_once_without_what_an_opening_makes(source: Path) -> None:
-    for name in ("LOCK", "LOG", "LOG.old.17", "000010.dbtmp", "other"):
+    for name in (*MADE_ANEW, "other"):
         (source / name).write_bytes(b"")
     assert copied(source, []) == sorted(FILES)
     assert content(source.with_name("target")) == FILES
@@ -112,6 +115,22 @@ def test_what_changes_meanwhile_is_copied_as_it_is_then(
     assert len(tables) == len({*tables})
 
 
+def test_the_only_log_gives_way_to_the_next(source: Path) -> None:
+    for name in ("000008.log", "000009.log"):
+        (source / name).unlink()
+    copied(source, [CHANGES["next log"]])
+    assert content(source.with_name("target")) == content(source)
+
+
+def test_files_of_a_database_are_told_by_their_names(source: Path) -> None:
+    assert all(map(is_database_file, (*FILES, *MADE_ANEW)))
+    others = ("other", "LOG.old", "000005.sst.bak", "x000005.sst", "MANIFEST", "t0", "")
+    assert not any(map(is_database_file, others))
+    assert is_database(source)
+    (source / "CURRENT").rename(source / "MANIFEST")
+    assert not is_database(source)
+
+
 def test_what_is_not_the_databases_stays_beside_it(source: Path) -> None:
     other = source.with_name("target") / "other"
     other.write_bytes(b"1")
@@ -120,7 +139,7 @@ def test_what_is_not_the_databases_stays_beside_it(source: Path) -> None:
 
 
 def test_a_log_that_is_written_to_costs_no_second_try(source: Path) -> None:
-    assert copied(source, [lambda folder: append(folder / "000009.log")]) == sorted(FILES)
+    assert copied(source, [lambda folder: append(folder / "000010.log")]) == sorted(FILES)
     assert content(source.with_name("target")) == FILES
 
 
