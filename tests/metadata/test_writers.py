@@ -282,19 +282,52 @@ def test_two_rows_of_one_key_are_named_and_the_last_one_counts(tmp_path: Path) -
     assert "topic@group" in str(fault)
 
 
-@pytest.mark.parametrize("kind", [0, 3, 255])
-@pytest.mark.parametrize("table", [1, 2, 3, 4])
-def test_a_row_of_no_known_kind_is_named_and_says_nothing(
-    tmp_path: Path, table: int, kind: int
+TOPIC, GROUP, OFFSET = b"\1\0\3\2", b"\1\0\4\2", b"\1\0\1\2"
+NUMBER = struct.pack(">q", 5)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "sentence"),
+    [
+        (b"\2\0\3\2\0\1a", b"\1{}", "none of a table"),
+        (b"\1\0\5\2\0\1a", b"\1{}", "5 is not a valid TableId"),
+        (b"\1\0\0\2\0\1a", b"\1{}", "0 is not a valid TableId"),
+        *[
+            (bytes([1, 0, table, kind]) + b"\0\1a", b"\1{}", f"{kind} is not a valid RowKind")
+            for table in (1, 2, 3, 4)
+            for kind in (0, 3, 255)
+        ],
+        (b"\1\0\3\1data_versio", 3 * NUMBER, "none of a data version"),
+        (b"\1\0\2\1data_versions", 3 * NUMBER, "none of a data version"),
+        (b"\1\0\3\1data_version", 2 * NUMBER, "requires a buffer of 24 bytes"),
+        (TOPIC + b"\0\1ab", b"\1{}", "goes on for 1 bytes behind the name"),
+        (GROUP + b"\0\1a" + b"xyz", b"\1{}", "goes on for 3 bytes behind the name"),
+        (TOPIC + b"\0\1a", b"\2{}", "of kind 02, not JSON"),
+        (GROUP + b"\0\1a", b"", "of kind none, not JSON"),
+        (TOPIC + b"\0\3ab", b"\1{}", "a name of 3 bytes in 2"),
+        (TOPIC + b"\0", b"\1{}", "requires a buffer of at least 2 bytes"),
+        (OFFSET + b"\0\1a\0\0\1b\1" + bytes(4), NUMBER, "no byte 1 stands behind a name"),
+        (OFFSET + b"\0\1a\1\0\1b\2" + bytes(4), NUMBER, "no byte 1 stands behind a name"),
+        (OFFSET + b"\0\1a\1\0\1b\1" + bytes(3), NUMBER, "requires a buffer of 4 bytes"),
+        (OFFSET + b"\0\1a\1\0\1b\1" + bytes(4), NUMBER[1:], "requires a buffer of 8 bytes"),
+        (b"\1\0\3", b"\1{}", "requires a buffer of at least 4 bytes"),
+    ],
+)
+def test_a_row_that_no_release_writes_is_named_and_the_others_are_read(
+    tmp_path: Path, key: bytes, value: bytes, sentence: str
 ) -> None:
-    key, value = v2_offset("b", "a", 5)
-    rows_of_v2 = [(bytes([1, 0, table, kind]) + key[4:], value)]
-    build_database(tmp_path / "config" / "rdb", {"default": rows_of_v2})
+    rows_of_v2 = [(TOPIC + b"\0\4good", b'\1{"order":true}'), v2_offset("g", "good", 7)]
+    rows = {"default": sorted([*rows_of_v2, (key, value)])}
+    build_database(folder := tmp_path / "config" / "rdb", rows)
     (found,) = read_forms(StorePaths(tmp_path))
     (fault,) = found.faults
     assert isinstance(fault, CorruptionError)
-    assert f"{kind} is not a valid RowKind" in str(fault)
-    assert (found.topics, found.groups, found.offsets, found.pull_offsets) == ({}, {}, {}, {})
+    assert fault.path == folder
+    assert f"the row of {key!r}: " in str(fault)
+    assert sentence in str(fault)
+    assert (found.topics, found.groups) == ({"good": {"order": True}}, {})
+    assert (found.offsets, found.pull_offsets) == ({"good@g": {0: 7}}, {})
+    assert not found.versions
 
 
 def unlike() -> Iterator[tuple[BrokerMetadata, BrokerMetadata, str]]:
