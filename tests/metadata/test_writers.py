@@ -1,9 +1,11 @@
 """A writer a form: against the bytes that RocketMQ's managers wrote, and back into the model."""
 
 import json
+import shutil
 import struct
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rocksdict import Options, Rdict
 
 from cq_rocksdb.raw_builder import build_database
 from cq_rocksdb.raw_database import RawDatabase
@@ -328,6 +331,24 @@ def test_a_row_that_no_release_writes_is_named_and_the_others_are_read(
     assert (found.topics, found.groups) == ({"good": {"order": True}}, {})
     assert (found.offsets, found.pull_offsets) == ({"good@g": {0: 7}}, {})
     assert not found.versions
+
+
+def test_a_damaged_log_of_the_database_is_named_and_what_is_before_is_read(tmp_path: Path) -> None:
+    folder = tmp_path / "config" / "rdb"
+    folder.parent.mkdir()
+    with closing(Rdict(str(tmp_path / "open"), Options(raw_mode=True))) as database:
+        for name in (b"a", b"b", b"c"):
+            database[TOPIC + b"\0\1" + name] = b"\1{}"
+        shutil.copytree(tmp_path / "open", folder)  # before a close takes them into a table
+    (log,) = folder.glob("*.log")
+    damaged = bytearray(log.read_bytes())
+    damaged[len(damaged) // 2] ^= 0xFF
+    log.write_bytes(damaged)
+    (found,) = read_forms(StorePaths(tmp_path))
+    (fault,) = found.faults
+    assert isinstance(fault, CorruptionError)
+    assert fault.path == folder
+    assert found.topics == {"a": {}}
 
 
 def unlike() -> Iterator[tuple[BrokerMetadata, BrokerMetadata, str]]:
