@@ -20,10 +20,9 @@ from metadata.commands import app
 from metadata.forms import read_forms
 from metadata.model import BrokerMetadata, Form, Table
 from metadata.places import names_of
-from metadata.placing import finish_placing, is_placing
+from metadata.placing import is_placing
 from metadata.writing import differences, write_form
 from store.errors import CorruptionError, RefusedStoreError, StoreLockedError
-from store.journals.journal import rewrite
 from store.journals.store_lock import StoreLock
 from store.paths import StorePaths
 from tests.kit import interrupts
@@ -422,30 +421,6 @@ def test_what_was_written_since_is_not_moved_away(stores: Path, writer: str) -> 
     assert "what it has not done is dropped. What it moved away is below" in result.stderr
     done(stopped.root, Form.V1, "--from", "json")
     assert the_one(stopped.root).offsets["orders8@billing1"][0] == 850
-
-
-@pytest.mark.parametrize("later", [0, 1])
-@pytest.mark.parametrize("name", ["consumerOffset.json", "."])
-def test_what_is_as_old_as_the_journal_was_written_before_it(
-    stores: Path, name: str, later: int
-) -> None:
-    """A clock of a file system ticks a few hundred times a second: two writes have one time."""
-    paths = StorePaths(stores)
-    old = paths.topics.parent
-    old.mkdir()
-    (old / "consumerOffset.json").write_bytes(b"{}")
-    paths.own.mkdir()
-    entry = {"moves": [["config", "moved"]], "lock": []}
-    rewrite(paths.placing_metadata, [entry])
-    at = 1 << 60
-    for path in (old / "consumerOffset.json", old, paths.placing_metadata):
-        os.utime(path, ns=(at, at))
-    os.utime(old / name, ns=(at + later, at + later))
-    said = finish_placing(paths)
-    assert said is not None
-    assert ("what an earlier call had begun is finished" in said) == (not later)
-    assert (stores / "moved").exists() == (not later)
-    assert not is_placing(paths)
 
 
 @pytest.mark.long
