@@ -1,4 +1,4 @@
-"""The journal of renames that puts a form of metadata in place: when it holds, and when it is void."""
+"""The journal of renames that puts a form of metadata in place: when it holds, when it is void."""
 
 import os
 from pathlib import Path
