@@ -82,6 +82,12 @@ def test_as_lines_every_figure_is_one(made: Result, file: Path) -> None:
     assert len(figures) == sum(len(each.comparisons) for each in judge(made).workloads)
 
 
+def test_a_footprint_is_measured_in_no_round(made: Result) -> None:
+    footprint = judge(made).footprint
+    assert {each.side for each in footprint} == {"rocksdb", "files-again"}
+    assert {(each.rounds, each.left_out) for each in footprint} == {(0, 0)}
+
+
 def test_the_page_is_written_beside(file: Path, tmp_path: Path) -> None:
     done = run("report", file, "--html", tmp_path / "page.html")
     assert (done.exit_code, done.stderr) == (0, f"cqstore: the page: {tmp_path / 'page.html'}\n")
@@ -304,7 +310,13 @@ def test_a_report_is_told_in_paragraphs_and_what_is_not_there_takes_none(
     made: Result, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole = judge(made)
-    workload = whole.workloads[0].model_copy(update={"withheld": {"p50": "too few"}})
+    (said,) = whole.workloads[0].sentences
+    sentences = [
+        said.model_copy(update={"text": f"Said {len(also)}.", "also": also})
+        for also in (["p99", "p50"], [])
+    ]
+    changed = {"sentences": sentences, "withheld": {"p50": "too few"}}
+    workload = whole.workloads[0].model_copy(update=changed)
     noted = whole.model_copy(update={"notes": ["One.", "Two."], "workloads": [workload]})
     print_report(noted, OutputFormat.TABLE)
     told = capsys.readouterr().out
@@ -312,9 +324,9 @@ def test_a_report_is_told_in_paragraphs_and_what_is_not_there_takes_none(
     paragraphs = told.split("\n\n")
     assert len(paragraphs) == 6, "answers, sentences, three tables, notes"
     assert "\n\n\n" not in told
-    sentences = paragraphs[1].splitlines()
-    assert sentences[0] == f"  {workload.sentences[0].text}"
-    assert sentences[-1] == "    withheld: too few"
+    assert paragraphs[1].splitlines() == [
+        "  Said 2.", "    also: p99; p50", "  Said 0.", "    withheld: too few",
+    ]  # fmt: skip
     bare = noted.model_copy(update={"notes": [], "projections": [], "footprint": []})
     print_report(bare, OutputFormat.TABLE)
     told = capsys.readouterr().out

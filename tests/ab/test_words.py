@@ -59,8 +59,8 @@ def test_other_numbers() -> None:
     assert span_text(0.973, 12.0) == "0.97 to 12.0"
     assert percent_text(0.95) == "95 %"
     assert percent_text(0.99791) == "99.79 %"
-    assert [percent_text(share) for share in (0, 3e-7, 1.5, 200)] == [
-        "0 %", "<0.01 %", "150 %", "20,000 %",
+    assert [percent_text(share) for share in (0, 3e-7, 0.0001, 1.5, 9.999, 10, 200)] == [
+        "0 %", "<0.01 %", "0.01 %", "150 %", "999.9 %", "1,000 %", "20,000 %",
     ]  # fmt: skip
     assert [within_text(share) for share in (0, 8e-16, 0.0123, 0.6, 120)] == [
         "within 0.1 %", "within 0.1 %", "within 1.2 %", "within 60 %", "within 12,000 %",
