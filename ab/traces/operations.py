@@ -229,9 +229,9 @@ class TraceFile(NamedTuple):
     """What a file of operations holds."""
 
     operations: list[Operation]
-    queries: int = 0
+    queries: int
     """By key, which are left out."""
-    recorded: bool = False
+    recorded: bool
     """A store wrote it; else somebody else made it."""
 
 
