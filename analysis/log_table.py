@@ -86,7 +86,8 @@ def _in_time(log: CommitLog, spans: Sequence[LogPart], rows: RowFilter) -> list[
     asked = rows.span("store_timestamp")
     low, high = asked.low, asked.high
     if asked.among is not None:
-        low, high = max(low, min(asked.among, default=MOST)), min(high, max(asked.among, default=0))
+        low = max(low, min(asked.among, default=MOST))
+        high = min(high, max(asked.among, default=LEAST))
     first: list[int] = []
     for span in spans:
         file = log.files.find(span.start)

@@ -26,7 +26,7 @@ def stamps(options: SourceOptions, rows: RowFilter) -> list[int]:
     return [row["store_timestamp"] for batch in batches for row in batch.to_pylist()]
 
 
-def asked(kind: str, value: int) -> RowFilter:
+def asked(kind: str, value: int | list[int]) -> RowFilter:
     rows = RowFilter().taking(kind, "store_timestamp", value)
     assert rows is not None
     return rows
@@ -44,12 +44,26 @@ def test_files_outside_the_times_are_left_out_and_no_row_is(tmp_path: Path) -> N
     together = options.model_copy(update={"partition_bytes": 100 * FILE})
     assert len(plan_log(together, RowFilter())) == 1
     assert stamps(together, RowFilter()) == every
-    whole = len(plan_log(options, RowFilter()))
+    whole = plan_log(options, RowFilter())
     for kind in ("LessThan", "GreaterThan", "EqualTo"):
         rows = asked(kind, 12 * HOUR)
         kept = {"LessThan": every[:11], "GreaterThan": every[12:], "EqualTo": every[11:12]}
         assert stamps(options, rows) == kept[kind]
-        assert len(plan_log(options, rows)) < whole
+        parts = plan_log(options, rows)
+        assert (parts[0] == whole[0]) == (kind == "LessThan"), "those before are left out"
+        assert (parts[-1] == whole[-1]) == (kind == "GreaterThan"), "those behind are left out"
+
+
+def test_files_between_the_first_and_the_last_of_several_times_are_read(tmp_path: Path) -> None:
+    options = hourly(tmp_path, list(range(30)))
+    rows = asked("In", [20 * HOUR, 10 * HOUR, 15 * HOUR])
+    assert stamps(options, rows) == [10 * HOUR, 15 * HOUR, 20 * HOUR]
+    parts, whole = plan_log(options, rows), plan_log(options, RowFilter())
+    assert whole[0].start < parts[0].start < parts[-1].start < whole[-1].start
+
+
+def test_where_no_time_is_asked_for_no_file_is_read(tmp_path: Path) -> None:
+    assert plan_log(hourly(tmp_path, [0]), asked("In", [])) == []
 
 
 def test_a_clock_put_back_by_an_hour_loses_no_row(tmp_path: Path) -> None:
