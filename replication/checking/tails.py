@@ -55,7 +55,7 @@ def tail_of(log: CommitLog, begin: int, progress: Progress = untold) -> Tail:
         tail.topics[record.topic] += 1
         stored = record.store_timestamp
         tail.first_stored = min(stored, stored if tail.first_stored is None else tail.first_stored)
-        tail.last_stored = max(stored, tail.last_stored or 0)
+        tail.last_stored = max(stored, stored if tail.last_stored is None else tail.last_stored)
         if tail.records % _TICKS == 0:
             progress(record.phy_offset)
     return tail

@@ -3,11 +3,13 @@
 import itertools
 import json
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from replication.checking import tails
 from replication.checking.check import checked
 from replication.checking.logs import compare_logs
 from replication.commands import ha
@@ -21,6 +23,7 @@ from tests.kit.log_bytes import log_of
 from tests.kit.parted import CONFIG, grow, log_in, parted
 from tests.kit.told import NEVER
 from tests.kit.tree import tree_digest
+from tests.migration.made_log import Made, make_log
 
 
 def check(*words: object) -> Result:
@@ -134,6 +137,32 @@ def test_a_blank_record_that_differs_behind_its_head_is_told_as_a_difference(
     other[4095] = 1
     one, two = log_files(tmp_path / "a", log), log_files(tmp_path / "b", bytes(other))
     assert compare_logs(one, two).end == blank
+
+
+# ---- what lies behind
+
+
+def test_a_tail_tells_its_place_at_every_so_many_records(
+    written: tuple[bytes, list[int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, _ = written
+    one, places = log_files(tmp_path / "log", log), list[int]()
+    records = [record.phy_offset for record in one.scan(0)]
+    monkeypatch.setattr(tails, "_TICKS", 7)
+    assert tails.tail_of(one, records[10], places.append).records == 90
+    assert places == records[16::7]
+
+
+@pytest.mark.parametrize("times", [[30, 10, 50, 20], [-3, -9, -5], [0], [7, 0]])
+def test_a_tail_tells_its_earliest_and_latest_store_time(tmp_path: Path, times: list[int]) -> None:
+    make_log(tmp_path, [Made("t", 0, time, b"x") for time in times], 4096)
+    with closing(CommitLog([tmp_path / "commitlog"], CONFIG, read_only=True)) as log:
+        log.load()
+        log.set_end(log.files.files()[-1].file_from_offset + 4096)
+        tail = tails.tail_of(log, 0)
+    assert (tail.records, tail.first_stored, tail.last_stored) == (
+        len(times), min(times), max(times),
+    )  # fmt: skip
 
 
 # ---- two stores
