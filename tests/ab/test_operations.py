@@ -1,5 +1,6 @@
 """Operations: lines of a trace that were recorded or written by hand, and how answers are told."""
 
+import json
 from pathlib import Path
 from typing import get_args
 
@@ -59,6 +60,8 @@ def test_what_a_store_has_recorded_is_read_and_written_back_alike(tmp_path: Path
         (b'{"op":"pull","topic":5,"queueId":0,"offset":1}', "topic: Value error, Input should be"),
         (b'{"op":"minOffset","topic":"t","queueId":0,"more":1}', "more: Extra inputs"),
         (b'{"op":"minOffset","topic":"t","at":-1}', "at: Input should be greater"),
+        (b'{"op":"minOffset","topic":"t","at":Infinity}', "at: Input should be a finite number"),
+        (b'{"op":"minOffset","topic":"t","at":NaN}', "at: Input should be a finite number"),
         (b"[]", "line 2 is no operation"),
         (first_line(17), "line 2 is no operation"),
     ],
@@ -101,6 +104,36 @@ def test_no_more_lines_are_read_than_asked_for(tmp_path: Path) -> None:
     line = operation_line(StoreOp.MAX_OFFSET, ("t", 0), 0)
     (tmp_path / "trace").write_bytes(line * 9)
     assert len(read_trace(tmp_path / "trace", most=4)[0]) == 4
+
+
+def test_what_a_line_leaves_out_is_the_first_queue_and_a_batch_of_consumers(tmp_path: Path) -> None:
+    short = (
+        '{"op":"pull","topic":"t","offset":5}',
+        '{"op":"timeSearch","topic":"t","timestamp":7}',
+        '{"op":"put","topic":"t"}',
+        '{"op":"listTopics"}',
+        '{"op":"listQueues"}',
+    )
+    whole = (
+        '{"op":"pull","topic":"t","queueId":0,"offset":5,"count":32}',
+        '{"op":"timeSearch","topic":"t","queueId":0,"timestamp":7,"boundary":"lower"}',
+        '{"op":"put","topic":"t","queueId":0,"size":0}',
+        '{"op":"listTopics","prefix":""}',
+        '{"op":"listQueues"}',
+    )
+    (tmp_path / "short").write_text("\n".join(short))
+    (tmp_path / "whole").write_text("\n".join(whole))
+    operations = read_trace(tmp_path / "short").operations
+    told = [json.loads(line) for line in trace_lines(operations)]
+    assert told == [json.loads(line) for line in whole]
+    assert read_trace(tmp_path / "whole").operations == operations
+
+
+def test_an_operation_is_a_value() -> None:
+    pull = Pull(topic="t", offset=5)
+    with pytest.raises(ValueError, match="frozen"):
+        pull.offset = 6  # type: ignore[misc]
+    assert hash(pull) == hash(Pull(topic="t", offset=5))
 
 
 def test_an_answer_is_told_by_all_that_a_reader_sees_of_it(tmp_path: Path) -> None:
