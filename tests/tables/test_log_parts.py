@@ -9,6 +9,7 @@ from analysis.filters import RowFilter
 from analysis.log_table import LogPart, plan_log, read_log
 from analysis.options import SourceOptions
 from store.errors import ChecksumError, CorruptionError, RefusedStoreError, StoreConfigError
+from store.log.commit_log import CommitLog
 from store.service.message_store import MessageStore
 from tests.migration.made_log import Made, make_log, make_store
 
@@ -66,6 +67,21 @@ def test_where_no_time_is_asked_for_no_file_is_read(tmp_path: Path) -> None:
     assert plan_log(hourly(tmp_path, [0]), asked("In", [])) == []
 
 
+def test_times_are_looked_up_only_where_they_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = hourly(tmp_path, list(range(3)))
+    looked = list[Path]()
+    monkeypatch.setattr(CommitLog, "first_record", lambda _, file: looked.append(file.path))
+    by_place = RowFilter().taking("GreaterThanOrEqual", "phy_offset", 0)
+    assert by_place is not None
+    for rows in (RowFilter(), by_place):
+        plan_log(options, rows)
+        assert looked == []
+    plan_log(options, asked("GreaterThan", HOUR))
+    assert len(looked) == 1, "what has no first record says nothing of the times"
+
+
 def test_a_clock_put_back_by_an_hour_loses_no_row(tmp_path: Path) -> None:
     hours = [0, 1, 2, 3, 4, 5, 6, 7, 8, 7, 8, 9, 10, 11]
     options = hourly(tmp_path, hours)
@@ -118,6 +134,7 @@ def test_a_file_that_was_made_ahead_is_no_task(tmp_path: Path) -> None:
     last = max((tmp_path / "commitlog").iterdir())
     last.write_bytes(bytes(FILE))
     MessageStore.open(tmp_path, housekeeping=False).close()
+    last.write_bytes(bytes(FILE))  # an opening removes it
     parts = plan_log(SourceOptions(path=tmp_path, partition_bytes=1), RowFilter())
     assert [part.start for part in parts] == list(range(0, int(last.name), FILE))
     assert parts[-1].end == int(last.name)
