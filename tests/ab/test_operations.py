@@ -60,6 +60,8 @@ def test_what_a_store_has_recorded_is_read_and_written_back_alike(tmp_path: Path
         (b'{"op":"pull","topic":5,"queueId":0,"offset":1}', "topic: Value error, Input should be"),
         (b'{"op":"minOffset","topic":"t","queueId":0,"more":1}', "more: Extra inputs"),
         (b'{"op":"minOffset","topic":"t","at":-1}', "at: Input should be greater"),
+        (b'{"op":"put","topic":"t","size":-1}', "size: Input should be greater"),
+        (b'{"op":"put","topic":"t","size":4194305}', "size: Input should be less"),
         (b'{"op":"minOffset","topic":"t","at":Infinity}', "at: Input should be a finite number"),
         (b'{"op":"minOffset","topic":"t","at":NaN}', "at: Input should be a finite number"),
         (b"[]", "line 2 is no operation"),
@@ -100,6 +102,15 @@ def test_a_trace_without_an_operation_or_that_is_not_there_is_refused(tmp_path: 
         read_trace(tmp_path / "nowhere")
 
 
+def test_lines_without_a_word_are_passed_over_and_counted(tmp_path: Path) -> None:
+    line = operation_line(StoreOp.MAX_OFFSET, ("t", 0), 0)
+    (tmp_path / "trace").write_bytes(b"\n" + line + b"\n  \n" + line)
+    assert len(read_trace(tmp_path / "trace").operations) == 2
+    (tmp_path / "trace").write_bytes(b"\n" + line + b"\n  \n{\n")
+    with pytest.raises(StoreConfigError, match="line 5 is no JSON"):
+        read_trace(tmp_path / "trace")
+
+
 def test_no_more_lines_are_read_than_asked_for(tmp_path: Path) -> None:
     line = operation_line(StoreOp.MAX_OFFSET, ("t", 0), 0)
     (tmp_path / "trace").write_bytes(line * 9)
@@ -127,6 +138,15 @@ def test_what_a_line_leaves_out_is_the_first_queue_and_a_batch_of_consumers(tmp_
     told = [json.loads(line) for line in trace_lines(operations)]
     assert told == [json.loads(line) for line in whole]
     assert read_trace(tmp_path / "whole").operations == operations
+
+
+def test_a_put_has_up_to_four_mebibytes_and_a_byte_at_least(tmp_path: Path) -> None:
+    assert Put(topic="t", size=4 << 20).size == 4_194_304
+    with MessageStore.open(tmp_path / "s", CONFIG) as store:
+        for size in (0, 1, 2):
+            Put(topic="t", size=size).bind(store)()
+        bodies = [message.body for message in store.get_message("t", 0, 0, 3).messages()]
+    assert bodies == [bytes(1), bytes(1), bytes(2)]
 
 
 def test_an_operation_is_a_value() -> None:
