@@ -12,7 +12,7 @@ from ab.commands import app
 from ab.judging.figures import FIGURES
 from ab.judging.intervals import unpaired
 from ab.judging.judge import judge
-from ab.judging.judgement import Judgement
+from ab.judging.judgement import Banner, Judgement
 from ab.judging.rounds import values
 from ab.report.printing import print_report
 from ab.results.result import Answers, Result
@@ -332,3 +332,26 @@ def test_a_report_is_told_in_paragraphs_and_what_is_not_there_takes_none(
     told = capsys.readouterr().out
     assert len(told.split("\n\n")) == 3
     assert not told.endswith("\n\n")
+
+
+@pytest.mark.parametrize(
+    ("banner", "told"),
+    [
+        (Banner(text="Files.", busy="It was busy."), ["It was busy.", "Files."]),
+        (Banner(text="It was busy. No answer.", busy="It was busy."), ["It was busy. No answer."]),
+        (Banner(text="Files.", sure="95 %."), ["Files.", "95 %."]),
+    ],
+)
+def test_that_the_machine_was_busy_is_told_first_and_once(
+    made: Result, capsys: pytest.CaptureFixture[str], banner: Banner, told: list[str]
+) -> None:
+    whole = judge(made).model_copy(update={"banner": banner})
+    print_report(whole, OutputFormat.TABLE)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[: lines.index(whole.answers.sentence)] == told
+
+
+def test_what_was_judged_is_not_changed() -> None:
+    banner = Banner(text="Files.")
+    with pytest.raises(ValueError, match="frozen"):
+        banner.text = "RocksDB."  # type: ignore[misc]
