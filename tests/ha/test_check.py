@@ -3,6 +3,7 @@
 import itertools
 import json
 import shutil
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
@@ -163,6 +164,15 @@ def test_a_tail_tells_its_earliest_and_latest_store_time(tmp_path: Path, times: 
     assert (tail.records, tail.first_stored, tail.last_stored) == (
         len(times), min(times), max(times),
     )  # fmt: skip
+
+
+def test_a_tail_names_the_topics_with_most_records_and_counts_the_others() -> None:
+    few = tails.Tail(5, 9, topics=Counter({"a": 1, "b": 2})).as_json()
+    assert (few["bytes"], few["topics"], few["otherTopics"]) == (4, {"b": 2, "a": 1}, 0)
+    many = Counter({f"t{number}": number for number in range(1, tails.MOST_TOPICS + 3)})
+    told = tails.Tail(0, 9, topics=many).as_json()
+    del many["t1"], many["t2"]
+    assert (told["topics"], told["otherTopics"]) == (many, 2)
 
 
 # ---- two stores
