@@ -15,7 +15,7 @@ from ab.judging.judge import judge
 from ab.judging.judgement import Banner, Judgement
 from ab.judging.rounds import values
 from ab.report.printing import print_report
-from ab.results.result import Answers, Result
+from ab.results.result import Answers, Difference, Result
 from ab.results.result_file import result_schema, write_result
 from store.cli.output import OutputFormat
 from store.errors import RefusedStoreError, StoreConfigError
@@ -349,6 +349,22 @@ def test_that_the_machine_was_busy_is_told_first_and_once(
     print_report(whole, OutputFormat.TABLE)
     lines = capsys.readouterr().out.splitlines()
     assert lines[: lines.index(whole.answers.sentence)] == told
+
+
+def test_answers_that_differ_are_told_with_what_was_asked_and_by_whom(
+    made: Result, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = judge(made)
+    first = Difference(
+        workload="listing", operation={"op": "listTopics"}, answers={"files": "1", "rocksdb": "2"}
+    )
+    answers = whole.answers.model_copy(update={"digests": ["Round 3.", "5."], "first": [first]})
+    print_report(whole.model_copy(update={"answers": answers}), OutputFormat.TABLE)
+    lines = capsys.readouterr().out.splitlines()
+    at = lines.index(answers.sentence)
+    assert lines[at + 1 : at + 6] == [
+        "  Round 3.", "  5.", '  listing: {"op":"listTopics"}', "    files: 1", "    rocksdb: 2",
+    ]  # fmt: skip
 
 
 def test_what_was_judged_is_not_changed() -> None:
