@@ -166,6 +166,20 @@ def test_a_tail_tells_its_earliest_and_latest_store_time(tmp_path: Path, times: 
     )  # fmt: skip
 
 
+def test_a_log_has_something_from_its_begin_to_its_end(
+    written: tuple[bytes, list[int]], tmp_path: Path
+) -> None:
+    log, starts = written
+    whole = log_files(tmp_path / "whole", log)
+    part = log_files(tmp_path / "part", log[8192:], 8192)
+    nothing = {"what": "nothing: the log ends here"}
+    assert tails.place_of(part, starts[0]) == tails.place_of(part, 8191) == nothing
+    assert tails.place_of(part, len(log)) == tails.place_of(whole, len(log)) == nothing
+    for one, at in ((whole, 0), (whole, 8192), (part, 8192), (part, starts[-1])):
+        found = tails.place_of(one, at)
+        assert (found["what"], found["bytes"]) == ("a record", log[at : at + 32].hex())
+
+
 def test_a_tail_names_the_topics_with_most_records_and_counts_the_others() -> None:
     few = tails.Tail(5, 9, topics=Counter({"a": 1, "b": 2})).as_json()
     assert (few["bytes"], few["topics"], few["otherTopics"]) == (4, {"b": 2, "a": 1}, 0)
