@@ -334,6 +334,18 @@ def test_a_report_is_told_in_paragraphs_and_what_is_not_there_takes_none(
     assert not told.endswith("\n\n")
 
 
+def test_tables_tell_verdicts_in_short_and_what_each_side_takes_but_the_twin(
+    made: Result, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_report(judge(made), OutputFormat.TABLE)
+    _, _, headlines, footprint, *_ = capsys.readouterr().out.split("\n\n")
+    verdicts = [line.rstrip() for line in headlines.splitlines()]
+    assert verdicts[-2].endswith(" better")
+    assert verdicts[-1].endswith(" no difference")
+    assert "files-again" not in footprint
+    assert " rocksdb " in footprint
+
+
 @pytest.mark.parametrize(
     ("banner", "told"),
     [
