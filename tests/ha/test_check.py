@@ -178,11 +178,20 @@ def test_a_log_has_something_from_its_begin_to_its_end(
     for one, at in ((whole, 0), (whole, 8192), (part, 8192), (part, starts[-1])):
         found = tails.place_of(one, at)
         assert (found["what"], found["bytes"]) == ("a record", log[at : at + 32].hex())
+    blank = max(start for start in starts if start < 4096)
+    size = 4096 - blank
+    assert tails.place_of(whole, blank) == {
+        "what": "a blank record", "size": size, "bytes": log[blank : blank + min(32, size)].hex(),
+    }  # fmt: skip
+    inside = tails.place_of(whole, starts[1] + 3)
+    assert (inside["what"], inside["bytes"]) == ("no record", log[starts[1] + 3 :][:32].hex())
+    assert str(starts[1] + 3) in str(inside["why"])
 
 
 def test_a_tail_names_the_topics_with_most_records_and_counts_the_others() -> None:
     few = tails.Tail(5, 9, topics=Counter({"a": 1, "b": 2})).as_json()
     assert (few["bytes"], few["topics"], few["otherTopics"]) == (4, {"b": 2, "a": 1}, 0)
+    assert few["damage"] is None
     many = Counter({f"t{number}": number for number in range(1, tails.MOST_TOPICS + 3)})
     told = tails.Tail(0, 9, topics=many).as_json()
     del many["t1"], many["t2"]
