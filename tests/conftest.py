@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 pytest_plugins = ["tests.kit.rewritten", "tests.kit.scratch", "tests.kit.share"]
 
+_LONGEST_IN_A_NAME = 100
+
 settings.register_profile("ci", derandomize=True, max_examples=50, deadline=None)
 settings.register_profile("deep", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
@@ -56,6 +58,13 @@ def spark() -> "Iterator[SparkSession]":
         # The session's own would end its Java, and tests raise this signal in their process.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         yield one
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name a long value by its length: a test's name goes through command lines and pipes."""
+    if isinstance(val, str | bytes) and len(val) > _LONGEST_IN_A_NAME:
+        return f"{argname}-of-{len(val)}"
+    return None
 
 
 def pytest_collection_finish() -> None:
