@@ -108,13 +108,15 @@ class Tree:
         """Return the test that failed first, ``""`` if time ran out, or None if all passed."""
         scratch = self.root.with_name("scratch")
         scratch.mkdir()
+        listed = self.root.with_name("tests")  # a test's name may be longer than a word may be
+        listed.write_text("\n".join(tests), "utf-8", "surrogateescape")
         options = ["-x", "-q", "-rfE", "-p", "no:cacheprovider"]
         environment = os.environ | {
             "PYTHONPATH": str(self.root), "TMPDIR": str(scratch),
             "PYTEST_DEBUG_TEMPROOT": str(scratch),  # what is killed leaves files behind
         }  # fmt: skip
         with subprocess.Popen(
-            [sys.executable, "-m", "pytest", *options, *tests],
+            [sys.executable, "-m", "pytest", *options, f"@{listed}"],
             cwd=self.root, env=environment, text=True, errors="replace",
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             start_new_session=True,

@@ -82,6 +82,25 @@ def test_a_test_that_fails_kills(tree: Tree) -> None:
     assert (tree.root / "code_under_test.py").read_text() == CODE
 
 
+LONG = """import pytest
+
+from code_under_test import least
+
+
+@pytest.mark.parametrize("text", ["x" * 140_000])
+def test_of_a_long_text(text):
+    assert least([1], 5) == 1
+"""
+
+
+@pytest.mark.slow
+def test_a_test_may_have_a_name_that_is_longer_than_a_word_of_a_command(tree: Tree) -> None:
+    (tree.root / "test_long.py").write_text(LONG)
+    name = f"test_long.py::test_of_a_long_text[{'x' * 140_000}]"
+    outcome = tree.try_out(mutation("returns None"), [name], {name: 0.1})
+    assert (outcome.fate, outcome.killer) == (Fate.KILLED, name)
+
+
 READER = """from pathlib import Path
 
 import pytest
