@@ -76,6 +76,19 @@ def test_other_digests_are_different_answers() -> None:
     assert not outcomes(judgement) & DECIDED
 
 
+def test_a_turn_without_a_digest_answers_nothing_else() -> None:
+    result = answered(Answers(compared=90_000))
+    (workload,) = result.workloads
+    turns = [
+        turn.model_copy(update={"answers": ""}) if turn.side == "rocksdb" else turn
+        for turn in workload.rounds
+    ]
+    silent = workload.model_copy(update={"rounds": turns})
+    assert {turn.answers for turn in turns} > {""}
+    judgement = judge(result.model_copy(update={"workloads": [silent]}))
+    assert (judgement.answers.status, judgement.answers.digests) == ("same", [])
+
+
 def test_turns_of_a_round_may_answer_other_operations_if_all_sides_do() -> None:
     result = answered(Answers(compared=90_000))
     (workload,) = result.workloads

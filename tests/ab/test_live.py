@@ -65,6 +65,7 @@ def test_hours_of_a_running_store_are_judged_as_rounds(
     (workload,) = result.workloads
     assert {turn.number for turn in workload.rounds} == set(range(HOURS))
     assert {turn.operations for turn in workload.rounds} == {READS}
+    assert workload.item == "units"
     assert workload.answers.compared == HOURS * READS + 1
     assert "3 reads came faster" in " ".join(result.not_measured)
     assert "1 reads differed, and no moment" in " ".join(result.not_measured)
@@ -150,6 +151,7 @@ def test_the_side_that_is_read_most_is_the_reference(
     result = live_result(tmp_path, [])
     assert [side.name for side in result.sides] == ["rocksdb", "file", "rocksdb again"]
     (workload,) = result.workloads
+    assert workload.item == "answers"
     assert len({turn.number for turn in workload.rounds}) == 3
     assert len(workload.rounds) == 9
 

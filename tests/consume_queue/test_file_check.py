@@ -57,6 +57,13 @@ def test_bytes_behind_the_end_are_found_at_their_first_one(tmp_path: Path) -> No
     assert found.position == 5 * 20 + 7  # phy offset 100: seven zeros, then the byte
 
 
+def test_no_address_behind_the_end_is_followed(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    disk.write(0, [*rows(50, 4), (0, 0, 0), (SIZE, SIZE, ADDRESS)])
+    (found,) = findings_of(disk)
+    assert found.problem == "something lies behind the end of the queue"
+
+
 def test_odd_names_are_found(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     disk.write(0, rows(1, 2))

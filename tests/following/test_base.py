@@ -14,6 +14,8 @@ from replication.following import base
 from replication.following.base import closed_files, take_base
 from store.errors import CorruptionError, DiskFullError, RefusedStoreError, StoreLockedError
 from store.files import sync_below
+from store.log.synced_mark import SyncedMark
+from store.paths import StorePaths
 from store.queue.backends import backend_names
 from store.record.message import Message
 from store.service.message_store import MessageStore
@@ -151,6 +153,7 @@ def test_a_damaged_base_is_refused_again_and_again(led: Led, tmp_path: Path, bac
         with pytest.raises(RefusedStoreError, match=f"pass over {start}"):
             MessageStore.open(own, CONFIG, backend=backend)
         assert tree_digest(own / "commitlog") == before
+        assert SyncedMark(StorePaths(own)).phy_offset == start + 1  # a byte of it was on disk
     MessageStore.open(own, CONFIG, backend=backend, pass_over=[start]).close()
     follow(own, WireMaster(led.log[:start] + log_in(own)[start:] + led.log[last_file(led) :]))
     assert len(log_in(own)) == len(led.log)

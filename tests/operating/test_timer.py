@@ -113,6 +113,7 @@ RECORD = struct.pack(">iq", 200, 4096)
 
 def test_timer_messages_of_rocksdb_wait_from_the_checkpoint_on(root: Path) -> None:
     write_database(root / "rocksdbstore", "timer", {
+        b"\0": RECORD, timer_key(1, "z"): b"of a newer release",
         timer_key(SECOND - 1, "a"): RECORD, timer_key(SECOND, "b"): RECORD,
         timer_key(SECOND, "c"): RECORD, timer_key(FAR, "d"): RECORD,
         b"timeline_checkpoint": struct.pack(">q", SECOND * 1000),

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -148,6 +149,18 @@ def test_ctrl_c_comes_at_the_end_of_what_must_not_be_cut_short() -> None:
     assert signal.getsignal(signal.SIGINT) is before
     with _interrupts_wait():
         done.append("without a signal it just goes on")
+
+
+def test_where_ctrl_c_never_comes_nothing_is_set() -> None:
+    """Python refuses to set a signal's handler in another thread than the first."""
+
+    def start() -> object:
+        with _interrupts_wait():
+            return signal.getsignal(signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(start).result() is before
 
 
 def test_what_java_says_is_read_where_nobody_else_reads_it(
