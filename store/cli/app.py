@@ -27,6 +27,8 @@ EXIT_REFUSED = 2
 _OBJECTS_A_COLLECTION = 100_000
 """New ones between two looks of the garbage collector. A command that lists a million queues makes
 millions that live as long as it does; at Python's 700 they are looked at again and again."""
+_BLAS_THREADS = "OPENBLAS_NUM_THREADS"
+"""Numpy starts threads for products of matrices, of which no verb has one: a tenth of a start."""
 
 app = typer.Typer(
     name="cqstore",
@@ -108,6 +110,7 @@ def _only_command(upper: typer.Typer) -> CommandInfo | None:
 
 def main() -> None:
     """Run the command line; a fault is one sentence on standard error and an exit code."""
+    os.environ.setdefault(_BLAS_THREADS, "1")
     gc.set_threshold(_OBJECTS_A_COLLECTION, *gc.get_threshold()[1:])
     atexit.register(gc.freeze)  # or the last collection looks at every module
     try:

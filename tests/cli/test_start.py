@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import os
 import subprocess
 import sys
 import tomllib
@@ -74,6 +75,34 @@ def test_what_lists_verbs_imports_none(words: tuple[str, ...]) -> None:
     assert "store.cli.app" in modules
     assert not modules & (HEAVY - {"pydantic"} | RARE)  # typer takes that for options of its own
     assert not {name for name in ours(modules) if name.startswith("store.service")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("given", "told"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "2"}, "2")])
+def test_numpy_starts_no_threads_for_a_verb_unless_it_is_told_to(
+    tmp_path: Path, given: dict[str, str], told: str
+) -> None:
+    with MessageStore.open(tmp_path / "s", CONFIG, backend="file") as opened:
+        opened.put_message(Message("t", b"x"))
+    told_last = "print(os.environ[NAME], len(os.listdir('/proc/self/task')), file=sys.stderr)"
+    code = f"""
+import os, sys
+from store.cli import main
+NAME = "OPENBLAS_NUM_THREADS"
+sys.argv[:] = ["cqstore", "info", {str(tmp_path / "s")!r}]
+try:
+    main()
+finally:
+    assert "numpy" in sys.modules
+    {told_last}
+"""
+    without = {key: text for key, text in os.environ.items() if key != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
+        env=without | given,
+    )  # fmt: skip
+    threads = str(min(int(told), os.cpu_count() or 1))
+    assert done.stderr.split() == [told, threads]
 
 
 @pytest.mark.slow
