@@ -109,11 +109,16 @@ def topic_head(topic: str) -> bytes:
 
 
 def _learn_head(topic: str) -> bytes:
+    head = _made_head(topic)
+    return _heads.learn(topic, head, 2 * (len(head) - KEY_HEAD.size))
+
+
+def _made_head(topic: str) -> bytes:
     try:
         name = topic.encode()
     except UnicodeEncodeError as exc:
         raise IllegalMessageError(f"the topic {topic!r} has no UTF-8 form") from exc
-    return _heads.learn(topic, KEY_HEAD.pack(KeyHead(len(name), CTRL_1)) + name, 2 * len(name))
+    return _PACK_HEAD(len(name), CTRL_1) + name
 
 
 def check_topic(topic: str) -> None:
@@ -142,10 +147,7 @@ def queue_prefix(topic: str, queue_id: int) -> bytes:
 
 def passing_prefix(topic: str, queue_id: int) -> bytes:
     """Return ``queue_prefix``; of the topic nothing is remembered, since a million may pass by."""
-    if (head := _heads.get(topic)) is None:
-        name = topic.encode()
-        head = _PACK_HEAD(len(name), CTRL_1) + name
-    return head + _queue_tail(queue_id)
+    return (_heads.get(topic) or _made_head(topic)) + _queue_tail(queue_id)
 
 
 def unit_key(prefix: bytes, queue_offset: int) -> bytes:

@@ -11,7 +11,7 @@ from typing import Protocol
 from bench.peer.machine import Beside
 from bench.peer.measured import Measured
 from bench.peer.sides import OURS, SIDES, Sides, Window
-from bench.peer.warming import MOST_SECONDS, Warming, warm
+from bench.peer.warming import MOST_SECONDS, Warming, Worker, warm
 
 SETTLE_SECONDS = 0.5
 """After work that writes: the flush threads of the one side would disturb the other."""
@@ -19,13 +19,11 @@ _BLOCK = 512
 """What ``st_blocks`` counts in."""
 
 
-class Side(Protocol):
-    """What does lines of work: a process, or several that are one side."""
+class Side(Worker, Protocol):
+    """A process, or several that are one side."""
 
     @property
     def name(self) -> str: ...
-
-    def do(self, line: str) -> Window: ...
 
 
 class UnequalError(Exception):

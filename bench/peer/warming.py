@@ -17,7 +17,7 @@ MOST_SECONDS, MOST_SECONDS_QUICK = 60.0, 8.0
 
 
 class Worker(Protocol):
-    """A side, as far as it is warmed."""
+    """What does lines of work."""
 
     def do(self, line: str) -> Window: ...
 

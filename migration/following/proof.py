@@ -61,6 +61,7 @@ def compare_shown(
     if shown >= end:
         return compare_with_broker(theirs, own, progress=progress), end
     bounds = Bounds(max(theirs.commit_log.min_phy_offset(), 0), shown)
+    # Ours is the reference here: only the copy may lack what ends behind the bound.
     return compare_stores(own.queues, theirs.queues, bounds, progress=progress), shown
 
 
