@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from store.errors import CorruptionError, StoreStateError
+from store.files import read_file
 from store.service.upkeep import database_copy
 from store.service.upkeep.database_copy import copy_database, is_database, is_database_file
 from store.service.upkeep.store_copy import copy_file
@@ -166,3 +167,29 @@ def test_a_database_that_names_no_manifest_is_damaged(source: Path, text: bytes)
     assert caught.value.path == source / "CURRENT"
     assert caught.value.got == repr(text)
     assert content(source.with_name("target")) == {}
+
+
+def test_a_database_without_the_manifest_that_it_names_is_damaged(source: Path) -> None:
+    (source / "MANIFEST-000004").unlink()
+    with pytest.raises(CorruptionError, match="a MANIFEST that is not there") as caught:
+        copied(source, [])
+    assert caught.value.path == source / "CURRENT"
+    assert (caught.value.expected, caught.value.got) == ("MANIFEST-000004", "no such file")
+    assert content(source.with_name("target")) == {}
+
+
+def test_a_manifest_that_goes_when_current_names_the_next_is_no_damage(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look into CURRENT and the one at the MANIFEST."""
+    seen: list[bytes] = []
+
+    def read(path: Path, most: int) -> bytes:
+        seen.append(read_file(path, most))
+        if len(seen) == 1:
+            next_manifest(source)
+        return seen[-1]
+
+    monkeypatch.setattr(database_copy, "read_file", read)
+    copied(source, [])
+    assert content(source.with_name("target")) == content(source)

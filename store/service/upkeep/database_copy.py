@@ -44,7 +44,7 @@ def copy_database(source: Path, target: Path, place: Place) -> None:
 
     Raises:
         StoreStateError: it changed for as long as it was tried.
-        CorruptionError: CURRENT names no MANIFEST.
+        CorruptionError: CURRENT names no MANIFEST, or one that is not there.
         OSError: something cannot be read or written.
     """
     for _ in range(_TRIES):
@@ -91,7 +91,17 @@ def _state(source: Path) -> tuple[bytes, int, tuple[tuple[str, int], ...]]:
             "CURRENT names no MANIFEST", path=source / CURRENT, expected="MANIFEST-<number>",
             got=repr(current),
         )  # fmt: skip
-    length = (source / current.decode().strip()).stat().st_size
+    manifest = source / current.decode().strip()
+    try:
+        length = manifest.stat().st_size
+    except FileNotFoundError as exc:
+        # RocksDB removes one when CURRENT names the next.
+        if read_file(source / CURRENT, _CURRENT_BYTES) != current:
+            raise
+        raise CorruptionError(
+            "CURRENT names a MANIFEST that is not there", path=source / CURRENT,
+            expected=manifest.name, got="no such file",
+        ) from exc  # fmt: skip
     logs = sorted(path.name for path in source.glob("*.log"))
     closed = [(name, (source / name).stat().st_size) for name in logs[:-1]]
     return current, length, (*closed, *((name, 0) for name in logs[-1:]))
