@@ -10,18 +10,29 @@ from _thread import get_ident
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from store.checked_lock import RLock
 from store.logger import StoreLogger
 from store.wakeup import Latch
 
 T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
 V = TypeVar("V")
 _SECONDS = 1.0
 _main = threading.main_thread()
 """Where handlers of signals run. In a child that another thread forked it is one that is gone."""
 _LOG = StoreLogger("concurrent.futures")
+
+
+class Promised(Protocol[T_contra]):
+    """Who is told once how something ended: a future, or what stands for one. By any thread."""
+
+    def set_result(self, result: T_contra, /) -> object:
+        """Take the result."""
+
+    def set_exception(self, exception: BaseException, /) -> object:
+        """Take what went wrong."""
 
 
 class Condition(RLock):

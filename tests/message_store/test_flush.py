@@ -1,7 +1,6 @@
 """Group commit, futures, and what is flushed when: with a disk that waits until it is told."""
 
 import asyncio
-import os
 import threading
 import time
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from store.service.message_store import MessageStore
 from store.service.results import PutMessageResult, PutMessageStatus
 from store.service.writing.flush import _Rounds
 from tests.kit.engines import engine_in_use
+from tests.kit.gated_disk import GatedDisk, gated
 from tests.kit.waiting import until
 
 SYNC = StoreConfig(
@@ -33,36 +33,13 @@ SYNC = StoreConfig(
 ASYNC = SYNC.model_copy(update={"flush_disk_type": FlushDiskType.ASYNC_FLUSH})
 
 
-class Disk:
-    """Stands before ``os.fdatasync``: counts, waits, fails."""
-
-    def __init__(self) -> None:
-        self.syncs = 0
-        self.entered = threading.Semaphore(0)
-        self.open = threading.Event()
-        self.open.set()
-        self.fails = False
-        self._real = os.fdatasync
-
-    def sync(self, fd: int) -> None:
-        self.syncs += 1
-        self.entered.release()
-        assert self.open.wait(30)
-        if self.fails:
-            self.fails = False  # as the kernel: the pages are gone, the next sync succeeds
-            raise OSError(5, "Input/output error")
-        self._real(fd)
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> GatedDisk:
+    return gated(monkeypatch)
 
 
 @pytest.fixture
-def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
-    made = Disk()
-    monkeypatch.setattr(os, "fdatasync", made.sync)
-    return made
-
-
-@pytest.fixture
-def store(tmp_path: Path, disk: Disk) -> Iterator[MessageStore]:
+def store(tmp_path: Path, disk: GatedDisk) -> Iterator[MessageStore]:
     opened = MessageStore.open(tmp_path / "store", SYNC)
     disk.syncs = 0
     yield opened
@@ -75,7 +52,7 @@ def message(number: int = 0, properties: dict[str, str] | None = None) -> Messag
 
 
 def test_one_sync_serves_all_who_came_while_another_one_ran(
-    store: MessageStore, disk: Disk
+    store: MessageStore, disk: GatedDisk
 ) -> None:
     disk.open.clear()
     with ThreadPoolExecutor(12) as pool:
@@ -90,7 +67,7 @@ def test_one_sync_serves_all_who_came_while_another_one_ran(
 
 
 def test_who_waits_too_long_is_told_so_and_the_message_is_stored(
-    tmp_path: Path, disk: Disk
+    tmp_path: Path, disk: GatedDisk
 ) -> None:
     config = SYNC.model_copy(update={"sync_flush_timeout": 50})
     with MessageStore.open(tmp_path / "store", config) as store, ThreadPoolExecutor(1) as pool:
@@ -106,7 +83,7 @@ def test_who_waits_too_long_is_told_so_and_the_message_is_stored(
 
 
 def test_after_a_failed_sync_nobody_is_told_that_anything_is_durable(
-    store: MessageStore, disk: Disk
+    store: MessageStore, disk: GatedDisk
 ) -> None:
     disk.open.clear()
     with ThreadPoolExecutor(5) as pool:
@@ -123,7 +100,7 @@ def test_after_a_failed_sync_nobody_is_told_that_anything_is_durable(
         store.put_message(message())
 
 
-def test_a_message_that_does_not_wait_costs_no_sync(store: MessageStore, disk: Disk) -> None:
+def test_a_message_that_does_not_wait_costs_no_sync(store: MessageStore, disk: GatedDisk) -> None:
     assert store.put_message(message(0, {MessageProperty.WAIT: "false"})).ok
     assert store.put_message_async(message(0, {MessageProperty.WAIT: "false"})).done()
     assert disk.syncs == 0
@@ -133,7 +110,7 @@ def test_a_message_that_does_not_wait_costs_no_sync(store: MessageStore, disk: D
 
 
 def test_a_future_completes_when_the_disk_has_the_message_and_not_before(
-    store: MessageStore, disk: Disk
+    store: MessageStore, disk: GatedDisk
 ) -> None:
     disk.open.clear()
     futures = [store.put_message_async(message()) for _ in range(20)]
@@ -148,6 +125,17 @@ def test_a_future_completes_when_the_disk_has_the_message_and_not_before(
     assert disk.syncs <= 20
 
 
+def test_who_completes_a_future_himself_harms_nobody_else(
+    store: MessageStore, disk: GatedDisk
+) -> None:
+    disk.open.clear()
+    first, second = (store.put_message_async(message()) for _ in range(2))
+    first.set_result(PutMessageResult(PutMessageStatus.UNKNOWN_ERROR))
+    disk.open.set()
+    assert second.result(30).status is PutMessageStatus.PUT_OK
+    assert store.put_message(message()).status is PutMessageStatus.PUT_OK
+
+
 def test_futures_are_awaited_by_asyncio(store: MessageStore) -> None:
     async def put_all() -> list[PutMessageResult]:
         futures = [store.put_message_async(message(at)) for at in range(50)]
@@ -156,7 +144,7 @@ def test_futures_are_awaited_by_asyncio(store: MessageStore) -> None:
     assert [result.queue_offset for result in asyncio.run(put_all())] == [0] * 50
 
 
-def test_without_sync_flush_a_future_is_done_at_once(tmp_path: Path, disk: Disk) -> None:
+def test_without_sync_flush_a_future_is_done_at_once(tmp_path: Path, disk: GatedDisk) -> None:
     with MessageStore.open(tmp_path / "store", ASYNC) as store:
         disk.syncs = 0
         future = store.put_message_async(message())
@@ -166,7 +154,7 @@ def test_without_sync_flush_a_future_is_done_at_once(tmp_path: Path, disk: Disk)
         assert disk.syncs == 0
 
 
-def test_a_late_future_says_so(tmp_path: Path, disk: Disk) -> None:
+def test_a_late_future_says_so(tmp_path: Path, disk: GatedDisk) -> None:
     config = SYNC.model_copy(update={"sync_flush_timeout": 1})
     with MessageStore.open(tmp_path / "store", config) as store:
         disk.open.clear()
@@ -180,7 +168,7 @@ def test_a_late_future_says_so(tmp_path: Path, disk: Disk) -> None:
 
 
 def test_a_future_fails_with_what_kept_its_message_from_the_disk(
-    store: MessageStore, disk: Disk
+    store: MessageStore, disk: GatedDisk
 ) -> None:
     disk.fails = True
     future = store.put_message_async(message())
@@ -190,7 +178,7 @@ def test_a_future_fails_with_what_kept_its_message_from_the_disk(
         store.put_message_async(message())
 
 
-def test_close_completes_every_future(tmp_path: Path, disk: Disk) -> None:
+def test_close_completes_every_future(tmp_path: Path, disk: GatedDisk) -> None:
     store = MessageStore.open(tmp_path / "store", SYNC)
     disk.open.clear()
     futures: list[Future[PutMessageResult]] = [
@@ -209,7 +197,7 @@ def test_close_completes_every_future(tmp_path: Path, disk: Disk) -> None:
 
 
 def test_the_thread_flushes_four_pages_and_leaves_less_to_the_thorough_round(
-    tmp_path: Path, disk: Disk
+    tmp_path: Path, disk: GatedDisk
 ) -> None:
     config = ASYNC.model_copy(update={"flush_interval_commit_log": 1})
     with MessageStore.open(tmp_path / "store", config) as store:
@@ -227,7 +215,7 @@ def test_the_thread_flushes_four_pages_and_leaves_less_to_the_thorough_round(
         until(lambda: store.commit_log.flushed_phy_offset() == store.commit_log.max_phy_offset())
 
 
-def test_four_pages_are_much_and_a_byte_less_is_not(tmp_path: Path, disk: Disk) -> None:
+def test_four_pages_are_much_and_a_byte_less_is_not(tmp_path: Path, disk: GatedDisk) -> None:
     with MessageStore.open(tmp_path / "store", ASYNC) as store:
         empty = store.put_message(Message("t", b"")).appended
         assert empty is not None

@@ -1,9 +1,9 @@
 """Recorder: notes every operation of a store in a trace, then lets it go on."""
 
 from collections.abc import Sequence
-from concurrent.futures import Future
 from time import perf_counter
 
+from store.future import Promised
 from store.queue.time_search import BoundaryType
 from store.record.message import Message, MessageProperty
 from store.service.reading.puller import TagFilter
@@ -85,13 +85,12 @@ class RecordedPutter:
         self._note(message, began, stored=result.ok)
         return result
 
-    def put_async(self, message: Message) -> Future[PutMessageResult]:
+    def put_later(self, message: Message, promised: Promised[PutMessageResult]) -> None:
         """Put and note; what is not done yet was not refused."""
         began = perf_counter()
-        future = self.putter.put_async(message)
-        refused = future.done() and not (future.exception() or future.result().ok)
-        self._note(message, began, stored=not refused)
-        return future
+        told = _NotRefused(promised)
+        self.putter.put_later(message, told)
+        self._note(message, began, stored=told.stored)
 
     def put_list(self, messages: Sequence[Message]) -> list[PutMessageResult]:
         """Put them and note each."""
@@ -113,6 +112,21 @@ class RecordedPutter:
             tags = message.properties.get(MessageProperty.TAGS)
             place = message.topic, message.queue_id
             self._trace.note(StoreOp.PUT, *place, len(message.body), tags, at=began)
+
+
+class _NotRefused:
+    """Remembers whether a put was refused, which it is told at once."""
+
+    def __init__(self, promised: Promised[PutMessageResult]) -> None:
+        self._promised = promised
+        self.stored = True
+
+    def set_result(self, result: PutMessageResult, /) -> None:
+        self.stored = result.ok
+        self._promised.set_result(result)
+
+    def set_exception(self, exception: BaseException, /) -> None:
+        self._promised.set_exception(exception)
 
 
 def _expression(tags: TagFilter | None) -> str | None:

@@ -12,12 +12,12 @@ Source: RocketMQ ``CommitLog.FlushRealTimeService``,
 
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from contextlib import suppress
 
 from store.checked_lock import CheckedLock
 from store.config import StoreConfig
 from store.errors import RetryableDiskFullError, StoreClosedError, StoreError
+from store.future import Promised
 from store.index.index_service import IndexService
 from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
@@ -59,7 +59,7 @@ class FlushService:
         """Start the thread."""
         self.worker.start()
 
-    def when_durable(self, phy_offset: int, future: Future[bool]) -> None:
+    def when_durable(self, phy_offset: int, future: Promised[bool]) -> None:
         """Complete ``future`` once the log is durable up to ``phy_offset``: True if in time.
 
         It fails with the error that kept the log from the disk.
@@ -213,7 +213,7 @@ class WholeFlush:
 class _Waiter:
     """Somebody who wants to know when the log is durable."""
 
-    def __init__(self, phy_offset: int, future: Future[bool], deadline: float) -> None:
+    def __init__(self, phy_offset: int, future: Promised[bool], deadline: float) -> None:
         self.phy_offset = phy_offset
         self.future = future
         self.deadline = deadline

@@ -8,7 +8,6 @@ Source: RocketMQ ``HookUtils.checkBeforePutMessage``, ``CommitLog.asyncPutMessag
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from typing import Protocol
 
 from store.config import StoreConfig
@@ -18,7 +17,7 @@ from store.errors import (
     PropertiesTooLongError,
     StoreError,
 )
-from store.future import StoreFuture
+from store.future import Promised
 from store.log.commit_log import CommitLog
 from store.logger import StoreLogger
 from store.queue.consume_queue_store import ConsumeQueueStore
@@ -67,8 +66,8 @@ class Puts(Protocol):
     def put(self, message: Message, *, wait: bool = True) -> PutMessageResult:
         """Put one message."""
 
-    def put_async(self, message: Message) -> Future[PutMessageResult]:
-        """Put one message without waiting."""
+    def put_later(self, message: Message, promised: Promised[PutMessageResult]) -> None:
+        """Put one message; ``promised`` is told how it ended."""
 
     def put_list(self, messages: Sequence[Message]) -> list[PutMessageResult]:
         """Put a list under one lock."""
@@ -165,30 +164,20 @@ class Putter:
         self.meter.went_long_way()
         return _new(PutMessageResult, (_OK, appended, queue_offset, message.store_host, ""))
 
-    def put_async(self, message: Message) -> Future[PutMessageResult]:
-        """Put one message without waiting, see ``MessageStore.put_message_async``."""
+    def put_later(self, message: Message, promised: Promised[PutMessageResult]) -> None:
+        """Put one message; ``promised`` is told when all has come that is due, maybe at once.
+
+        Raises:
+            StoreError: as for ``put``; ``promised`` is told nothing.
+        """
         if self._has_to_wait:
             message = _copied(message)
-        done = StoreFuture[PutMessageResult]()
-        done.set_running_or_notify_cancel()
         awaited = self._is_awaited(message)
         result = self.put(message, wait=False)
         if result.appended is None or not awaited:
-            done.set_result(result)
-            return done
-
-        def complete(answer: Future[PutMessageStatus]) -> None:
-            fault = answer.exception()
-            if fault is not None:
-                done.set_exception(fault)
-                return
-            status = answer.result()
-            if status is not _OK:
-                self.meter.not_ok(status)
-            done.set_result(result._replace(status=status))
-
-        self._answers.later(result.phy_offset + result.appended.size).add_done_callback(complete)
-        return done
+            promised.set_result(result)
+        else:
+            self._answers.later(result, promised, self.meter.not_ok)
 
     # ---- several messages
 

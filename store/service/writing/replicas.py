@@ -8,11 +8,11 @@ Source: RocketMQ ``CommitLog.handleHA``, ``GroupTransferService``.
 
 import time
 from collections import deque
-from concurrent.futures import Future
 from typing import NamedTuple, Protocol
 
 from store.checked_lock import CheckedLock
 from store.config import StoreConfig
+from store.future import Promised
 from store.log.commit_log import CommitLog
 from store.service.running.worker import Worker
 from store.wakeup import Wakeup
@@ -81,7 +81,7 @@ class ReplicaWait:
         """
         return self._is_there(phy_offset, time.monotonic() + self._timeout)
 
-    def when_replicated(self, phy_offset: int, future: Future[bool]) -> None:
+    def when_replicated(self, phy_offset: int, future: Promised[bool]) -> None:
         """Complete ``future`` with what ``wait_for`` would return. Calls come in the log's order.
 
         After ``stop`` with what is so by then.
@@ -150,7 +150,7 @@ class _Later(NamedTuple):
 
     phy_offset: int
     deadline: float
-    future: Future[bool]
+    future: Promised[bool]
 
 
 _LOOK_AGAIN = 0.1

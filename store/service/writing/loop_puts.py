@@ -1,0 +1,141 @@
+"""LoopPuts: puts that tasks of event loops await.
+
+A future a put, as of the standard library, costs a lock and a wake-up of the loop for each. Here
+the thread that has synced for many tells their loop once, and it completes them in one turn.
+"""
+
+import asyncio
+import threading
+from _thread import get_ident
+from collections import deque
+from contextlib import suppress
+
+from store.record.message import Message
+from store.service.results import PutMessageResult
+from store.service.writing.putter import Puts
+
+MOST_IN_FLIGHT = 4096
+"""Puts of one loop that wait for disk or followers; the next one waits before it appends."""
+
+
+class LoopPuts:
+    """Puts for the tasks of any number of loops, each in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._here = threading.local()
+
+    async def put(self, puts: Puts, message: Message) -> PutMessageResult:
+        """Put one message, see ``MessageStore.put``."""
+        loop = asyncio.get_running_loop()
+        of: _InLoop | None = getattr(self._here, "of", None)
+        if of is None or of.loop is not loop:
+            self._here.of = of = _InLoop(loop)
+        if len(of.in_flight) >= MOST_IN_FLIGHT:
+            await of.room()
+        put = _AwaitedPut(of)
+        puts.put_later(message, put)
+        if put.is_told:
+            return put.answer()
+        of.in_flight.add(put)  # who is interrupted before is not counted, and is no harm
+        put.future = loop.create_future()
+        await put.future
+        return put.answer()
+
+
+class _InLoop:
+    """The puts of one loop. Only ``tell`` is called by other threads than the loop's."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.thread = get_ident()
+        self.in_flight: set[_AwaitedPut] = set()
+        self._turns: deque[asyncio.Future[None]] = deque()  # of those who wait for room
+        self._told: deque[_AwaitedPut] = deque()
+        self._called: list[None] = []  # not empty: the loop will come to ``_complete``
+
+    async def room(self) -> None:
+        """Wait until fewer than ``MOST_IN_FLIGHT`` are in flight."""
+        while len(self.in_flight) >= MOST_IN_FLIGHT:
+            turn = self.loop.create_future()
+            self._turns.append(turn)
+            try:
+                await turn
+            except BaseException:
+                if turn.done() and not turn.cancelled():
+                    self._let_in()  # the next one has it
+                raise
+
+    def _let_in(self) -> None:
+        while self._turns and len(self.in_flight) < MOST_IN_FLIGHT:
+            turn = self._turns[0]  # stays there until it is let in
+            is_new = not turn.done()
+            if is_new:
+                turn.set_result(None)
+            self._turns.popleft()
+            if is_new:
+                return
+
+    def tell(self, put: "_AwaitedPut") -> None:
+        """Have the loop complete a put that knows its answer; one call for all that come soon.
+
+        A handler of a signal may raise in ``_complete`` at any instruction: so that is called once
+        more, and what lets the next one call is no code of ours.
+        """
+        self._told.append(put)
+        if self._called:
+            return
+        self._called.append(None)
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            for step in (self._called.clear, self._complete, self._complete):
+                self.loop.call_soon_threadsafe(step)
+
+    def _complete(self) -> None:
+        while self._told:
+            put = self._told[0]  # stays there until all is done
+            self.in_flight.discard(put)
+            self._let_in()
+            if put.future is not None and not put.future.done():
+                put.future.set_result(None)
+            self._told.popleft()
+
+
+class _AwaitedPut:
+    """One put, which is told its answer by this thread at once or by another one later."""
+
+    __slots__ = ("_exception", "_of", "_result", "future", "is_told")
+
+    def __init__(self, of: _InLoop) -> None:
+        self._of = of
+        self._result: PutMessageResult | None = None
+        self._exception: BaseException | None = None
+        self.future: asyncio.Future[None] | None = None
+        """What the task awaits; none if the answer was there first, or the task was interrupted."""
+        self.is_told = False
+        """Whether the loop's thread knows the answer."""
+
+    def set_result(self, result: PutMessageResult, /) -> None:
+        """Take the result."""
+        self._result = result
+        self._tell()
+
+    def set_exception(self, exception: BaseException, /) -> None:
+        """Take what went wrong."""
+        self._exception = exception
+        self._tell()
+
+    def _tell(self) -> None:
+        if self.future is None and get_ident() == self._of.thread:
+            self.is_told = True
+        else:
+            self._of.tell(self)
+
+    def answer(self) -> PutMessageResult:
+        """Return the result.
+
+        Raises:
+            BaseException: what went wrong instead.
+        """
+        if self._result is None:
+            assert self._exception is not None
+            raise self._exception
+        return self._result
