@@ -1,5 +1,6 @@
 """Work that writes, as ``Puts.java`` does it; each message is made anew for its put."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -34,6 +35,20 @@ class Puts:
                 _require(put(message(number)))
 
         return self._timed(count, lambda: _in_threads(threads, work))
+
+    def in_flight(self, count: int, tasks: int) -> Figures:
+        """Put one message a call, by tasks of one event loop, until all are in their queues."""
+        numbers = self._next(count)
+
+        async def work(worker: int) -> None:
+            put, message = self._store.put, self._message
+            for number in numbers[worker::tasks]:
+                _require(await put(message(number)))
+
+        async def all_of_them() -> None:
+            await asyncio.gather(*map(work, range(tasks)))
+
+        return self._timed(count, lambda: asyncio.run(all_of_them()))
 
     def lists(self, count: int, size: int) -> Figures:
         """Put lists of ``size`` messages of one queue."""

@@ -17,6 +17,7 @@ _OPENED = {
 _OPENED_QUICKLY = {"file": (1_000, 10_000), "rocksdb": (1_000, 100_000)}
 _FEW, _MANY = 8, 10_000
 _SMALL = 128
+_IN_FLIGHT = 64
 _OF_BOTH = "processor time is that of master and slave, until the slave has all"
 
 
@@ -71,6 +72,13 @@ def _durable(backend: str, *, quick: bool) -> Iterator[Session]:
         row = Row({"rate": name}, f"put {count} threads={threads}")
         settings = {"queues": str(_FEW), "body": "1024", "flush": "SYNC_FLUSH"}
         yield _session(backend, (row,), settings, quick=quick)
+    row = Row(
+        {"rate": f"durable put (SYNC_FLUSH), 1 KB, {_IN_FLIGHT} in flight"},
+        f"flight {16_000 if quick else 128_000} puts={_IN_FLIGHT}",
+        note="ours by tasks of one event loop, RocketMQ's by threads",
+    )
+    settings = {"queues": str(_FEW), "body": "1024", "flush": "SYNC_FLUSH"}
+    yield _session(backend, (row,), settings, quick=quick)
 
 
 def _paced(backend: str, *, quick: bool) -> Session:

@@ -44,6 +44,7 @@ class Worker:
             "followed": lambda: self._roles.followed(self._store, count, self._puts.caught_up),
             "close": self._close,
             "put": lambda: self._puts.single(count, int(asked.get("threads", "1"))),
+            "flight": lambda: self._puts.in_flight(count, int(asked.get("puts", "1"))),
             "list": lambda: self._puts.lists(count, size),
             "batch": lambda: self._puts.batches(count, size),
             "paced": lambda: self._puts.paced(count, int(asked.get("rate", "10000"))),

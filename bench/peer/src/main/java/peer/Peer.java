@@ -47,6 +47,7 @@ public final class Peer {
             case "followed" -> opened.followed(Long.parseLong(words[1]));
             case "totals" -> opened.totals(queues);
             case "put" -> puts.single(count, asked.number("threads", 1));
+            case "flight" -> puts.single(count, asked.number("puts", 1));
             case "list", "batch" -> puts.batches(count, asked.number("size", 32));
             case "paced" -> puts.paced(count, asked.number("rate", 10_000));
             case "delete" -> puts.deleteTopics();
