@@ -25,6 +25,15 @@ _main = threading.main_thread()
 _LOG = StoreLogger("concurrent.futures")
 
 
+Soon = Callable[[Callable[[], object]], object]
+"""Has a step done when whoever asks has asked all that it asks now: by itself, at once or later."""
+
+
+def at_once(step: Callable[[], object]) -> None:
+    """Do the step: a ``Soon`` of those who ask one thing at a time."""
+    step()
+
+
 class Promised(Protocol[T_contra]):
     """Who is told once how something ended: a future, or what stands for one. By any thread."""
 

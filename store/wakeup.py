@@ -26,9 +26,11 @@ class Wakeup:
 
     def set(self) -> None:
         """Let the one that waits go on, or the next that comes."""
+        if not self._asleep.locked():  # it has been called already
+            return
         try:
             self._asleep.release()
-        except RuntimeError:  # it has been called already
+        except RuntimeError:  # by another thread since
             return
 
     def wait(self, seconds: float | None = None) -> bool:

@@ -131,6 +131,18 @@ def test_those_of_one_sync_cost_one_call_of_the_loop(
     assert disk.syncs <= 2  # the one that waited may have begun before the others came
 
 
+def test_the_disk_is_asked_when_all_tasks_have_put_that_can(
+    store: MessageStore, disk: GatedDisk, run: Run
+) -> None:
+    async def story() -> None:
+        for syncs in (1, 2):  # the second time they are asked to go on together
+            results = await asyncio.gather(*puts(store, range(100)))
+            assert {result.status for result in results} == {OK}
+            assert disk.syncs == syncs
+
+    run(story())
+
+
 def test_where_nothing_is_waited_for_the_loop_gets_no_turn(tmp_path: Path, disk: GatedDisk) -> None:
     with MessageStore.open(tmp_path / "store", ASYNC) as store:
         disk.syncs = 0

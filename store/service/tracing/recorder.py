@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from time import perf_counter
 
-from store.future import Promised
+from store.future import Promised, Soon, at_once
 from store.queue.time_search import BoundaryType
 from store.record.message import Message, MessageProperty
 from store.service.reading.puller import TagFilter
@@ -85,11 +85,13 @@ class RecordedPutter:
         self._note(message, began, stored=result.ok)
         return result
 
-    def put_later(self, message: Message, promised: Promised[PutMessageResult]) -> None:
+    def put_later(
+        self, message: Message, promised: Promised[PutMessageResult], soon: Soon = at_once
+    ) -> None:
         """Put and note; what is not done yet was not refused."""
         began = perf_counter()
         told = _NotRefused(promised)
-        self.putter.put_later(message, told)
+        self.putter.put_later(message, told, soon)
         self._note(message, began, stored=told.stored)
 
     def put_list(self, messages: Sequence[Message]) -> list[PutMessageResult]:

@@ -10,7 +10,7 @@ from concurrent.futures import InvalidStateError
 
 from store.config import FlushDiskType, StoreConfig
 from store.errors import StoreError
-from store.future import Promised
+from store.future import Promised, Soon
 from store.logger import StoreLogger
 from store.service.results import PutMessageResult, PutMessageStatus
 from store.service.writing.flush import FlushService
@@ -63,15 +63,16 @@ class Answers:
         result: PutMessageResult,
         promised: Promised[PutMessageResult],
         not_ok: Callable[[PutMessageStatus], object],
+        soon: Soon,
     ) -> None:
         """Complete ``promised`` with ``result`` and the status that ``wait`` would return.
 
         Some other thread does it, or this one where it is known already. ``not_ok`` is told a
-        status of another kind.
+        status of another kind; ``soon`` has the disk asked.
         """
         waiting = _Waiting(result, promised, self.replicas, not_ok)
         if self.sync:
-            self._flush.when_durable(waiting.phy_offset, waiting)
+            self._flush.when_durable(waiting.phy_offset, waiting, soon)
         else:
             waiting.goes_on(there=True)  # nobody waits for the disk
 
@@ -140,4 +141,5 @@ class _Waiting:
     def _complete(self, status: PutMessageStatus) -> None:
         if status is not _OK:
             self._not_ok(status)
-        self._promised.set_result(self._result._replace(status=status))
+        same = status is self._result.status
+        self._promised.set_result(self._result if same else self._result._replace(status=status))

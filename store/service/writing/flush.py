@@ -17,7 +17,7 @@ from contextlib import suppress
 from store.checked_lock import CheckedLock
 from store.config import StoreConfig
 from store.errors import RetryableDiskFullError, StoreClosedError, StoreError
-from store.future import Promised
+from store.future import Promised, Soon, at_once
 from store.index.index_service import IndexService
 from store.log.checkpoint import StoreCheckpoint
 from store.log.commit_log import CommitLog
@@ -59,18 +59,19 @@ class FlushService:
         """Start the thread."""
         self.worker.start()
 
-    def when_durable(self, phy_offset: int, future: Promised[bool]) -> None:
+    def when_durable(self, phy_offset: int, future: Promised[bool], soon: Soon = at_once) -> None:
         """Complete ``future`` once the log is durable up to ``phy_offset``: True if in time.
 
-        It fails with the error that kept the log from the disk.
+        It fails with the error that kept the log from the disk. ``soon`` wakes the thread.
         """
         waiter = _Waiter(phy_offset, future, time.monotonic() + self._commit.timeout)
         with self._waiting_lock.entry():
-            if not self._stopped:
+            stopped, failure = self._stopped, self._failure
+            if not stopped:
                 self._waiting.append(waiter)
-                self._wake.set()
-                return
-            failure = self._failure
+        if not stopped:
+            soon(self._wake.set)
+            return
         waiter.fail(failure or StoreClosedError("the store is closed"))
 
     # ---- the thread

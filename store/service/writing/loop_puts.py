@@ -8,6 +8,7 @@ import asyncio
 import threading
 from _thread import get_ident
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 
 from store.record.message import Message
@@ -33,7 +34,7 @@ class LoopPuts:
         if len(of.in_flight) >= MOST_IN_FLIGHT:
             await of.room()
         put = _AwaitedPut(of)
-        puts.put_later(message, put)
+        puts.put_later(message, put, of.soon)
         if put.is_told:
             return put.answer()
         of.in_flight.add(put)  # who is interrupted before is not counted, and is no harm
@@ -51,7 +52,15 @@ class _InLoop:
         self.in_flight: set[_AwaitedPut] = set()
         self._turns: deque[asyncio.Future[None]] = deque()  # of those who wait for room
         self._told: deque[_AwaitedPut] = deque()
+        self._asked: list[None] = []  # not empty: the loop will come to a step of ``soon``
         self._called: list[None] = []  # not empty: the loop will come to ``_complete``
+
+    def soon(self, step: Callable[[], object]) -> None:
+        """Do ``step`` once all tasks have run that can: so one sync serves them all."""
+        if not self._asked:
+            self.loop.call_soon(self._asked.clear)
+            self.loop.call_soon(step)
+            self._asked.append(None)
 
     async def room(self) -> None:
         """Wait until fewer than ``MOST_IN_FLIGHT`` are in flight."""

@@ -17,7 +17,7 @@ from store.errors import (
     PropertiesTooLongError,
     StoreError,
 )
-from store.future import Promised
+from store.future import Promised, Soon, at_once
 from store.log.commit_log import CommitLog
 from store.logger import StoreLogger
 from store.queue.consume_queue_store import ConsumeQueueStore
@@ -66,7 +66,9 @@ class Puts(Protocol):
     def put(self, message: Message, *, wait: bool = True) -> PutMessageResult:
         """Put one message."""
 
-    def put_later(self, message: Message, promised: Promised[PutMessageResult]) -> None:
+    def put_later(
+        self, message: Message, promised: Promised[PutMessageResult], soon: Soon = at_once
+    ) -> None:
         """Put one message; ``promised`` is told how it ended."""
 
     def put_list(self, messages: Sequence[Message]) -> list[PutMessageResult]:
@@ -164,8 +166,12 @@ class Putter:
         self.meter.went_long_way()
         return _new(PutMessageResult, (_OK, appended, queue_offset, message.store_host, ""))
 
-    def put_later(self, message: Message, promised: Promised[PutMessageResult]) -> None:
+    def put_later(
+        self, message: Message, promised: Promised[PutMessageResult], soon: Soon = at_once
+    ) -> None:
         """Put one message; ``promised`` is told when all has come that is due, maybe at once.
+
+        ``soon`` has the disk asked for what waits.
 
         Raises:
             StoreError: as for ``put``; ``promised`` is told nothing.
@@ -177,7 +183,7 @@ class Putter:
         if result.appended is None or not awaited:
             promised.set_result(result)
         else:
-            self._answers.later(result, promised, self.meter.not_ok)
+            self._answers.later(result, promised, self.meter.not_ok, soon)
 
     # ---- several messages
 
