@@ -35,11 +35,14 @@ def open_engine(
         CorruptionError: something in its folder is neither file nor folder.
         StoreError: the database cannot be opened, see the engines.
     """
+    tables = 0
     if folder.is_dir():  # RocksDB would wait for ever at a FIFO
         with os_errors("look at the files of the database", folder):
             check_folder(folder)
+            tables = len([*folder.glob("*.sst")])
     make, reason = _choose(config)
     options = tuned(database_options(config.rocksdb_memory_bytes), config.rocksdb_options)
+    options = options.of_so_many_tables(tables)
     open_once = partial(make, folder, options, log_folder, read_only=read_only)
     return (_while_it_changes(open_once, folder) if read_only else open_once()), reason
 

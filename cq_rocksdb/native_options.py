@@ -39,6 +39,8 @@ def database_objects(options: DatabaseOptions, log_folder: Path) -> DatabaseObje
         ("options_set_atomic_flush", "byte", options.atomic_flush),
         ("options_set_db_write_buffer_size", "size", options.db_write_buffer_bytes),
         ("options_set_max_open_files", "int", options.max_open_files),
+        ("options_set_max_file_opening_threads", "int", options.max_file_opening_threads),
+        ("options_set_manifest_preallocation_size", "size", options.manifest_preallocation_bytes),
         ("options_set_max_background_jobs", "int", options.max_background_jobs),
         ("options_set_max_subcompactions", "size", options.max_subcompactions),
         ("options_set_bytes_per_sync", "size", options.bytes_per_sync),

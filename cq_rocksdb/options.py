@@ -4,7 +4,8 @@ Departures: memory comes from one budget instead of 1.1 GiB of cache beside 768 
 index and filter blocks live in the cache, so that they are inside the budget;
 ``inplace_update_support`` stays off, since with it a put that follows a range delete of the same
 key within one memtable is lost; fewer background jobs, for machines smaller than a broker's;
-level-0 files neither slow writes down nor stop them (RocketMQ: 8 and 10). A manual flush waits for
+tables are opened by no more threads than there are tables; 64 KiB of disk are taken for a manifest
+ahead of what is written, not 4 MiB, which a file system in memory fills each time; level-0 files neither slow writes down nor stop them (RocketMQ: 8 and 10). A manual flush waits for
 as long as one file more would, unless it is allowed a stall, as RocketMQ's is; and on a full disk
 the compaction that it waits for never succeeds.
 
@@ -12,7 +13,7 @@ Source: RocketMQ ``RocksDBOptionsFactory``, ``ConsumeQueueRocksDBStorage``.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from cq_rocksdb.engine import Family
@@ -87,6 +88,10 @@ class DatabaseOptions:
     atomic_flush: bool = True
     """Without a WAL: units and the entries that speak of them reach the disk together."""
     max_open_files: int = -1
+    max_file_opening_threads: int = 16
+    """RocksDB starts as many with each opening, whatever there is for them to do."""
+    manifest_preallocation_bytes: int = 64 << 10
+    """Departure from 4 MiB: each opening begins a manifest, and a store's is small."""
     max_background_jobs: int = 4
     """Departure from 32: two cores are enough to serve a store."""
     max_subcompactions: int = 2
@@ -101,6 +106,11 @@ class DatabaseOptions:
     paranoid_checks: bool = True
     allow_concurrent_memtable_write: bool = False
     """One writer; RocketMQ's choice too."""
+
+    def of_so_many_tables(self, tables: int) -> "DatabaseOptions":
+        """Return the options for a database with this many tables."""
+        threads = max(min(self.max_file_opening_threads, tables), 1)
+        return replace(self, max_file_opening_threads=threads)
 
 
 def database_options(memory_bytes: int) -> DatabaseOptions:

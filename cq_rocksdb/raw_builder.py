@@ -14,6 +14,8 @@ from store.files import make_folder, sync_below
 
 DEFAULT_FAMILY = "default"
 _FORMAT_VERSION = 5
+_MANIFEST_BYTES = 64 << 10
+"""Taken of the disk for the manifest ahead of what is written; RocksDB's default is 4 MiB."""
 _NOT_OF_THE_DATABASE = ("rocksdict-config.json", "LOG", "LOCK")
 Rows = Iterable[tuple[bytes, bytes]]
 
@@ -64,6 +66,8 @@ def _options() -> Options:
     options = Options(raw_mode=True)
     for setter in (options.create_if_missing, options.create_missing_column_families):
         setter(True)  # noqa: FBT003 - it takes no name
+    options.set_max_file_opening_threads(1)
+    options.set_manifest_preallocation_size(_MANIFEST_BYTES)
     table = BlockBasedOptions()
     table.set_format_version(_FORMAT_VERSION)
     options.set_block_based_table_factory(table)

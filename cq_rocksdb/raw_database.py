@@ -116,7 +116,9 @@ class RawDatabase:
 
 
 def _options() -> Options:
-    return Options(raw_mode=True)
+    options = Options(raw_mode=True)
+    options.set_max_file_opening_threads(1)  # as many start with each opening: 16, if not told
+    return options
 
 
 @contextmanager

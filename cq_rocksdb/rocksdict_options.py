@@ -36,6 +36,8 @@ def family_options(options: DatabaseOptions, log_folder: Path) -> dict[str, Opti
         (default.set_atomic_flush, options.atomic_flush),
         (default.set_db_write_buffer_size, options.db_write_buffer_bytes),
         (default.set_max_open_files, options.max_open_files),
+        (default.set_max_file_opening_threads, options.max_file_opening_threads),
+        (default.set_manifest_preallocation_size, options.manifest_preallocation_bytes),
         (default.set_max_background_jobs, options.max_background_jobs),
         (default.set_max_subcompactions, options.max_subcompactions),
         (default.set_bytes_per_sync, options.bytes_per_sync),

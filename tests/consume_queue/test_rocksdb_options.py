@@ -9,7 +9,7 @@ import pytest
 from cq_rocksdb.engine import EngineBatch, Family
 from cq_rocksdb.engines import open_engine
 from store.config import RocksDBEngine, StoreConfig
-from tests.kit.engines import ENGINES
+from tests.kit.engines import ENGINES, hold_compactions, put_raw
 
 Options = dict[tuple[str, str], str]
 MIB, GIB = 1 << 20, 1 << 30
@@ -18,8 +18,8 @@ OF_THE_DATABASE = (
     "atomic_flush", "allow_concurrent_memtable_write", "bytes_per_sync",
     "compaction_readahead_size", "create_if_missing", "create_missing_column_families",
     "db_write_buffer_size", "delayed_write_rate", "keep_log_file_num", "max_background_jobs",
-    "max_log_file_size", "max_open_files", "max_subcompactions", "paranoid_checks",
-    "stats_dump_period_sec", "wal_recovery_mode",
+    "manifest_preallocation_size", "max_log_file_size", "max_open_files", "max_subcompactions",
+    "paranoid_checks", "stats_dump_period_sec", "wal_recovery_mode",
 )  # fmt: skip
 OF_A_FAMILY = (
     "bottommost_compression", "compaction_style", "compression",
@@ -50,6 +50,8 @@ DEPARTURES = {
     ("DBOptions", "max_subcompactions"): 2,
     ("DBOptions", "delayed_write_rate"): 100 * MIB,
     ("DBOptions", "max_log_file_size"): 16 * MIB,
+    # Each opening begins a manifest: in memory, or on a disk that is nearly full, 4 MiB count.
+    ("DBOptions", "manifest_preallocation_size"): 64 << 10,
     # A manual flush waits while one more file would slow writes: for ever where the disk is full.
     ('CFOptions "default"', "level0_slowdown_writes_trigger"): 1 << 30,
     ('CFOptions "default"', "level0_stop_writes_trigger"): 1 << 30,
@@ -134,3 +136,25 @@ def test_both_families_share_a_cache_of_what_memtables_leave_of_the_budget(
     (filter_bytes,) = re.findall(r"filter block size=(\d+)", tables or "")
     assert 20_000 <= int(filter_bytes) < 20_100, "16 bits a key"
     opened.close()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_no_more_threads_open_tables_than_there_are_up_to_rocketmqs(
+    golden: Callable[[str], Path], tmp_path: Path, engine: RocksDBEngine
+) -> None:
+    rocketmq = written(golden("basic-defaultRocksDB") / "consumequeue")
+    assert rocketmq["DBOptions", "max_file_opening_threads"] == "16"
+    config = StoreConfig(rocksdb_engine=engine, rocksdb_memory_bytes=16 * MIB)
+    folder, tables = tmp_path / "own", 0
+    for more in (0, 3, 15):
+        opened, _ = open_engine(folder, config, tmp_path / "log", read_only=False)
+        threads = int(written(folder)["DBOptions", "max_file_opening_threads"])
+        assert threads == max(1, min(tables, 16))
+        hold_compactions(opened)
+        for number in range(more):
+            put_raw(opened, b"%d" % number, bytes(28), tmp_path / f"{number}.sst")
+        opened.close()
+        tables = len([*folder.glob("*.sst")])
+    opened, _ = open_engine(folder, config, tmp_path / "log", read_only=False)
+    opened.close()
+    assert (tables, written(folder)["DBOptions", "max_file_opening_threads"]) == (18, "16")
