@@ -5,7 +5,8 @@ index and filter blocks live in the cache, so that they are inside the budget;
 ``inplace_update_support`` stays off, since with it a put that follows a range delete of the same
 key within one memtable is lost; fewer background jobs, for machines smaller than a broker's;
 tables are opened by no more threads than there are tables; 64 KiB of disk are taken for a manifest
-ahead of what is written, not 4 MiB, which a file system in memory fills each time; level-0 files neither slow writes down nor stop them (RocketMQ: 8 and 10). A manual flush waits for
+ahead of what is written, not 4 MiB, which a file system in memory fills each time; level-0 files
+neither slow writes down nor stop them (RocketMQ: 8 and 10). A manual flush waits for
 as long as one file more would, unless it is allowed a stall, as RocketMQ's is; and on a full disk
 the compaction that it waits for never succeeds.
 

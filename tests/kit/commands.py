@@ -1,8 +1,8 @@
 """``cqstore`` in a process of its own that does not begin with half a second of imports.
 
 ``run`` asks a process that has imported what the verbs use. It forks for each command; the child
-has the command's words, files and folder, runs ``main`` and ends as every program ends. What a
-start imports, signals, and what a terminal shows are tried with ``subprocess``. ``run_module`` is
+has the command's words, files and folder, runs ``main`` and ends by ``quick_end``. What a start
+imports, signals, and what a terminal shows are tried with ``subprocess``. ``run_module`` is
 the same for a program of the tests, ``python -m``.
 """
 
@@ -17,10 +17,12 @@ import tempfile
 import threading
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from tests.kit.quick_end import end_behind
 from tests.kit.verbs import told_never
 
 COMMAND = [str(Path(sys.executable).parent / "cqstore")]
@@ -115,8 +117,7 @@ def _serve() -> None:
     for line in sys.stdin:
         pid = os.fork()
         if not pid:
-            _be(json.loads(line))
-            return
+            end_behind(partial(_be, json.loads(line)))
         _, status = os.waitpid(pid, 0)
         sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
         sys.stdout.flush()

@@ -19,6 +19,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +27,7 @@ from typing import Any
 import pytest
 
 import store.processes
+from tests.kit.quick_end import end_behind
 
 _ROOT = Path(__file__).parents[2]
 _TASKS = (
@@ -129,8 +131,7 @@ def _serve(ours: socket.socket) -> None:
         pid = os.fork()
         if not pid:
             ours.close()
-            _be(json.loads(request), stdin, stdout)
-            return
+            end_behind(partial(_be, json.loads(request), stdin, stdout))
         handle = os.pidfd_open(pid)  # its parent has not waited for it yet, so it is that one
         socket.send_fds(ours, [b"x"], [handle])
         for each in (stdin, stdout, handle):
