@@ -11,7 +11,6 @@ import gc
 import inspect
 import sys
 from collections.abc import Callable
-from functools import cache
 from itertools import count
 from pathlib import Path
 from types import CodeType, FrameType
@@ -20,6 +19,11 @@ from typing import Any
 _ROOT = Path(__file__).parents[2]
 _OURS = tuple(f"{_ROOT / name}/" for name in ("store", "cq_file", "cq_rocksdb", "replication"))
 _CONTEXTS = "contextlib.py"
+_KNOWN: dict[int, tuple[CodeType, frozenset[int] | None]] = {}
+"""Places by the number of their code, ``None`` for code of others; it is kept, and so its number.
+
+A code's own hash is that of all its names and constants, and is asked at each call.
+"""
 _LOOKS = {"CALL", "CALL_FUNCTION_EX", "JUMP_BACKWARD"}
 """Instructions behind which handlers run."""
 
@@ -28,24 +32,34 @@ class Interrupted(BaseException):
     """What the handler of a signal raises, as ``KeyboardInterrupt`` is."""
 
 
-@cache
+def _places_in(code: CodeType) -> frozenset[int] | None:
+    """Return where handlers may run in code that is interrupted, ``None`` of other code."""
+    known = _KNOWN.get(id(code))
+    if known is None:
+        name = code.co_filename
+        taken = name.startswith(_OURS) or name.endswith(_CONTEXTS)
+        taken &= code.co_name != "__del__"  # what it raises, nobody sees
+        known = _KNOWN[id(code)] = code, _places(code) if taken else None
+    return known[1]
+
+
 def _places(code: CodeType) -> frozenset[int]:
     """Return the positions of the instructions before which a handler may run."""
     found = set()
+    entries = dis._parse_exception_table(code)  # type: ignore[attr-defined]
+
+    def guard(position: int) -> int:
+        """Return where an exception at this instruction is handled, -1 if nowhere."""
+        return next((each.target for each in entries if each.start <= position < each.end), -1)
+
     last = None
     for instruction in dis.get_instructions(code):
         if last is not None and last.opname in _LOOKS:
             target = last.argval if last.opname == "JUMP_BACKWARD" else instruction.offset
-            if _guard(code, last.offset) == _guard(code, target):
+            if guard(last.offset) == guard(target):
                 found.add(target)
         last = instruction
     return frozenset(found)
-
-
-def _guard(code: CodeType, position: int) -> int:
-    """Return where an exception at this instruction is handled, -1 if nowhere."""
-    entries = dis._parse_exception_table(code)  # type: ignore[attr-defined]
-    return next((each.target for each in entries if each.start <= position < each.end), -1)
 
 
 def throw() -> None:
@@ -82,6 +96,7 @@ def run_interrupted(
     what an earlier case left behind is let go there.
     """
     seen = 0
+    inside: dict[frozenset[int], Callable[..., Any]] = {}
     collecting, former = gc.isenabled(), sys.gettrace()
 
     def pass_place(frame: FrameType) -> None:
@@ -93,20 +108,24 @@ def run_interrupted(
             handler()
 
     def enter(frame: FrameType, event: str, _: object) -> Callable[..., Any] | None:
-        name = frame.f_code.co_filename
-        if event != "call" or not (name.startswith(_OURS) or name.endswith(_CONTEXTS)):
-            return None
-        if frame.f_code.co_name == "__del__":  # what it raises, nobody sees
+        places = _places_in(frame.f_code) if event == "call" else None
+        if places is None:
             return None
         frame.f_trace_lines, frame.f_trace_opcodes = False, True
         if not frame.f_code.co_flags & inspect.CO_GENERATOR:  # it may be entered to be closed
             pass_place(frame)
-        return inside
+        found = inside.get(places)
+        if found is None:
+            found = inside[places] = at_places(places)
+        return found
 
-    def inside(frame: FrameType, event: str, _: object) -> Callable[..., Any]:
-        if event == "opcode" and frame.f_lasti in _places(frame.f_code):
-            pass_place(frame)
-        return inside
+    def at_places(places: frozenset[int]) -> Callable[..., Any]:
+        def pass_instruction(frame: FrameType, event: str, _: object) -> Callable[..., Any]:
+            if event == "opcode" and frame.f_lasti in places:
+                pass_place(frame)
+            return pass_instruction
+
+        return pass_instruction
 
     gc.disable()
     sys.settrace(enter)

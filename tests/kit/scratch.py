@@ -10,6 +10,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from multiprocessing import util
 from pathlib import Path
 
@@ -134,10 +135,12 @@ def bytes_held(folder: Path) -> int:
     """
     if shutil.disk_usage(folder).used <= LARGEST:
         return 0
-    held = 0
-    for path in folder.rglob("*"):
-        try:
-            held += path.lstat().st_blocks * 512
-        except OSError:
-            continue
+    held, folders = 0, [str(folder)]
+    while folders:
+        with suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                with suppress(OSError):
+                    held += entry.stat(follow_symlinks=False).st_blocks * 512
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
     return held
