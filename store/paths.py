@@ -1,10 +1,11 @@
 """Every file and folder name below the root of a store, save what a backend has of its own."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StorePaths:
     """Names below ``root`` (RocketMQ's ``storePathRootDir``).
 
@@ -15,137 +16,137 @@ class StorePaths:
     root: Path
     commit_log_override: Path | None = None
 
-    @property
+    @cached_property
     def commit_log(self) -> Path:
         """Return the folder of the commit log files."""
         return self.commit_log_override or self.root / "commitlog"
 
-    @property
+    @cached_property
     def consume_queue(self) -> Path:
         """Return the folder of the queues; a backend may have others beside it."""
         return self.root / "consumequeue"
 
-    @property
+    @cached_property
     def index(self) -> Path:
         """Return the folder of the hash index files."""
         return self.root / "index"
 
-    @property
+    @cached_property
     def checkpoint(self) -> Path:
         """Return the store checkpoint, 4096 bytes."""
         return self.root / "checkpoint"
 
-    @property
+    @cached_property
     def abort(self) -> Path:
         """Return the marker that exists while a store is open or after a crash."""
         return self.root / "abort"
 
-    @property
+    @cached_property
     def abort_backup(self) -> Path:
         """Return the copy of the previous ``abort``, rewritten at every start."""
         return self.root / "abort.bak"
 
-    @property
+    @cached_property
     def lock(self) -> Path:
         """Return the file whose first byte the opener locks."""
         return self.root / "lock"
 
-    @property
+    @cached_property
     def topics(self) -> Path:
         """Return the broker's topic table, JSON."""
         return self.root / "config" / "topics.json"
 
-    @property
+    @cached_property
     def compaction_log(self) -> Path:
         """Return the folder of compacted topics' logs; a folder a topic."""
         return self.root / "compaction" / "compactionLog"
 
-    @property
+    @cached_property
     def epoch_file(self) -> Path:
         """Return the marker of controller mode (auto-switch HA)."""
         return self.root / "epochFileCheckpoint"
 
-    @property
+    @cached_property
     def own(self) -> Path:
         """Return this project's own folder below the root."""
         return self.root / "cqstore"
 
-    @property
+    @cached_property
     def deleted_topics(self) -> Path:
         """Return our journal of deleted topics."""
         return self.own / "deleted-topics"
 
-    @property
+    @cached_property
     def expired_queues(self) -> Path:
         """Return our journal of the next offsets of wholly expired queues."""
         return self.own / "expired-queues"
 
-    @property
+    @cached_property
     def unopened(self) -> Path:
         """Return the mark of a log that was copied here and never opened."""
         return self.own / "unopened"
 
-    @property
+    @cached_property
     def following(self) -> Path:
         """Return how far a follower is, as it wrote it last."""
         return self.own / "following"
 
-    @property
+    @cached_property
     def synced(self) -> Path:
         """Return our note of how far the log was surely on disk."""
         return self.own / "synced"
 
-    @property
+    @cached_property
     def passing_over(self) -> Path:
         """Return the record that is being written in the place of a damaged one."""
         return self.own / "passing-over"
 
-    @property
+    @cached_property
     def ab_figures(self) -> Path:
         """Return what mirrored reads have come to."""
         return self.own / "ab" / "figures"
 
-    @property
+    @cached_property
     def ab_differences(self) -> Path:
         """Return the journal of mirrored reads that were answered differently."""
         return self.own / "ab" / "differences"
 
-    @property
+    @cached_property
     def cut(self) -> Path:
         """Return the folder of bytes that were cut off the log, or given up."""
         return self.own / "cut"
 
-    @property
+    @cached_property
     def cutting(self) -> Path:
         """Return our note of a cut of the log that was asked for and is not carried out yet."""
         return self.own / "cutting"
 
-    @property
+    @cached_property
     def mode(self) -> Path:
         """Return our record of which backends are kept, and up to where those behind are whole."""
         return self.own / "mode"
 
-    @property
+    @cached_property
     def rebuilding(self) -> Path:
         """Return our journal of single queues that are being rebuilt."""
         return self.own / "rebuilding"
 
-    @property
+    @cached_property
     def new_metadata(self) -> Path:
         """Return the folder in which a form of the broker's metadata is built."""
         return self.own / "new-metadata"
 
-    @property
+    @cached_property
     def placing_metadata(self) -> Path:
         """Return our journal of a form of metadata that is being put in place."""
         return self.own / "placing-metadata"
 
-    @property
+    @cached_property
     def replacing(self) -> Path:
         """Return our journal of parts that are being moved away to be built anew."""
         return self.own / "replacing"
 
-    @property
+    @cached_property
     def replaced(self) -> Path:
         """Return the folder of parts that were moved away, a folder a time."""
         return self.own / "replaced"

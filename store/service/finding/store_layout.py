@@ -67,9 +67,19 @@ def _detect(root: Path, config: StoreConfig, commit_log: Path | None) -> StoreLa
         refusals.append(f"its commit log lies elsewhere, in {given}")
     refusals += _foreign(paths, config)
     has_log = any(_has_files(folder) for folder in folders)
-    found = [kind.name for kind in backends() if kind.present(paths)]
+    found = present_backends(paths)
     check_kept(paths)
     return StoreLayout(paths, folders, has_log, found, refusals, read_standing(paths))
+
+
+def present_backends(paths: StorePaths) -> list[str]:
+    """Return the backends that hold queues below a root, sorted by name; changes nothing.
+
+    Raises:
+        StoreIOError: a folder cannot be listed.
+    """
+    with os_errors("look at the store", paths.root):
+        return [kind.name for kind in backends() if kind.present(paths)]
 
 
 def _configured_log(config: StoreConfig, root: Path) -> Path | None:

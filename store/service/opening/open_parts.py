@@ -43,7 +43,7 @@ from store.service.finding.store_layout import (
     StoreLayout,
     choose_backends,
     choose_roles,
-    detect,
+    present_backends,
 )
 from store.service.mirroring.mirror import Mirror
 from store.service.opening.left_out import open_index, refuse_queues_without_log
@@ -120,7 +120,7 @@ def _take_over(
         layout, config, options.backend, options.rebuild, options.cut_at,
         partial(_finished_queues, paths.root, config),
     )  # fmt: skip
-    return locks[0], replace(layout, backends=detect(paths.root, config).backends), names
+    return locks[0], replace(layout, backends=present_backends(paths)), names
 
 
 def _release(locks: Sequence[StoreLock]) -> None:
