@@ -11,6 +11,7 @@ import gc
 import inspect
 import sys
 from collections.abc import Callable
+from functools import cache
 from itertools import count
 from pathlib import Path
 from types import CodeType, FrameType
@@ -19,11 +20,7 @@ from typing import Any
 _ROOT = Path(__file__).parents[2]
 _OURS = tuple(f"{_ROOT / name}/" for name in ("store", "cq_file", "cq_rocksdb", "replication"))
 _CONTEXTS = "contextlib.py"
-_KNOWN: dict[int, tuple[CodeType, frozenset[int] | None]] = {}
-"""Places by the number of their code, ``None`` for code of others; it is kept, and so its number.
-
-A code's own hash is that of all its names and constants, and is asked at each call.
-"""
+_Tracer = Callable[..., Any]
 _LOOKS = {"CALL", "CALL_FUNCTION_EX", "JUMP_BACKWARD"}
 """Instructions behind which handlers run."""
 
@@ -32,17 +29,7 @@ class Interrupted(BaseException):
     """What the handler of a signal raises, as ``KeyboardInterrupt`` is."""
 
 
-def _places_in(code: CodeType) -> frozenset[int] | None:
-    """Return where handlers may run in code that is interrupted, ``None`` of other code."""
-    known = _KNOWN.get(id(code))
-    if known is None:
-        name = code.co_filename
-        taken = name.startswith(_OURS) or name.endswith(_CONTEXTS)
-        taken &= code.co_name != "__del__"  # what it raises, nobody sees
-        known = _KNOWN[id(code)] = code, _places(code) if taken else None
-    return known[1]
-
-
+@cache
 def _places(code: CodeType) -> frozenset[int]:
     """Return the positions of the instructions before which a handler may run."""
     found = set()
@@ -60,6 +47,23 @@ def _places(code: CodeType) -> frozenset[int]:
                 found.add(target)
         last = instruction
     return frozenset(found)
+
+
+def _watching(code: CodeType, pass_place: Callable[[FrameType], object]) -> _Tracer | None:
+    """Return what is called at each instruction of ``code``, ``None`` if it is not looked into."""
+    name = code.co_filename
+    if not (name.startswith(_OURS) or name.endswith(_CONTEXTS)):
+        return None
+    if code.co_name == "__del__":  # what it raises, nobody sees
+        return None
+    places = _places(code)
+
+    def pass_instruction(frame: FrameType, event: str, _: object) -> _Tracer:
+        if event == "opcode" and frame.f_lasti in places:
+            pass_place(frame)
+        return pass_instruction
+
+    return pass_instruction
 
 
 def throw() -> None:
@@ -96,7 +100,7 @@ def run_interrupted(
     what an earlier case left behind is let go there.
     """
     seen = 0
-    inside: dict[frozenset[int], Callable[..., Any]] = {}
+    known: dict[int, tuple[CodeType, _Tracer | None]] = {}  # the hash of a code is a long one
     collecting, former = gc.isenabled(), sys.gettrace()
 
     def pass_place(frame: FrameType) -> None:
@@ -107,25 +111,19 @@ def run_interrupted(
             sys.settrace(None)
             handler()
 
-    def enter(frame: FrameType, event: str, _: object) -> Callable[..., Any] | None:
-        places = _places_in(frame.f_code) if event == "call" else None
-        if places is None:
+    def enter(frame: FrameType, event: str, _: object) -> _Tracer | None:
+        code = frame.f_code
+        if event != "call":
+            return None
+        if id(code) not in known:
+            known[id(code)] = code, _watching(code, pass_place)
+        watching = known[id(code)][1]
+        if watching is None:
             return None
         frame.f_trace_lines, frame.f_trace_opcodes = False, True
-        if not frame.f_code.co_flags & inspect.CO_GENERATOR:  # it may be entered to be closed
+        if not code.co_flags & inspect.CO_GENERATOR:  # it may be entered to be closed
             pass_place(frame)
-        found = inside.get(places)
-        if found is None:
-            found = inside[places] = at_places(places)
-        return found
-
-    def at_places(places: frozenset[int]) -> Callable[..., Any]:
-        def pass_instruction(frame: FrameType, event: str, _: object) -> Callable[..., Any]:
-            if event == "opcode" and frame.f_lasti in places:
-                pass_place(frame)
-            return pass_instruction
-
-        return pass_instruction
+        return watching
 
     gc.disable()
     sys.settrace(enter)

@@ -23,7 +23,7 @@ import pytest
 
 import migration
 from metadata.forms import read_forms
-from metadata.model import Form, Table
+from metadata.model import BrokerMetadata, Form, Table
 from metadata.rocksdb_v1 import read_v1
 from metadata.writing import write_form
 from migration.following.beside import take_beside
@@ -102,7 +102,8 @@ def tree(root: Path) -> Tree:
             found[name_below(root, path)] = data
         elif (folder / "CURRENT").exists() and folder.parent.parent.name != "new-metadata":
             databases.add(folder)
-    return found | {name_below(root, each): rows_of(each) for each in databases}
+    held = {config: read_v1(config) for config in {each.parent for each in databases}}
+    return found | {name_below(root, each): rows_of(each, held[each.parent]) for each in databases}
 
 
 def name_below(root: Path, path: Path) -> str:
@@ -111,9 +112,8 @@ def name_below(root: Path, path: Path) -> str:
     return "/".join(parts)
 
 
-def rows_of(database: Path) -> bytes:
-    """Return what a database of one table holds."""
-    found = read_v1(database.parent)
+def rows_of(database: Path, found: BrokerMetadata | None) -> bytes:
+    """Return what a database of one table holds, of what all in its folder do."""
     assert found is not None
     tables = {
         "topics": (found.topics, found.versions.get(Table.TOPICS)),
