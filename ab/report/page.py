@@ -3,7 +3,9 @@
 import json
 import shlex
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ab.judging.figures import FIGURES, SIDE_FIGURES
 from ab.judging.judgement import ComparedFigure, Judgement, Outcome
@@ -24,6 +26,9 @@ from ab.results.result import Result
 from store.errors import os_errors
 from store.files import replace_file
 
+if TYPE_CHECKING:
+    from jinja2 import Template
+
 _TEMPLATES = Path(__file__).with_name("templates")
 _COLOURS = 5
 _TEN = 10
@@ -41,8 +46,25 @@ def write_page(path: Path, result: Result, judgement: Judgement) -> None:
 
 def page(result: Result, judgement: Judgement) -> str:
     """Return the page of a result and its judgement; whatever comes from them is escaped."""
+    from markupsafe import Markup  # noqa: PLC0415 - comes with jinja2
+
+    return _template().render(
+        result=result, judgement=judgement, tally=tally(judgement),
+        colours={side.name: _colour(result, side.name) for side in result.sides},
+        works=[
+            (workload, made, list(_figures(made.comparisons)), written_by_cause(workload))
+            for workload, made in zip(result.workloads, judgement.workloads, strict=True)
+        ],
+        ratios=ratio_plot(judgement), latencies=_latencies(result, judgement),
+        projected=list(projection_plots(judgement.projections)),
+        footprint=list(_footprint(result)),
+        command=shlex.join(result.command), embedded=Markup(_embedded(result)),
+    ) + "\n"  # fmt: skip
+
+
+@cache  # compiling it takes longer than most pages
+def _template() -> "Template":
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 - an extra
-    from markupsafe import Markup  # noqa: PLC0415 - comes with it
 
     jinja = Environment(
         loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined,
@@ -58,18 +80,7 @@ def page(result: Result, judgement: Judgement) -> str:
         "opening": lambda text: text[:1].upper() + text[1:],
     }
     jinja.globals |= {"value_text": value_text, "span_text": span_text, "count_text": count_text}
-    return jinja.get_template("page.html").render(
-        result=result, judgement=judgement, tally=tally(judgement),
-        colours={side.name: _colour(result, side.name) for side in result.sides},
-        works=[
-            (workload, made, list(_figures(made.comparisons)), written_by_cause(workload))
-            for workload, made in zip(result.workloads, judgement.workloads, strict=True)
-        ],
-        ratios=ratio_plot(judgement), latencies=_latencies(result, judgement),
-        projected=list(projection_plots(judgement.projections)),
-        footprint=list(_footprint(result)),
-        command=shlex.join(result.command), embedded=Markup(_embedded(result)),
-    ) + "\n"  # fmt: skip
+    return jinja.get_template("page.html")
 
 
 def _figures(

@@ -1,11 +1,16 @@
 """The report as one HTML page: no script, nothing from elsewhere."""
 
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from migration.verify.report import VerifyReport
 from migration.workspace import write_file
 from store.comparing.tally import Kind
 from store.errors import StoreConfigError
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 _TEMPLATE = Path(__file__).with_name("report.html")
 MEANINGS: dict[Kind, tuple[str, str]] = {
@@ -38,6 +43,11 @@ def write_page(path: Path, report: VerifyReport) -> None:
 
 def page(report: VerifyReport) -> str:
     """Return the page; whatever comes from the store is escaped."""
+    return _template().render(report=report, result=report.result, meanings=MEANINGS) + "\n"
+
+
+@cache  # compiling it takes longer than most pages
+def _template() -> "Template":
     try:
         from jinja2 import Environment, StrictUndefined  # noqa: PLC0415 - an extra
     except ImportError as exc:
@@ -46,5 +56,4 @@ def page(report: VerifyReport) -> str:
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     jinja.filters["number"] = lambda value: f"{value:,}"
-    template = jinja.from_string(_TEMPLATE.read_text(encoding="utf-8"))
-    return template.render(report=report, result=report.result, meanings=MEANINGS) + "\n"
+    return jinja.from_string(_TEMPLATE.read_text(encoding="utf-8"))
