@@ -3,7 +3,8 @@
 Where ours differs on purpose is the table of docs/compatibility.md, and nowhere else.
 """
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,28 @@ from tests.kit.golden import CLEAN, NAMES, Dump, load_dump
 from tests.kit.tree import tree_digest
 
 Golden = Callable[[str], Path]
+Recovered = tuple[str, MessageStore]
 HOLES = [name for name in NAMES if name.startswith("hole")]
 WHOLE = [name for name in NAMES if name not in HOLES]
+
+
+@pytest.fixture(scope="module")
+def recovered(
+    request: pytest.FixtureRequest,
+    golden_folder: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Recovered]:
+    """A golden store's name and an open copy of it; what is asked of it changes nothing."""
+    name: str = request.param
+    root = tmp_path_factory.mktemp("recovered") / name
+    shutil.copytree(golden_folder / name, root)
+    with MessageStore.open(root, housekeeping=False) as store:
+        yield name, store
+    shutil.rmtree(root.parent)
+
+
+def recovered_of(names: list[str]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("recovered", names, indirect=True)
 
 
 def messages_of(store: MessageStore) -> list[Dump]:
@@ -30,24 +51,24 @@ def messages_of(store: MessageStore) -> list[Dump]:
     return rows
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_record_and_blank_is_what_rocketmq_read(golden: Golden, name: str) -> None:
+@recovered_of(NAMES)
+def test_every_record_and_blank_is_what_rocketmq_read(recovered: Recovered) -> None:
+    name, store = recovered
     dump = load_dump(name)
     blanks: list[tuple[int, int]] = []
-    with MessageStore.open(golden(name)) as store:
-        assert messages_of(store) == dump["messages"]
-        assert store.commit_log.min_phy_offset() == dump["commitLog"]["minPhy"]
-        assert store.commit_log.max_phy_offset() == dump["commitLog"]["maxPhy"]
-        for _ in store.commit_log.scan(store.commit_log.min_phy_offset(), blanks=blanks):
-            pass
+    assert messages_of(store) == dump["messages"]
+    assert store.commit_log.min_phy_offset() == dump["commitLog"]["minPhy"]
+    assert store.commit_log.max_phy_offset() == dump["commitLog"]["maxPhy"]
+    for _ in store.commit_log.scan(store.commit_log.min_phy_offset(), blanks=blanks):
+        pass
     assert [list(blank) for blank in blanks] == dump["blanks"]
 
 
-@pytest.mark.parametrize("name", WHOLE)
-def test_every_queue_and_unit_is_what_rocketmq_read(golden: Golden, name: str) -> None:
+@recovered_of(WHOLE)
+def test_every_queue_and_unit_is_what_rocketmq_read(recovered: Recovered) -> None:
+    name, store = recovered
     expected = load_dump(name)["queues"]
-    with MessageStore.open(golden(name)) as store:
-        found = [queue_row(store.queues, key) for key in sorted_queues(store.queues)]
+    found = [queue_row(store.queues, key) for key in sorted_queues(store.queues)]
     assert [(queue["topic"], queue["queueId"]) for queue in found] == [
         (queue["topic"], queue["queueId"]) for queue in expected
     ]
@@ -55,16 +76,16 @@ def test_every_queue_and_unit_is_what_rocketmq_read(golden: Golden, name: str) -
         assert ours == theirs
 
 
-@pytest.mark.parametrize("name", HOLES)
-def test_a_store_in_which_rocketmq_loses_units_comes_out_whole(golden: Golden, name: str) -> None:
+@recovered_of(HOLES)
+def test_a_store_in_which_rocketmq_loses_units_comes_out_whole(recovered: Recovered) -> None:
     """The log is the oracle: each of its queued records has its unit, in order and alone."""
+    name, store = recovered
     dump = load_dump(name)
-    with MessageStore.open(golden(name)) as store:
-        found = {
-            (key.topic, key.queue_id, unit.queue_offset): [unit.phy_offset, unit.size]
-            for key in store.queue_keys()
-            for unit in store.queues.queue(*key).iterate(0)
-        }
+    found = {
+        (key.topic, key.queue_id, unit.queue_offset): [unit.phy_offset, unit.size]
+        for key in store.queue_keys()
+        for unit in store.queues.queue(*key).iterate(0)
+    }
     expected = {
         (message["topic"], message["queueId"], message["queueOffset"]): [
             message["phy"],
@@ -76,41 +97,42 @@ def test_a_store_in_which_rocketmq_loses_units_comes_out_whole(golden: Golden, n
     assert len(found) == len(dump["messages"])
 
 
-@pytest.mark.parametrize("name", WHOLE)
-def test_searches_by_time_answer_as_rocketmq(golden: Golden, name: str) -> None:
+@recovered_of(WHOLE)
+def test_searches_by_time_answer_as_rocketmq(recovered: Recovered) -> None:
+    name, store = recovered
     dump = load_dump(name)
     known = differences() if name.endswith("defaultRocksDB") else set()
-    with MessageStore.open(golden(name)) as store:
-        for probe in dump["probes"]:
-            topic, queue_id = probe["topic"], probe["queueId"]
-            low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
-            for time, lower, upper in probe["byTime"]:
-                expected = [lower, upper]
-                if "time-search-clamped" in known:
-                    expected = [min(max(offset, low), high) for offset in expected]
-                assert [
-                    store.offset_by_time(topic, queue_id, time, BoundaryType.LOWER),
-                    store.offset_by_time(topic, queue_id, time, BoundaryType.UPPER),
-                ] == expected, (topic, queue_id, time)
+    for probe in dump["probes"]:
+        topic, queue_id = probe["topic"], probe["queueId"]
+        low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
+        for time, lower, upper in probe["byTime"]:
+            expected = [lower, upper]
+            if "time-search-clamped" in known:
+                expected = [min(max(offset, low), high) for offset in expected]
+            assert [
+                store.offset_by_time(topic, queue_id, time, BoundaryType.LOWER),
+                store.offset_by_time(topic, queue_id, time, BoundaryType.UPPER),
+            ] == expected, (topic, queue_id, time)
 
 
-@pytest.mark.parametrize("name", WHOLE)
-def test_pulls_answer_as_rocketmq(golden: Golden, name: str) -> None:
+@recovered_of(WHOLE)
+def test_pulls_answer_as_rocketmq(recovered: Recovered) -> None:
+    name, store = recovered
     dump = load_dump(name)
-    with MessageStore.open(golden(name)) as store:
-        for probe in dump["probes"]:
-            topic, queue_id = probe["topic"], probe["queueId"]
-            for offset, status, following, low, high, found in probe["pulls"]:
-                result = store.get_message(topic, queue_id, offset, 32)
-                assert (
-                    result.status.name, result.next_begin_offset, result.min_offset,
-                    result.max_offset, result.queue_offsets,
-                ) == (status, following, low, high, found), (topic, queue_id, offset)  # fmt: skip
+    for probe in dump["probes"]:
+        topic, queue_id = probe["topic"], probe["queueId"]
+        for offset, status, following, low, high, found in probe["pulls"]:
+            result = store.get_message(topic, queue_id, offset, 32)
+            assert (
+                result.status.name, result.next_begin_offset, result.min_offset,
+                result.max_offset, result.queue_offsets,
+            ) == (status, following, low, high, found), (topic, queue_id, offset)  # fmt: skip
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_keys_lead_to_the_records_that_rocketmq_found(golden: Golden, name: str) -> None:
+@recovered_of(NAMES)
+def test_keys_lead_to_the_records_that_rocketmq_found(recovered: Recovered) -> None:
     """After a crash RocketMQ finds less (spec T18) or a record twice (19.3.5): ours finds all."""
+    name, store = recovered
     dump = load_dump(name)
     crashed = name not in CLEAN
     owners: dict[tuple[str, str], list[int]] = {}
@@ -121,20 +143,19 @@ def test_keys_lead_to_the_records_that_rocketmq_found(golden: Golden, name: str)
         keys = {*properties.get("KEYS", "").split(" "), properties.get("UNIQ_KEY", "")} - {""}
         for key in keys:
             owners.setdefault((message["topic"], key), []).append(message["phy"])
-    with MessageStore.open(golden(name)) as store:
-        for query in dump["keys"]:
-            place = (query["topic"], query["key"])
-            found = [message.phy_offset for message in store.query_message(*place, 64)]
-            assert found == sorted(owners[place])[-64:], place
-            if not crashed:
-                assert set(found) <= set(query["phy"])
+    for query in dump["keys"]:
+        place = (query["topic"], query["key"])
+        found = [message.phy_offset for message in store.query_message(*place, 64)]
+        assert found == sorted(owners[place])[-64:], place
+        if not crashed:
+            assert set(found) <= set(query["phy"])
 
 
 @pytest.mark.parametrize("name", CLEAN)
 def test_reading_a_clean_store_changes_no_byte_and_finds_nothing_wrong(
-    golden: Golden, name: str
+    golden_folder: Path, name: str
 ) -> None:
-    root = golden(name)
+    root = golden_folder / name
     before = tree_digest(root)
     with MessageStore.open(root, read_only=True) as store:
         assert not store.report.needed
