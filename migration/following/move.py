@@ -42,6 +42,7 @@ from store.queue.backends import backend, backend_names
 from store.service.finding.lay_out import lay_out
 from store.service.finding.store_layout import choose_backends, refuse_log_elsewhere
 from store.service.message_store import MessageStore
+from store.service.upkeep.delay_levels import unlike_levels
 
 _NOTE = "followed.json"
 _LEVEL_SECONDS = 2.0
@@ -151,7 +152,7 @@ class FollowedMove:
 
         Raises:
             RefusedStoreError: there is no store to move, or it is to be moved onto itself, or the
-                log of one of them is in another folder.
+                log of one of them is in another folder, or delay levels are not the broker's.
         """
         refuse_log_elsewhere(self._own.root, self._config)
         layout, _ = lay_out(self._broker.root, self._broker_config, None, read_only=True)
@@ -172,12 +173,19 @@ class FollowedMove:
         choose_backends(own, settings, self._backend)  # what cannot be opened later is not begun
         if any(self._own.commit_log.glob("*")):
             return
+        self._refuse_other_levels()
         try:
             closed_files(self._broker.root)
         except RefusedStoreError:
             return  # one file alone, and the master sends it whole
         self._tell("copying the closed log files")
         take_base(self._broker.root, self._own.root)
+
+    def _refuse_other_levels(self) -> None:
+        """Refuse settings by which the new queues could not be those of the broker."""
+        with self._reading() as theirs:
+            for sentence in unlike_levels(theirs, self._config.message_delay_level, 0):
+                raise RefusedStoreError(sentence, path=self._broker.root)
 
     def _open(self) -> MessageStore:
         self._tell("opening the follower")

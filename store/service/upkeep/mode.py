@@ -27,6 +27,7 @@ from store.service.finding.store_layout import StoreLayout, choose_backends
 from store.service.message_store import MessageStore
 from store.service.recovering.recovery import RecoveryReport
 from store.service.upkeep.both_backends import compare_backends
+from store.service.upkeep.delay_levels import unlike_levels
 
 __all__ = [
     "ModeChange", "Step", "StoreMode", "change_mode", "current_mode",
@@ -230,6 +231,8 @@ class _Look:
         found: list[str] = []
         for name in sorted(set(to.backends) - set(now.backends)):
             found += self._not_for(store, name)
+            begin = self._layout.standing.behind.get(name, 0)
+            found += unlike_levels(store, self._config.message_delay_level, begin)
         if len(now.backends) > 1:
             found += self._not_whole(store, to.backends, locked=locked)
         return found

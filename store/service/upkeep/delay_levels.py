@@ -1,0 +1,48 @@
+"""Whether the settings are those by which a broker has reckoned when delayed messages are due.
+
+Queues that are built from the log get due times by ``messageDelayLevel``: by another one than the
+broker's they differ from the queues that are there.
+"""
+
+from collections.abc import Iterator
+
+from store.queue.units import QueueKey
+from store.record.message import SCHEDULE_TOPIC, MessageProperty
+from store.service.dispatching.delay import DelayLevels
+from store.service.message_store import MessageStore
+
+
+def unlike_levels(store: MessageStore, levels: str, begin: int) -> Iterator[str]:
+    """Yield a sentence for each queue whose newest message waits another time by ``levels``.
+
+    Those whose newest message lies below ``begin``, a phy offset, are passed over: their units are
+    not built again. ``store``: open, its queues as the broker left them.
+
+    Raises:
+        StoreError: a queue or a record cannot be read.
+    """
+    table = DelayLevels(levels)
+    begin = max(begin, store.commit_log.min_phy_offset())
+    spans = sorted(store.queue_spans(SCHEDULE_TOPIC), key=lambda span: span.queue.queue_id)
+    for queue, _, high in spans:
+        yield from _unlike(store, table, queue, high, begin)
+
+
+def _unlike(
+    store: MessageStore, table: DelayLevels, queue: QueueKey, high: int, begin: int
+) -> Iterator[str]:
+    for unit in store.queues.queue(*queue).iterate(high - 1):
+        if unit.phy_offset < begin or unit.tags_code is None:
+            continue
+        message = store.message_by_offset(unit.phy_offset)
+        level = message.properties.get(MessageProperty.DELAY)
+        if level is None:
+            continue
+        due = table.tags_code(level, message.store_timestamp, unit.tags_code)
+        if due != unit.tags_code:
+            here, there = (each - message.store_timestamp for each in (due, unit.tags_code))
+            yield (
+                f"by messageDelayLevel a message of level {level} waits {here} ms, the newest one"
+                f" in queue {queue.queue_id} of {queue.topic} {there}: the settings (--config) are"
+                " not those by which the broker has reckoned"
+            )
