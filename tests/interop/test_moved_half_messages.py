@@ -35,7 +35,8 @@ def decided(broker: Broker) -> int:
 
 
 def are_open(broker: Broker, form: str, count: int) -> None:
-    """Wait until the broker has ``count`` half messages in RocksDB: it builds that later."""
+    """Wait until so many are open, as the broker counts them; in RocksDB it builds that later."""
+    until(lambda: broker.do("halves") == {"n0": count})
     if form == "rocksdbstore":
         until(lambda: broker.do("open") == {"open": count})
 
@@ -50,11 +51,13 @@ def with_half_messages(broker: Broker) -> None:
         sent = broker.do("transactions", "g", "n0", name, 2, fate)
         assert sent == {f"SEND_OK {fate}": 2}
     until(lambda: decided(broker) == 4)
+    assert broker.do("halves") == {"n0": 4}
     assert read(broker) == Counter(["committed0", "committed1"])
 
 
 def checked(broker: Broker, form: str, name: str, others: list[str], known: list[str]) -> None:
     """Check what is open, and commit what ``name`` begins; then only ``others`` are open."""
+    assert broker.do("halves") == {"n0": len(others) + 2}
     registered(broker)
     are_open(broker, form, len(others) + 2)
     broker.do("decide", "g", "n0", name)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from migration.switching.switch import switch
 from migration.way_back.way_back import rollback
+from store.config import StoreConfig
 from tests.interop.brokers import Broker, Brokers
 from tests.interop.test_moved_tables import KINDS, MASTER, config
 from tests.kit.migrations import moved_and_verified
@@ -24,6 +25,8 @@ class Walk:
         self, way: str, folder: Path, brokers: Brokers, settings: dict[str, object]
     ) -> None:
         self._way, self._brokers, self._settings = way, brokers, {**MASTER, **SMALL, **settings}
+        known = StoreConfig.known_keys()
+        self._config = config(**{key: settings[key] for key in settings if key in known})
         self._folders = (folder / f"store{turn}" for turn in itertools.count())
         self.root = next(self._folders)
 
@@ -34,16 +37,16 @@ class Walk:
             act(broker)
             if then and self._way == "follow":
                 own = next(self._folders)
-                moving = Moving(self.root, broker.ha_port, own, config(), backend=then).start()
+                moving = Moving(self.root, broker.ha_port, own, self._config, backend=then).start()
                 moving.wait_for(LEVEL)
         if moving:
             assert moving.end().stopped
             self.root = own
         elif then == "rocksdb":
-            moved_and_verified(self.root, config(), then)
-            switch(self.root, config())
+            moved_and_verified(self.root, self._config, then)
+            switch(self.root, self._config)
         elif then:
-            assert rollback(self.root, config()) is not None
+            assert rollback(self.root, self._config) is not None
 
 
 def read(broker: Broker, topic: str = "n0") -> Counter[str]:

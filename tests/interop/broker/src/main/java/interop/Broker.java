@@ -8,6 +8,7 @@ import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -16,18 +17,22 @@ import java.util.Set;
 import java.util.TreeMap;
 import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.broker.BrokerPathConfigHelper;
+import org.apache.rocketmq.broker.filter.ExpressionMessageFilter;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.MixAll;
 import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageClientIDSetter;
 import org.apache.rocketmq.common.message.MessageDecoder;
+import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageExtBrokerInner;
 import org.apache.rocketmq.common.message.MessageRequestMode;
 import org.apache.rocketmq.remoting.netty.NettyClientConfig;
 import org.apache.rocketmq.remoting.netty.NettyServerConfig;
 import org.apache.rocketmq.remoting.protocol.body.SetMessageRequestModeRequestBody;
+import org.apache.rocketmq.remoting.protocol.filter.FilterAPI;
 import org.apache.rocketmq.remoting.protocol.subscription.SubscriptionGroupConfig;
+import org.apache.rocketmq.store.MessageFilter;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 
 /**
@@ -39,10 +44,12 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
  * topic NAME (as an administrator makes one: version 2 of the metadata keeps no other on disk),
  * put TOPIC QUEUES COUNT [NAME] (keys NAME0 …), offset TOPIC GROUP QUEUE OFFSET, delay LEVEL OFFSET, mode TOPIC GROUP,
  * forbid GROUP TOPIC, delete TOPIC, metadata, end,
- * timer TOPIC COUNT MILLISECONDS [NAME], register, read TOPIC.
+ * timer TOPIC COUNT MILLISECONDS [NAME], register, read TOPIC, halves (how many of each topic are open, as it counts),
+ * filter GROUP TOPIC (keys that the group's expression lets through, as the broker remembers it; no consumer is asked).
  *
  * Of its clients: routed TOPIC, transactions GROUP TOPIC NAME COUNT FATE (keys NAME0 …), decide GROUP TOPIC NAME (commit what is
- * checked from now on and has such a key), open, check, checks GROUP, pop GROUP TOPIC COUNT INVISIBLE_MS, ack GROUP TOPIC KEY.
+ * checked from now on and has such a key), open, check, checks GROUP, pop GROUP TOPIC COUNT INVISIBLE_MS [ordered],
+ * ack GROUP TOPIC KEY [HANDLE], delayed TOPIC LEVEL COUNT NAME, subscribe GROUP TOPIC EXPRESSION (in SQL92).
  */
 public final class Broker {
     private static final PrintStream OUT = new PrintStream(System.out, false, StandardCharsets.UTF_8);
@@ -155,9 +162,17 @@ public final class Broker {
             case "decide":
                 return clients.decide(words[1], words[2], words[3]);
             case "pop":
-                return Map.of("keys", clients.pop(words[1], words[2], Integer.parseInt(words[3]), Long.parseLong(words[4])));
+                return clients.pop(words[1], words[2], Integer.parseInt(words[3]), Long.parseLong(words[4]), words.length > 5);
             case "ack":
-                return clients.ack(words[1], words[2], words[3]);
+                return clients.ack(words[1], words[2], words[3], words.length > 4 ? text(words, 4) : null);
+            case "delayed":
+                return clients.delayed(words[1], Integer.parseInt(words[2]), Integer.parseInt(words[3]), words[4]);
+            case "subscribe":
+                return clients.subscribe(words[1], words[2], text(words, 3));
+            case "filter":
+                return filter(broker, words[1], words[2]);
+            case "halves":
+                return halves(broker);
             case "routed":
                 return clients.routed(words[1]);
             case "open":
@@ -194,23 +209,47 @@ public final class Broker {
         return Map.of("statuses", statuses, "end", broker.getMessageStore().getMaxPhyOffset());
     }
 
-    /** What lies in a topic, queue by queue: keys, and bodies. */
+    /** What lies in a topic, queue by queue: keys, bodies, and the milliseconds from birth to the place there. */
     private static Object read(BrokerController broker, String topic) throws Exception {
-        List<String> keys = new ArrayList<>();
-        List<String> bodies = new ArrayList<>();
+        List<MessageExt> found = stored(broker, topic, null);
+        return Map.of(
+            "keys", found.stream().map(MessageExt::getKeys).toList(),
+            "bodies", found.stream().map(message -> new String(message.getBody(), StandardCharsets.UTF_8)).toList(),
+            "ages", found.stream().map(message -> message.getStoreTimestamp() - message.getBornTimestamp()).toList());
+    }
+
+    private static List<MessageExt> stored(BrokerController broker, String topic, MessageFilter filter) throws Exception {
+        List<MessageExt> messages = new ArrayList<>();
         for (int queue = 0; queue < 4; queue++) {
             long at = broker.getMessageStore().getMinOffsetInQueue(topic, queue);
-            for (; at < broker.getMessageStore().getMaxOffsetInQueue(topic, queue); at++) {
-                var found = broker.getMessageStore().getMessage("reader", topic, queue, at, 1, null);
-                for (var buffer : found.getMessageBufferList()) {
-                    var message = MessageDecoder.decode(buffer);
-                    keys.add(message.getKeys());
-                    bodies.add(new String(message.getBody(), StandardCharsets.UTF_8));
-                }
+            while (at < broker.getMessageStore().getMaxOffsetInQueue(topic, queue)) {
+                var found = broker.getMessageStore().getMessage("reader", topic, queue, at, 1, filter);
+                found.getMessageBufferList().forEach(buffer -> messages.add(MessageDecoder.decode(buffer)));
                 found.release();
+                at = Math.max(at + 1, found.getNextBeginOffset());
             }
         }
-        return Map.of("keys", keys, "bodies", bodies);
+        return messages;
+    }
+
+    /** What the group's expression is and lets through of a topic, as the broker knows it without a consumer. */
+    private static Object filter(BrokerController broker, String group, String topic) throws Exception {
+        var known = broker.getConsumerFilterManager().get(topic, group);
+        if (known == null) {
+            return Map.of("expression", "none", "keys", List.of());
+        }
+        var subscription = FilterAPI.build(topic, known.getExpression(), known.getExpressionType());
+        var filter = new ExpressionMessageFilter(subscription, known, broker.getConsumerFilterManager());
+        return Map.of("expression", known.getExpression(), "version", known.getClientVersion(),
+            "bits", known.getBloomFilterData().toString(),
+            "keys", stored(broker, topic, filter).stream().map(MessageExt::getKeys).toList());
+    }
+
+    private static Object halves(BrokerController broker) {
+        Map<String, Long> halves = new TreeMap<>();
+        broker.getTransactionalMessageService().getTransactionMetrics().getTransactionCounts()
+            .forEach((topic, metric) -> halves.put(topic, metric.getCount().get()));
+        return halves;
     }
 
     /** Registers it at its name server now; says what master came of that, and whom its log follows. */
@@ -249,6 +288,11 @@ public final class Broker {
         table.forEach((key, value) -> text.put(String.valueOf(key), value instanceof Map<?, ?> map
             ? new TreeMap<Object, Object>(map).toString() : String.valueOf(value)));
         return text;
+    }
+
+    /** The words from one on, as they were said. */
+    private static String text(String[] words, int first) {
+        return String.join(" ", Arrays.asList(words).subList(first, words.length));
     }
 
     private static void line(Object object) {

@@ -19,19 +19,26 @@ import org.apache.rocketmq.client.producer.TransactionListener;
 import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.ServiceThread;
 import org.apache.rocketmq.common.constant.ConsumeInitMode;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+import org.apache.rocketmq.common.filter.ExpressionType;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageConst;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.remoting.protocol.filter.FilterAPI;
 import org.apache.rocketmq.remoting.protocol.header.AckMessageRequestHeader;
 import org.apache.rocketmq.remoting.protocol.header.ExtraInfoUtil;
 import org.apache.rocketmq.remoting.protocol.header.PopMessageRequestHeader;
+import org.apache.rocketmq.remoting.protocol.heartbeat.ConsumeType;
+import org.apache.rocketmq.remoting.protocol.heartbeat.ConsumerData;
+import org.apache.rocketmq.remoting.protocol.heartbeat.HeartbeatData;
+import org.apache.rocketmq.remoting.protocol.heartbeat.MessageModel;
 import org.apache.rocketmq.store.rocksdb.MessageRocksDBStorage;
 
 /** RocketMQ's clients of a broker, found through its name server. */
 final class Clients {
     private static final long TIMEOUT = 30_000;
     private static final String NAME = "a";
-    private final Map<String, MessageExt> popped = new HashMap<>();
+    private final Map<String, String> popped = new HashMap<>();
     private final BrokerController broker;
     private final Map<String, Producer> producers = new HashMap<>();
 
@@ -138,8 +145,34 @@ final class Clients {
         return new TreeMap<>(producers.get(group).checks);
     }
 
-    /** Pops up to COUNT messages, of any queue; says the keys. */
-    Object pop(String group, String topic, int count, long invisible) throws Exception {
+    /** Sends messages with keys NAME0, NAME1 … that wait as long as the level says. */
+    Object delayed(String topic, int level, int count, String name) throws Exception {
+        Map<String, Integer> statuses = new TreeMap<>();
+        for (int i = 0; i < count; i++) {
+            Message message = new Message(topic, "", name + i, name.getBytes(StandardCharsets.UTF_8));
+            message.setDelayTimeLevel(level);
+            statuses.merge(producer("any", topic).client.send(message).getSendStatus().name(), 1, Integer::sum);
+        }
+        return Map.of("statuses", statuses);
+    }
+
+    /** Lets the broker know by a heartbeat that a consumer of the group wants what an expression lets through. */
+    Object subscribe(String group, String topic, String expression) throws Exception {
+        ConsumerData consumer = new ConsumerData();
+        consumer.setGroupName(group);
+        consumer.setConsumeType(ConsumeType.CONSUME_PASSIVELY);
+        consumer.setMessageModel(MessageModel.CLUSTERING);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.getSubscriptionDataSet().add(FilterAPI.build(topic, expression, ExpressionType.SQL92));
+        HeartbeatData heartbeat = new HeartbeatData();
+        heartbeat.setClientID(group);
+        heartbeat.getConsumerDataSet().add(consumer);
+        api(topic).sendHeartbeat(address(), heartbeat, TIMEOUT);
+        return Map.of();
+    }
+
+    /** Pops up to COUNT messages, of any queue; says the keys, and by what each is acknowledged. */
+    Object pop(String group, String topic, int count, long invisible, boolean ordered) throws Exception {
         PopMessageRequestHeader header = new PopMessageRequestHeader();
         header.setConsumerGroup(group);
         header.setTopic(topic);
@@ -150,6 +183,7 @@ final class Clients {
         header.setBrokerName(NAME);
         header.setPollTime(0);
         header.setBornTime(System.currentTimeMillis());
+        header.setOrder(ordered);
         var result = new CompletableFuture<List<MessageExt>>();
         api(topic).popMessageAsync(NAME, address(), header, TIMEOUT, new PopCallback() {
             @Override
@@ -163,19 +197,23 @@ final class Clients {
             }
         });
         List<MessageExt> messages = result.get();
-        messages.forEach(message -> popped.put(message.getKeys(), message));
-        return messages.stream().map(MessageExt::getKeys).toList();
+        List<String> handles = messages.stream().map(message -> message.getProperty(MessageConst.PROPERTY_POP_CK)).toList();
+        for (int i = 0; i < messages.size(); i++) {
+            popped.put(messages.get(i).getKeys(), handles.get(i));
+        }
+        return Map.of("keys", messages.stream().map(MessageExt::getKeys).toList(), "handles", handles);
     }
 
-    /** Acknowledges the message of a key that was popped last. */
-    Object ack(String group, String topic, String key) throws Exception {
-        String[] words = ExtraInfoUtil.split(popped.get(key).getProperty(MessageConst.PROPERTY_POP_CK));
+    /** Acknowledges the message of a key that was popped last, or by a handle that an earlier broker gave. */
+    Object ack(String group, String topic, String key, String given) throws Exception {
+        String handle = given == null ? popped.get(key) : given;
+        String[] words = ExtraInfoUtil.split(handle);
         AckMessageRequestHeader header = new AckMessageRequestHeader();
         header.setTopic(ExtraInfoUtil.getRealTopic(words, topic, group));
         header.setQueueId(ExtraInfoUtil.getQueueId(words));
         header.setOffset(ExtraInfoUtil.getQueueOffset(words));
         header.setConsumerGroup(group);
-        header.setExtraInfo(popped.get(key).getProperty(MessageConst.PROPERTY_POP_CK));
+        header.setExtraInfo(handle);
         header.setBrokerName(NAME);
         var result = new CompletableFuture<String>();
         api(topic).ackMessageAsync(address(), TIMEOUT, new AckCallback() {
