@@ -184,8 +184,8 @@ class FollowedMove:
     def _refuse_other_levels(self) -> None:
         """Refuse settings by which the new queues could not be those of the broker."""
         with self._reading() as theirs:
-            for sentence in unlike_levels(theirs, self._config.message_delay_level, 0):
-                raise RefusedStoreError(sentence, path=self._broker.root)
+            for each in unlike_levels(theirs, self._config.message_delay_level, 0):
+                raise RefusedStoreError(each.sentence(), path=self._broker.root)
 
     def _open(self) -> MessageStore:
         self._tell("opening the follower")

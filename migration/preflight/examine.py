@@ -6,6 +6,7 @@ store that a process has open can be examined too; what that process was just wr
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from migration.preflight.broker_conf import lint, usable_config
@@ -26,6 +27,7 @@ from migration.preflight.machine import MachineLimits
 from migration.preflight.metadata import read_topic_table
 from migration.preflight.names import QueueIds, TopicNames
 from migration.preflight.report import (
+    NameCount,
     PreflightFinding,
     PreflightReport,
     Severity,
@@ -42,6 +44,7 @@ from store.queue.backends import backend
 from store.queue.bulk import bulk_backend, bulk_names
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.service.message_store import MessageStore
+from store.service.upkeep.delay_levels import unlike_levels
 
 RELEASE = "5.5.1"
 _MAX_PASSES = 3
@@ -194,6 +197,7 @@ class _Examination:
             )
         else:
             yield from ConsumerOffsets(store.paths, queues).findings()
+        yield from _levels(store, self._config)
         yield from machine_findings(self._extent(store, parts), self._machine)
 
     def _extent(self, store: MessageStore, parts: Mapping[str, ConsumeQueueStore]) -> Extent:
@@ -214,6 +218,23 @@ class _Examination:
 
 def _count_files(folder: Path) -> int:
     return sum(path.is_file() for path in folder.iterdir()) if folder.is_dir() else 0
+
+
+def _levels(store: MessageStore, config: StoreConfig) -> Iterator[PreflightFinding]:
+    """Yield one finding if delayed messages are not due by these settings."""
+    found = NameCount()
+    with suppress(StoreError):  # what cannot be read is another finding
+        for each in unlike_levels(store, config.message_delay_level, 0):
+            found.add(
+                f"{each.queue.topic}/{each.queue.queue_id}", level=each.level,
+                waitsMs=each.in_queue_ms, bySettingsMs=each.by_settings_ms,
+            )  # fmt: skip
+    yield from found.finding(
+        "delay-levels",
+        Severity.WARN,
+        "The newest delayed messages wait other times than messageDelayLevel says: steps that build"
+        " queues from the log refuse such settings (pass the broker's).",
+    )
 
 
 def _damage(store: MessageStore) -> Iterator[PreflightFinding]:

@@ -9,6 +9,7 @@ from migration.way_back.way_back import rollback
 from store.errors import RefusedStoreError
 from store.record.message import SCHEDULE_TOPIC, Message
 from store.service.message_store import MessageStore
+from store.service.upkeep.delay_levels import unlike_levels
 from store.service.upkeep.mode import possible_steps
 from tests.feeding.conftest import CONFIG, leading
 from tests.kit.migrations import moved_and_verified
@@ -103,3 +104,15 @@ def test_messages_that_have_expired_say_nothing(tmp_path: Path) -> None:
     assert "by messageDelayLevel" in reason
     (tmp_path / "commitlog" / f"{0:020d}").unlink()
     assert possible_steps(tmp_path, CONFIG)[0].possible
+
+
+@pytest.mark.parametrize("backend", ["file", "rocksdb"])
+def test_messages_that_come_meanwhile_are_no_fault(tmp_path: Path, backend: str) -> None:
+    with MessageStore.open(tmp_path, BROKER, housekeeping=False, backend=backend) as store:
+        put_delayed(store)
+        store.flush()
+        with MessageStore.open(tmp_path, BROKER, read_only=True) as beside:
+            put_delayed(store)
+            store.flush()
+            (found,) = unlike_levels(beside, CONFIG.message_delay_level, 0)
+    assert (found.level, found.by_settings_ms, found.in_queue_ms) == ("2", 5000, 30_000)

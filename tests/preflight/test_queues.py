@@ -14,7 +14,7 @@ from migration.preflight.units import UnitCheck
 from store.config import StoreConfig
 from store.queue.bulk import bulk_backend
 from store.queue.units import QueueKey
-from store.record.message import Message
+from store.record.message import SCHEDULE_TOPIC, Message
 from store.service.message_store import MessageStore
 from tests.kit.file_queues import PRE_BLANK
 from tests.kit.golden import load_dump
@@ -265,3 +265,25 @@ def test_totals_count_the_files_that_queues_will_have() -> None:
     assert totals.files == 1 + 1 + 1 + 2 + 2 + 1 + 4
     assert totals.key_bytes == 7 * 2
     assert (totals.empty, totals.from_zero, totals.longest) == (2, 4, 300)
+
+
+@pytest.mark.parametrize("to", ["rocksdb", "file"])
+def test_levels_by_which_no_delayed_message_is_due_are_told(golden: Golden, to: str) -> None:
+    name = {"rocksdb": "special-default", "file": "special-defaultRocksDB"}[to]
+    put = [each for each in load_dump(name)["messages"] if each["topic"] == SCHEDULE_TOPIC]
+    newest = {each["queueId"]: each["properties"].get("DELAY") for each in put}  # in their order
+    root, conf = golden(name), StoreConfig(message_delay_level=" ".join(["7s"] * 18))
+    assert preflight(root, to=to, machine=FakeMachine()).find("delay-levels") is None
+    finding = the(preflight(root, conf, to=to, machine=FakeMachine()), "delay-levels")
+    delayed = [queue_id for queue_id in sorted(newest) if newest[queue_id]]
+    assert names(finding) == [f"{SCHEDULE_TOPIC}/{each}" for each in delayed] != []
+    assert finding.affected[0].figures == {"level": "2", "waitsMs": 5000, "bySettingsMs": 7000}
+
+
+def test_a_delayed_message_that_cannot_be_read_is_passed_over(golden: Golden) -> None:
+    root = golden("special-default")
+    path = first_file(root, SCHEDULE_TOPIC, 1)
+    phy_offset, size, due = rows_of(path)[0]
+    overwrite(path, 0, [(phy_offset + 1, size, due)])  # no record begins there
+    report = preflight(root, machine=FakeMachine())
+    assert report.find("cannot-be-opened") is report.find("delay-levels") is None

@@ -5,6 +5,7 @@ broker's they differ from the queues that are there.
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from store.queue.units import QueueKey
 from store.record.message import SCHEDULE_TOPIC, MessageProperty
@@ -12,8 +13,26 @@ from store.service.dispatching.delay import DelayLevels
 from store.service.message_store import MessageStore
 
 
-def unlike_levels(store: MessageStore, levels: str, begin: int) -> Iterator[str]:
-    """Yield a sentence for each queue whose newest message waits another time by ``levels``.
+class UnlikeLevel(NamedTuple):
+    """How long the newest message of one queue waits."""
+
+    queue: QueueKey
+    level: str
+    by_settings_ms: int
+    in_queue_ms: int
+
+    def sentence(self) -> str:
+        """Return what is wrong."""
+        return (
+            f"by messageDelayLevel a message of level {self.level} waits {self.by_settings_ms} ms,"
+            f" the newest one in queue {self.queue.queue_id} of {self.queue.topic}"
+            f" {self.in_queue_ms}: the settings (--config) are not those by which the broker has"
+            " reckoned"
+        )
+
+
+def unlike_levels(store: MessageStore, levels: str, begin: int) -> Iterator[UnlikeLevel]:
+    """Yield each queue whose newest message waits another time by ``levels``.
 
     Those whose newest message lies below ``begin``, a phy offset, are passed over: their units are
     not built again. ``store``: open, its queues as the broker left them.
@@ -30,7 +49,7 @@ def unlike_levels(store: MessageStore, levels: str, begin: int) -> Iterator[str]
 
 def _unlike(
     store: MessageStore, table: DelayLevels, queue: QueueKey, high: int, begin: int
-) -> Iterator[str]:
+) -> Iterator[UnlikeLevel]:
     for unit in store.queues.queue(*queue).iterate(high - 1):
         if unit.phy_offset < begin or unit.tags_code is None:
             continue
@@ -40,9 +59,5 @@ def _unlike(
             continue
         due = table.tags_code(level, message.store_timestamp, unit.tags_code)
         if due != unit.tags_code:
-            here, there = (each - message.store_timestamp for each in (due, unit.tags_code))
-            yield (
-                f"by messageDelayLevel a message of level {level} waits {here} ms, the newest one"
-                f" in queue {queue.queue_id} of {queue.topic} {there}: the settings (--config) are"
-                " not those by which the broker has reckoned"
-            )
+            stored = message.store_timestamp
+            yield UnlikeLevel(queue, level, due - stored, unit.tags_code - stored)

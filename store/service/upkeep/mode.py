@@ -232,7 +232,8 @@ class _Look:
         for name in sorted(set(to.backends) - set(now.backends)):
             found += self._not_for(store, name)
             begin = self._layout.standing.behind.get(name, 0)
-            found += unlike_levels(store, self._config.message_delay_level, begin)
+            levels = unlike_levels(store, self._config.message_delay_level, begin)
+            found += [each.sentence() for each in levels]
         if len(now.backends) > 1:
             found += self._not_whole(store, to.backends, locked=locked)
         return found
