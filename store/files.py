@@ -11,6 +11,7 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
@@ -227,8 +228,13 @@ def find_syncfs() -> Callable[[int], int] | None:
         return None
     if (int(release[1]), int(release[2])) < _SYNCFS_REPORTS:
         return None
-    found: Callable[[int], int] | None = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    found: Callable[[int], int] | None = getattr(_c_library(), "syncfs", None)
     return found
+
+
+@cache
+def _c_library() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
 
 
 def sync_file_system(syncfs: Callable[[int], int], fd: int) -> None:

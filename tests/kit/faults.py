@@ -108,7 +108,7 @@ def path_of(target: object) -> str:
     """Return the path of a descriptor or of what leads to a file; empty if there is none."""
     if isinstance(target, int):
         try:
-            return str(Path(f"/proc/self/fd/{target}").readlink())
+            return os.readlink(f"/proc/self/fd/{target}")  # noqa: PTH115 - asked at each call
         except OSError:
             return ""
     return os.fsdecode(target) if isinstance(target, str | bytes | Path) else str(target)
