@@ -22,19 +22,25 @@ BATCH = "special-default"
 SIMPLE = [name for name in CLEAN if name != BATCH]
 
 
-@pytest.fixture(params=backend_names())
+@pytest.fixture(scope="module", params=backend_names())
 def backend(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name
 
 
-@pytest.fixture
-def root(tmp_path: Path, backend: str) -> Path:
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory, backend: str) -> Path:
     """A store with light queues, a deleted topic, and a queue all of whose records expired."""
-    root = tmp_path / "store"
+    root = tmp_path_factory.mktemp("filled") / "store"
     with opened(root, backend=backend) as store:
         fill(store)
     return root
+
+
+@pytest.fixture
+def root(tmp_path: Path, filled: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(filled, tmp_path / "store"))
 
 
 def opened(root: Path, **options: object) -> MessageStore:
