@@ -2,7 +2,6 @@
 
 import gc
 import os
-import shutil
 import signal
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from tests.kit.golden import unpack_all
+from tests.kit.golden import copy_store, unpack_all
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +45,8 @@ def golden(golden_folder: Path, tmp_path: Path) -> Callable[[str], Path]:
     """A fresh copy of the golden store of a name."""
 
     def copy(name: str) -> Path:
-        return Path(shutil.copytree(golden_folder / name, tmp_path / name))
+        copy_store(golden_folder / name, tmp_path / name)
+        return tmp_path / name
 
     return copy
 

@@ -14,7 +14,7 @@ from store.queue.time_search import BoundaryType
 from store.record.decoder import StoredMessage
 from store.service.message_store import MessageStore
 from tests.kit.compatibility import differences
-from tests.kit.golden import CLEAN, NAMES, Dump, load_dump
+from tests.kit.golden import CLEAN, NAMES, Dump, copy_store, load_dump
 from tests.kit.tree import tree_digest
 
 Golden = Callable[[str], Path]
@@ -32,7 +32,7 @@ def recovered(
     """A golden store's name and an open copy of it; what is asked of it changes nothing."""
     name: str = request.param
     root = tmp_path_factory.mktemp("recovered") / name
-    shutil.copytree(golden_folder / name, root)
+    copy_store(golden_folder / name, root)
     with MessageStore.open(root, housekeeping=False) as store:
         yield name, store
     shutil.rmtree(root.parent)

@@ -2,6 +2,7 @@
 
 import json
 import lzma
+import os
 import tarfile
 from itertools import accumulate
 from pathlib import Path
@@ -35,6 +36,45 @@ def unpack_all(folder: Path) -> None:
     """Unpack every store below ``folder``."""
     with tarfile.open(FOLDER / "stores.tar.xz") as archive:
         archive.extractall(folder, filter="fully_trusted")  # ours: no look at each path
+
+
+def copy_store(source: Path | str, target: Path | str) -> None:
+    """Copy a store's folder with all times, in half the time that ``shutil.copytree`` takes.
+
+    For stores of thousands of files; there are no links, owners or attributes to be kept.
+    """
+    os.mkdir(target)  # noqa: PTH102 - and so on: a path a file would cost more than its copy
+    with os.scandir(source) as entries:
+        for entry in entries:
+            place = f"{target}/{entry.name}"
+            if entry.is_dir(follow_symlinks=False):
+                copy_store(entry.path, place)
+            else:
+                _copy_file(entry, place)
+    _same_times(os.stat(source), target)  # noqa: PTH116
+
+
+def _copy_file(entry: "os.DirEntry[str]", place: str) -> None:
+    status = entry.stat()
+    left = status.st_size
+    read = os.open(entry.path, os.O_RDONLY)
+    try:
+        written = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        try:
+            os.fchmod(written, status.st_mode)
+            while left:
+                copied = os.sendfile(written, read, None, left)
+                assert copied, f"{entry.path} has become shorter"
+                left -= copied
+        finally:
+            os.close(written)
+    finally:
+        os.close(read)
+    _same_times(status, place)
+
+
+def _same_times(status: os.stat_result, place: Path | str) -> None:
+    os.utime(place, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def _column(values: Any) -> list[Any]:
