@@ -183,7 +183,8 @@ class MessageStore(StoreCare):
         the first wait for the disk: tasks put in the order in which they run. Where the settings
         promise nothing to wait for, the loop does not get a turn. Checks and append run in its
         thread, and may wait there as ``put_message`` does: for another thread's append, a new file.
-        With ``MOST_IN_FLIGHT`` of a loop's puts in flight the next one waits before it appends.
+        With ``MOST_IN_FLIGHT`` of a loop's puts in flight the next one waits before it appends. On
+        a loop that is not asyncio's own it is a future of ``put_message_async`` that is awaited.
 
         Cancelled before it has appended, it leaves nothing; later, the message stays where it is
         and the task alone goes.

@@ -2,14 +2,13 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import uvloop
 
 from store.errors import StoreClosedError, StoreFailedError, StoreIOError
 from store.record.message import Message, MessageProperty
@@ -27,23 +26,23 @@ if TYPE_CHECKING:
 
 OK = PutMessageStatus.PUT_OK
 SECONDS = 60
-Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
-@pytest.fixture(params=["asyncio", "uvloop"])
-def run(request: pytest.FixtureRequest) -> Run:
-    """``asyncio.run``, on either kind of loop, which gives up in the end."""
-    factory = uvloop.new_event_loop if request.param == "uvloop" else asyncio.new_event_loop
+def run(story: Coroutine[Any, Any, Any]) -> Any:
+    """``asyncio.run``, which gives up in the end."""
 
-    async def limited(story: Coroutine[Any, Any, Any]) -> Any:
+    async def limited() -> Any:
         async with asyncio.timeout(SECONDS):
             return await story
 
-    def in_loop(story: Coroutine[Any, Any, Any]) -> Any:
-        with asyncio.Runner(loop_factory=factory) as runner:
-            return runner.run(limited(story))
+    return asyncio.run(limited())
 
-    return in_loop
+
+@pytest.fixture(params=["asyncio", "another kind"])
+def any_loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop of asyncio's own, or one that is taken for another."""
+    if request.param != "asyncio":
+        monkeypatch.setattr(loop_puts, "_LOOPS", ())
 
 
 @pytest.fixture
@@ -76,8 +75,9 @@ def puts(store: MessageStore, numbers: range) -> list["asyncio.Task[PutMessageRe
     return [asyncio.create_task(store.put(message(number))) for number in numbers]
 
 
+@pytest.mark.usefixtures("any_loop")
 def test_each_is_durable_when_its_task_goes_on_and_a_task_keeps_its_order(
-    store: MessageStore, run: Run
+    store: MessageStore,
 ) -> None:
     async def produce(queue_id: int) -> list[int]:
         found = []
@@ -98,7 +98,7 @@ def test_each_is_durable_when_its_task_goes_on_and_a_task_keeps_its_order(
 
 
 def test_those_of_one_sync_cost_one_call_of_the_loop(
-    store: MessageStore, disk: GatedDisk, run: Run, monkeypatch: pytest.MonkeyPatch
+    store: MessageStore, disk: GatedDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[object] = []
     real = loop_puts._InLoop.tell
@@ -132,7 +132,7 @@ def test_those_of_one_sync_cost_one_call_of_the_loop(
 
 
 def test_the_disk_is_asked_when_all_tasks_have_put_that_can(
-    store: MessageStore, disk: GatedDisk, run: Run
+    store: MessageStore, disk: GatedDisk
 ) -> None:
     async def story() -> None:
         for syncs in (1, 2):  # the second time they are asked to go on together
@@ -143,6 +143,7 @@ def test_the_disk_is_asked_when_all_tasks_have_put_that_can(
     run(story())
 
 
+@pytest.mark.usefixtures("any_loop")
 def test_where_nothing_is_waited_for_the_loop_gets_no_turn(tmp_path: Path, disk: GatedDisk) -> None:
     with MessageStore.open(tmp_path / "store", ASYNC) as store:
         disk.syncs = 0
@@ -151,6 +152,7 @@ def test_where_nothing_is_waited_for_the_loop_gets_no_turn(tmp_path: Path, disk:
         assert disk.syncs == 0
 
 
+@pytest.mark.usefixtures("any_loop")
 def test_who_does_not_wait_goes_on_at_once(store: MessageStore, disk: GatedDisk) -> None:
     disk.open.clear()
     assert at_once(store, message(0, {MessageProperty.WAIT: "false"})).status is OK
@@ -170,8 +172,9 @@ def at_once(store: MessageStore, given: Message) -> PutMessageResult:
     return asyncio.run(story())
 
 
+@pytest.mark.usefixtures("any_loop")
 def test_all_who_wait_are_told_what_kept_the_log_from_the_disk(
-    store: MessageStore, disk: GatedDisk, run: Run
+    store: MessageStore, disk: GatedDisk
 ) -> None:
     async def story() -> None:
         disk.open.clear()
@@ -187,7 +190,8 @@ def test_all_who_wait_are_told_what_kept_the_log_from_the_disk(
     run(story())
 
 
-def test_a_late_sync_is_said(tmp_path: Path, disk: GatedDisk, run: Run) -> None:
+@pytest.mark.usefixtures("any_loop")
+def test_a_late_sync_is_said(tmp_path: Path, disk: GatedDisk) -> None:
     config = SYNC.model_copy(update={"sync_flush_timeout": 1})
 
     async def story(store: MessageStore) -> None:
@@ -205,8 +209,9 @@ def test_a_late_sync_is_said(tmp_path: Path, disk: GatedDisk, run: Run) -> None:
         assert store.metrics.snapshot().put_not_ok[PutMessageStatus.FLUSH_DISK_TIMEOUT] == 1
 
 
+@pytest.mark.usefixtures("any_loop")
 def test_a_close_lets_those_who_wait_have_their_answer(
-    store: MessageStore, disk: GatedDisk, run: Run
+    store: MessageStore, disk: GatedDisk
 ) -> None:
     async def story() -> None:
         disk.open.clear()
@@ -225,8 +230,9 @@ def test_a_close_lets_those_who_wait_have_their_answer(
 # ---- cancelled, and too many
 
 
+@pytest.mark.usefixtures("any_loop")
 def test_who_is_cancelled_behind_the_append_goes_and_the_message_stays(
-    store: MessageStore, disk: GatedDisk, run: Run
+    store: MessageStore, disk: GatedDisk
 ) -> None:
     async def story() -> None:
         disk.open.clear()
@@ -243,7 +249,7 @@ def test_who_is_cancelled_behind_the_append_goes_and_the_message_stays(
 
 
 def test_too_many_wait_before_they_append_and_leave_nothing_if_cancelled(
-    store: MessageStore, disk: GatedDisk, run: Run, monkeypatch: pytest.MonkeyPatch
+    store: MessageStore, disk: GatedDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop_puts, "MOST_IN_FLIGHT", 3)
 
@@ -291,9 +297,8 @@ def test_the_room_of_who_is_cancelled_is_the_next_ones(
     asyncio.run(story())
 
 
-def test_a_loop_that_has_ended_holds_nobody_up(
-    store: MessageStore, disk: GatedDisk, run: Run
-) -> None:
+@pytest.mark.usefixtures("any_loop")
+def test_a_loop_that_has_ended_holds_nobody_up(store: MessageStore, disk: GatedDisk) -> None:
     async def leave() -> None:
         disk.open.clear()
         tasks = puts(store, range(5))
@@ -311,7 +316,8 @@ def test_a_loop_that_has_ended_holds_nobody_up(
     assert store.put_message_async(message()).result(SECONDS).status is OK
 
 
-def test_loops_of_several_threads_put_side_by_side(store: MessageStore, run: Run) -> None:
+@pytest.mark.usefixtures("any_loop")
+def test_loops_of_several_threads_put_side_by_side(store: MessageStore) -> None:
     found: list[list[PutMessageResult]] = []
 
     async def story() -> list[PutMessageResult]:
