@@ -32,6 +32,7 @@ from store.service.recovering.replacement import Rebuild
 from store.service.results import PutMessageResult
 from store.service.running.surroundings import Surroundings
 from store.service.store_care import StoreCare
+from store.service.writing.putter import put_for_future
 from store.service.writing.replicas import Replicas
 
 if TYPE_CHECKING:
@@ -168,13 +169,11 @@ class MessageStore(StoreCare):
 
         Source: RocketMQ ``DefaultMessageStore.asyncPutMessage``.
         """
-        done = StoreFuture[PutMessageResult]()
-        done.set_running_or_notify_cancel()
         if self._state.unwritable and (refused := self._refusal()):
+            done = StoreFuture[PutMessageResult]()
             done.set_result(refused)
-        else:
-            self._putter.put_later(message, done)
-        return done
+            return done
+        return put_for_future(self._putter, message)
 
     async def put(self, message: Message) -> PutMessageResult:
         """Put one message; a task of an asyncio loop awaits that it is as durable as promised.

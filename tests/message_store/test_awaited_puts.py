@@ -143,6 +143,23 @@ def test_the_disk_is_asked_when_all_tasks_have_put_that_can(
     run(story())
 
 
+def test_a_handler_that_raises_where_the_disk_is_asked_holds_nobody_up() -> None:
+    asked: list[object] = []
+
+    def ask() -> None:
+        asked.append(ask)
+        if len(asked) == 1:
+            raise Interrupted
+
+    async def story() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        loop_puts._InLoop(asyncio.get_running_loop()).soon(ask)
+        await asyncio.sleep(0)
+
+    run(story())
+    assert len(asked) == 2
+
+
 @pytest.mark.usefixtures("any_loop")
 def test_where_nothing_is_waited_for_the_loop_gets_no_turn(tmp_path: Path, disk: GatedDisk) -> None:
     with MessageStore.open(tmp_path / "store", ASYNC) as store:

@@ -9,13 +9,11 @@ import threading
 from _thread import get_ident
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
 from contextlib import suppress
 
-from store.future import StoreFuture
 from store.record.message import Message
 from store.service.results import PutMessageResult
-from store.service.writing.putter import Puts
+from store.service.writing.putter import Puts, put_for_future
 
 MOST_IN_FLIGHT = 4096
 """Puts of one loop that wait for disk or followers; the next one waits before it appends."""
@@ -35,7 +33,7 @@ class LoopPuts:
         """Put one message, see ``MessageStore.put``."""
         loop = asyncio.get_running_loop()
         if not isinstance(loop, _LOOPS):
-            done = _put_for_future(puts, message)
+            done = put_for_future(puts, message)
             return done.result() if done.done() else await asyncio.wrap_future(done, loop=loop)
         of: _InLoop | None = getattr(self._here, "of", None)
         if of is None or of.loop is not loop:
@@ -52,13 +50,6 @@ class LoopPuts:
         return put.answer()
 
 
-def _put_for_future(puts: Puts, message: Message) -> Future[PutMessageResult]:
-    done = StoreFuture[PutMessageResult]()
-    done.set_running_or_notify_cancel()
-    puts.put_later(message, done)
-    return done
-
-
 class _InLoop:
     """The puts of one loop. Only ``tell`` is called by other threads than the loop's."""
 
@@ -72,10 +63,13 @@ class _InLoop:
         self._called: list[None] = []  # not empty: the loop will come to ``_complete``
 
     def soon(self, step: Callable[[], object]) -> None:
-        """Do ``step`` once all tasks have run that can: so one sync serves them all."""
+        """Do ``step`` once all tasks have run that can: so one sync serves them all.
+
+        And once more, for a signal's handler may raise where it begins, and the loop goes on.
+        """
         if not self._asked:
-            self.loop.call_soon(self._asked.clear)
-            self.loop.call_soon(step)
+            for each in (self._asked.clear, step, step):
+                self.loop.call_soon(each)
             self._asked.append(None)
 
     async def room(self) -> None:

@@ -17,7 +17,7 @@ from store.errors import (
     PropertiesTooLongError,
     StoreError,
 )
-from store.future import Promised, Soon, at_once
+from store.future import Promised, Soon, StoreFuture, at_once
 from store.log.commit_log import CommitLog
 from store.logger import StoreLogger
 from store.queue.consume_queue_store import ConsumeQueueStore
@@ -76,6 +76,14 @@ class Puts(Protocol):
 
     def put_client_batch(self, batch: Message) -> list[PutMessageResult]:
         """Put a client batch, all of it or nothing."""
+
+
+def put_for_future(puts: Puts, message: Message) -> StoreFuture[PutMessageResult]:
+    """Put one message; the future, which cannot be cancelled, completes with how it ended."""
+    done = StoreFuture[PutMessageResult]()
+    done.set_running_or_notify_cancel()
+    puts.put_later(message, done)
+    return done
 
 
 class Putter:
