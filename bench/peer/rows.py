@@ -65,19 +65,18 @@ def _together(backend: str, *, quick: bool) -> Session:
 
 
 def _durable(backend: str, *, quick: bool) -> Iterator[Session]:
+    settings = {"queues": str(_FEW), "body": "1024", "flush": "SYNC_FLUSH"}
     for threads in (1, 16):
         count = (2_000 if quick else 8_000) * (1 if threads == 1 else 8)
         by = "1 thread" if threads == 1 else f"{threads} threads"
         name = f"durable put (SYNC_FLUSH), 1 KB, {by}"
         row = Row({"rate": name}, f"put {count} threads={threads}")
-        settings = {"queues": str(_FEW), "body": "1024", "flush": "SYNC_FLUSH"}
         yield _session(backend, (row,), settings, quick=quick)
     row = Row(
         {"rate": f"durable put (SYNC_FLUSH), 1 KB, {_IN_FLIGHT} in flight"},
         f"flight {16_000 if quick else 128_000} puts={_IN_FLIGHT}",
         note="ours by tasks of one event loop, RocketMQ's by threads",
     )
-    settings = {"queues": str(_FEW), "body": "1024", "flush": "SYNC_FLUSH"}
     yield _session(backend, (row,), settings, quick=quick)
 
 
