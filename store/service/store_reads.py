@@ -29,7 +29,6 @@ from store.service.care.clean_service import CleanService
 from store.service.care.disk_levels import DiskDemand
 from store.service.care.file_expiry import FileExpiry, FileOutlook
 from store.service.dispatching.dispatch import Dispatcher
-from store.service.mirroring.mirror import Mirror
 from store.service.reading.arguments import check_numbers, check_pull, check_queue, check_texts
 from store.service.reading.other_indexes import OtherIndexes
 from store.service.reading.puller import MAX_PULL_BYTES, Puller, TagFilter
@@ -45,6 +44,7 @@ from store.service.writing.putter import Puts
 if TYPE_CHECKING:
     from store.comparing.compared import Compared
     from store.core import _reads
+    from store.service.mirroring.mirror import Mirror
 
 _ALL_TIME = (0, (1 << 63) - 1)
 
@@ -66,7 +66,7 @@ class StoreReads:
     """Refuses after close, and hands on what waits, so that the reader sees it."""
     _puller: Puller
     _putter: Puts
-    _mirror: Mirror | None
+    _mirror: "Mirror | None"
     _tap: Tap | None
     """Looks over the shoulder of reads: the mirror, or a recorder in front of it."""
     _trace: Trace | None

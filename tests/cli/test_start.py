@@ -119,6 +119,7 @@ def test_info_of_a_store_imports_what_reading_it_takes(tmp_path: Path) -> None:
     modules = of_command("info", str(tmp_path / "s"))
     assert "cq_file.store" in modules
     assert not modules & {"numpy.ma", "rich.console", "rich.progress", "store.comparing.compared"}
+    assert not {name for name in modules if name.startswith("store.service.mirroring")}
 
 
 def test_a_verb_is_listed_with_the_first_words_of_its_own_help() -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from store.errors import os_errors
 from store.log.commit_log import CommitLog
@@ -17,7 +18,6 @@ from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueStat
 from store.queue.read_fallbacks import ReadFallback
 from store.service.dispatching.dispatch import Dispatcher
-from store.service.mirroring.mirror import Mirror, MirrorSnapshot
 from store.service.reading.puller import Puller
 from store.service.results import PutMessageStatus
 from store.service.running.meters import GetCounts, HistogramSnapshot
@@ -25,6 +25,9 @@ from store.service.running.running_state import RunningState
 from store.service.running.surroundings import used_blocks
 from store.service.writing.group_commit import GroupCommit
 from store.service.writing.putter import Putter
+
+if TYPE_CHECKING:
+    from store.service.mirroring.mirror import Mirror, MirrorSnapshot
 
 PAGE_CACHE_BUSY_MS = 1000
 """An append that takes longer means a busy page cache (``osPageCacheBusyTimeOutMills``)."""
@@ -75,7 +78,7 @@ class MetricsSnapshot:
     """A write or a flush failed: the store takes no more writes."""
     dispatch_stalled: bool
     """There is no room for units or keys: nothing is put or dispatched until there is some."""
-    mirror: MirrorSnapshot | None = None
+    mirror: "MirrorSnapshot | None" = None
     """What mirrored reads have come to, since the first one; ``None``: none are."""
 
     @property
@@ -100,7 +103,7 @@ class StoreMetrics:
         putter: Putter,
         puller: Puller,
         state: RunningState,
-        mirror: Mirror | None,
+        mirror: "Mirror | None",
     ) -> None:
         """Keep the parts; recovery is over, what is appended from here on was put."""
         self._paths = paths

@@ -18,7 +18,6 @@ from store.logger import StoreLogger
 from store.paths import StorePaths
 from store.queue.combined_reads import CombinedReads
 from store.queue.consume_queue import ConsumeQueue
-from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.time_search import BoundaryType
 from store.queue.units import QueueKey
 from store.service.mirroring.differences import Differences, difference
@@ -96,12 +95,10 @@ class Mirror:
         config: StoreConfig,
         paths: StorePaths,
         log: CommitLog,
-        queues: ConsumeQueueStore,
+        queues: CombinedReads,
         puller: Puller,
     ) -> "Mirror | None":
-        """Return the mirror of a store, ``None`` where there is nothing to mirror or to ask."""
-        if not isinstance(queues, CombinedReads) or queues.context.read_only:
-            return None
+        """Return the mirror of two backends, ``None`` where no read is to be mirrored."""
         mirror = cls(config, paths, log, queues, puller)
         return mirror if mirror._shares.most > 0 else None
 

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from store.config import FlushDiskType, StoreConfig
 from store.errors import ConsumeQueueError, CorruptionError, StoreError
@@ -24,6 +25,7 @@ from store.logger import StoreLogger
 from store.progress import untold
 from store.queue.backends import backend
 from store.queue.combined import CombinedConsumeQueueStore
+from store.queue.combined_reads import CombinedReads
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.context import QueueStoreContext
 from store.queue.units import QueueKey
@@ -45,7 +47,6 @@ from store.service.finding.store_layout import (
     choose_roles,
     present_backends,
 )
-from store.service.mirroring.mirror import Mirror
 from store.service.opening.left_out import open_index, refuse_queues_without_log
 from store.service.opening.marking import Marking
 from store.service.opening.options import OpenOptions
@@ -67,6 +68,9 @@ from store.service.writing.light_quota import LightQuota
 from store.service.writing.pages_ahead import PagesAhead
 from store.service.writing.putter import Putter
 from store.service.writing.replicas import ReplicaWait
+
+if TYPE_CHECKING:
+    from store.service.mirroring.mirror import Mirror
 
 _LOG = StoreLogger(__name__)
 
@@ -264,7 +268,7 @@ def _serve(loaded: Loaded, recovered: Recovered, options: OpenOptions) -> Parts:
     flush_all = WholeFlush(dispatcher, queues, index, loaded.checkpoint, commit)
     flush = FlushService(config, log, commit, dispatcher, flush_all, state.fail)
     puller = Puller(config, log, queues)
-    mirror = Mirror.of(config, paths, log, queues, puller)
+    mirror = _mirror(loaded, puller)
     quota = LightQuota(queues, pending.offsets, config.max_lmq_consume_queue_num)
     append = Appender(log, pending, state, quota)
     replicas = ReplicaWait.of(config, log, options.replicas)
@@ -294,6 +298,16 @@ def _serve(loaded: Loaded, recovered: Recovered, options: OpenOptions) -> Parts:
         loaded, recovered, flush, flush_all, puller, putter, mirror, clean, expiry, metrics, ahead,
         replicas, () if loaded.read_only else tuple(stops),
     )  # fmt: skip
+
+
+def _mirror(loaded: Loaded, puller: Puller) -> "Mirror | None":
+    """Make the mirror where two backends are kept and reads of one are to be asked of both."""
+    queues = loaded.queues
+    if loaded.read_only or not isinstance(queues, CombinedReads):
+        return None
+    from store.service.mirroring.mirror import Mirror  # noqa: PLC0415 - few stores have one
+
+    return Mirror.of(loaded.config, loaded.paths, loaded.log, queues, puller)
 
 
 def _start(undo: ExitStack, parts: Parts, options: OpenOptions) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from store.config import StoreConfig
 from store.errors import StoreError
@@ -21,7 +22,6 @@ from store.service.dispatching.dispatch import Dispatcher
 from store.service.dispatching.pending import Pending
 from store.service.figures.metrics import StoreMetrics
 from store.service.finding.store_layout import StoreLayout
-from store.service.mirroring.mirror import Mirror
 from store.service.reading.other_indexes import OtherIndexes
 from store.service.reading.puller import Puller
 from store.service.recovering.queue_rebuild import QueueRebuild
@@ -32,6 +32,9 @@ from store.service.writing.group_commit import GroupCommit
 from store.service.writing.pages_ahead import PagesAhead
 from store.service.writing.putter import Putter
 from store.service.writing.replicas import ReplicaWait
+
+if TYPE_CHECKING:
+    from store.service.mirroring.mirror import Mirror
 
 _LOG = StoreLogger(__name__)
 
@@ -86,7 +89,7 @@ class Parts:
     flush_all: WholeFlush
     puller: Puller
     putter: Putter
-    mirror: Mirror | None
+    mirror: "Mirror | None"
     clean: CleanService
     expiry: FileExpiry
     metrics: StoreMetrics
