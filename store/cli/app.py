@@ -29,6 +29,8 @@ _OBJECTS_A_COLLECTION = 100_000
 millions that live as long as it does; at Python's 700 they are looked at again and again."""
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 """Numpy starts threads for products of matrices, of which no verb has one: a tenth of a start."""
+_BUS_HANDLER = "CQSTORE_BUS_HANDLER"
+"""``store.core.BUS_HANDLER``: the process is ours, and so is what it does with signals."""
 
 app = typer.Typer(
     name="cqstore",
@@ -111,6 +113,7 @@ def _only_command(upper: typer.Typer) -> CommandInfo | None:
 def main() -> None:
     """Run the command line; a fault is one sentence on standard error and an exit code."""
     os.environ.setdefault(_BLAS_THREADS, "1")
+    os.environ.setdefault(_BUS_HANDLER, "1")
     gc.set_threshold(_OBJECTS_A_COLLECTION, *gc.get_threshold()[1:])
     atexit.register(gc.freeze)  # or the last collection looks at every module
     try:

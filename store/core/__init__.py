@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 SWITCH = "CQSTORE_CORE"
+BUS_HANDLER = "CQSTORE_BUS_HANDLER"
+"""``1``: this process, and those that it starts, answer bus errors in maps, see below."""
 
 
 def _load() -> "tuple[ModuleType | None, ModuleType | None, str]":
@@ -36,3 +38,18 @@ READS: Final = _loaded[1]
 """Its reading side, likewise."""
 WHICH: Final = _loaded[2]
 """Which of them run, and why."""
+
+
+def handle_bus_errors() -> None:
+    """Have the next map of this process install a handler of ``SIGBUS``, for good.
+
+    A file that is cut under its map, or a page that the disk cannot give, is an error then, and
+    does not end the process. How a process handles signals is decided by whoever owns it: a
+    program sets ``handle_bus_errors`` in ``StoreConfig``, and ``cqstore`` asks for itself.
+    """
+    if READS is not None:
+        READS.allow_bus_handler()
+
+
+if os.environ.get(BUS_HANDLER) == "1":
+    handle_bus_errors()

@@ -18,6 +18,7 @@ cdef extern from "_faults.h":
     const int64_t *faulty_maps_at() nogil
     uint8_t touch_pages(const uint8_t *data, size_t size) noexcept nogil
 
+cdef bint _may_handle = False
 cdef bint _has_bus_handler = False
 cdef void *_guards[MAX_LOG_MAPS]  # by number, not held: each is there as long as its map
 cdef object _read_record = None
@@ -29,10 +30,16 @@ def bind_faults(read_record):
     _read_record = read_record
 
 
+def allow_bus_handler():
+    """Let the first map that comes install the handler of bus errors, for the whole process."""
+    global _may_handle
+    _may_handle = True
+
+
 cdef bint handle_bus_errors() noexcept:
-    """Install the signal's handler, once; return whether it is there."""
+    """Install the signal's handler, once, where that was allowed; return whether it is there."""
     global _has_bus_handler
-    if not _has_bus_handler:
+    if _may_handle and not _has_bus_handler:
         _has_bus_handler = install_bus_handler() == 0
     return _has_bus_handler
 
@@ -42,7 +49,7 @@ cdef bint handle_bus_errors() noexcept:
 cdef class MapGuard:
     """Makes of a bus error in one map of the log an answer: zeros, and ``has_faults``.
 
-    Whatever is read through the map has to ask behind the read. A page of a file that was cut is
+    Without the handler (``allow_bus_handler``) such an error ends the process. Whatever is read through the map has to ask behind the read. A page of a file that was cut is
     met so; of the page in which the file ends the rest reads as zeros without a fault. So where the
     last byte of what was read is zero the system is asked for the file's size. The map owns its
     guard and keeps it until it is unmapped. Any thread.
@@ -63,8 +70,8 @@ cdef class MapGuard:
         self.path, self.descriptor = path, descriptor
         PyObject_GetBuffer(map_, &buffer, PyBUF_SIMPLE)
         self.data, self.size = <const uint8_t *> buffer.buf, buffer.len
-        if handle_bus_errors():
-            self.number = log_map_register(buffer.buf, buffer.len, is_writable, descriptor.number)
+        handle_bus_errors()
+        self.number = log_map_register(buffer.buf, buffer.len, is_writable, descriptor.number)
         if self.number >= 0:
             _guards[self.number] = <void *> self
         PyBuffer_Release(&buffer)
@@ -76,7 +83,7 @@ cdef class MapGuard:
 
     @property
     def is_registered(self):
-        """Whether a bus error is an answer; False: there are too many maps."""
+        """Whether what is read there can be asked about; False: there are too many maps."""
         return self.number >= 0
 
     @property

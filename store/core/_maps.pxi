@@ -1,6 +1,8 @@
 # Files that are mapped to be read, and what happens where the disk has nothing to give. Part of
 # `_reads.pyx`.
 
+from posix.unistd cimport pread
+
 cdef extern from *:
     """
     #include <sys/mman.h>
@@ -36,7 +38,8 @@ cdef class FileMap:
 
     A file that is shorter than it was, or a disk that refuses, is met where it is read, and nowhere
     else; but of the page that its end lies in the rest reads as zeros, see ``ends_before``. What others
-    write to the file is seen.
+    write to the file is seen. Where nobody handles bus errors nothing is mapped: a file with an owner
+    is read by system calls then, and of another one nothing.
     """
 
     cdef int fd
@@ -47,7 +50,7 @@ cdef class FileMap:
     cdef uint8_t *seen  # a bit for each page
 
     def __init__(self, int fd, int64_t size, owner=None):
-        """Map ``size`` bytes. Not mapped: no byte is read.
+        """Map ``size`` bytes, if bus errors are handled and there are not too many maps.
 
         ``owner`` keeps the descriptor open; without one it may be closed behind this, and the
         size of the file cannot be asked for.
@@ -55,11 +58,10 @@ cdef class FileMap:
         global _maps
         if self.data != NULL:
             raise TypeError("it is mapped already")
-        self.fd, self.owner = fd if owner is not None else -1, owner
+        self.fd, self.owner, self.size = fd if owner is not None else -1, owner, max(size, 0)
         if handle_bus_errors() and size > 0 and _maps < MOST_MAPS:
             self.data = map_file(fd, size)
             if self.data != NULL:
-                self.size = size
                 _maps += 1
 
     def __dealloc__(self):
@@ -90,6 +92,8 @@ cdef class FileMap:
         """Copy bytes; False: they are not there, or cannot be read."""
         if position < 0 or size > self.size or position > self.size - size:
             return False
+        if self.data == NULL:
+            return self.fd >= 0 and pread(self.fd, to, size, position) == size
         return copy_mapped(to, self.data + position, size)
 
     cdef bint read_again(self, void *to, int64_t size, int64_t position) noexcept nogil:
@@ -105,7 +109,7 @@ cdef class FileMap:
     cdef void saw(self, int64_t size, int64_t position) noexcept:
         """Note that bytes were read by another way."""
         cdef int64_t page
-        if self.seen == NULL and self.size:
+        if self.seen == NULL and self.data != NULL:
             self.seen = <uint8_t *> calloc(self.size // PAGE // 8 + 1, 1)
         if self.seen == NULL or position < 0 or position + size > self.size:
             return

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from store.config import StoreConfig
+from store.core import handle_bus_errors
 from store.errors import (
     CorruptionError,
     DiskFullError,
@@ -67,6 +68,8 @@ class CommitLog(LogReads):
 
     def __init__(self, folders: Sequence[Path], config: StoreConfig, *, read_only: bool) -> None:
         """Describe the log in ``folders``, of which only the first is written to."""
+        if config.handle_bus_errors:
+            handle_bus_errors()
         warm_pages = config.flush_least_pages_when_warm if config.warm_mapped_file_enable else 0
         files = MappedFileQueue(
             folders,

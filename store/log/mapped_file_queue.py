@@ -156,7 +156,7 @@ class MappedFileQueue:
             except CorruptionError:
                 return None
             if mapped.guard is None or not mapped.guard.is_registered:
-                return None  # a bus error would end the process
+                return None  # what is read there could not be asked about
         # `readable_position`, without a call where there need be none: each pull asks.
         there = file.wrote_position if file.heap is None else file.readable_position
         return file.file_from_offset, mapped, there
