@@ -75,6 +75,17 @@ def puts(store: MessageStore, numbers: range) -> list["asyncio.Task[PutMessageRe
     return [asyncio.create_task(store.put(message(number))) for number in numbers]
 
 
+async def held_up(
+    store: MessageStore, disk: GatedDisk, count: int, appended: int | None = None
+) -> list["asyncio.Task[PutMessageResult]"]:
+    """Return the tasks of so many puts, all of which, or ``appended``, wait for the disk."""
+    disk.open.clear()
+    tasks = puts(store, range(count))
+    wanted = count if appended is None else appended
+    await becomes(lambda: store.commit_log.appended_records == wanted)
+    return tasks
+
+
 @pytest.mark.usefixtures("any_loop")
 def test_each_is_durable_when_its_task_goes_on_and_a_task_keeps_its_order(
     store: MessageStore,
@@ -118,9 +129,7 @@ def test_those_of_one_sync_cost_one_call_of_the_loop(
     monkeypatch.setattr(loop_puts._InLoop, "_complete", counted)
 
     async def story() -> list[PutMessageResult]:
-        disk.open.clear()
-        tasks = puts(store, range(100))
-        await becomes(lambda: store.commit_log.appended_records == 100)
+        tasks = await held_up(store, disk, 100)
         assert not any(task.done() for task in tasks)
         disk.open.set()
         until(lambda: len(told) == 100)  # the loop has no turn meanwhile
@@ -194,9 +203,7 @@ def test_all_who_wait_are_told_what_kept_the_log_from_the_disk(
     store: MessageStore, disk: GatedDisk
 ) -> None:
     async def story() -> None:
-        disk.open.clear()
-        tasks = puts(store, range(20))
-        await becomes(lambda: store.commit_log.appended_records == 20)
+        tasks = await held_up(store, disk, 20)
         disk.fails = True
         disk.open.set()
         for outcome in await asyncio.gather(*tasks, return_exceptions=True):
@@ -231,9 +238,7 @@ def test_a_close_lets_those_who_wait_have_their_answer(
     store: MessageStore, disk: GatedDisk
 ) -> None:
     async def story() -> None:
-        disk.open.clear()
-        tasks = puts(store, range(10))
-        await becomes(lambda: store.commit_log.appended_records == 10)
+        tasks = await held_up(store, disk, 10)
         closing = asyncio.create_task(asyncio.to_thread(store.close))
         disk.open.set()
         assert [result.status for result in await asyncio.gather(*tasks)] == [OK] * 10
@@ -252,9 +257,7 @@ def test_who_is_cancelled_behind_the_append_goes_and_the_message_stays(
     store: MessageStore, disk: GatedDisk
 ) -> None:
     async def story() -> None:
-        disk.open.clear()
-        tasks = puts(store, range(3))
-        await becomes(lambda: store.commit_log.appended_records == 3)
+        tasks = await held_up(store, disk, 3)
         tasks[1].cancel()
         with pytest.raises(asyncio.CancelledError):
             await tasks[1]
@@ -271,9 +274,7 @@ def test_too_many_wait_before_they_append_and_leave_nothing_if_cancelled(
     monkeypatch.setattr(loop_puts, "MOST_IN_FLIGHT", 3)
 
     async def story() -> None:
-        disk.open.clear()
-        tasks = puts(store, range(8))
-        await becomes(lambda: store.commit_log.appended_records == 3)
+        tasks = await held_up(store, disk, 8, appended=3)
         for _ in range(5):
             await asyncio.sleep(0)
         assert store.commit_log.appended_records == 3
@@ -317,9 +318,7 @@ def test_the_room_of_who_is_cancelled_is_the_next_ones(
 @pytest.mark.usefixtures("any_loop")
 def test_a_loop_that_has_ended_holds_nobody_up(store: MessageStore, disk: GatedDisk) -> None:
     async def leave() -> None:
-        disk.open.clear()
-        tasks = puts(store, range(5))
-        await becomes(lambda: store.commit_log.appended_records == 5)
+        tasks = await held_up(store, disk, 5)
         for task in tasks:
             task.cancel()
 
