@@ -126,7 +126,7 @@ class NamedFileQueue(ConsumeQueue):
 
     def offset_by_time(self, timestamp: int, boundary: BoundaryType) -> int:
         """Search by time; batch queues answer with RocketMQ's rule for them."""
-        reason = FallbackReason.NO_CORE
+        reason = FallbackReason.LEFT_OUT
         if (plain := self._table.plain) is not None:
             upper = boundary is _UPPER
             offset = plain.search(self._table, self.topic, self.queue_id, timestamp, upper)

@@ -6,7 +6,7 @@ from typing import Protocol
 from cq_file.consume_queue import FileConsumeQueue
 from cq_file.named_queue import QueueTable
 from cq_file.queue_files import FileAccess
-from store.core import CORE
+from store.core import CORE, LONG_WAY
 from store.files import Descriptor
 from store.queue.units import MOST_UNITS, QueueKey, UnitBatch
 
@@ -27,7 +27,7 @@ class FileAppends(Protocol):
 
 def plain_appends(access: FileAccess, table: QueueTable) -> FileAppends | None:
     """Return the core's way, ``None`` where it does not run."""
-    if CORE is None:
+    if LONG_WAY:
         return None
     made: FileAppends = CORE.FileAppends(
         topics=table.simple,

@@ -36,7 +36,7 @@ from cq_file.opening import OpenedQueues, load_queues
 from cq_file.plain_appends import FileAppends, plain_appends
 from cq_file.queue_files import FileAccess, QueueFiles
 from store.checked_lock import CheckedLock
-from store.core import READS
+from store.core import LONG_WAY, READS
 from store.errors import (
     IllegalMessageError,
     QueueGapError,
@@ -98,7 +98,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         self._access = opened.access
         self._table.simple, self._table.batch = opened.topics, opened.batch_topics
         self._table.ext = opened.ext
-        if READS is not None:
+        if not LONG_WAY:
             self._table.plain = READS.FileUnits(
                 self.context.log, self._cache, self._access.mapped_file_size,
                 (QueueTable, FileConsumeQueue, Descriptor),

@@ -1,43 +1,34 @@
-"""The compiled core: what takes its Python twin's place where it was built and nobody forbids it.
+"""The compiled core: it does the plain case of a call wholly, or hands it back untouched.
 
-A call does the plain case wholly, or hands it back untouched. So the twins are the specification,
-and without a compiler everything works, slower. ``CQSTORE_CORE=0`` leaves the core out, ``1``
-refuses to start without it.
+What it hands back goes the long way, which Python says. ``CQSTORE_CORE=0`` sends everything there
+that has one: so tests see it whole.
 """
 
 import os
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from types import ModuleType
+from typing import Final
 
 SWITCH = "CQSTORE_CORE"
 BUS_HANDLER = "CQSTORE_BUS_HANDLER"
 """``1``: this process, and those that it starts, answer bus errors in maps, see below."""
 
+try:
+    from store.core import _core, _reads
+except ImportError as missing:
+    raise ImportError(
+        "the compiled core of cqstore is missing: install a wheel, or the source archive where a C"
+        f" compiler is ({missing})"
+    ) from missing
+if os.environ.get(SWITCH, "") not in {"", "0", "1"}:
+    raise ImportError(f"{SWITCH} is {os.environ[SWITCH]!r}: it can be 0, 1, or not set")
 
-def _load() -> "tuple[ModuleType | None, ModuleType | None, str]":
-    wanted = os.environ.get(SWITCH, "")
-    if wanted not in {"", "0", "1"}:
-        raise ImportError(f"{SWITCH} is {wanted!r}: it can be 0, 1, or not set")
-    if wanted == "0":
-        return None, None, f"interpreted, for {SWITCH} is 0"
-    try:
-        from store.core import _core, _reads  # noqa: PLC0415 - they may not have been built
-    except ImportError as exc:
-        if wanted:
-            raise ImportError(f"{SWITCH} is 1, but the core was not built: {exc}") from exc
-        return None, None, "interpreted, for the core was not built (there was no C compiler)"
-    return _core, _reads, "compiled"
-
-
-_loaded = _load()
-CORE: Final = _loaded[0]
-"""The compiled module, ``None`` where the twins run."""
-READS: Final = _loaded[1]
-"""Its reading side, likewise."""
-WHICH: Final = _loaded[2]
-"""Which of them run, and why."""
+CORE: Final = _core
+"""The compiled module."""
+READS: Final = _reads
+"""Its reading side."""
+LONG_WAY: Final = os.environ.get(SWITCH) == "0"
+"""Whether all calls go the long way that have one."""
+WHICH: Final = f"left out where it can be, for {SWITCH} is 0" if LONG_WAY else "compiled"
+"""What runs, and why."""
 
 
 def handle_bus_errors() -> None:
@@ -47,8 +38,7 @@ def handle_bus_errors() -> None:
     does not end the process. How a process handles signals is decided by whoever owns it: a
     program sets ``handle_bus_errors`` in ``StoreConfig``, and ``cqstore`` asks for itself.
     """
-    if READS is not None:
-        READS.allow_bus_handler()
+    READS.allow_bus_handler()
 
 
 if os.environ.get(BUS_HANDLER) == "1":

@@ -10,12 +10,12 @@ Source: RocketMQ ``IndexFile``.
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from store.core import READS
+from store.core import LONG_WAY, READS
 from store.errors import (
     CorruptionError,
     RetryableDiskFullError,
@@ -45,6 +45,9 @@ from store.index.layout import (
     time_diff,
 )
 from store.index.slot_io import read_slots, write_slots
+
+if TYPE_CHECKING:
+    from store.core import _reads
 
 BATCH_KEYS = 1024
 """Keys that are collected before they are written."""
@@ -107,12 +110,10 @@ class IndexFile:
                 path, os.O_RDONLY if read_only else os.O_RDWR
             )
             """The file, ``None`` after ``close``."""
-        self.mapped = (
-            None
-            if READS is None
-            else READS.FileMap(self.opened.number, geometry.file_size, self.opened)
+        self.mapped: _reads.FileMap | None = READS.FileMap(
+            self.opened.number, geometry.file_size, self.opened
         )
-        """What the core reads of it; ``None`` without a core, and after ``close``."""
+        """What the core reads of it; ``None`` after ``close``."""
         self._take_header(self._read_header())
 
     @classmethod
@@ -322,7 +323,7 @@ class IndexFile:
     ) -> list[int] | None:
         """Let the core walk the chain; ``None``: it is left to ``select``."""
         mapped = self.mapped
-        if READS is None or mapped is None:
+        if LONG_WAY or mapped is None:
             return None
         try:
             walked: list[int] | None = READS.walk_chain(

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from store.core import READS
 from store.errors import TruncatedRecordError
 from store.log.mapped_file import MappedFile
 
@@ -33,11 +32,10 @@ def gather(file: MappedFile, kind: DTypeLike, positions: Places) -> NDArray[Any]
             "a record runs past the end of its file", path=file.path, position=high,
             expected=f"0 to {file.readable_position}", got=f"{low} to {high}",
         )  # fmt: skip
-    if READS is not None:
-        mapped = file.map()
-        found = _runs(mapped, dtype, 0)[positions]
-        if mapped.guard is not None and mapped.guard.is_whole:  # behind the read
-            return found
+    mapped = file.map()
+    found = _runs(mapped, dtype, 0)[positions]
+    if mapped.guard.is_whole:  # behind the read
+        return found
     return _read(file, dtype, positions)
 
 

@@ -3,8 +3,7 @@
 A file that is cut under its map, or a page of it that the disk cannot give, is ``SIGBUS``. The core
 makes zeros of such a page and notes it (``MapGuard``). So whatever is read through a map is asked
 about behind the read, and what is written is acknowledged after the same question; where the map is
-not to be believed the file is read by system calls, which have the error. Without the core nothing
-is mapped: ``MappedFile`` reads and writes by system calls.
+not to be believed the file is read by system calls, which have the error.
 
 The only module that imports ``mmap``.
 """
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from store.core import READS
 from store.errors import CorruptionError, StoreIOError, TruncatedRecordError, os_errors
-from store.files import Descriptor, write_all
+from store.files import Descriptor
 
 if TYPE_CHECKING:
     from store.core import _reads
@@ -27,29 +26,7 @@ class LogMap(mmap.mmap):
 
     __slots__ = ("guard",)
 
-    guard: "_reads.MapGuard | None"
-
-
-class LogWriter:
-    """Takes bytes as a map does, at a slice of the file, and writes them by system calls."""
-
-    __slots__ = ("_file", "_path")
-
-    def __init__(self, path: Path, file: Descriptor) -> None:
-        self._path = path
-        self._file = file
-
-    def __setitem__(self, span: slice, data: bytes | memoryview) -> None:
-        """Write ``data`` at ``span.start``.
-
-        Raises:
-            StoreIOError: the disk refused; a part may have been written, so never
-                ``DiskFullError``, behind which nothing was.
-        """
-        try:
-            write_all(self._file.number, data, span.start)
-        except OSError as exc:
-            raise _refused("write to", self._path, exc) from exc
+    guard: "_reads.MapGuard"
 
 
 def map_log_file(path: Path, file: Descriptor, size: int, *, read_only: bool) -> LogMap:
@@ -65,9 +42,7 @@ def map_log_file(path: Path, file: Descriptor, size: int, *, read_only: bool) ->
             made = LogMap(file.number, size, access=access)
         except ValueError as exc:  # mmap's word for a map longer than the file
             raise shrunk(path, file, size) from exc
-    made.guard = None if READS is None else READS.MapGuard(
-        made, path, file, is_writable=not read_only
-    )  # fmt: skip
+    made.guard = READS.MapGuard(made, path, file, is_writable=not read_only)
     return made
 
 
@@ -78,7 +53,7 @@ def read_record(path: Path, file: Descriptor, position: int, size: int) -> bytes
         TruncatedRecordError: the file has shrunk.
         StoreIOError: the disk refused.
     """
-    try:  # `os_errors`, for less: without the core every record is read so
+    try:  # `os_errors`, for less
         data = os.pread(file.number, size, position)
     except OSError as exc:
         raise _refused("read", path, exc) from exc
@@ -116,5 +91,4 @@ def shrunk(path: Path, file: Descriptor, size: int) -> CorruptionError:
     )  # fmt: skip
 
 
-if READS is not None:
-    READS.bind_faults(read_record)
+READS.bind_faults(read_record)

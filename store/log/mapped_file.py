@@ -11,10 +11,9 @@ import os
 import threading
 from pathlib import Path
 
-from store.core import READS
 from store.errors import StoreClosedError, StoreIOError, TruncatedRecordError, os_errors
 from store.files import Descriptor, file_name, open_regular, sync_folder, write_all
-from store.log.log_map import LogMap, LogWriter, check_length, map_log_file, read_record
+from store.log.log_map import LogMap, check_length, map_log_file, read_record
 
 PAGE_BYTES = 4096
 """What RocketMQ's settings count in."""
@@ -96,31 +95,23 @@ class MappedFile:
         self._committed = self.wrote_position
         self.heap = bytearray(self.file_size)  # pages that nobody writes take no memory
 
-    def target(self) -> "LogMap | LogWriter | bytearray":
-        """Return where the next record is written, at ``wrote_position``: the map, or the heap.
+    def target(self) -> "LogMap | bytearray":
+        """Return where the next record is written, at ``wrote_position``: the map, or the heap."""
+        return self.map() if self.heap is None else self.heap
 
-        Without the core it is what writes by system calls.
-        """
-        if self.heap is not None:
-            return self.heap
-        return self.map() if READS is not None else LogWriter(self.path, self._descriptor())
-
-    def check_written(self, target: "LogMap | LogWriter | bytearray | None") -> None:
+    def check_written(self, target: "LogMap | bytearray | None") -> None:
         """Check that the file has what was just written to ``target``, before it is acknowledged.
 
         Raises:
             CorruptionError: the file has shrunk.
             StoreIOError: a page could not be brought in.
         """
-        if isinstance(target, bytearray) or target is None:
-            return
-        if isinstance(target, LogMap) and (target.guard is None or not target.guard.has_faults):
+        if isinstance(target, bytearray) or target is None or not target.guard.has_faults:
             return
         check_length(self.path, self._descriptor(), self.file_size)
-        if isinstance(target, LogMap):
-            raise StoreIOError(
-                "a page of the commit log file could not be read or written", path=self.path
-            )
+        raise StoreIOError(
+            "a page of the commit log file could not be read or written", path=self.path
+        )
 
     @property
     def readable_position(self) -> int:
@@ -179,7 +170,7 @@ class MappedFile:
     def select(self, position: int, size: int) -> memoryview:
         """Return ``size`` bytes from ``position`` as a read-only view of the map, without a copy.
 
-        A copy where the map is not to be believed, or there is no core. A file that is cut later
+        A copy where the map is not to be believed. A file that is cut later
         on reads as zeros through the view; ``StoredMessage`` notices that.
 
         Raises:
@@ -190,10 +181,9 @@ class MappedFile:
         Source: RocketMQ ``MappedFile.selectMappedBuffer``.
         """
         self._check_span(position, size)
-        if READS is not None:
-            mapped = self.map()
-            if mapped.guard is not None and mapped.guard.can_read(position, size):
-                return memoryview(mapped)[position : position + size].toreadonly()
+        mapped = self.map()
+        if mapped.guard.can_read(position, size):
+            return memoryview(mapped)[position : position + size].toreadonly()
         return memoryview(self.read_raw(position, size))
 
     def read(self, position: int, size: int) -> bytes:

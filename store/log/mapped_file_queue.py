@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from store.core import READS
 from store.errors import (
     CorruptionError,
     StoreIOError,
@@ -136,7 +135,7 @@ class MappedFileQueue:
             TruncatedRecordError: no file holds it.
         """
         file = self._existing(offset)
-        if not file.is_mapped and READS is not None:
+        if not file.is_mapped:
             self._make_room(file)
         return file
 
@@ -155,7 +154,7 @@ class MappedFileQueue:
                 mapped = file.map()
             except CorruptionError:
                 return None
-            if mapped.guard is None or not mapped.guard.is_registered:
+            if not mapped.guard.is_registered:
                 return None  # what is read there could not be asked about
         # `readable_position`, without a call where there need be none: each pull asks.
         there = file.wrote_position if file.heap is None else file.readable_position

@@ -6,7 +6,7 @@ Source: RocketMQ ``ConsumeQueue.estimateMessageCount``, ``BatchConsumeQueue.esti
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
-from store.core import READS
+from store.core import LONG_WAY, READS
 from store.queue.units import CqUnit
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ _MOST_PLAIN_CODES = 16
 
 def plain_filter(codes: Collection[int] | None) -> "_reads.PlainFilter | None":
     """Return what counts in the core; ``None`` where the twin has to. No codes: all match."""
-    if READS is None or (codes is not None and len(codes) > _MOST_PLAIN_CODES):
+    if LONG_WAY or (codes is not None and len(codes) > _MOST_PLAIN_CODES):
         return None
     plain: _reads.PlainFilter = READS.PlainFilter(codes)
     return plain

@@ -19,8 +19,8 @@ class ReadKind(StrEnum):
 class FallbackReason(StrEnum):
     """Why Python answered."""
 
-    NO_CORE = "no_core"
-    """There is no compiled core, or (pulls) ``checkCRCOnPull`` is set."""
+    LEFT_OUT = "left_out"
+    """``checkCRCOnPull`` is set (pulls), or ``CQSTORE_CORE=0``."""
     FILTER = "filter"
     """The pull has a filter by tags."""
     ENGINE = "engine"
@@ -37,13 +37,13 @@ class ReadFallback(NamedTuple):
 
 
 _ALL = (
-    ReadFallback(ReadKind.PULL, FallbackReason.NO_CORE),
+    ReadFallback(ReadKind.PULL, FallbackReason.LEFT_OUT),
     ReadFallback(ReadKind.PULL, FallbackReason.FILTER),
     ReadFallback(ReadKind.PULL, FallbackReason.DECLINED),
-    ReadFallback(ReadKind.SEARCH, FallbackReason.NO_CORE),
+    ReadFallback(ReadKind.SEARCH, FallbackReason.LEFT_OUT),
     ReadFallback(ReadKind.SEARCH, FallbackReason.ENGINE),
     ReadFallback(ReadKind.SEARCH, FallbackReason.DECLINED),
-    ReadFallback(ReadKind.QUERY, FallbackReason.NO_CORE),
+    ReadFallback(ReadKind.QUERY, FallbackReason.LEFT_OUT),
     ReadFallback(ReadKind.QUERY, FallbackReason.DECLINED),
 )
 

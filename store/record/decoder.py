@@ -34,7 +34,7 @@ def read_again(record: Buffer) -> "StoredMessage":
     return StoredMessage(record)
 
 
-if TYPE_CHECKING or READS is None:
+if TYPE_CHECKING:
     StoredMessage = InterpretedMessage
 else:
     READS.bind_messages(

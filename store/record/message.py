@@ -173,7 +173,7 @@ class InterpretedPut:
     prepared_transaction_offset: int = 0
 
 
-if TYPE_CHECKING or CORE is None:
+if TYPE_CHECKING:
     Message = InterpretedPut
 else:
     CORE.bind_message(LOOPBACK, InterpretedPut.__dataclass_fields__)

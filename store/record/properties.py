@@ -6,7 +6,7 @@ Source: RocketMQ ``MessageDecoder.messageProperties2String`` and ``string2messag
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
-from store.core import CORE
+from store.core import CORE, LONG_WAY
 from store.errors import IllegalMessageError
 from store.record.bounded_cache import BoundedCache
 from store.record.java_hash import java_hash
@@ -135,14 +135,9 @@ def encode_for_dispatch(properties: dict[str, str]) -> tuple[bytes, DispatchProp
         IllegalMessageError, TypeError: as ``encode_properties``.
     """
     plain = None
-    if _COMPILED is not None and type(properties) is dict:
+    if not LONG_WAY and type(properties) is dict:
         plain = _COMPILED.encode(properties)
     return plain or (encode_properties(properties), dispatch_properties_of(properties))
-
-
-def read_interpreted(data: bytes) -> DispatchProperties:
-    """Return what dispatch needs of the properties ``data``."""
-    return dispatch_properties_of(decode_properties(data))
 
 
 def dispatch_properties_of(properties: dict[str, str]) -> DispatchProperties:
@@ -151,7 +146,5 @@ def dispatch_properties_of(properties: dict[str, str]) -> DispatchProperties:
     return DispatchProperties._make([tags_code_of(values[0]), *values, not any(values[1:])])
 
 
-_COMPILED = None if CORE is None else CORE.PropertyNames(_NAMES, DispatchProperties)
-_read: Callable[[bytes], DispatchProperties]
-_read = read_interpreted if _COMPILED is None else _COMPILED.decode
-"""``read_interpreted``, or its compiled twin."""
+_COMPILED = CORE.PropertyNames(_NAMES, DispatchProperties)
+_read: Callable[[bytes], DispatchProperties] = _COMPILED.decode

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
-from store.core import CORE
+from store.core import CORE, LONG_WAY
 from store.record.bounded_cache import BoundedCache
 from store.record.decoder import check_record, record_span
 from store.record.record_layout import (
@@ -95,7 +95,7 @@ def scan_block(
     Raises:
         CorruptionError: no valid record at the place it names.
     """
-    if CORE is None:
+    if LONG_WAY:
         return _Scan(data, phy_offset, left, rules, topics)
     scan: Scan = CORE.BlockScan(
         ScannedRecord, data, phy_offset, left, rules, topics, _check_one,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 from store.checked_lock import CheckedLock
 from store.config import StoreConfig
-from store.core import READS
+from store.core import LONG_WAY, READS
 from store.errors import RetryableDiskFullError, os_errors
 from store.future import StoreFuture
 from store.index.index_file import IndexFile
@@ -345,7 +345,7 @@ def _plain_queries(
     log: CommitLog, index: IndexService | None, config: StoreConfig
 ) -> "_reads.PlainQueries | None":
     """Return what answers queries by key where nothing is odd; ``None``: the twin answers all."""
-    if READS is None or index is None:
+    if LONG_WAY or index is None:
         return None
     plain: _reads.PlainQueries = READS.PlainQueries(
         READS.PlainLog(log), index, IndexFile, log.files.file_size, config.max_msgs_num_batch

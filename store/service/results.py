@@ -166,7 +166,7 @@ def _leave_out(
         result.status = GetMessageStatus.MESSAGE_WAS_REMOVING
 
 
-if TYPE_CHECKING or READS is None:
+if TYPE_CHECKING:
     GetMessageResult = InterpretedResult
 else:
     READS.bind_results(GetMessageStatus.FOUND, _messages, _leave_out)

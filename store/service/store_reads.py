@@ -188,7 +188,7 @@ class StoreReads:
                 return plain
             reason = FallbackReason.DECLINED
         else:
-            reason = FallbackReason.NO_CORE
+            reason = FallbackReason.LEFT_OUT
         self.queues.context.read_fallbacks.add(ReadKind.QUERY, reason)
         most = min(max_num, self.config.max_msgs_num_batch)
         phy_offsets = sorted(self.index.query(topic, key, most, begin, end))

@@ -14,7 +14,6 @@ from cq_rocksdb.offset_table import OffsetTable
 from migration.rebuild.tails import _Codes
 from store.config import StoreConfig
 from store.errors import IllegalMessageError
-from store.index.key_hash import _key_hashes, _topic_hashes
 from store.record.bounded_cache import BoundedCache
 from store.record.encoder import MessageEncoder
 from store.record.message import Host, Message
@@ -70,12 +69,6 @@ def test_a_scan_forgets_topics(size: int) -> None:
     assert grown(learn, size, 2500 if size < 2000 else 600) < 17 * MiB
     assert topics.learn_name(b"\xff") is None
     assert topics.learn_name(b"") is None
-
-
-def test_the_index_forgets_the_hashes_of_topics() -> None:
-    for number in range(300):
-        _key_hashes([f"{number} {'x' * 30_000}"], ["k"])
-    assert sum(map(getsizeof, _topic_hashes)) < MiB
 
 
 @pytest.mark.parametrize("size", [3900, 100_000])

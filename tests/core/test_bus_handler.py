@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from store.core import BUS_HANDLER, READS
+from store.core import BUS_HANDLER, LONG_WAY
 from tests.kit.cut_log_child import CUTS, questions
 
 pytestmark = [
-    pytest.mark.skipif(READS is None, reason="the core does not run"),
+    pytest.mark.skipif(LONG_WAY, reason="the core does not run"),
     pytest.mark.slow,  # a process each
 ]
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from store.core import CORE, READS
+from store.core import LONG_WAY
 from store.errors import CorruptionError, TruncatedRecordError
 from store.files import Descriptor
 from store.log.gather import gather
@@ -23,7 +23,7 @@ from tests.kit.cut_log_child import COUNT, CUTS, PAGE, questions
 PUTS = ("put_sync", "put_list_sync", "put_long", "put_and_flush")
 SILENT = {
     (ask, "inside the last record") for ask in ("offset_by_time", "log_heads", "times_of_many")
-} | ({("pulled_before", cut) for cut in CUTS} if CORE is None else set())
+} | ({("pulled_before", cut) for cut in CUTS} if LONG_WAY else set())
 """What does not read so far, or has read before."""
 
 
@@ -72,7 +72,7 @@ def test_nothing_is_acknowledged_that_the_file_has_not(tmp_path: Path, ask: str,
     assert "the file has shrunk" in then  # the store knows why it has failed
 
 
-needs_core = pytest.mark.skipif(READS is None, reason="the core does not run")
+needs_core = pytest.mark.skipif(LONG_WAY, reason="the core does not run")
 
 
 @pytest.fixture

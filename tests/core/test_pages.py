@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from store.core import CORE
+from store.core import CORE, LONG_WAY
 
-pytestmark = pytest.mark.skipif(CORE is None, reason="the core's alone: there is no twin")
+pytestmark = pytest.mark.skipif(LONG_WAY, reason="the core's alone: there is no twin")
 PAGE = mmap.PAGESIZE
 PAGES = 512
 SIZE = PAGES * PAGE
@@ -38,20 +38,17 @@ def _faults(target: mmap.mmap, first: int, last: int) -> int:
 
 
 def test_pages_that_were_brought_in_meet_no_fault(mapped: mmap.mmap) -> None:
-    assert CORE is not None
     assert CORE.bring_in(mapped, 0, SIZE // 2)
     assert _faults(mapped, 0, PAGES // 2) <= PAGES // 20
     assert _faults(mapped, PAGES // 2, PAGES) >= PAGES // 4
 
 
 def test_a_part_of_a_page_brings_in_the_page(mapped: mmap.mmap) -> None:
-    assert CORE is not None
     assert CORE.bring_in(mapped, PAGE + 7, SIZE - PAGE)
     assert _faults(mapped, 1, PAGES - 1) <= PAGES // 20
 
 
 def test_no_byte_changes(mapped: mmap.mmap) -> None:
-    assert CORE is not None
     mapped[PAGE - 3 : PAGE + 3] = b"stands"
     before = bytes(mapped)
     assert CORE.bring_in(mapped, 0, SIZE)
@@ -60,13 +57,11 @@ def test_no_byte_changes(mapped: mmap.mmap) -> None:
 
 @pytest.mark.parametrize(("start", "end"), [(-1, 8), (8, 7), (0, SIZE + 1), (SIZE + 1, SIZE + 2)])
 def test_a_span_outside_is_refused(mapped: mmap.mmap, start: int, end: int) -> None:
-    assert CORE is not None
     with pytest.raises(ValueError, match="no span of"):
         CORE.bring_in(mapped, start, end)
 
 
 def test_nothing_is_asked_of_what_cannot_be_written(tmp_path: Path) -> None:
-    assert CORE is not None
     path = tmp_path / "log"
     path.write_bytes(bytes(PAGE))
     with (
@@ -78,5 +73,4 @@ def test_nothing_is_asked_of_what_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_an_empty_span_is_nothing(mapped: mmap.mmap) -> None:
-    assert CORE is not None
     assert CORE.bring_in(mapped, SIZE, SIZE)

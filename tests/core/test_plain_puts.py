@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from store.config import FlushDiskType, StoreConfig
-from store.core import CORE
+from store.core import LONG_WAY
 from store.errors import StoreFailedError
 from store.record.message import Host, Message
 from store.service.message_store import MessageStore
@@ -26,7 +26,7 @@ from store.service.writing.plain_puts import SAMPLED_PUTS, PlainPuts
 from tests.kit.long_way import go_the_long_way
 from tests.kit.messages import MOST_BODY, WAYS, messages, plain, put
 
-pytestmark = pytest.mark.skipif(CORE is None, reason="the core does not run")
+pytestmark = pytest.mark.skipif(LONG_WAY, reason="the core does not run")
 NOW = 1_700_000_000_000
 NEVER = 1 << 30
 """ms: the thread that flushes also hands on what waits, and here that is compared."""

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from store.config import StoreConfig
-from store.core import CORE
+from store.core import LONG_WAY
 from store.errors import CorruptionError
 from store.index.index_batch import IndexBatch
 from store.journals.deleted_topics import DeletedTopics
@@ -24,7 +24,7 @@ from store.service.dispatching.record_keys import RecordKeys
 from store.service.dispatching.record_units import RecordUnits
 from store.service.dispatching.replay import Replay, ReplayResult
 
-pytestmark = pytest.mark.skipif(CORE is None, reason="the core does not run")
+pytestmark = pytest.mark.skipif(LONG_WAY, reason="the core does not run")
 FILE = 1 << 14
 AT = 5 * FILE + 64
 ENCODER = MessageEncoder(StoreConfig(), lambda _: None)

@@ -13,7 +13,7 @@ from cq_file.consume_queue import FileConsumeQueue
 from cq_file.named_queue import QueueTable
 from cq_file.store import FileConsumeQueueStore
 from store.config import StoreConfig
-from store.core import READS
+from store.core import LONG_WAY, READS
 from store.files import Descriptor
 from store.record.message import Message
 from store.service.message_store import MessageStore
@@ -102,9 +102,8 @@ class Watched(Descriptor):
         self.kept = number
 
 
-@pytest.mark.skipif(READS is None, reason="the core does not run")
+@pytest.mark.skipif(LONG_WAY, reason="the core does not run")
 def test_a_map_lives_as_long_as_a_read_that_may_use_it(store: MessageStore, root: Path) -> None:
-    assert READS is not None
     queues: Any = store.queues
     assert isinstance(queues, FileConsumeQueueStore)
     path = root / "consumequeue" / "t" / "0" / f"{0:020d}"

@@ -1,6 +1,5 @@
 """The compiled core and its Python twins say the same, whatever they are given."""
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -10,21 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.core import CORE, SWITCH, WHICH
+from store.core import CORE, LONG_WAY, SWITCH
 from store.errors import IllegalMessageError
-from store.index.key_hash import _key_hashes, key_hash, key_hashes
-from store.record.java_hash import hash_interpreted, java_hash
+from store.index.key_hash import key_hash, key_hashes
+from store.record.java_hash import java_hash
 from store.record.message import MessageProperty
 from store.record.properties import (
     DispatchProperties,
+    decode_properties,
     dispatch_properties,
     dispatch_properties_of,
     encode_for_dispatch,
     encode_properties,
-    read_interpreted,
 )
+from tests.kit.oracle import java_hash as hash_oracle
 
-BUILT = importlib.util.find_spec("store.core._core") is not None
 NAMES = [value for name, value in vars(MessageProperty).items() if name.isupper()]
 PIECES = st.sampled_from([
     *[name.encode() for name in NAMES], b"\x01", b"\x02", b"a", b"\xe4\xbd\xa0", b"\xff",
@@ -34,23 +33,15 @@ ANY_TEXT = st.text(st.characters(codec=None, categories=None), max_size=6)
 WORDS = st.one_of(st.sampled_from(NAMES), ANY_TEXT)
 
 
-def test_the_compiled_twins_run_where_they_were_built() -> None:
-    wanted = BUILT and os.environ.get(SWITCH) != "0"
-    assert (CORE is not None) is wanted
-    assert (java_hash is not hash_interpreted) is wanted
-    assert (WHICH == "compiled") is wanted
-
-
 @given(st.text(st.characters(codec=None, categories=None)))
 def test_a_hash_is_the_same(text: str) -> None:
-    assert java_hash(text) == hash_interpreted(text)
+    assert java_hash(text) == hash_oracle.java_hash(text)
 
 
-@pytest.mark.skipif(CORE is None, reason="compares the core")
+@pytest.mark.skipif(LONG_WAY, reason="compares the core")
 @pytest.mark.parametrize("folded", [True, False])
 def test_a_checksum_is_zlibs_at_every_length_and_place(*, folded: bool) -> None:
     """Steps are of 64, 16 and 8 bytes and of one; a body begins anywhere."""
-    assert CORE is not None
     data = bytes((at * at * 31 + at // 7) % 256 for at in range(5000))
     for size in (*range(300), 1023, 1024, 4096, 4983):
         for start in (0, 1, 7, 16):
@@ -58,18 +49,18 @@ def test_a_checksum_is_zlibs_at_every_length_and_place(*, folded: bool) -> None:
             assert CORE.crc32(part, folded=folded) == zlib.crc32(part), (size, start)
 
 
-@pytest.mark.skipif(CORE is None, reason="compares the core")
+@pytest.mark.skipif(LONG_WAY, reason="compares the core")
 @given(st.binary(max_size=400))
 def test_a_checksum_is_zlibs(data: bytes) -> None:
-    assert CORE is not None
     assert CORE.crc32(data) == CORE.crc32(data, folded=False) == zlib.crc32(data)
 
 
 @given(st.lists(st.tuples(WORDS, WORDS.filter(bool)), min_size=1, max_size=6))
 def test_hashes_of_keys_are_the_same(pairs: list[tuple[str, str]]) -> None:
     topics, keys = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    assert key_hashes(topics, keys).tolist() == _key_hashes(topics, keys).tolist()
-    assert key_hashes(topics, keys).tolist() == [key_hash(*pair) for pair in pairs]
+    hashes = [abs(hash_oracle.java_hash(f"{topic}#{key}")) for topic, key in pairs]
+    wanted = [0 if each == 1 << 31 else each for each in hashes]
+    assert key_hashes(topics, keys).tolist() == wanted == [key_hash(*pair) for pair in pairs]
 
 
 @pytest.mark.parametrize(("topic", "key"), [("t", "BEHMU\\^"), ("a", "x"), ("", "b")])
@@ -79,12 +70,11 @@ def test_hashes_of_keys_are_those_of_one_key(topic: str, key: str) -> None:
     assert (java_hash(f"{topic}#{key}") == -(1 << 31)) is (topic == "t")
 
 
-@pytest.mark.skipif(CORE is None, reason="the core does not run")
+@pytest.mark.skipif(LONG_WAY, reason="the core does not run")
 def test_a_key_without_a_topic_has_no_hash() -> None:
-    assert CORE is not None
     for topics, keys in ([], ["a"]), ([1], ["a"]), (["a"], [None]):
         with pytest.raises((TypeError, ValueError)):
-            CORE.key_hashes(topics, keys)
+            CORE.key_hashes(topics, keys)  # type: ignore[arg-type]
 
 
 def test_a_hash_is_javas() -> None:
@@ -98,7 +88,7 @@ def test_a_hash_is_javas() -> None:
 @given(st.lists(PIECES, max_size=14).map(b"".join))
 def test_properties_are_read_alike(data: bytes) -> None:
     found = dispatch_properties(data)
-    assert found == read_interpreted(data)
+    assert found == dispatch_properties_of(decode_properties(data))
     assert type(found) is DispatchProperties
 
 
@@ -145,17 +135,24 @@ def test_only_text_is_hashed(wrong: object) -> None:
         java_hash(wrong)  # type: ignore[arg-type]
 
 
-def started(value: str) -> "subprocess.CompletedProcess[str]":
-    code = "from store.core import CORE, WHICH; print(CORE is None, WHICH)"
+def started(value: str, code: str = "") -> "subprocess.CompletedProcess[str]":
+    told = "from store.core import LONG_WAY, WHICH; print(LONG_WAY, WHICH)"
     return subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, SWITCH: value}, text=True,
+        [sys.executable, "-c", code + told], env={**os.environ, SWITCH: value}, text=True,
         capture_output=True, check=False,
     )  # fmt: skip
 
 
-def test_the_switch_leaves_the_core_out() -> None:
-    done = started("0")
-    assert done.stdout == "True interpreted, for CQSTORE_CORE is 0\n"
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("0", "True left out where it can be, for CQSTORE_CORE is 0\n"),
+        ("1", "False compiled\n"), ("", "False compiled\n"),
+    ],
+)  # fmt: skip
+def test_the_switch_sends_all_the_long_way(value: str, told: str) -> None:
+    done = started(value)
+    assert (done.stdout, done.stderr) == (told, "")
 
 
 def test_another_switch_is_refused() -> None:
@@ -164,7 +161,9 @@ def test_another_switch_is_refused() -> None:
     assert "CQSTORE_CORE is 'yes': it can be 0, 1, or not set" in done.stderr
 
 
-def test_the_switch_demands_the_core() -> None:
-    done = started("1")
-    assert done.stdout == ("False compiled\n" if BUILT else "")
-    assert ("the core was not built" in done.stderr) is not BUILT
+def test_a_core_that_was_not_built_is_told_in_a_sentence() -> None:
+    done = started("", "import sys; sys.modules['store.core._reads'] = None; ")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(
+        "ImportError: the compiled core of cqstore is missing: install a wheel, or the source"
+    )

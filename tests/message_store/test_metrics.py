@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from store.config import FlushDiskType, RocksDBEngine, StoreConfig
-from store.core import CORE
+from store.core import LONG_WAY
 from store.errors import DiskFullError, StoreClosedError, StoreIOError
 from store.queue.units import UnitBatch
 from store.record.client_batch import encode_client_batch
@@ -65,7 +65,7 @@ def test_messages_that_go_the_long_way_are_counted(store: MessageStore) -> None:
         messages = after.put_messages - before.put_messages
         return messages, after.put_long_way - before.put_long_way
 
-    fast = 0 if CORE is not None else 1
+    fast = 0 if not LONG_WAY else 1
     one, light, half = (
         Message("t", b"x"),
         Message("t", b"x", 0, LIGHT),
@@ -103,24 +103,24 @@ def test_reads_that_fall_back_are_counted_by_reason(tmp_path: Path, backend: str
                 if count != before[fallback]
             }
 
-        fast = CORE is not None
-        searched = {"search no_core": 2} if not fast and name == "file" else {}
+        fast = not LONG_WAY
+        searched = {"search left_out": 2} if not fast and name == "file" else {}
         if engine == RocksDBEngine.ROCKSDICT.value:
             searched = {"search engine": 2}
         assert added(lambda: [store.get_message("t", 0, at) for at in range(6)]) == (
-            {} if fast else {"pull no_core": 6}
+            {} if fast else {"pull left_out": 6}
         )
         assert added(lambda: store.get_message("t", 0, 0, tags=TagFilter("a"))) == (
-            {"pull filter": 1} if fast else {"pull no_core": 1}
+            {"pull filter": 1} if fast else {"pull left_out": 1}
         )
         assert added(lambda: store.get_message("t", 0, 0, tags=TagFilter("*"))) == (
-            {} if fast else {"pull no_core": 1}
+            {} if fast else {"pull left_out": 1}
         )
         assert (
             added(lambda: [store.offset_by_time("t", 0, at) for at in (0, moment + 1)]) == searched
         )
         assert added(lambda: [store.query_message("t", key) for key in ("k", "none")]) == (
-            {} if fast else {"query no_core": 2}
+            {} if fast else {"query left_out": 2}
         )
         if not fast:
             return
@@ -141,7 +141,7 @@ def test_a_search_in_files_that_meets_a_hole_falls_back(tmp_path: Path) -> None:
             file.write(bytes(20 * 39))
         store.offset_by_time("t", 0, 1)
         counts = store.metrics.snapshot().read_fallbacks
-        reason = "no_core" if CORE is None else "declined"
+        reason = "left_out" if LONG_WAY else "declined"
         assert {key: count for key, count in counts.items() if count} == {("search", reason): 1}
 
 

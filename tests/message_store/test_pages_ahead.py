@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from store import Message, MessageStore, StoreConfig
-from store.core import CORE
+from store.core import LONG_WAY
 from store.log.commit_log import CommitLog
 from store.service.writing.pages_ahead import (
     LEAST_AHEAD,
@@ -157,7 +157,7 @@ def test_a_kernel_that_cannot_is_asked_once(drive: Drive) -> None:
 
 
 @pytest.mark.disk
-@pytest.mark.skipif(CORE is None, reason="the core's alone")
+@pytest.mark.skipif(LONG_WAY, reason="the core's alone")
 def test_puts_have_pages_brought_in_by_the_thread(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path) as store:
         ahead = store._parts.ahead

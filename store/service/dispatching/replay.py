@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any
 
-from store.core import CORE
+from store.core import CORE, LONG_WAY
 from store.errors import CorruptionError
 from store.index.index_batch import TAGS_PREFIX, IndexBatch
 from store.progress import Progress, untold
@@ -42,7 +42,7 @@ class Replay:
         self._keys = keys
         self._fill: Fill = self._fill_by_one
         self._walked: Callable[[Iterable[Scan]], Walked] = chain.from_iterable
-        if CORE is not None:
+        if not LONG_WAY:
             self._fill = CORE.Noting(
                 note=self._note, deleted=units.deleted, scheduled=SCHEDULE_TOPIC,
                 queue_key=QueueKey, tags_prefix=TAGS_PREFIX, keys_wanted=keys.wanted,

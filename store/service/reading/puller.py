@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from store.config import CQ_UNIT_SIZE, StoreConfig
-from store.core import READS
+from store.core import LONG_WAY, READS
 from store.errors import CorruptionError
 from store.log.commit_log import CommitLog
 from store.queue.consume_queue import PulledUnits
@@ -111,7 +111,7 @@ class Puller:
         self._in_memory = memory * config.access_message_in_memory_max_ratio // 100
         self._fallbacks = queues.context.read_fallbacks
         self._plain: _reads.PlainPulls | None = None
-        if READS is not None and not config.check_crc_on_pull:
+        if not LONG_WAY and not config.check_crc_on_pull:
             self._plain = self.meter.plain = READS.PlainPulls(
                 log, self.meter, config.max_transfer_bytes_on_message_in_memory,
                 config.max_transfer_count_on_message_in_memory, self._in_memory,
@@ -130,7 +130,7 @@ class Puller:
         """Pull at most ``max_msgs`` messages, see ``MessageStore.get_message``."""
         queue = self._queues.queue(topic, queue_id)
         if self._plain is None:
-            reason = FallbackReason.NO_CORE
+            reason = FallbackReason.LEFT_OUT
         elif tags is None or tags.everything:
             found = self._plain.get(queue, offset, max_msgs, max_total_bytes)
             if found is not None:

@@ -7,8 +7,7 @@ a lock of its own, for a few hundred nanoseconds, and is kept off the path of a 
 
 import threading
 import time
-from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -41,41 +40,8 @@ class HistogramSnapshot:
         return sum(self.counts)
 
 
-class InterpretedHistogram:
-    """Durations in buckets. Any thread may call any method."""
-
-    def __init__(self, bounds: Sequence[float] = BOUNDS) -> None:
-        self._bounds = bounds
-        self._lock = threading.RLock()  # guards both
-        self._counts = [0] * (len(bounds) + 1)
-        self._total = 0.0
-
-    def observe(self, seconds: float) -> None:
-        """Count one duration."""
-        bucket = bisect_left(self._bounds, seconds)
-        with self._lock:
-            self._counts[bucket] += 1
-            self._total += seconds
-
-    def restore(self, before: HistogramSnapshot) -> None:
-        """Add what another histogram of the same bounds held."""
-        with self._lock:
-            self._counts = [
-                mine + other for mine, other in zip(self._counts, before.counts, strict=True)
-            ]
-            self._total += before.total_seconds
-
-    def snapshot(self) -> HistogramSnapshot:
-        """Return what was observed until now."""
-        with self._lock:
-            return HistogramSnapshot(tuple(self._counts), self._total)
-
-
-if TYPE_CHECKING or READS is None:
-    Histogram = InterpretedHistogram
-else:
-    READS.bind_meters(HistogramSnapshot, BOUNDS)
-    Histogram = READS.Histogram
+READS.bind_meters(HistogramSnapshot, BOUNDS)
+Histogram = READS.Histogram
 
 
 class PutMeter:

@@ -49,8 +49,8 @@ class PagesAhead:
 
     @staticmethod
     def of(log: CommitLog, *, is_transient: bool) -> "PagesAhead | None":
-        """Return it if the core is there and records are written through maps."""
-        if CORE is None or is_transient:
+        """Return it if records are written through maps."""
+        if is_transient:
             return None
         return PagesAhead(log, CORE.bring_in)
 

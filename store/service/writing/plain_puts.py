@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Literal, Protocol
 
 from store.config import StoreConfig
-from store.core import CORE, READS
+from store.core import CORE, LONG_WAY, READS
 from store.index.index_batch import TAGS_PREFIX
 from store.log.commit_log import Appended, CommitLog
 from store.log.mapped_file import MappedFile
@@ -81,7 +81,7 @@ def plain_puts(
 
     ``alone``: a put waits for nothing, neither disk nor followers.
     """
-    if CORE is None or READS is None or config.enabled_append_prop_crc:
+    if LONG_WAY or config.enabled_append_prop_crc:
         return NoPlainPuts()
     pending = dispatcher.pending
     made: PlainPuts = CORE.PlainPuts(

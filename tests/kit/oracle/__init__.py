@@ -1,0 +1,1 @@
+"""What compiled code is compared with: the same in Python."""
