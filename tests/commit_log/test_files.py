@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from store.core import LONG_WAY
 from store.errors import CorruptionError, StoreClosedError, StoreIOError, TruncatedRecordError
 from store.log.gather import gather
 from store.log.mapped_file import MappedFile
@@ -169,7 +168,7 @@ def test_of_an_old_log_those_are_mapped_that_were_read_last(tmp_path: Path, how:
         if number not in held:
             held = [*held, number][-2:]  # in the order in which they were mapped
         mapped = {file.file_from_offset // SIZE for file in files if file.is_mapped}
-        assert mapped == (set(held) if not LONG_WAY else set())
+        assert mapped == set(held)
     files.close()
 
 

@@ -26,7 +26,7 @@ from store.files import Descriptor
 from store.queue.units import MOST_UNITS, QueueKey, UnitBatch
 from tests.kit.file_queues import SIZE, UNIT, Disk, NoLog, put, read_all, rows
 
-pytestmark = pytest.mark.skipif(LONG_WAY, reason="the core does not run")
+pytestmark = pytest.mark.skipif(LONG_WAY, reason="calls go the long way")
 QUEUES = 4
 NOTES = "note_files"
 steps = st.lists(

@@ -14,7 +14,7 @@ from store.core import BUS_HANDLER, LONG_WAY
 from tests.kit.cut_log_child import CUTS, questions
 
 pytestmark = [
-    pytest.mark.skipif(LONG_WAY, reason="the core does not run"),
+    pytest.mark.skipif(LONG_WAY, reason="calls go the long way"),
     pytest.mark.slow,  # a process each
 ]
 

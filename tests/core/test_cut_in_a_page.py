@@ -122,4 +122,4 @@ def test_a_search_by_time_is_right_or_names_what_is_missing(
         assert errors
 
 
-pytestmark = pytest.mark.skipif(LONG_WAY, reason="without the core nothing is mapped")
+pytestmark = pytest.mark.skipif(LONG_WAY, reason="calls go the long way")

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from store.core import LONG_WAY
 from store.errors import CorruptionError, TruncatedRecordError
 from store.files import Descriptor
 from store.log.gather import gather
@@ -23,7 +22,7 @@ from tests.kit.cut_log_child import COUNT, CUTS, PAGE, questions
 PUTS = ("put_sync", "put_list_sync", "put_long", "put_and_flush")
 SILENT = {
     (ask, "inside the last record") for ask in ("offset_by_time", "log_heads", "times_of_many")
-} | ({("pulled_before", cut) for cut in CUTS} if LONG_WAY else set())
+}
 """What does not read so far, or has read before."""
 
 
@@ -72,9 +71,6 @@ def test_nothing_is_acknowledged_that_the_file_has_not(tmp_path: Path, ask: str,
     assert "the file has shrunk" in then  # the store knows why it has failed
 
 
-needs_core = pytest.mark.skipif(LONG_WAY, reason="the core does not run")
-
-
 @pytest.fixture
 def cut_file(tmp_path: Path) -> Iterator[MappedFile]:
     """A mapped file of 64 pages that is cut to one."""
@@ -90,7 +86,6 @@ def guard_of(file: MappedFile) -> Any:
     return file.map().guard
 
 
-@needs_core
 @pytest.mark.parametrize("step", [1, -1, 7])
 def test_few_faults_bring_a_reader_through_a_file_that_is_gone(
     cut_file: MappedFile, step: int
@@ -104,7 +99,6 @@ def test_few_faults_bring_a_reader_through_a_file_that_is_gone(
     assert len(Path("/proc/self/maps").read_text().splitlines()) < before + 20
 
 
-@needs_core
 def test_faults_of_one_file_leave_others_alone_and_go_with_their_map(
     tmp_path: Path, cut_file: MappedFile
 ) -> None:
@@ -130,7 +124,6 @@ def test_faults_of_one_file_leave_others_alone_and_go_with_their_map(
     other.close()
 
 
-@needs_core
 def test_a_file_that_has_its_bytes_again_is_read_by_system_calls(cut_file: MappedFile) -> None:
     assert cut_file.map()[5 * PAGE] == 0
     with cut_file.path.open("r+b") as raw:
@@ -140,7 +133,6 @@ def test_a_file_that_has_its_bytes_again_is_read_by_system_calls(cut_file: Mappe
     assert gather(cut_file, ">i2", np.array([5 * PAGE, 3])).tolist() == [0x0909] * 2
 
 
-@needs_core
 def test_what_is_written_into_zeros_is_not_acknowledged(cut_file: MappedFile) -> None:
     target = cut_file.target()
     target[PAGE // 2 : PAGE // 2 + 4] = b"here"
@@ -171,7 +163,6 @@ def test_what_waits_in_memory_is_not_written_to_a_file_that_was_cut(tmp_path: Pa
     file.close()
 
 
-@needs_core
 def test_a_map_whose_views_live_on_is_guarded_until_they_go(cut_file: MappedFile) -> None:
     view = memoryview(cut_file.map())
     cut_file.close()
@@ -180,7 +171,6 @@ def test_a_map_whose_views_live_on_is_guarded_until_they_go(cut_file: MappedFile
     view.release()
 
 
-@needs_core
 def test_maps_that_go_make_room_for_others(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(bytes(PAGE))

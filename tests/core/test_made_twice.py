@@ -5,14 +5,13 @@ from pathlib import Path
 import pytest
 
 from store.config import StoreConfig
-from store.core import LONG_WAY, READS
+from store.core import READS
 from store.record.decoder import StoredMessage
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from store.service.results import GetMessageStatus
 
 CONFIG = StoreConfig(mapped_file_size_commit_log=65536)
-pytestmark = pytest.mark.skipif(LONG_WAY, reason="the core does not run")
 
 
 def test_a_filter_takes_as_many_codes_as_it_has_room_for() -> None:

@@ -25,7 +25,7 @@ CONFIG = StoreConfig(
 COUNT = 300
 NEVER = 1 << 62
 
-pytestmark = pytest.mark.skipif(LONG_WAY, reason="the core does not run")
+pytestmark = pytest.mark.skipif(LONG_WAY, reason="calls go the long way")
 
 
 def filled(root: Path) -> MessageStore:

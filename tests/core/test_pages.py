@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from store.core import CORE, LONG_WAY
+from store.core import CORE
 
-pytestmark = pytest.mark.skipif(LONG_WAY, reason="the core's alone: there is no twin")
 PAGE = mmap.PAGESIZE
 PAGES = 512
 SIZE = PAGES * PAGE

@@ -26,7 +26,7 @@ from store.service.writing.plain_puts import SAMPLED_PUTS, PlainPuts
 from tests.kit.long_way import go_the_long_way
 from tests.kit.messages import MOST_BODY, WAYS, messages, plain, put
 
-pytestmark = pytest.mark.skipif(LONG_WAY, reason="the core does not run")
+pytestmark = pytest.mark.skipif(LONG_WAY, reason="calls go the long way")
 NOW = 1_700_000_000_000
 NEVER = 1 << 30
 """ms: the thread that flushes also hands on what waits, and here that is compared."""

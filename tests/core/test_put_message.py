@@ -11,10 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.core import LONG_WAY
 from store.record.message import LOOPBACK, Host, InterpretedPut, Message
 
-pytestmark = pytest.mark.skipif(LONG_WAY, reason="the core does not run")
 NAMES = InterpretedPut.__match_args__
 values = st.one_of(
     st.integers(), st.text(max_size=3), st.binary(max_size=3), st.none(), st.just(Ellipsis),

@@ -24,7 +24,7 @@ from store.service.dispatching.record_keys import RecordKeys
 from store.service.dispatching.record_units import RecordUnits
 from store.service.dispatching.replay import Replay, ReplayResult
 
-pytestmark = pytest.mark.skipif(LONG_WAY, reason="the core does not run")
+pytestmark = pytest.mark.skipif(LONG_WAY, reason="calls go the long way")
 FILE = 1 << 14
 AT = 5 * FILE + 64
 ENCODER = MessageEncoder(StoreConfig(), lambda _: None)

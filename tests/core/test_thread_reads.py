@@ -102,7 +102,7 @@ class Watched(Descriptor):
         self.kept = number
 
 
-@pytest.mark.skipif(LONG_WAY, reason="the core does not run")
+@pytest.mark.skipif(LONG_WAY, reason="calls go the long way")
 def test_a_map_lives_as_long_as_a_read_that_may_use_it(store: MessageStore, root: Path) -> None:
     queues: Any = store.queues
     assert isinstance(queues, FileConsumeQueueStore)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.core import CORE, LONG_WAY, SWITCH
+from store.core import CORE, SWITCH
 from store.errors import IllegalMessageError
 from store.index.key_hash import key_hash, key_hashes
 from store.record.java_hash import java_hash
@@ -38,7 +38,6 @@ def test_a_hash_is_the_same(text: str) -> None:
     assert java_hash(text) == hash_oracle.java_hash(text)
 
 
-@pytest.mark.skipif(LONG_WAY, reason="compares the core")
 @pytest.mark.parametrize("folded", [True, False])
 def test_a_checksum_is_zlibs_at_every_length_and_place(*, folded: bool) -> None:
     """Steps are of 64, 16 and 8 bytes and of one; a body begins anywhere."""
@@ -49,7 +48,6 @@ def test_a_checksum_is_zlibs_at_every_length_and_place(*, folded: bool) -> None:
             assert CORE.crc32(part, folded=folded) == zlib.crc32(part), (size, start)
 
 
-@pytest.mark.skipif(LONG_WAY, reason="compares the core")
 @given(st.binary(max_size=400))
 def test_a_checksum_is_zlibs(data: bytes) -> None:
     assert CORE.crc32(data) == CORE.crc32(data, folded=False) == zlib.crc32(data)
@@ -70,7 +68,6 @@ def test_hashes_of_keys_are_those_of_one_key(topic: str, key: str) -> None:
     assert (java_hash(f"{topic}#{key}") == -(1 << 31)) is (topic == "t")
 
 
-@pytest.mark.skipif(LONG_WAY, reason="the core does not run")
 def test_a_key_without_a_topic_has_no_hash() -> None:
     for topics, keys in ([], ["a"]), ([1], ["a"]), (["a"], [None]):
         with pytest.raises((TypeError, ValueError)):
