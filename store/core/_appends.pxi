@@ -106,12 +106,12 @@ cdef class FileAppends:
         self._queue, self._open_file = classes
         self._topics, self._files, self._used, self._note = topics, files, used, note
         self._file_size, self._most_offset = file_size, most_offset
-        self._tail_path = _slot_of_class(self._queue, "_tail_path")
-        self._tail_position = _slot_of_class(self._queue, "_tail_position")
-        self._last_phy = _slot_of_class(self._queue, "last_phy")
-        self._end_phy = _slot_of_class(self._queue, "end_phy")
-        self._max_offset = _slot_of_class(self._queue, "max_offset")
-        self._number = _slot_of_class(self._open_file, "number")
+        self._tail_path = slot_of_class(self._queue, "_tail_path")
+        self._tail_position = slot_of_class(self._queue, "_tail_position")
+        self._last_phy = slot_of_class(self._queue, "last_phy")
+        self._end_phy = slot_of_class(self._queue, "end_phy")
+        self._max_offset = slot_of_class(self._queue, "max_offset")
+        self._number = slot_of_class(self._open_file, "number")
 
     def append(self, batch, held_back):
         """Append what is plain; return which queues of the batch are left, a byte each.

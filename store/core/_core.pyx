@@ -5,11 +5,17 @@ Nothing here trusts a size that it was given: every read is bounded by the objec
 """
 
 cimport cython
+from cpython.object cimport PyObject
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport memchr, memcmp, memcpy
+
+from store.core._crc32 cimport crc_of, crc_of_by_table, crc_prepare
+from store.core._layout cimport *
+from store.core._reads cimport Held
+from store.core._slots cimport *
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
@@ -21,10 +27,9 @@ cdef enum:
 
 _new = tuple.__new__
 
-include "_layout.pxi"
-include "_bytes.pxi"
+crc_prepare()
+
 include "_hashes.pxi"
-include "_slots.pxi"
 
 
 def java_hash(text not None):

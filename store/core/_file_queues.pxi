@@ -67,16 +67,16 @@ cdef class FileUnits:
         self.log, self.opened = PlainLog(log), opened.get
         self.file_size = max(file_size, UNIT_OF_FILES)
         self.table_class, self.files_class, self.open_class = table_class, files_class, _ = classes
-        self.at_mapped = _slot_of_class(self.open_class, "mapped")
-        self.at_reads = _slot_of_class(self.open_class, "reads")
-        self.at_starts = _slot_of_class(files_class, "starts")
-        self.at_generation = _slot_of_class(files_class, "generation")
-        self.at_first_offset = _slot_of_class(files_class, "first_offset")
-        self.at_max_offset = _slot_of_class(files_class, "max_offset")
-        self.at_known_min = _slot_of_class(files_class, "known_min")
-        self.at_known_path = _slot_of_class(files_class, "known_path")
-        self.at_closed = _slot_of_class(table_class, "closed")
-        self.at_simple = _slot_of_class(table_class, "simple")
+        self.at_mapped = slot_of_class(self.open_class, "mapped")
+        self.at_reads = slot_of_class(self.open_class, "reads")
+        self.at_starts = slot_of_class(files_class, "starts")
+        self.at_generation = slot_of_class(files_class, "generation")
+        self.at_first_offset = slot_of_class(files_class, "first_offset")
+        self.at_max_offset = slot_of_class(files_class, "max_offset")
+        self.at_known_min = slot_of_class(files_class, "known_min")
+        self.at_known_path = slot_of_class(files_class, "known_path")
+        self.at_closed = slot_of_class(table_class, "closed")
+        self.at_simple = slot_of_class(table_class, "simple")
         if not isinstance(opened.entries, dict):
             raise TypeError("open files are kept in a dict")
         self.entries, self.used = opened.entries, opened.entries.move_to_end

@@ -39,13 +39,6 @@ cdef class FileMap:
     write to the file is seen.
     """
 
-    cdef int fd
-    cdef object owner
-
-    cdef const uint8_t *data
-    cdef int64_t size
-    cdef uint8_t *seen  # a bit for each page
-
     def __init__(self, int fd, int64_t size, owner=None):
         """Map ``size`` bytes. Not mapped: no byte is read.
 
