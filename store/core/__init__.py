@@ -6,6 +6,7 @@ refuses to start without it.
 """
 
 import os
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -27,6 +28,24 @@ def _load() -> "tuple[ModuleType | None, ModuleType | None, str]":
             raise ImportError(f"{SWITCH} is 1, but the core was not built: {exc}") from exc
         return None, None, "interpreted, for the core was not built (there was no C compiler)"
     return _core, _reads, "compiled"
+
+
+def beside(name: str) -> "ModuleType | None":
+    """Return the compiled module ``name`` of a package above, which stands on the core.
+
+    ``None``: its twins run, as they do where the core does not.
+
+    Raises:
+        ImportError: the switch demands it, and it was not built.
+    """
+    if CORE is None:
+        return None
+    try:
+        return import_module(name)
+    except ImportError as exc:
+        if os.environ.get(SWITCH):
+            raise ImportError(f"{SWITCH} is 1, but {name} was not built: {exc}") from exc
+        return None
 
 
 _loaded = _load()

@@ -10,11 +10,11 @@ from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdlib cimport calloc
 from libc.string cimport memchr, memcmp, memcpy
 
 from store.core._crc32 cimport crc_of, crc_of_by_table, crc_prepare
 from store.core._layout cimport *
-from store.core._reads cimport Held
 from store.core._slots cimport *
 
 cdef extern from "Python.h":
@@ -192,5 +192,4 @@ include "_message.pxi"
 include "_puts.pxi"
 include "_scan.pxi"
 include "_noting.pxi"
-include "_appends.pxi"
 include "_pages.pxi"

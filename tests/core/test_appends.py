@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cq_file.compiled import NATIVE
 from cq_file.consume_queue import FileConsumeQueue
 from cq_file.file_sync import UnsyncedFiles
 from cq_file.store import FileConsumeQueueStore
-from store.core import CORE
 from store.errors import (
     CorruptionError,
     RetryableDiskFullError,
@@ -26,7 +26,7 @@ from store.files import Descriptor
 from store.queue.units import MOST_UNITS, QueueKey, UnitBatch
 from tests.kit.file_queues import SIZE, UNIT, Disk, NoLog, put, read_all, rows
 
-pytestmark = pytest.mark.skipif(CORE is None, reason="the core does not run")
+pytestmark = pytest.mark.skipif(NATIVE is None, reason="the core does not run")
 QUEUES = 4
 NOTES = "note_files"
 steps = st.lists(

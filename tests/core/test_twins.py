@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.core import CORE, SWITCH, WHICH
+from cq_file.compiled import NATIVE
+from store.core import CORE, SWITCH, WHICH, beside
 from store.errors import IllegalMessageError
 from store.index.key_hash import _key_hashes, key_hash, key_hashes
 from store.record.java_hash import hash_interpreted, java_hash
@@ -39,6 +40,7 @@ def test_the_compiled_twins_run_where_they_were_built() -> None:
     assert (CORE is not None) is wanted
     assert (java_hash is not hash_interpreted) is wanted
     assert (WHICH == "compiled") is wanted
+    assert (NATIVE is not None) is wanted
 
 
 @given(st.text(st.characters(codec=None, categories=None)))
@@ -168,3 +170,18 @@ def test_the_switch_demands_the_core() -> None:
     done = started("1")
     assert done.stdout == ("False compiled\n" if BUILT else "")
     assert ("the core was not built" in done.stderr) is not BUILT
+
+
+@pytest.mark.skipif(CORE is None, reason="nothing stands on a core that does not run")
+def test_what_stands_on_the_core_is_demanded_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(SWITCH, raising=False)
+    assert beside("cq_file._native") is NATIVE
+    assert beside("cq_file._was_not_built") is None
+    monkeypatch.setenv(SWITCH, "1")
+    with pytest.raises(ImportError, match=r"is 1, but cq_file\._was_not_built was not built"):
+        beside("cq_file._was_not_built")
+
+
+def test_nothing_stands_on_a_core_that_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("store.core.CORE", None)
+    assert beside("cq_file._native") is None
