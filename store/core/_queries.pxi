@@ -88,7 +88,7 @@ cdef class PlainQueries:
         if in_slot(<PyObject *> self.index, self.at_closed) != Py_False:
             return None
         files = <object> in_slot(<PyObject *> self.index, self.at_files)
-        wanted = _without_sign(_hash_on(_hash_on(0, topic) * 31 + HASH_SIGN, key))
+        wanted = without_sign(hash_on(hash_on(0, topic) * 31 + HASH_SIGN, key))
         chain.count, chain.most = 0, min(most, self.most)
         for number in range(len(files) - 1, -1, -1):
             file = files[number]

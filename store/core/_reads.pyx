@@ -15,6 +15,7 @@ from libc.string cimport memchr, memcmp, memcpy
 
 from store.core._bytes cimport fetch_ahead, load16, load32, load64
 from store.core._crc32 cimport crc_of, crc_prepare
+from store.core._hashes cimport HASH_SIGN, hash_on, without_sign
 from store.core._layout cimport *
 from store.core._slots cimport *
 
@@ -31,7 +32,6 @@ _new = tuple.__new__
 crc_prepare()
 
 include "_held.pxi"
-include "_hashes.pxi"
 include "_faults.pxi"
 include "_messages.pxi"
 include "_results.pxi"
