@@ -153,10 +153,3 @@ cdef class StoreTimes:
         if log_faults_seen() or (found & 0xFF == 0 and not is_of_whole_map(record)):
             is_plain[0] = False
         return found
-
-    cdef void ahead(self, int64_t phy) noexcept:
-        """Let memory fetch what ``of`` will read there, if the file is the one of last time."""
-        cdef Part *part = &self.parts[self.last]
-        if part.start <= phy < part.end:
-            fetch_ahead(part.data + (phy - part.start) + AT_SYS_FLAG)
-            fetch_ahead(part.data + (phy - part.start) + HEAD_BYTES + HOST_V4)

@@ -4,6 +4,9 @@ cimport cython
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from store.core._bytes cimport fetch_ahead
+from store.core._layout cimport AT_SYS_FLAG, HEAD_BYTES, HOST_V4
+
 cdef enum:
     PARTS = 4
 
@@ -57,4 +60,10 @@ cdef class StoreTimes:
     cdef int last
 
     cdef int64_t of(self, int64_t phy, int32_t size, bint *is_plain) except? -2
-    cdef void ahead(self, int64_t phy) noexcept
+
+    cdef inline void ahead(self, int64_t phy) noexcept:
+        """Let memory fetch what ``of`` will read there, if the file is the one of last time."""
+        cdef Part *part = &self.parts[self.last]
+        if part.start <= phy < part.end:
+            fetch_ahead(part.data + (phy - part.start) + AT_SYS_FLAG)
+            fetch_ahead(part.data + (phy - part.start) + HEAD_BYTES + HOST_V4)
