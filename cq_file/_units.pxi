@@ -59,8 +59,8 @@ cdef class FileUnits:
     def __init__(self, log, opened, int64_t file_size, *, classes, int64_t most_offset):
         """``opened`` gives a file of ``file_size`` bytes, open, by its path (DescriptorCache).
 
-        No queue has an offset of ``most_offset`` or above. ``classes`` are that of the table of queues, that of a queue's files, and that of an open
-        file: all keep their fields in slots.
+        No queue has an offset of ``most_offset`` or above. ``classes`` are that of the table of
+        queues, that of a queue's files, and that of an open file: all keep their fields in slots.
         """
         self.log, self.opened = PlainLog(log), opened.get
         self.file_size, self.most_offset = max(file_size, UNIT_OF_FILES), most_offset
@@ -212,7 +212,8 @@ cdef class FileUnits:
         generation = self._number(files, self.at_generation)
         least = self.log.least()
         if (
-            not self._ends(files, generation, least, &low, &high) or high > self.most_offset or low < 0
+            not self._ends(files, generation, least, &low, &high)
+            or high > self.most_offset or low < 0
         ):
             return None
         first = low
