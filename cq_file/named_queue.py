@@ -14,7 +14,7 @@ from store.queue.time_search import BoundaryType, search_offset
 from store.queue.units import PACKED_PREFIX, CqUnit, UnitBlock
 
 if TYPE_CHECKING:
-    from store.core import _reads
+    from cq_file import _native
 
 Files = FileConsumeQueue | BatchConsumeQueue
 _NEVER = (1 << 63) - 1  # ms
@@ -31,7 +31,7 @@ class QueueTable:
         self.batch: dict[str, dict[int, BatchConsumeQueue]] = {}
         self.ext: dict[tuple[str, int], ExtFiles] = {}
         self.closed = False
-        self.plain: _reads.FileUnits | None = None
+        self.plain: _native.FileUnits | None = None
         """The core's reads of simple queues, where it runs."""
 
     def check_open(self) -> None:

@@ -12,13 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from cq_file.backend import FileBackend
 from cq_file.batch_queue import BatchConsumeQueue
 from cq_file.check import check_queue_files
+from cq_file.compiled import plain_appends, plain_units
 from cq_file.consume_queue import FileConsumeQueue
 from cq_file.damage import DamagedQueues
 from cq_file.descriptor_cache import (
@@ -33,10 +34,8 @@ from cq_file.layout import BATCH_COLUMNS, FILE_UNIT
 from cq_file.listing import allocated_bytes, check_folder_name
 from cq_file.named_queue import Files, NamedFileQueue, QueueTable
 from cq_file.opening import OpenedQueues, load_queues
-from cq_file.plain_appends import FileAppends, plain_appends
 from cq_file.queue_files import FileAccess, QueueFiles
 from store.checked_lock import CheckedLock
-from store.core import LONG_WAY, READS
 from store.errors import (
     IllegalMessageError,
     QueueGapError,
@@ -47,7 +46,6 @@ from store.errors import (
     UnsupportedFormatError,
     os_errors,
 )
-from store.files import Descriptor
 from store.log.mapped_file import PAGE_BYTES
 from store.logger import StoreLogger
 from store.queue.consume_queue_store import ConsumeQueueStore
@@ -59,6 +57,9 @@ from store.queue.units import (
     UnitBatch,
     UnitRuns,
 )
+
+if TYPE_CHECKING:
+    from cq_file import _native
 
 _log = StoreLogger(__name__)
 _UNIT = FILE_UNIT.size
@@ -80,7 +81,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         self._cache = DescriptorCache(limit, read_only=context.read_only)
         self._access: FileAccess  # from ``load`` on
         self._loaded = False
-        self._appends: FileAppends | None = None  # the core's, where it runs
+        self._appends: _native.FileAppends | None = None  # the core's, where it runs
         self._opened: OpenedQueues | None = None  # until the ends are found
         self._damaged = DamagedQueues()
         self._recovered = False
@@ -98,11 +99,7 @@ class FileConsumeQueueStore(FileBackend, ConsumeQueueStore):
         self._access = opened.access
         self._table.simple, self._table.batch = opened.topics, opened.batch_topics
         self._table.ext = opened.ext
-        if not LONG_WAY:
-            self._table.plain = READS.FileUnits(
-                self.context.log, self._cache, self._access.mapped_file_size,
-                (QueueTable, FileConsumeQueue, Descriptor),
-            )  # fmt: skip
+        self._table.plain = plain_units(self._access, self.context.log)
         self._appends = plain_appends(self._access, self._table)
         self._loaded = True
         self._queue_count = sum(map(len, self._table.simple.values()))

@@ -1,8 +1,8 @@
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, Literal, TypeVar
 
 from store.index.index_batch import IndexBatch
-from store.queue.units import QueueKey, UnitBatch
+from store.queue.units import UnitBatch
 from store.record.message import Message
 from store.record.scan import ScannedRecord
 from store.service.results import PutMessageResult
@@ -44,7 +44,3 @@ class Noting:
         index_from: int | None,
         full_at: int,
     ) -> bool: ...
-
-class FileAppends:
-    def __init__(self, **parts: object) -> None: ...
-    def append(self, batch: UnitBatch, held_back: Collection[QueueKey], /) -> bytearray: ...

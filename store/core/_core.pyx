@@ -7,9 +7,16 @@ Nothing here trusts a size that it was given: every read is bounded by the objec
 cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdlib cimport calloc
 from libc.string cimport memchr, memcmp, memcpy
+
+from store.core._crc32 cimport crc_of, crc_of_by_table, crc_prepare
+from store.core._hashes cimport HASH_SIGN, hash_on, without_sign
+from store.core._layout cimport *
+from store.core._slots cimport *
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
@@ -21,10 +28,7 @@ cdef enum:
 
 _new = tuple.__new__
 
-include "_layout.pxi"
-include "_bytes.pxi"
-include "_hashes.pxi"
-include "_slots.pxi"
+crc_prepare()
 
 
 def java_hash(text not None):
@@ -55,13 +59,13 @@ def key_hashes(list topics not None, list keys not None):
         if type(topic) is not str or type(key) is not str:
             raise TypeError("topics and keys are texts")
         if topic is not last:
-            prefix, last = _hash_on(0, topic) * 31 + HASH_SIGN, topic
-        out[at] = _without_sign(_hash_on(prefix, key))
+            prefix, last = hash_on(0, topic) * 31 + HASH_SIGN, topic
+        out[at] = without_sign(hash_on(prefix, key))
     return hashes
 
 
 cdef int32_t _hash(object part):
-    return <int32_t> _hash_on(0, part)
+    return <int32_t> hash_on(0, part)
 
 
 cdef class PropertyNames:
@@ -187,5 +191,4 @@ include "_message.pxi"
 include "_puts.pxi"
 include "_scan.pxi"
 include "_noting.pxi"
-include "_appends.pxi"
 include "_pages.pxi"

@@ -3,21 +3,11 @@
 from cpython.dict cimport PyDict_GetItemWithError, PyDict_Next
 from libc.stdint cimport INT64_MAX
 
-cdef struct Part:
-    # What may be read of a file of the log: offsets of the log, and the byte at `start`.
-    int64_t start, end
-    const uint8_t *data
-
-
 cdef class PlainLog:
     """Where a log begins and ends, and its files, without a line of Python where nothing is odd.
 
     Of a log that does not keep its fields in slots the methods are asked. Any thread.
     """
-
-    cdef object log, files, readable, file_class
-    cdef int64_t file_size
-    cdef Py_ssize_t at_end, at_by_start, at_mapped, at_heap, at_wrote_position
 
     def __init__(self, log):
         self.log, self.readable = log, log.readable
@@ -119,22 +109,11 @@ cdef class PlainLog:
         return True
 
 
-cdef enum:
-    PARTS = 4
-
-
 @cython.final
-@cython.internal
 @cython.no_gc
 @cython.freelist(8)
 cdef class StoreTimes:
     """Store times of records, for one search: what was looked at stays held until its end."""
-
-    cdef PlainLog log
-    cdef list files
-    cdef Part parts[PARTS]
-    cdef int64_t least, end
-    cdef int last
 
     def __cinit__(self, PlainLog log not None, int64_t least):
         self.log, self.files, self.last = log, [], 0
@@ -174,10 +153,3 @@ cdef class StoreTimes:
         if log_faults_seen() or (found & 0xFF == 0 and not is_of_whole_map(record)):
             is_plain[0] = False
         return found
-
-    cdef void ahead(self, int64_t phy) noexcept:
-        """Let memory fetch what ``of`` will read there, if the file is the one of last time."""
-        cdef Part *part = &self.parts[self.last]
-        if part.start <= phy < part.end:
-            fetch_ahead(part.data + (phy - part.start) + AT_SYS_FLAG)
-            fetch_ahead(part.data + (phy - part.start) + HEAD_BYTES + HOST_V4)

@@ -42,13 +42,6 @@ cdef class FileMap:
     is read by system calls then, and of another one nothing.
     """
 
-    cdef int fd
-    cdef object owner
-
-    cdef const uint8_t *data
-    cdef int64_t size
-    cdef uint8_t *seen  # a bit for each page
-
     def __init__(self, int fd, int64_t size, owner=None):
         """Map ``size`` bytes, if bus errors are handled and there are not too many maps.
 

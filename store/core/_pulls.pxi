@@ -6,9 +6,6 @@ cdef enum:
     MOST_BYTES = 128 << 20
 
 
-cdef int64_t MOST_UNITS = <int64_t> 1 << 58  # of a queue, see ``MOST_QUEUE_OFFSET``
-
-
 cdef inline bint _small(number):
     """Return whether it is a plain number of at least 0 that a C number holds with room."""
     cdef int overflow = 0

@@ -94,7 +94,7 @@ cdef class PlainPuts:
         self._fault_count = fault_count
         self._host, self._appended, self._result, queue_key, file_class = classes
         self._columns, self._known = _Columns(queue_key), _Known(tags_prefix)
-        self._scratch, self._wire = _Scratch(), _slot_of_class(self._host, "wire")
+        self._scratch, self._wire = _Scratch(), slot_of_class(self._host, "wire")
         self._slots = _StateSlots(log, file_class, pending, state, dispatcher)
         self._log, self._pending, self._state, self._dispatcher = log, pending, state, dispatcher
         self._section, self._locked = pending.appending, pending.lock.locked

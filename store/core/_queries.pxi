@@ -67,13 +67,13 @@ cdef class PlainQueries:
         """
         self.log, self.index, self.file_class = log, index, file_class
         self.file_size, self.most = file_size, most
-        self.at_files, self.at_closed = _slot(index, "files"), _slot(index, "closed")
-        self.at_read_only = _slot_of_class(file_class, "read_only")
-        self.at_begin = _slot_of_class(file_class, "begin_timestamp")
-        self.at_end = _slot_of_class(file_class, "end_timestamp")
-        self.at_waiting = _slot_of_class(file_class, "waiting")
-        self.at_mapped = _slot_of_class(file_class, "mapped")
-        self.at_geometry = _slot_of_class(file_class, "geometry")
+        self.at_files, self.at_closed = its_slot(index, "files"), its_slot(index, "closed")
+        self.at_read_only = slot_of_class(file_class, "read_only")
+        self.at_begin = slot_of_class(file_class, "begin_timestamp")
+        self.at_end = slot_of_class(file_class, "end_timestamp")
+        self.at_waiting = slot_of_class(file_class, "waiting")
+        self.at_mapped = slot_of_class(file_class, "mapped")
+        self.at_geometry = slot_of_class(file_class, "geometry")
 
     def ask(self, topic, key, max_num, begin, end):
         """Return what ``StoreReads.query_message`` does; ``None``: it is not plain."""
@@ -88,7 +88,7 @@ cdef class PlainQueries:
         if in_slot(<PyObject *> self.index, self.at_closed) != Py_False:
             return None
         files = <object> in_slot(<PyObject *> self.index, self.at_files)
-        wanted = _without_sign(_hash_on(_hash_on(0, topic) * 31 + HASH_SIGN, key))
+        wanted = without_sign(hash_on(hash_on(0, topic) * 31 + HASH_SIGN, key))
         chain.count, chain.most = 0, min(most, self.most)
         for number in range(len(files) - 1, -1, -1):
             file = files[number]

@@ -1,7 +1,7 @@
 import mmap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from store.files import Descriptor
 from store.index.index_service import IndexService
@@ -62,41 +62,6 @@ class PlainPulls:
     def get(
         self, queue: _Queue, offset: int, max_msgs: int, max_total_bytes: int
     ) -> GetMessageResult | None: ...
-
-class _File(Protocol):
-    @property
-    def number(self) -> int: ...
-
-class _Files(Protocol):
-    starts: list[int]
-    generation: int
-    first_offset: int
-    max_offset: int
-    known_min: tuple[int, int, int]
-    known_path: tuple[int, str]
-    def path_of(self, start: int) -> str: ...
-
-F = TypeVar("F", bound=_Files)
-
-class _Table(Protocol[F]):
-    simple: dict[str, dict[int, F]]
-    closed: bool
-
-class _Opened(Protocol):
-    @property
-    def entries(self) -> Mapping[str, _File]: ...
-    def get(self, path: str, /) -> _File: ...
-
-class FileUnits:
-    def __init__(
-        self, log: _Log, opened: _Opened, file_size: int, classes: tuple[type, type, type]
-    ) -> None: ...
-    def plain_units(
-        self, table: _Table[F], topic: str, queue_id: int, queue_offset: int, max_count: int
-    ) -> tuple[int, int, bytes, int] | None: ...
-    def search(
-        self, table: _Table[F], topic: str, queue_id: int, timestamp: int, upper: bool
-    ) -> int | None: ...
 
 class PlainFilter:
     def __init__(self, codes: Iterable[int] | None) -> None: ...

@@ -9,8 +9,15 @@ reads, and what the bounds were made of is read once.
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memchr, memcmp, memcpy
+
+from store.core._bytes cimport fetch_ahead, load16, load32, load64
+from store.core._crc32 cimport crc_of, crc_prepare
+from store.core._hashes cimport HASH_SIGN, hash_on, without_sign
+from store.core._layout cimport *
+from store.core._slots cimport *
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
@@ -22,10 +29,9 @@ cdef enum:
 
 _new = tuple.__new__
 
-include "_layout.pxi"
-include "_bytes.pxi"
-include "_hashes.pxi"
-include "_slots.pxi"
+crc_prepare()
+
+include "_held.pxi"
 include "_faults.pxi"
 include "_messages.pxi"
 include "_results.pxi"
@@ -34,6 +40,5 @@ include "_meters.pxi"
 include "_ready.pxi"
 include "_pulls.pxi"
 include "_maps.pxi"
-include "_file_queues.pxi"
 include "_queries.pxi"
 include "_estimates.pxi"

@@ -14,9 +14,9 @@ cdef class Ready:
         self.state, self.dispatcher, self.pending = state, dispatcher, dispatcher.pending
         self.nothing, self.batch_class = nothing, type(dispatcher.pending.units)
         self.otherwise = otherwise
-        self.at_closed, self.at_forked = _slot(state, "closed"), _slot(state, "forked")
-        self.at_units, self.at_handed = _slot(self.pending, "units"), _slot(dispatcher, "handed")
-        self.at_end = _slot_of_class(self.batch_class, "end_phy_offset")
+        self.at_closed, self.at_forked = its_slot(state, "closed"), its_slot(state, "forked")
+        self.at_units, self.at_handed = its_slot(self.pending, "units"), its_slot(dispatcher, "handed")
+        self.at_end = slot_of_class(self.batch_class, "end_phy_offset")
 
     def __call__(self):
         """Refuse after close; hand on what waits, so that the reader sees it."""

@@ -12,13 +12,13 @@ cdef class _StateSlots:
 
     def __init__(self, log, file_class, pending, state, dispatcher):
         self.file_class = file_class
-        self.current, self.prepared = _slot(log, "current"), _slot(log, "prepared")
-        self.end, self.appended_records = _slot(log, "end"), _slot(log, "appended_records")
-        self.file_from_offset = _slot_of_class(file_class, "file_from_offset")
-        self.wrote_position = _slot_of_class(file_class, "wrote_position")
-        self.heap, self.mapped = _slot_of_class(file_class, "heap"), _slot_of_class(file_class, "mapped")
-        self.units, self.keys = _slot(pending, "units"), _slot(pending, "keys")
-        self.last = _slot(pending, "last")
-        self.end_phy_offset = _slot(pending.units, "end_phy_offset")
-        self.begun, self.unwritable = _slot(pending.appending, "begun"), _slot(state, "unwritable")
-        self.full_at = _slot(dispatcher, "full_at")
+        self.current, self.prepared = its_slot(log, "current"), its_slot(log, "prepared")
+        self.end, self.appended_records = its_slot(log, "end"), its_slot(log, "appended_records")
+        self.file_from_offset = slot_of_class(file_class, "file_from_offset")
+        self.wrote_position = slot_of_class(file_class, "wrote_position")
+        self.heap, self.mapped = slot_of_class(file_class, "heap"), slot_of_class(file_class, "mapped")
+        self.units, self.keys = its_slot(pending, "units"), its_slot(pending, "keys")
+        self.last = its_slot(pending, "last")
+        self.end_phy_offset = its_slot(pending.units, "end_phy_offset")
+        self.begun, self.unwritable = its_slot(pending.appending, "begun"), its_slot(state, "unwritable")
+        self.full_at = its_slot(dispatcher, "full_at")

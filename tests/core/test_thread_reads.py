@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from cq_file import _native
 from cq_file.consume_queue import FileConsumeQueue
 from cq_file.named_queue import QueueTable
 from cq_file.store import FileConsumeQueueStore
 from store.config import StoreConfig
-from store.core import LONG_WAY, READS
+from store.core import LONG_WAY
 from store.files import Descriptor
+from store.queue.units import MOST_UNITS
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.kit.cold_pages import folder_in_memory, pages_dropped
@@ -109,9 +111,10 @@ def test_a_map_lives_as_long_as_a_read_that_may_use_it(store: MessageStore, root
     path = root / "consumequeue" / "t" / "0" / f"{0:020d}"
     watched: Any = Watched(path, 0)
     queues._cache.entries[str(path)] = watched
-    units = READS.FileUnits(
-        store.commit_log, queues._cache, 20 * UNITS, (QueueTable, FileConsumeQueue, Watched)
-    )
+    units = _native.FileUnits(
+        store.commit_log, queues._cache, 20 * UNITS,
+        classes=(QueueTable, FileConsumeQueue, Watched), most_offset=MOST_UNITS,
+    )  # fmt: skip
     for _ in range(8):
         assert units.plain_units(queues._table, "t", 0, 0, 4) is not None
     while len(queues._cache.entries) > 1:

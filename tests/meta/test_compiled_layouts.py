@@ -14,7 +14,7 @@ from store.record.message import TRANSACTION_MASK, SysFlag
 from store.record.properties import MAX_PROPERTIES
 from tests.kit.pages import ROOT
 
-CORE = ROOT / "store" / "core"
+CORE, FILES = ROOT / "store" / "core", ROOT / "cq_file"
 ROCKSDB = ROOT / "cq_rocksdb"
 V4_TAIL = record.FIXED_V4.size - record.TAIL.size
 
@@ -79,15 +79,15 @@ def numbers(page: Path) -> dict[str, int]:
 
 def compiled(folder: Path) -> list[Path]:
     """Return what compiled modules of a package are made of."""
-    return sorted(path for path in folder.iterdir() if path.suffix in {".pyx", ".pxi"})
+    return sorted(path for path in folder.iterdir() if path.suffix in {".pyx", ".pxi", ".pxd"})
 
 
 def test_the_core_has_the_numbers_of_the_layouts() -> None:
-    assert numbers(CORE / "_layout.pxi") == LAYOUTS
+    assert numbers(CORE / "_layout.pxd") == LAYOUTS
 
 
-def test_they_stand_nowhere_else_in_the_core() -> None:
-    others = [path for path in compiled(CORE) if path.name != "_layout.pxi"]
+def test_they_stand_nowhere_else() -> None:
+    others = [path for path in compiled(CORE) if path.name != "_layout.pxd"] + compiled(FILES)
     assert len(others) > 20
     for path in others:
         assert not set(numbers(path)) & set(LAYOUTS), path.name

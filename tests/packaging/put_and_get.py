@@ -50,9 +50,9 @@ def told(root: Path) -> dict[str, str]:
 
 def main() -> None:
     """Print a line of JSON: what runs, and why."""
-    native = find_spec("cq_rocksdb._native") is not None
+    native = all(find_spec(f"{package}._native") for package in ("cq_file", "cq_rocksdb"))
     if sys.argv[1:] == ["compiled"] and not (native and WHICH == "compiled"):
-        raise SystemExit(f"not compiled: core {WHICH}, native engine {native}")
+        raise SystemExit(f"not compiled: core {WHICH}, native queues {native}")
     found: dict[str, object] = {"native": native}
     for backend in ("file", "rocksdb"):
         with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-# Where fields lie and how long runs are, in bytes: the one place in this package with such numbers.
+# Where fields lie and how long runs are, in bytes: the one place in compiled code with such numbers.
 # Each is held to its layout in Python, by its name, by `tests/meta/test_compiled_layouts.py`.
 
 cdef enum:

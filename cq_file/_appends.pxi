@@ -1,12 +1,9 @@
-# FileAppends: units at the ends of queues in files, a batch in one call. Part of `_core.pyx`.
+# FileAppends: units at the ends of queues in files, a batch in one call. Part of `_native.pyx`.
 #
 # A queue is plain if its units follow its last one without a gap, in one run, and fit the open file
 # that it ends in. Its units are written with one call of the system, while others run. What is not
 # plain, and all from the first write on that the system did not take whole, is the twin's: of such
 # a queue nothing has changed but bytes behind its end.
-
-from libc.stdlib cimport calloc, malloc
-from posix.unistd cimport pwrite
 
 cdef enum:
     WAITS = 0  # no unit was met yet
@@ -42,7 +39,7 @@ cdef class _Runs:
         free(self.data)
 
     cdef bint sort(
-        self, const int32_t *queue, const int64_t *offset, const char *units, Py_ssize_t count,
+        self, const int32_t *queue, const int64_t *offset, const uint8_t *units, Py_ssize_t count,
         int64_t most_offset,
     ) noexcept nogil:
         """Group the units, in order; return whether all have possible queues and offsets."""
@@ -58,7 +55,7 @@ cdef class _Runs:
             behind += self.runs[at].size
             self.runs[at].size = 0
         for row in range(count):
-            run, phy = &self.runs[queue[row]], get64(units + row * UNIT_BYTES)
+            run, phy = &self.runs[queue[row]], load64(units + row * UNIT_BYTES)
             if run.state == WAITS:
                 run.state, run.first_offset, run.first_phy = FOLLOWS, offset[row], phy
             elif offset[row] != run.next_offset:
@@ -66,7 +63,7 @@ cdef class _Runs:
             if not 0 <= phy <= INT64_MAX >> 1:
                 run.state, phy = IS_ODD, 0
             run.next_offset, run.last_phy = offset[row] + 1, phy
-            run.end_phy = phy + get32(units + row * UNIT_BYTES + AT_SIZE_OF_UNIT)
+            run.end_phy = phy + load32(units + row * UNIT_BYTES + AT_SIZE_OF_UNIT)
             memcpy(self.data + run.at + run.size, units + row * UNIT_BYTES, UNIT_OF_FILES)
             run.size += UNIT_OF_FILES
         return True
@@ -106,12 +103,12 @@ cdef class FileAppends:
         self._queue, self._open_file = classes
         self._topics, self._files, self._used, self._note = topics, files, used, note
         self._file_size, self._most_offset = file_size, most_offset
-        self._tail_path = _slot_of_class(self._queue, "_tail_path")
-        self._tail_position = _slot_of_class(self._queue, "_tail_position")
-        self._last_phy = _slot_of_class(self._queue, "last_phy")
-        self._end_phy = _slot_of_class(self._queue, "end_phy")
-        self._max_offset = _slot_of_class(self._queue, "max_offset")
-        self._number = _slot_of_class(self._open_file, "number")
+        self._tail_path = slot_of_class(self._queue, "_tail_path")
+        self._tail_position = slot_of_class(self._queue, "_tail_position")
+        self._last_phy = slot_of_class(self._queue, "last_phy")
+        self._end_phy = slot_of_class(self._queue, "end_phy")
+        self._max_offset = slot_of_class(self._queue, "max_offset")
+        self._number = slot_of_class(self._open_file, "number")
 
     def append(self, batch, held_back):
         """Append what is plain; return which queues of the batch are left, a byte each.
@@ -133,7 +130,7 @@ cdef class FileAppends:
         with nogil:
             is_sound = runs.sort(
                 <const int32_t *> queue.buffer.buf, <const int64_t *> offset.buffer.buf,
-                <const char *> units.buffer.buf, count, self._most_offset,
+                <const uint8_t *> units.buffer.buf, count, self._most_offset,
             )
         if is_sound:
             self._append(runs, keys, held_back, left)

@@ -1,12 +1,12 @@
-# Java's hash of texts, and that of the keys of the index. Part of `_core.pyx` and `_reads.pyx`.
+# Java's hash of texts, and that of the keys of the index.
 
-from libc.stdint cimport INT32_MIN
+from libc.stdint cimport INT32_MIN, int32_t, int64_t, uint32_t
 
 cdef enum:
     HASH_SIGN = 35  # `#`
 
 
-cdef uint32_t _hash_on(uint32_t value, object part):
+cdef inline uint32_t hash_on(uint32_t value, object part):
     """Return the hash of a text that goes on with ``part`` behind what has the hash ``value``."""
     cdef str text = <str> part
     cdef Py_UCS4 letter
@@ -21,6 +21,6 @@ cdef uint32_t _hash_on(uint32_t value, object part):
     return value
 
 
-cdef inline int64_t _without_sign(uint32_t hashed) noexcept:
+cdef inline int64_t without_sign(uint32_t hashed) noexcept:
     cdef int64_t value = <int32_t> hashed
     return 0 if value == INT32_MIN else -value if value < 0 else value

@@ -1,4 +1,4 @@
-# Units of queues in files. Part of `_reads.pyx`.
+# FileUnits: reads of queues in files. Part of `_native.pyx`.
 
 cdef extern from *:
     """
@@ -21,8 +21,6 @@ cdef extern from *:
     }
     """
     Py_ssize_t read_at_once(int fd, void *to, size_t size, int64_t position) noexcept nogil
-
-from posix.unistd cimport pread
 
 
 cdef bint read_whole(int fd, uint8_t *to, size_t size, int64_t position) noexcept:
@@ -51,32 +49,32 @@ cdef class FileUnits:
 
     cdef PlainLog log
     cdef object opened, used, entries, table_class, files_class
-    cdef int64_t file_size
+    cdef int64_t file_size, most_offset
     cdef Py_ssize_t at_starts, at_generation, at_first_offset, at_max_offset  # of a queue's files
     cdef Py_ssize_t at_known_min, at_known_path
     cdef Py_ssize_t at_closed, at_simple  # of the table
     cdef object open_class
     cdef Py_ssize_t at_mapped, at_reads  # of an open file
 
-    def __init__(self, log, opened, int64_t file_size, classes):
+    def __init__(self, log, opened, int64_t file_size, *, classes, int64_t most_offset):
         """``opened`` gives a file of ``file_size`` bytes, open, by its path (DescriptorCache).
 
-        ``classes`` are that of the table of queues, that of a queue's files, and that of an open
-        file: all keep their fields in slots.
+        No queue has an offset of ``most_offset`` or above. ``classes`` are that of the table of
+        queues, that of a queue's files, and that of an open file: all keep their fields in slots.
         """
         self.log, self.opened = PlainLog(log), opened.get
-        self.file_size = max(file_size, UNIT_OF_FILES)
+        self.file_size, self.most_offset = max(file_size, UNIT_OF_FILES), most_offset
         self.table_class, self.files_class, self.open_class = table_class, files_class, _ = classes
-        self.at_mapped = _slot_of_class(self.open_class, "mapped")
-        self.at_reads = _slot_of_class(self.open_class, "reads")
-        self.at_starts = _slot_of_class(files_class, "starts")
-        self.at_generation = _slot_of_class(files_class, "generation")
-        self.at_first_offset = _slot_of_class(files_class, "first_offset")
-        self.at_max_offset = _slot_of_class(files_class, "max_offset")
-        self.at_known_min = _slot_of_class(files_class, "known_min")
-        self.at_known_path = _slot_of_class(files_class, "known_path")
-        self.at_closed = _slot_of_class(table_class, "closed")
-        self.at_simple = _slot_of_class(table_class, "simple")
+        self.at_mapped = slot_of_class(self.open_class, "mapped")
+        self.at_reads = slot_of_class(self.open_class, "reads")
+        self.at_starts = slot_of_class(files_class, "starts")
+        self.at_generation = slot_of_class(files_class, "generation")
+        self.at_first_offset = slot_of_class(files_class, "first_offset")
+        self.at_max_offset = slot_of_class(files_class, "max_offset")
+        self.at_known_min = slot_of_class(files_class, "known_min")
+        self.at_known_path = slot_of_class(files_class, "known_path")
+        self.at_closed = slot_of_class(table_class, "closed")
+        self.at_simple = slot_of_class(table_class, "simple")
         if not isinstance(opened.entries, dict):
             raise TypeError("open files are kept in a dict")
         self.entries, self.used = opened.entries, opened.entries.move_to_end
@@ -191,7 +189,7 @@ cdef class FileUnits:
                 return None
             return low, high, b"", 0
         count = min(max_count, high - queue_offset)
-        if count < 1 or high > MOST_UNITS:
+        if count < 1 or high > self.most_offset:
             return None
         data = PyBytes_FromStringAndSize(NULL, count * UNIT_OF_FILES)
         if not self._read(files, queue_offset, count, <uint8_t *> PyBytes_AS_STRING(data)):
@@ -209,12 +207,13 @@ cdef class FileUnits:
         cdef StoreTimes times
         cdef bint is_plain = True
         files = self._find(table, topic, queue_id)
-        if files is None or not _small(timestamp):
+        if files is None or not whole_number(<PyObject *> timestamp, 0, MOST_TIME, &wanted):
             return None
-        generation, wanted = self._number(files, self.at_generation), timestamp
+        generation = self._number(files, self.at_generation)
         least = self.log.least()
         if (
-            not self._ends(files, generation, least, &low, &high) or high > MOST_UNITS or low < 0
+            not self._ends(files, generation, least, &low, &high)
+            or high > self.most_offset or low < 0
         ):
             return None
         first = low

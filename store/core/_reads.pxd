@@ -1,0 +1,69 @@
+# What compiled code of the packages above may use of `_reads.pyx`; what it does stands there.
+
+cimport cython
+from cpython.object cimport PyObject
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from store.core._bytes cimport fetch_ahead
+from store.core._layout cimport AT_SYS_FLAG, HEAD_BYTES, HOST_V4
+
+cdef enum:
+    PARTS = 4
+
+
+cdef struct Part:
+    # What may be read of a file of the log: offsets of the log, and the byte at `start`.
+    int64_t start, end
+    const uint8_t *data
+
+
+@cython.final
+cdef class Held:
+    cdef Py_buffer buffer
+    cdef object view
+
+    cdef object slice(self, Py_ssize_t start, Py_ssize_t end)
+
+
+cdef class FileMap:
+    cdef int fd
+    cdef object owner
+    cdef const uint8_t *data
+    cdef int64_t size
+    cdef uint8_t *seen  # a bit for each page
+
+    cdef bint ends_before(self, int64_t position) noexcept nogil
+    cdef bint read(self, void *to, int64_t size, int64_t position) noexcept nogil
+    cdef bint read_again(self, void *to, int64_t size, int64_t position) noexcept nogil
+    cdef void saw(self, int64_t size, int64_t position) noexcept
+
+
+cdef class PlainLog:
+    cdef object log, files, readable, file_class
+    cdef int64_t file_size
+    cdef Py_ssize_t at_end, at_by_start, at_mapped, at_heap, at_wrote_position
+
+    cdef int64_t end(self) except? -2
+    cdef int64_t least(self) except? -2
+    cdef bint open(self, int64_t phy, Part *part, list files) except -1
+    cdef PyObject *_by_start(self) noexcept
+    cdef object _mapped(self, int64_t phy, int64_t *start, int64_t *there)
+    cdef bint _learn(self, object file) except -1
+
+
+@cython.final
+cdef class StoreTimes:
+    cdef PlainLog log
+    cdef list files
+    cdef Part parts[PARTS]
+    cdef int64_t least, end
+    cdef int last
+
+    cdef int64_t of(self, int64_t phy, int32_t size, bint *is_plain) except? -2
+
+    cdef inline void ahead(self, int64_t phy) noexcept:
+        """Let memory fetch what ``of`` will read there, if the file is the one of last time."""
+        cdef Part *part = &self.parts[self.last]
+        if part.start <= phy < part.end:
+            fetch_ahead(part.data + (phy - part.start) + AT_SYS_FLAG)
+            fetch_ahead(part.data + (phy - part.start) + HEAD_BYTES + HOST_V4)

@@ -1,0 +1,119 @@
+"""What compiled modules are made of, and what they name, as their text says it."""
+
+import ast
+import os
+import re
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.kit.pages import ROOT
+
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]
+MODULES: list[dict[str, Any]] = PROJECT["setuptools"]["ext-modules"]
+LAYERS = [
+    [package.strip() for package in layer.split("|")]
+    for layer in PROJECT["importlinter"]["contracts"][0]["layers"]
+]
+"""The packages, the highest first; those of one layer do not see each other."""
+SUFFIXES = {".pyx", ".pxi", ".pxd", ".pyi"}
+_FROM = re.compile(r"^[ \t]*from[ \t]+([\w.]+)[ \t]+c?import\b", re.MULTILINE)
+_IMPORT = re.compile(r"^[ \t]*c?import[ \t]+([^#\n;]+)", re.MULTILINE)
+_DECLARED = re.compile(
+    r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+cimport|cimport[ \t]+([\w.]+))\b", re.MULTILINE
+)
+_TEXT = re.compile(
+    r'^[ \t]*(?:include|cdef extern from|#[ \t]*include)[ \t]+"([^"]+)"', re.MULTILINE
+)
+_SLOT = re.compile(r"\b(?:slot_of_class|its_slot|slot_of)\(")
+_NAMED = re.compile(_SLOT.pattern + r"""((?:[^()"',]|\([^()]*\))+), b?["'](\w+)["']\)""")
+
+
+def lower(package: str) -> set[str]:
+    """Return the packages that ``package`` may know of, itself among them."""
+    at = next(number for number, layer in enumerate(LAYERS) if package in layer)
+    return {package, *(below for layer in LAYERS[at + 1 :] for below in layer)}
+
+
+def sources() -> list[Path]:
+    """Return all files of compiled code and their stubs, relative to the project."""
+    found = (path for layer in LAYERS for top in layer for path in (ROOT / top).rglob("_*.p*"))
+    return sorted(path.relative_to(ROOT) for path in found if path.suffix in SUFFIXES)
+
+
+def packages_of(source: Path, text: str) -> set[str]:
+    """Return the packages of the project that a source imports, cimports or includes."""
+    modules = _FROM.findall(text)
+    for names in _IMPORT.findall(text):
+        modules += [name.split()[0] for name in names.split(",")]
+    tops = {module.split(".")[0] for module in modules if not module.startswith(".")}
+    tops |= {_folder(source, name) for name in _TEXT.findall(text)}
+    return {top for top in tops if top and (ROOT / top / "__init__.py").is_file()}
+
+
+def _folder(source: Path, name: str) -> str:
+    """Return the first folder of an included text, which lies beside the source or at the top."""
+    beside = Path(os.path.normpath(source.parent / name))
+    is_beside = name.startswith(".") or (ROOT / beside).exists()
+    return (beside if is_beside else Path(name)).parts[0]
+
+
+def slots_named(text: str) -> dict[str, set[str]]:
+    """Return the names of fields that are looked up, by what they are looked up in."""
+    found = defaultdict(set)
+    for owner, name in _NAMED.findall(text):
+        found[owner.strip()].add(name)
+    return found
+
+
+def nameless_slots(text: str) -> int:
+    """Return how many fields are looked up by what is no name there."""
+    return len(_SLOT.findall(text)) - len(_NAMED.findall(text))
+
+
+def classes_with_slots(package: str) -> dict[str, set[str]]:
+    """Return the slots of each class of ``package`` that has any, with those of its bases."""
+    own: dict[str, set[str]] = {}
+    bases: dict[str, list[str]] = {}
+    for path in sorted((ROOT / package).rglob("*.py")):
+        text = path.read_text("utf-8")
+        if "slots" not in text:
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ClassDef):
+                own[node.name] = own.get(node.name, set()) | set(_slots(node))
+                bases[node.name] = [base.id for base in node.bases if isinstance(base, ast.Name)]
+
+    def whole(name: str) -> set[str]:
+        return own.get(name, set()).union(*map(whole, bases.get(name, ())))
+
+    return {name: whole(name) for name in own}
+
+
+def _slots(node: ast.ClassDef) -> Iterator[str]:
+    has_slots = any("slots=True" in ast.unparse(each) for each in node.decorator_list)
+    for line in node.body:
+        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and has_slots:
+            yield line.target.id
+        if isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "__slots__":
+            yield from ast.literal_eval(line.value)
+
+
+def made_of(module: dict[str, Any]) -> set[str]:
+    """Return the files that a compiled module is made of."""
+    found: set[Path] = set()
+    ahead = {ROOT / name for name in module["sources"]}
+    while ahead:
+        path = ahead.pop()
+        found.add(path)
+        text = path.read_text("utf-8")
+        names = [*_TEXT.findall(text), path.with_suffix(".pxd").name]
+        modules = map("".join, _DECLARED.findall(text))
+        names += [module.replace(".", "/") + ".pxd" for module in modules]
+        folders = [path.parent, ROOT, *(ROOT / name for name in module.get("include-dirs", ()))]
+        for name in names:
+            places = (folder / name for folder in folders if (folder / name).is_file())
+            ahead |= {*places} - found
+    return {str(path.relative_to(ROOT)) for path in found}
