@@ -12,7 +12,7 @@ import sys
 import time
 from array import array
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -241,10 +241,10 @@ def scans(name: str, engine: str, queues: int, units: int, rounds: int) -> dict[
 def expiry(universal: int, queues: int, units: int) -> dict[str, float]:
     """Half of the units expire: the filter's rate, space, bytes written, reads meanwhile."""
     options = database_options(512 * MIB)
-    tuned = replace(options.families[Family.DEFAULT], universal_compaction=bool(universal))
+    tuned = options.families[Family.DEFAULT]._replace(universal_compaction=bool(universal))
     families = {**options.families, Family.DEFAULT: tuned}
-    free = replace(options, families=families, rate_limit_bytes_per_second=1 << 40)
-    limited = replace(options, families=families)
+    free = options._replace(families=families, rate_limit_bytes_per_second=1 << 40)
+    limited = options._replace(families=families)
     result: dict[str, float] = {}
     with folder() as root:
         written = written_bytes()

@@ -9,7 +9,7 @@ back, and the hole shows when it is read.
 Source: RocketMQ ``ConsumeQueue.recover``, which stops at the first hole.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +30,7 @@ NO_PHY = -1
 """Stands for the phy offset of a pre-blank and of no unit at all: below every record's."""
 
 
-@dataclass(frozen=True, slots=True)
-class QueueEnd:
+class QueueEnd(NamedTuple):
     """What recovery found out about one queue."""
 
     first_offset: int

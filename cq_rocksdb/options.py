@@ -14,8 +14,8 @@ Source: RocketMQ ``RocksDBOptionsFactory``, ``ConsumeQueueRocksDBStorage``.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from enum import Enum
+from typing import NamedTuple
 
 from cq_rocksdb.engine import Family
 
@@ -33,8 +33,7 @@ class Compression(Enum):
     ZSTD = "zstd"
 
 
-@dataclass(frozen=True, slots=True)
-class FamilyOptions:
+class FamilyOptions(NamedTuple):
     """Options of one column family."""
 
     write_buffer_bytes: int
@@ -76,8 +75,7 @@ class FamilyOptions:
     """Departure: RocketMQ keeps them beside the cache, without a bound."""
 
 
-@dataclass(frozen=True, slots=True)
-class DatabaseOptions:
+class DatabaseOptions(NamedTuple):
     """Options of the database as a whole."""
 
     families: Mapping[str, FamilyOptions]
@@ -111,7 +109,7 @@ class DatabaseOptions:
     def of_so_many_tables(self, tables: int) -> "DatabaseOptions":
         """Return the options for a database with this many tables."""
         threads = max(min(self.max_file_opening_threads, tables), 1)
-        return replace(self, max_file_opening_threads=threads)
+        return self._replace(max_file_opening_threads=threads)
 
 
 def database_options(memory_bytes: int) -> DatabaseOptions:

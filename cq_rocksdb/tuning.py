@@ -5,7 +5,6 @@ that holds the units. What is on disk stays readable with any of them.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -31,9 +30,9 @@ def tuned(options: DatabaseOptions, text: str | None) -> DatabaseOptions:
         if field in place:
             raise StoreConfigError(f"rocksdbOptions: {name} is given twice")
         place[field] = _read(name, value, read)
-    units = replace(options.families[Family.DEFAULT], **of_units)
+    units = options.families[Family.DEFAULT]._replace(**of_units)
     families = {**options.families, Family.DEFAULT: units}
-    return replace(options, families=families, **of_database)
+    return options._replace(families=families, **of_database)
 
 
 def _option(name: str) -> tuple[str, Callable[[str], object]]:

@@ -1,7 +1,6 @@
 """Where a file queue ends, against a plain walk over its rows; read a few units at a time."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -120,7 +119,7 @@ def test_a_unit_that_leads_to_the_logs_end_is_damaged_and_costs_no_other(
         for files in lay(tmp_path / str(damaged), table):
             found = find_end(files, trusted=trusted, safe_phy_offset=limit, max_phy_offset=limit)
             seen = damaged < 15 and (damaged >= PER_FILE or not trusted)  # else nobody looked there
-            assert found == replace(walk(table, limit, limit), has_hole=seen), damaged
+            assert found == walk(table, limit, limit)._replace(has_hole=seen), damaged
 
 
 def test_stale_units_are_none_however_many_in_order_there_are(

@@ -4,7 +4,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -68,7 +67,7 @@ def test_an_engine_opens_any_families(tmp_path: Path) -> None:
     two = database_options(16 << 20)
     names = [*two.families, "timers", "more"]
     like = two.families[Family.OFFSET]
-    options = replace(two, families=dict.fromkeys(names, like) | dict(two.families))
+    options = two._replace(families=dict.fromkeys(names, like) | dict(two.families))
 
     def opened(*, read_only: bool) -> RocksEngine:
         return make(tmp_path / "db", options, tmp_path / "log", read_only=read_only)

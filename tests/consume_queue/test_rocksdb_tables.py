@@ -4,7 +4,6 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -233,7 +232,7 @@ def test_scans_keep_no_table_file_that_a_compaction_has_replaced(
 def test_what_rocksdb_counted_is_read_from_its_own_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = replace(database_options(16 << 20), stats_dump_seconds=1)
+    options = database_options(16 << 20)._replace(stats_dump_seconds=1)
     monkeypatch.setattr(engines, "database_options", lambda _: options)
     assert logged_counters(tmp_path / "log") is None
     engine = open_in(tmp_path)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from store.config import StoreConfig
 from store.errors import StoreError
@@ -39,8 +39,7 @@ if TYPE_CHECKING:
 _LOG = StoreLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(NamedTuple):
     """What lies on disk, loaded; not recovered yet."""
 
     layout: StoreLayout
@@ -79,8 +78,7 @@ class Recovered:
     rebuild: QueueRebuild
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(NamedTuple):
     """All of an open store."""
 
     loaded: Loaded
