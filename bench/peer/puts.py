@@ -104,15 +104,10 @@ class Puts:
         return took
 
     def delete_topics(self) -> Figures:
-        """Delete the topics of all queues, one a call; the next puts fill them again."""
+        """Delete the topics of all queues in one call; the next puts fill them again."""
         topics = self._queues.topics
         self.caught_up()
-
-        def work() -> None:
-            for topic in topics:
-                self._store.delete_topic(topic)
-
-        return self._timed(len(topics), work)
+        return self._timed(len(topics), lambda: self._store.delete_topics(topics))
 
     def _next(self, count: int) -> range:
         first = self._produced

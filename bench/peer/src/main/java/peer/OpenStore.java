@@ -31,6 +31,18 @@ final class OpenStore {
         awaitDispatched();
     }
 
+    /** Brings to disk what was changed in queues: memtables, or files and folders of their file system. */
+    void syncQueues() throws Exception {
+        if (store.getQueueStore() instanceof RocksDBConsumeQueueStore queues) {
+            queues.flush();
+            return;
+        }
+        String folder = store.getMessageStoreConfig().getStorePathRootDir();
+        if (new ProcessBuilder("sync", "-f", folder).inheritIO().start().waitFor() != 0) {
+            throw new IllegalStateException("sync -f " + folder + " failed");
+        }
+    }
+
     /** Where slaves connect. */
     int port() {
         return store.getMessageStoreConfig().getHaListenPort();

@@ -85,7 +85,7 @@ final class Puts {
         return took.withLatencies("call", calls).withLatencies("due", waits);
     }
 
-    /** Deletes the topics of all queues, one a call; they are filled again by the next puts. */
+    /** Deletes the topics of all queues, one a call, and syncs that; they are filled again by the next puts. */
     Figures deleteTopics() throws Exception {
         opened.awaitDispatched();
         String[] topics = queues.topics();
@@ -95,6 +95,7 @@ final class Puts {
                     throw new IllegalStateException(topic + " was not deleted");
                 }
             }
+            opened.syncQueues();
         });
     }
 
