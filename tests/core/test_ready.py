@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from store.core import LONG_WAY, READS
+from store.core import READS
 
 NOTHING = object()
 
@@ -30,7 +30,6 @@ class Dispatcher:
     __slots__ = ("handed", "pending")
 
 
-@pytest.mark.skipif(LONG_WAY, reason="calls go the long way")
 def test_the_twin_is_asked_unless_the_store_is_open_and_nothing_waits() -> None:
     state: Any = State()
     pending: Any = Pending()
@@ -54,7 +53,6 @@ def test_the_twin_is_asked_unless_the_store_is_open_and_nothing_waits() -> None:
     assert asked == [1]
 
 
-@pytest.mark.skipif(LONG_WAY, reason="calls go the long way")
 def test_what_the_twin_refuses_is_refused() -> None:
     state: Any = State()
     pending: Any = Pending()

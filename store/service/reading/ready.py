@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from contextlib import suppress
 
-from store.core import LONG_WAY, READS
+from store.core import READS
 from store.errors import RetryableDiskFullError
 from store.service.dispatching.dispatch import Dispatcher
 from store.service.dispatching.pending import NOTHING
 from store.service.running.running_state import RunningState
 
 
-class InterpretedReady:
+class _Readying:
     """Refuses after close, and dispatches what waits, so that the reader sees it. Any thread.
 
     While the dispatch is stalled readers see what queues and index have.
@@ -36,8 +36,4 @@ class InterpretedReady:
 
 def ready_of(state: RunningState, dispatcher: Dispatcher) -> Callable[[], None]:
     """Return what the reads of one store ask; the core sees for itself that all is well."""
-    twin = InterpretedReady(state, dispatcher)
-    if LONG_WAY:
-        return twin
-    ready: Callable[[], None] = READS.Ready(state, dispatcher, NOTHING, twin)
-    return ready
+    return READS.Ready(state, dispatcher, NOTHING, _Readying(state, dispatcher))
