@@ -10,7 +10,6 @@ import random
 import subprocess
 import sys
 import time
-from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -106,13 +105,15 @@ def batches(queues: int, units: int, size: int) -> Iterator[UnitBatch]:
         numbers = np.arange(first, min(first + size, units))
         used, index = np.unique(numbers % queues, return_inverse=True)
         batch = UnitBatch()
-        batch.queues = [key(number) for number in used.tolist()]
-        batch.queue_index = array("i", index.astype(np.int32).tobytes())
-        batch.queue_offset = array("q", (numbers // queues).astype(np.int64).tobytes())
         rows = np.zeros(len(numbers), QUEUE_UNIT.dtype)
         rows["phy_offset"], rows["size"] = numbers * RECORD, RECORD
         rows["store_timestamp"] = numbers
-        batch.units = bytearray(rows.tobytes())
+        batch.take(
+            [key(number) for number in used.tolist()],
+            index.astype(np.int32).tobytes(),
+            (numbers // queues).astype(np.int64).tobytes(),
+            rows.tobytes(),
+        )
         batch.end_phy_offset = int(numbers[-1] + 1) * RECORD
         yield batch
 
@@ -177,9 +178,9 @@ def raw_dispatch(name: str, queues: int, units: int, size: int) -> float:
 def engine_batch(batch: UnitBatch) -> EngineBatch:
     return EngineBatch(
         [queue_prefix(*queue) for queue in batch.queues],
-        np.frombuffer(batch.queue_index, np.int32).astype(np.int64),
-        np.frombuffer(batch.queue_offset, np.int64),
-        np.frombuffer(batch.units, np.uint8).reshape(-1, QUEUE_UNIT.size),
+        np.frombuffer(memoryview(batch.queue_index), np.int32).astype(np.int64),
+        np.frombuffer(memoryview(batch.queue_offset), np.int64),
+        np.frombuffer(memoryview(batch.units), np.uint8).reshape(-1, QUEUE_UNIT.size),
     )
 
 

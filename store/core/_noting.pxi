@@ -34,9 +34,9 @@ cdef class Noting:
         free(self._places)
 
     def __init__(
-        self, *, note, deleted, scheduled, queue_key, tags_prefix, keys_wanted, tags_wanted
+        self, *, note, deleted, scheduled, tags_prefix, keys_wanted, tags_wanted
     ):
-        self._columns, self._tags_prefix = _Columns(queue_key), tags_prefix
+        self._columns, self._tags_prefix = _Columns(), tags_prefix
         self._texts = [None] * TEXTS
         self._note, self._deleted, self._scheduled = note, deleted, scheduled
         self._keys_wanted, self._tags_wanted = keys_wanted, tags_wanted
@@ -87,7 +87,7 @@ cdef class Noting:
                     if stepped == PLAIN:
                         item = scan.record()
                     self._note(item, units, keys, queues_from, index_from)
-                is_full = len(columns.queue_index) >= full_at
+                is_full = columns.units.count >= full_at
         finally:
             result.note_several(first, last if last_scan is None else last_scan.record(), count)
             self._scan = scan if is_full else None
@@ -134,9 +134,9 @@ cdef class Noting:
         if record.phy_offset >= queues_from:
             if not record.flags & PREPARED:
                 index = self._index_of(columns, record)
-                columns.grow(1)
-                columns.add_at(
-                    index, record.queue_offset, record.phy_offset, record.size,
+                columns.units.make_room(1)
+                columns.units.add_at(
+                    index, record.queue_offset, record.phy_offset, <int32_t> record.size,
                     tags[1] if tags is not None else 0, record.timestamp,
                 )
             columns.units.end_phy_offset = record.phy_offset + record.size
@@ -156,8 +156,8 @@ cdef class Noting:
         cdef Place *place = &self._places[at & (PLACES - 1)]
         if place.topic == record.topic and place.queue_id == record.queue_id:
             return place.index
-        cdef int index = columns.index((<object> record.topic, record.queue_id))
-        if (<tuple> columns.queues[index])[0] is <object> record.topic:  # else nobody holds it
+        cdef int index = columns.units.index((<object> record.topic, record.queue_id))
+        if (<tuple> columns.units.queues[index])[0] is <object> record.topic:  # else nobody holds it
             place.topic, place.queue_id, place.index = record.topic, record.queue_id, index
         return index
 

@@ -1,6 +1,10 @@
 # What was looked at of a message, the memory for it, and what it becomes. Part of `_core.pyx`.
 
 
+cdef extern from "_record.h":
+    char *put32(char *at, uint32_t value)
+    char *put64(char *at, unsigned long long value)
+
 cdef struct Plain:
     # One message, looked at; it keeps what the pointers lead to, and nobody changes it meanwhile.
     const char *topic  # its length before it

@@ -6,6 +6,8 @@
 # has it as the call begins, nobody can until it ends. Where anything is not plain, or not at hand,
 # it returns ``None`` and has changed nothing.
 
+from cpython.dict cimport PyDict_GetItemWithError
+from cpython.tuple cimport PyTuple_GET_ITEM
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_CheckExact
 from cpython.dict cimport PyDict_CheckExact, PyDict_Next, PyDict_SetItem
@@ -92,8 +94,8 @@ cdef class PlainPuts:
     ):
         self._faults = PyCapsule_GetPointer(fault_count, "cqstore.faulty_maps")
         self._fault_count = fault_count
-        self._host, self._appended, self._result, queue_key, file_class = classes
-        self._columns, self._known = _Columns(queue_key), _Known(tags_prefix)
+        self._host, self._appended, self._result, file_class = classes
+        self._columns, self._known = _Columns(), _Known(tags_prefix)
         self._scratch, self._wire = _Scratch(), slot_of_class(self._host, "wire")
         self._slots = _StateSlots(log, file_class, pending, state, dispatcher)
         self._log, self._pending, self._state, self._dispatcher = log, pending, state, dispatcher
@@ -122,7 +124,7 @@ cdef class PlainPuts:
         if appended >= self._due:
             self._due = appended + self._every
             return None
-        if self._columns.waiting(<object> units) + 1 >= full_at:
+        if (<UnitColumns?> <object> units).count + 1 >= full_at:
             return None
         result = self.one(message)
         return False if result is None else result
@@ -442,8 +444,10 @@ cdef class PlainPuts:
         cdef int64_t appended = <object> in_slot(<PyObject *> self._log, slots.appended_records)
         cdef Py_ssize_t at
         cdef Plain *plain
+        cdef UnitColumns units
+        cdef _Columns columns
         pending, log, section = self._pending, self._log, self._section
-        units = <object> in_slot(<PyObject *> pending, slots.units)
+        units = <UnitColumns?> <object> in_slot(<PyObject *> pending, slots.units)
         keys = <object> in_slot(<PyObject *> pending, slots.keys)
         place = result = None
         PyObject_GetBuffer(target, &buffer, PyBUF_WRITABLE)
@@ -453,7 +457,7 @@ cdef class PlainPuts:
             # Left so if a line below fails: the store has failed then.
             set_slot(section, slots.begun, <object> Py_True)
             columns = self._columns.of(units, keys)
-            columns.grow(scratch.count)
+            units.make_room(scratch.count)
             if now != self._stamp:
                 self._stamp, self._time = now, now
             for at in range(scratch.count):
@@ -464,8 +468,8 @@ cdef class PlainPuts:
                 _write(plain, scratch.properties, <char *> buffer.buf + position, offset,
                        phy_offset, now)
                 PyDict_SetItem(self._next, key, offset + 1)
-                columns.add_at(
-                    self._number(columns, plain), offset, phy_offset, plain.size,
+                units.add_at(
+                    self._number(columns, plain), offset, phy_offset, <int32_t> plain.size,
                     plain.tags_code, now,
                 )
                 if self._keys_wanted:
@@ -481,11 +485,10 @@ cdef class PlainPuts:
                 phy_offset += plain.size
             if any_faults(self._faults):
                 _check_written(file, target, self._state)
-            end = phy_offset
             set_slot(file, slots.wrote_position, position)
-            set_slot(log, slots.end, end)
+            set_slot(log, slots.end, phy_offset)
             set_slot(log, slots.appended_records, appended + scratch.count)
-            set_slot(units, slots.end_phy_offset, end)
+            units.end_phy_offset = phy_offset
             set_slot(pending, slots.last, place)
             set_slot(section, slots.begun, <object> Py_False)
         finally:
@@ -497,7 +500,7 @@ cdef class PlainPuts:
         cdef KnownQueue *queue = plain.queue
         if queue.key == plain.key and queue.batch == columns.batch:
             return queue.number
-        cdef int number = columns.index(<object> plain.key)
+        cdef int number = columns.units.index(<tuple> <object> plain.key)
         if queue.key == plain.key:  # else another queue of this call has the place
             queue.number, queue.batch = number, columns.batch
         return number

@@ -7,7 +7,6 @@ cdef class _StateSlots:
     cdef Py_ssize_t current, prepared, end, appended_records  # of the log
     cdef Py_ssize_t file_from_offset, wrote_position, heap, mapped  # of a file
     cdef Py_ssize_t units, keys, last  # of what waits
-    cdef Py_ssize_t end_phy_offset  # of a batch of units
     cdef Py_ssize_t begun, unwritable, full_at
 
     def __init__(self, log, file_class, pending, state, dispatcher):
@@ -19,6 +18,5 @@ cdef class _StateSlots:
         self.heap, self.mapped = slot_of_class(file_class, "heap"), slot_of_class(file_class, "mapped")
         self.units, self.keys = its_slot(pending, "units"), its_slot(pending, "keys")
         self.last = its_slot(pending, "last")
-        self.end_phy_offset = its_slot(pending.units, "end_phy_offset")
         self.begun, self.unwritable = its_slot(pending.appending, "begun"), its_slot(state, "unwritable")
         self.full_at = its_slot(dispatcher, "full_at")

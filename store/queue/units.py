@@ -4,8 +4,7 @@ The 28 bytes of ``QueueUnit`` are RocksDB's value; a file queue stores their fir
 batches stay packed: nobody pays for a Python object a unit who did not ask for it.
 """
 
-from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from struct import Struct
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.errors import CorruptionError
+from store.queue import _batch
 from store.record.layout import Buffer, Layout, Wire
 from store.record.record_layout import MOST_QUEUE_OFFSET
 
@@ -112,63 +112,19 @@ UNIT_COLUMNS: dict[int, np.dtype[np.void]] = {
 _ROWS = {PACKED_PREFIX: Struct(">qiq"), QUEUE_UNIT.size: Struct(">qiq8x")}
 
 
-class UnitBatch:
+_batch.bind_queue_key(QueueKey)
+
+
+class UnitBatch(_batch.UnitColumns):
     """Units on their way into the queues, as columns, in dispatch (log) order.
 
-    Unit *i* belongs to ``queues[queue_index[i]]`` at ``queue_offset[i]``; its 28 bytes are
-    ``units[28*i : 28*i + 28]``. ``end_phy_offset`` is the log position up to which everything has
-    been dispatched once the batch is stored, also records that no queue holds. Not thread-safe.
+    Unit *i* belongs to ``queues[queue_index[i]]`` at ``queue_offset[i]``; its 28 bytes are row *i*
+    of ``units``. Whoever has a view of a column keeps what it shows while the batch grows.
+    ``end_phy_offset`` is the log position up to which everything has been dispatched once the batch
+    is stored, also records that no queue holds. One thread adds.
     """
 
-    __slots__ = ("end_phy_offset", "index_of", "queue_index", "queue_offset", "queues", "units")
-
-    def __init__(self) -> None:
-        self.queues: list[QueueKey] = []
-        self.queue_index = array("i")
-        self.queue_offset = array("q")
-        self.units = bytearray()
-        self.end_phy_offset = 0
-        self.index_of: dict[tuple[str, int], int] = {}
-
-    def __len__(self) -> int:
-        return len(self.queue_index)
-
-    def add(
-        self,
-        key: tuple[str, int],
-        queue_offset: int,
-        phy_offset: int,
-        size: int,
-        tags_code: int,
-        store_timestamp: int,
-    ) -> None:
-        """Append one unit for queue ``key`` (topic, queue id); does not move ``end_phy_offset``."""
-        index = self.index_of.get(key)
-        if index is None:
-            index = self.index_of[key] = len(self.queues)
-            self.queues.append(QueueKey(*key))
-        self.queue_index.append(index)
-        self.queue_offset.append(queue_offset)
-        self.units += _PACK(phy_offset, size, tags_code, store_timestamp)
-
-    def add_list(
-        self,
-        keys: Sequence[tuple[str, int]],
-        queue_offsets: Sequence[int],
-        phy_offsets: Sequence[int],
-        sizes: Sequence[int],
-        tags_codes: Sequence[int],
-        store_timestamps: Sequence[int],
-    ) -> None:
-        """Append one unit a row of the columns; as ``add`` each, for a fraction of the time."""
-        index_of = self.index_of
-        for key in keys:
-            if key not in index_of:
-                index_of[key] = len(self.queues)
-                self.queues.append(QueueKey(*key))
-        self.queue_index.extend([index_of[key] for key in keys])
-        self.queue_offset.extend(queue_offsets)
-        self.units += b"".join(map(_PACK, phy_offsets, sizes, tags_codes, store_timestamps))
+    __slots__ = ()
 
     def of_topics(self, wanted: Callable[[str], bool]) -> "UnitBatch":
         """Return the batch without the units of other topics; itself if it has none of those.
@@ -182,39 +138,51 @@ class UnitBatch:
 
         Its ``end_phy_offset`` is the same.
         """
-        return self if keep.all() else self._rows(keep[np.frombuffer(self.queue_index, np.int32)])
+        return self if keep.all() else self._rows(keep[self._numbers()])
 
     def since(self, phy_offset: int) -> "UnitBatch":
         """Return the batch without the units whose records lie before ``phy_offset``.
 
         Its ``end_phy_offset`` is the same.
         """
-        units = np.frombuffer(self.units, np.uint8).reshape(-1, QUEUE_UNIT.size)
+        units = self._packed()
         phys = np.ascontiguousarray(units[:, :8]).view(">i8").ravel()
         return self._rows(phys >= phy_offset)
 
     def _rows(self, rows: NDArray[np.bool_]) -> "UnitBatch":
         chosen = UnitBatch()
         chosen.end_phy_offset = self.end_phy_offset
-        index = np.frombuffer(self.queue_index, np.int32)[rows]
+        index = self._numbers()[rows]
         used, numbers = np.unique(index, return_inverse=True)
-        chosen.queues = [self.queues[at] for at in used.tolist()]
-        chosen.index_of = {queue: at for at, queue in enumerate(chosen.queues)}
-        chosen.queue_index.frombytes(numbers.astype(np.int32).tobytes())
-        chosen.queue_offset.frombytes(np.frombuffer(self.queue_offset, np.int64)[rows].tobytes())
-        units = np.frombuffer(self.units, np.uint8).reshape(-1, QUEUE_UNIT.size)
-        chosen.units += units[rows].tobytes()
+        units = self._packed()
+        chosen.take(
+            [self.queues[at] for at in used.tolist()],
+            numbers.astype(np.int32).tobytes(),
+            self._offsets()[rows].tobytes(),
+            units[rows].tobytes(),
+        )
         return chosen
 
+    def _numbers(self) -> NDArray[np.int32]:
+        return np.frombuffer(memoryview(self.queue_index), np.int32)
+
+    def _offsets(self) -> NDArray[np.int64]:
+        return np.frombuffer(memoryview(self.queue_offset), np.int64)
+
+    def _packed(self) -> NDArray[np.uint8]:
+        return np.frombuffer(memoryview(self.units), np.uint8).reshape(-1, QUEUE_UNIT.size)
+
     def _check_offsets(self) -> None:
-        offsets = np.frombuffer(self.queue_offset, np.int64)
+        offsets = self._offsets()
         odd = np.flatnonzero((offsets < 0) | (offsets >= MOST_UNITS))
         if len(odd):
             row = int(odd[0])
             topic, queue_id = self.queues[self.queue_index[row]]
             raise CorruptionError(
                 f"a record of queue {queue_id} of topic {topic!r} has an impossible queue offset",
-                phy_offset=QUEUE_UNIT.unpack_from(self.units, row * QUEUE_UNIT.size).phy_offset,
+                phy_offset=QUEUE_UNIT.unpack_from(
+                    memoryview(self.units), row * QUEUE_UNIT.size
+                ).phy_offset,
                 expected=f"0 to {MOST_UNITS - 1}",
                 got=self.queue_offset[row],
             )
@@ -225,12 +193,12 @@ class UnitBatch:
         Raises:
             CorruptionError: a queue offset is impossible: no checksum covers a record's head.
         """
-        index = np.frombuffer(self.queue_index, np.int32)
+        index = self._numbers()
         order = np.argsort(index, kind="stable")
         index = index[order]
         self._check_offsets()
-        offsets = np.frombuffer(self.queue_offset, np.int64)[order]
-        units = np.frombuffer(self.units, np.uint8).reshape(-1, QUEUE_UNIT.size)[order]
+        offsets = self._offsets()[order]
+        units = self._packed()[order]
         breaks = np.flatnonzero((np.diff(index) != 0) | (np.diff(offsets) != 1)) + 1
         starts = [0, *breaks.tolist()] if len(index) else []
         return UnitRuns(
@@ -240,9 +208,6 @@ class UnitBatch:
             ends=[*starts[1:], len(index)] if len(index) else [],
             units=units,
         )
-
-
-_PACK = QUEUE_UNIT.struct.pack
 
 
 @dataclass(frozen=True, slots=True)

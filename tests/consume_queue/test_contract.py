@@ -178,7 +178,7 @@ def test_both_lives_in_one_batch_leave_the_second(drive: QueueDrive) -> None:
     both = UnitBatch()
     for batch in (first, second):
         for number in range(len(batch)):
-            phy_offset = int.from_bytes(batch.units[28 * number : 28 * number + 8])
+            phy_offset = int.from_bytes(bytes(batch.units)[28 * number : 28 * number + 8])
             stamp = drive.log.store_timestamp(phy_offset, 100)
             both.add(("topic", 0), batch.queue_offset[number], phy_offset, 100, 0, stamp)
     drive.store.put_batch(both)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from store.core import READS
+from store.queue.units import UnitBatch
 
 NOTHING = object()
 
@@ -14,12 +15,8 @@ class State:
     __slots__ = ("closed", "forked")
 
 
-class Batch:
-    __slots__ = ("end_phy_offset",)
-
-
-class OtherBatch:
-    end_phy_offset = 0
+class OtherBatch(UnitBatch):
+    """Of another class than the batch that was there first."""
 
 
 class Pending:
@@ -34,13 +31,13 @@ def test_the_twin_is_asked_unless_the_store_is_open_and_nothing_waits() -> None:
     state: Any = State()
     pending: Any = Pending()
     dispatcher: Any = Dispatcher()
-    pending.units, dispatcher.pending = Batch(), pending
+    pending.units, dispatcher.pending = UnitBatch(), pending
     asked: list[int] = []
     ready = READS.Ready(state, dispatcher, NOTHING, lambda: asked.append(1))
-    ends = (0, 1, 1 << 70, -1, None)
+    ends = (0, 1, 1 << 62, -1)
     for closed, forked, handed, end in product((False, True), (False, True), (NOTHING, 5), ends):
         state.closed, state.forked, dispatcher.handed = closed, forked, handed
-        pending.units = Batch()
+        pending.units = UnitBatch()
         pending.units.end_phy_offset = end
         asked.clear()
         ready()
@@ -57,7 +54,7 @@ def test_what_the_twin_refuses_is_refused() -> None:
     state: Any = State()
     pending: Any = Pending()
     dispatcher: Any = Dispatcher()
-    pending.units, dispatcher.pending, dispatcher.handed = Batch(), pending, NOTHING
+    pending.units, dispatcher.pending, dispatcher.handed = UnitBatch(), pending, NOTHING
     state.closed, state.forked, pending.units.end_phy_offset = True, False, 0
 
     def refuse() -> None:

@@ -172,7 +172,8 @@ def noted(
     except TornError:
         stops.append("broken")
     return [
-        stops, batch.queues, batch.queue_index, batch.queue_offset, bytes(batch.units),
+        stops, batch.queues, bytes(batch.queue_index), bytes(batch.queue_offset),
+        bytes(batch.units),
         batch.end_phy_offset, dict(batch.index_of), list(keys.rows(0, len(keys))), result.records,
         result.first_phy_offset, result.last,
     ]  # fmt: skip
@@ -235,7 +236,7 @@ def noted_in_blocks(data: list[bytes], *, by_core: bool, refusing: bool) -> list
 
     def put(batch: UnitBatch, keys: IndexBatch) -> list[QueueRestart]:
         seen.append([
-            batch.queues, batch.queue_index, batch.queue_offset, bytes(batch.units),
+            batch.queues, bytes(batch.queue_index), bytes(batch.queue_offset), bytes(batch.units),
             batch.end_phy_offset, dict(batch.index_of), list(keys.rows(0, len(keys))),
         ])  # fmt: skip
         return []

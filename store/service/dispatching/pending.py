@@ -152,4 +152,4 @@ class Pending:
 
 def oldest_timestamp(units: UnitBatch) -> int:
     """Return the store time, ms, of the first of ``units``, 0 if there is none."""
-    return QUEUE_UNIT.unpack_from(units.units).store_timestamp if units.units else 0
+    return QUEUE_UNIT.unpack_from(memoryview(units.units)).store_timestamp if len(units) else 0

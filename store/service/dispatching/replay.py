@@ -12,7 +12,7 @@ from store.errors import CorruptionError
 from store.index.index_batch import TAGS_PREFIX, IndexBatch
 from store.progress import Progress, untold
 from store.queue.facts import QueueRestart
-from store.queue.units import QueueKey, UnitBatch
+from store.queue.units import UnitBatch
 from store.record.message import SCHEDULE_TOPIC
 from store.record.properties import dispatch_properties
 from store.record.scan import Scan, ScannedRecord
@@ -45,7 +45,7 @@ class Replay:
         if not LONG_WAY:
             self._fill = CORE.Noting(
                 note=self._note, deleted=units.deleted, scheduled=SCHEDULE_TOPIC,
-                queue_key=QueueKey, tags_prefix=TAGS_PREFIX, keys_wanted=keys.wanted,
+                tags_prefix=TAGS_PREFIX, keys_wanted=keys.wanted,
                 tags_wanted=keys.tags,
             ).fill  # fmt: skip
             self._walked = iter

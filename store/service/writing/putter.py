@@ -138,7 +138,7 @@ class Putter:
         result = (self._plain.one(message) if eligible else None) or self._put_any(message)
         if result.appended is None:
             return result
-        if self._has_to_wait or len(self._pending.units.queue_index) >= self._dispatcher.full_at:
+        if self._has_to_wait or len(self._pending.units) >= self._dispatcher.full_at:
             result = self._settle([result], wait=wait)[0]
         if started:
             self.meter.seconds.observe(time.perf_counter() - started)

@@ -1,0 +1,31 @@
+# Units on their way into queues, for compiled code that adds to them.
+
+from libc.stdint cimport int32_t, int64_t
+
+
+cdef class Block:
+    cdef char *data
+    cdef Py_ssize_t room
+
+
+cdef class Column:
+    cdef Block block  # who has a view of the column holds it, too
+    cdef readonly Py_ssize_t item_bytes
+    cdef Py_ssize_t used
+
+    cdef char *grow(self, Py_ssize_t more) except NULL
+
+
+cdef class UnitColumns:
+    cdef readonly list queues
+    cdef readonly dict index_of
+    cdef readonly Column queue_index, queue_offset, units
+    cdef public int64_t end_phy_offset
+    cdef Py_ssize_t count
+
+    cdef int index(self, tuple key) except -1
+    cdef int make_room(self, Py_ssize_t more) except -1
+    cdef void add_at(
+        self, int32_t index, int64_t queue_offset, int64_t phy_offset, int32_t size,
+        int64_t tags_code, int64_t store_timestamp,
+    ) noexcept
