@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 # Numpy's threads, which nothing here gives work to, would be started in every child of a test.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-pytest_plugins = ["tests.kit.rewritten", "tests.kit.scratch", "tests.kit.share"]
+pytest_plugins = [
+    "tests.kit.rewritten",
+    "tests.kit.scratch",
+    "tests.kit.share",
+    "tests.kit.shim.preload",
+]
 
 _LONGEST_IN_A_NAME = 100
 

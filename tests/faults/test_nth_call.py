@@ -4,24 +4,28 @@ import os
 import random
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from store.config import RocksDBEngine
+from store.core import CORE
 from store.errors import StoreError, StoreIOError
 from store.queue.backends import backend_names
 from store.service.message_store import MessageStore
 from store.service.upkeep.store_copy import copy_store
 from tests.kit.engines import ENGINES
 from tests.kit.faults import EIO, Faults
-from tests.kit.nth_call import FAULTS, Case, NthCall
+from tests.kit.mutations import in_time
+from tests.kit.nth_call import Case, NthCall
 from tests.kit.told import CONFIG, Told
 
 STORES = [("file", RocksDBEngine.AUTO), *[("rocksdb", engine) for engine in ENGINES]]
 SAMPLE = 30
 """Faults of each store that the normal run tries: as many on every machine."""
-"""How long a sample of one kind of store is tried."""
+SECONDS = 60
+"""What one fault may take at most."""
 LIVES = 2
 
 
@@ -35,16 +39,20 @@ def run(root: Path, backend: str, engine: RocksDBEngine, told: Told) -> None:
 
 def cases_of(calls: NthCall, root: Path, backend: str, engine: RocksDBEngine) -> list[Case]:
     """Return every fault of every call that the script makes."""
-    calls.counts.clear()
+    calls.count()
     run(root, backend, engine, Told())
-    counts = dict(calls.counts)
     shutil.rmtree(root)
-    return [
-        Case(call, number, code)
-        for call, codes in FAULTS.items()
-        for number in range(1, counts.get(call, 0) + 1)
-        for code in codes
-    ]
+    check_seen(calls, backend)
+    return [*calls.cases()]
+
+
+def check_seen(calls: NthCall, backend: str) -> None:
+    """The calls of what is compiled are among those that are met."""
+    if backend == "file":
+        assert (calls.foreign["pwrite"] > 0) == (CORE is not None)
+    else:
+        for call in ("write", "fdatasync", "rename"):
+            assert calls.foreign[call] > 0, call
 
 
 def try_case(calls: NthCall, root: Path, backend: str, engine: RocksDBEngine, case: Case) -> bool:
@@ -56,10 +64,10 @@ def try_case(calls: NthCall, root: Path, backend: str, engine: RocksDBEngine, ca
         run(root, backend, engine, told)
     except StoreError as exc:
         met = exc
+    calls.heal()
     if isinstance(met, StoreIOError):
         assert met.path is not None, met
         assert met.path.is_relative_to(root), met
-    calls.heal()
     config = CONFIG.model_copy(update={"rocksdb_engine": engine})
     with MessageStore.open(root, config, backend=backend) as store:
         told.check(store)
@@ -77,7 +85,8 @@ def try_cases(calls: NthCall, root: Path, backend: str, engine: RocksDBEngine, m
     tried = struck = 0
     for case in cases[:most]:
         try:
-            struck += try_case(calls, root, backend, engine, case)
+            with in_time(SECONDS):
+                struck += try_case(calls, root, backend, engine, case)
         except BaseException as exc:
             exc.add_note(f"{case} at {calls.struck}")
             raise
@@ -88,8 +97,9 @@ def try_cases(calls: NthCall, root: Path, backend: str, engine: RocksDBEngine, m
 
 
 @pytest.fixture
-def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NthCall:
-    return NthCall(monkeypatch, tmp_path / "store")
+def calls(tmp_path: Path) -> Iterator[NthCall]:
+    with NthCall(tmp_path) as calls:
+        yield calls
 
 
 @pytest.mark.slow
@@ -108,15 +118,16 @@ def test_a_fault_in_any_call_loses_nothing(
     assert try_cases(calls, tmp_path / "store", backend, engine, sys.maxsize)
 
 
-@pytest.mark.parametrize("backend", backend_names())
+@pytest.mark.parametrize(("backend", "engine"), STORES)
 def test_writes_of_which_a_part_is_taken_are_gone_on_with(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
+    calls: NthCall, tmp_path: Path, backend: str, engine: RocksDBEngine
 ) -> None:
-    told, calls = Told(), NthCall(monkeypatch, tmp_path)
-    calls.all_short = True
-    run(tmp_path / "store", backend, RocksDBEngine.AUTO, told)
-    assert calls.counts["pwrite"] + calls.counts["write"] > 50
+    told = Told()
+    calls.write_parts_only()
+    run(tmp_path / "store", backend, engine, told)
     copy_store(tmp_path / "store", tmp_path / "copy")
+    assert calls.counts["pwrite"] + calls.counts["write"] > 50
+    check_seen(calls, backend)
     calls.heal()
     for name in ("store", "copy"):
         with MessageStore.open(tmp_path / name, CONFIG, backend=backend) as store:
