@@ -20,7 +20,7 @@ SHORT = -1
 """In the place of an error's number: the system takes a part of what is to be written."""
 EVER = 1 << 40
 _PATH = 4096
-_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p)
+_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p)
 
 
 class _State(ctypes.Structure):
@@ -49,6 +49,7 @@ class Shim:
     def __init__(self) -> None:
         self._state = _State.in_dll(_library(), "shim_state")
         self._told: object = None
+        self._meets = False
 
     def watch(self, root: Path | str) -> None:
         """Count what is called below ``root`` from here on, and let all of it through."""
@@ -72,17 +73,30 @@ class Shim:
         _library().shim_off()
         self._told = None
 
-    def tell(self, function: Callable[[str, str, str], object]) -> None:
-        """Tell ``function`` kind, path and library of each call that Python does not make.
+    @property
+    def meets(self) -> bool:
+        """Whether anything is met; ``monkeypatch`` sets it back to what it was before a test."""
+        return self._meets
 
-        Before it is made, in its thread, which has the interpreter's lock meanwhile.
+    @meets.setter
+    def meets(self, meets: bool) -> None:
+        self._meets = meets
+        if not meets:
+            self.off()
+
+    def tell(self, function: Callable[[str, str], object], library: str) -> None:
+        """Tell ``function`` kind and path of each call that a library makes, before it is made.
+
+        In its thread, which has the interpreter's lock meanwhile; ``library`` is a part of its
+        path. Not for RocksDB: a thread of Python may hold that lock while it waits for another
+        one of RocksDB's.
         """
 
-        def told(kind: int, path: bytes, caller: bytes) -> None:
-            function(KINDS[kind], path.decode(), caller.decode())
+        def told(kind: int, path: bytes) -> None:
+            function(KINDS[kind], path.decode())
 
         self._told = callback = _CALLBACK(told)
-        _library().shim_tell(callback)
+        _library().shim_tell(callback, library.encode())
 
     def write_parts_only(self) -> None:
         """Have each write take a part of what it is given."""

@@ -36,7 +36,8 @@ struct shim_state {
 
 static struct { unsigned kinds; long first, last; int code; char root[PATH], part[PATH]; } rule;
 static volatile int is_on;
-static void (*told)(int kind, const char *path, const char *caller);
+static void (*told)(int kind, const char *path);
+static char told_of[PATH];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Meet calls below `root`; from the `first` to the `last` one of `kinds` whose path holds `part`
@@ -53,8 +54,11 @@ void shim_arm(unsigned kinds, long first, long last, int code, const char *root,
 
 void shim_off(void) { is_on = 0, told = NULL; }
 
-/* Have a function told of each call by others than libpython before it is made. */
-void shim_tell(void (*function)(int, const char *, const char *)) { told = function; }
+/* Have a function told of each call by a library, whose path holds a text, before it is made. */
+void shim_tell(void (*function)(int, const char *), const char *library) {
+    snprintf(told_of, PATH, "%s", library);
+    told = function;
+}
 
 static int meet(enum kind kind, const char *path, void *from) {
     size_t size = strlen(rule.root);
@@ -64,9 +68,9 @@ static int meet(enum kind kind, const char *path, void *from) {
     Dl_info found = {0};
     const char *caller = dladdr(from, &found) && found.dli_fname ? found.dli_fname : "";
     int is_foreign = strstr(caller, "libpython") == NULL && strstr(caller, "/bin/python") == NULL;
-    void (*tell)(int, const char *, const char *) = told;
-    if (tell && is_foreign)
-        tell(kind, path, caller);
+    void (*tell)(int, const char *) = told;
+    if (tell && strstr(caller, told_of) != NULL)
+        tell(kind, path);
     pthread_mutex_lock(&lock);
     shim_state.counts[kind]++;
     shim_state.foreign[kind] += is_foreign;
@@ -159,6 +163,7 @@ ssize_t copy_file_range(int from, off_t *at, int fd, off_t *to, size_t size, uns
 
 int fsync(int fd) { REAL(fsync); REFUSE(meet_fd(FSYNC, fd, CALLER), -1); return real(fd); }
 int fdatasync(int fd) { REAL(fdatasync); REFUSE(meet_fd(FDATASYNC, fd, CALLER), -1); return real(fd); }
+int syncfs(int fd) { REAL(syncfs); REFUSE(meet_fd(FSYNC, fd, CALLER), -1); return real(fd); }
 int sync_file_range(int fd, off_t at, off_t size, unsigned flags) {
     REAL(sync_file_range); REFUSE(meet_fd(RANGE, fd, CALLER), -1); return real(fd, at, size, flags); }
 int fallocate(int fd, int mode, off_t at, off_t size) {
