@@ -16,6 +16,12 @@ from pathlib import Path
 from store.errors import ConsumeQueueError, CorruptionError, DiskFullError, StoreIOError
 
 
+_FULL = ("No space left on device", "Disk quota exceeded", "File too large")
+"""What the system says where ``store.errors.is_full``."""
+_OF_A_FILE_OF_RUST = re.compile(r"\(os error \d+\)$")
+"""How it is told of a file that rocksdict writes itself, beside RocksDB."""
+
+
 class RocksDBStatus(Enum):
     """Kinds of RocksDB statuses; the value is how RocksDB's own text of the status begins."""
 
@@ -39,8 +45,8 @@ class RocksDBStatus(Enum):
 
         An opening puts words of its own before what the system said.
         """
-        if text.startswith(cls.IO_ERROR.value) and "No space left on device" in text:
-            return cls.NO_SPACE
+        if text.startswith(cls.IO_ERROR.value) or _OF_A_FILE_OF_RUST.search(text):
+            return cls.NO_SPACE if any(full in text for full in _FULL) else cls.IO_ERROR
         return next(kind for kind in cls if text.startswith(kind.value))
 
 
