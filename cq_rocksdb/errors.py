@@ -15,7 +15,6 @@ from pathlib import Path
 
 from store.errors import ConsumeQueueError, CorruptionError, DiskFullError, StoreIOError
 
-
 _FULL = ("No space left on device", "Disk quota exceeded", "File too large")
 """What the system says where ``store.errors.is_full``."""
 _OF_A_FILE_OF_RUST = re.compile(r"\(os error \d+\)$")

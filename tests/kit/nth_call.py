@@ -95,9 +95,12 @@ class NthCall:
 
     def cases(self) -> Iterator[Case]:
         """Yield every fault of every call that has been counted."""
-        for call, codes in FAULTS.items():
+        for call in FAULTS:
             for number in range(1, self.counts[call] + 1):
-                for code in codes:
-                    yield Case(call, number, code)
-                    if code in LASTING:
-                        yield Case(call, number, code, lasts=True)
+                yield from faults_of(call, number)
+
+
+def faults_of(call: str, number: int) -> list[Case]:
+    """Return what may become of one call."""
+    once = [Case(call, number, code) for code in FAULTS[call]]
+    return once + [case._replace(lasts=True) for case in once if case.code in LASTING]
