@@ -90,8 +90,13 @@ class NthCall:
 
     @property
     def struck(self) -> str:
-        """The path that the fault met, and who called; empty: none so far."""
-        return f"{self._shim.struck} by {self._shim.caller}" if self._shim.refused else ""
+        """The path that the fault met first, from the folder on; empty: none so far."""
+        return self._shim.struck.removeprefix(self._root) if self._shim.refused else ""
+
+    @property
+    def caller(self) -> str:
+        """The library that made that call."""
+        return self._shim.caller
 
     def cases(self) -> Iterator[Case]:
         """Yield every fault of every call that has been counted."""

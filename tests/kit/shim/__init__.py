@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 KINDS = (
     "open", "write", "pwrite", "fsync", "fdatasync", "fallocate", "ftruncate", "rename", "unlink",
@@ -44,12 +46,20 @@ def _library() -> ctypes.PyDLL:
 
 
 class Shim:
-    """The one shim of this process."""
+    """The one shim of this process; as a context it is off in the end."""
 
     def __init__(self) -> None:
         self._state = _State.in_dll(_library(), "shim_state")
         self._told: object = None
         self._meets = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
+    ) -> None:
+        self.off()
 
     def watch(self, root: Path | str) -> None:
         """Count what is called below ``root`` from here on, and let all of it through."""
