@@ -20,8 +20,16 @@ OPENING = [
     ("fsync", ".dbtmp", ENOSPC),
     ("rename", ".dbtmp", errno.EDQUOT),
 ]
-FLUSH = [("open", ".sst", EMFILE), ("write", ".sst", errno.EDQUOT), ("fsync", ".sst", EIO),
-         ("write", "MANIFEST-", ENOSPC), ("fsync", "MANIFEST-", EIO)]  # fmt: skip
+FLUSH = [
+    ("write", ".sst", errno.EDQUOT),
+    ("fsync", "MANIFEST-", EIO),
+    *[
+        pytest.param(*refused, marks=pytest.mark.long)  # RocksDB waits a second after each
+        for refused in (
+            ("open", ".sst", EMFILE), ("fsync", ".sst", EIO), ("write", "MANIFEST-", ENOSPC),
+        )
+    ],
+]  # fmt: skip
 
 
 def open_store(root: Path, engine: RocksDBEngine) -> MessageStore:

@@ -38,7 +38,8 @@ def build(folder: Path) -> Path:
         made,
         SOURCE,
     ]
-    subprocess.run(words, check=True)
+    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    subprocess.run(words, check=True, env=environment)
     return made
 
 
