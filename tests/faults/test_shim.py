@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 
 from store.config import RocksDBEngine
-from store.core import CORE
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.kit.engines import ENGINES
-from tests.kit.shim import KINDS, SHORT, Shim
+from tests.kit.shim import CORE_WRITES, KINDS, SHORT, Shim
 from tests.kit.told import CONFIG
 
 DATA = b"0123456789"
@@ -160,7 +159,7 @@ def test_a_part_is_taken_of_what_is_written(folder: Folder, shim: Shim) -> None:
     assert [os.write(folder.fd, DATA) for _ in range(2)] == [5, 10]
 
 
-@pytest.mark.skipif(CORE is None, reason="the core does not run")
+@pytest.mark.skipif(not CORE_WRITES, reason="the core does not run")
 def test_what_the_core_writes_is_met_and_told(tmp_path: Path, shim: Shim) -> None:
     told: list[tuple[str, str]] = []
     shim.watch(tmp_path)
