@@ -100,6 +100,29 @@ def table_errors(folder: Path) -> Iterator[None]:
         raise
 
 
+def is_rocksdicts(exc: BaseException) -> bool:
+    """Return whether rocksdict raised it: bare, or an ``OSError`` of a file that it writes itself.
+
+    That has no number, for Rust knows none of Python's.
+    """
+    return type(exc) is Exception or (isinstance(exc, OSError) and exc.errno is None)
+
+
+def is_of_the_disk(text: str) -> bool:
+    """Return whether a text tells of a full disk, or of a file that rocksdict writes itself.
+
+    That lies where the database is opened: of a read-only one among temporary files.
+    """
+    full = RocksDBStatus.of(text) is RocksDBStatus.NO_SPACE
+    return full or _OF_A_FILE_OF_RUST.search(text) is not None
+
+
+def disk_error(sentence: str, folder: Path) -> StoreIOError:
+    """Return the error for what the disk refused to rocksdict, by its text in ``sentence``."""
+    kind = DiskFullError if any(full in sentence for full in _FULL) else StoreIOError
+    return kind(sentence, path=folder)
+
+
 def rocksdb_error(text: str, folder: Path) -> RocksDBError:
     """Return the error for a status of RocksDB's, by its text."""
     text = _PRIVATE.sub(lambda _: str(folder), text)

@@ -43,6 +43,7 @@ from cq_rocksdb.engine import (
     row_bytes,
     unit_columns,
 )
+from cq_rocksdb.errors import is_rocksdicts
 from cq_rocksdb.keys import UNIT_PLACE, unit_key
 from cq_rocksdb.open_databases import Claim, Held, opening
 from cq_rocksdb.options import DatabaseOptions
@@ -65,7 +66,7 @@ _ROCKSDB_INSIDE = {"0.3.29": "9.8.4"}
 
 
 def _is_rocksdicts(exc: BaseException) -> bool:
-    return type(exc) is Exception or isinstance(exc, DbClosedError)
+    return is_rocksdicts(exc) or isinstance(exc, DbClosedError)
 
 
 class RocksdictEngine:
