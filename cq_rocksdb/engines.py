@@ -23,6 +23,7 @@ from store.logger import StoreLogger
 _LOG = StoreLogger(__name__)
 OpenEngine = Callable[..., RocksEngine]
 _TRIES = 100
+_FAMILY_MISSING = "Column family not found"
 
 
 def open_engine(
@@ -44,7 +45,27 @@ def open_engine(
     options = tuned(database_options(config.rocksdb_memory_bytes), config.rocksdb_options)
     options = options.of_so_many_tables(tables)
     open_once = partial(make, folder, options, log_folder, read_only=read_only)
-    return (_while_it_changes(open_once, folder) if read_only else open_once()), reason
+    if not read_only:
+        return open_once(), reason
+    try:
+        return _while_it_changes(open_once, folder), reason
+    except RocksDBError as exc:
+        if _FAMILY_MISSING not in exc.reason or not _holds_nothing(folder):
+            raise
+    return open_once(is_empty=True), reason
+
+
+def _holds_nothing(folder: Path) -> bool:
+    """Return whether no key was ever written to a database: no table, no write-ahead log.
+
+    A store that was cut short while it made one leaves it so, without the second family. The next
+    read-write opening adds that.
+    """
+    files = [path for path in folder.iterdir() if DATABASE_FILE.fullmatch(path.name)]
+    return all(
+        path.suffix not in {".sst", ".blob"} and (path.suffix != ".log" or not path.stat().st_size)
+        for path in files
+    )
 
 
 def _while_it_changes(open_once: Callable[[], RocksEngine], folder: Path) -> RocksEngine:

@@ -15,6 +15,11 @@ from pathlib import Path
 
 from store.errors import ConsumeQueueError, CorruptionError, DiskFullError, StoreIOError
 
+_FULL = ("No space left on device", "Disk quota exceeded", "File too large")
+"""What the system says where ``store.errors.is_full``."""
+_OF_A_FILE_OF_RUST = re.compile(r"\(os error \d+\)$")
+"""How it is told of a file that rocksdict writes itself, beside RocksDB."""
+
 
 class RocksDBStatus(Enum):
     """Kinds of RocksDB statuses; the value is how RocksDB's own text of the status begins."""
@@ -39,8 +44,8 @@ class RocksDBStatus(Enum):
 
         An opening puts words of its own before what the system said.
         """
-        if text.startswith(cls.IO_ERROR.value) and "No space left on device" in text:
-            return cls.NO_SPACE
+        if text.startswith(cls.IO_ERROR.value) or _OF_A_FILE_OF_RUST.search(text):
+            return cls.NO_SPACE if any(full in text for full in _FULL) else cls.IO_ERROR
         return next(kind for kind in cls if text.startswith(kind.value))
 
 
@@ -93,6 +98,29 @@ def table_errors(folder: Path) -> Iterator[None]:
         if type(exc) is Exception or type(exc).__module__ == "cq_rocksdb._native":
             raise rocksdb_error(str(exc), folder) from exc
         raise
+
+
+def is_rocksdicts(exc: BaseException) -> bool:
+    """Return whether rocksdict raised it: bare, or an ``OSError`` of a file that it writes itself.
+
+    That has no number, for Rust knows none of Python's.
+    """
+    return type(exc) is Exception or (isinstance(exc, OSError) and exc.errno is None)
+
+
+def is_of_the_disk(text: str) -> bool:
+    """Return whether a text tells of a full disk, or of a file that rocksdict writes itself.
+
+    That lies where the database is opened: of a read-only one among temporary files.
+    """
+    full = RocksDBStatus.of(text) is RocksDBStatus.NO_SPACE
+    return full or _OF_A_FILE_OF_RUST.search(text) is not None
+
+
+def disk_error(sentence: str, folder: Path) -> StoreIOError:
+    """Return the error for what the disk refused to rocksdict, by its text in ``sentence``."""
+    kind = DiskFullError if any(full in sentence for full in _FULL) else StoreIOError
+    return kind(sentence, path=folder)
 
 
 def rocksdb_error(text: str, folder: Path) -> RocksDBError:

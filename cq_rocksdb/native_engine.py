@@ -102,12 +102,14 @@ class NativeEngine:
         log_folder: Path,
         *,
         read_only: bool,
+        is_empty: bool = False,
         library: Path | None = None,
     ) -> None:
         """Open the database in ``folder``; read-write: create it if it is missing.
 
         RocksDB's own log goes to ``log_folder``. Read-only neither writes nor locks anything in
-        ``folder``, and a ``folder`` without a database counts as an empty one.
+        ``folder``, and a ``folder`` without a database counts as an empty one; so does one that
+        ``is_empty``.
 
         Raises:
             StoreLockedError: another opener, in this process or another one, has it read-write.
@@ -122,16 +124,16 @@ class NativeEngine:
         self.write_lock = CheckedLock("a write to the RocksDB queues")
         self._held = Held()
         try:
-            self._open(options, log_folder)
+            self._open(options, log_folder, is_empty=is_empty)
         except BaseException:  # an exception from outside, too: it keeps frames, and they keep this
             with suppress(StoreError):
                 self.close(flush=False)
             raise
 
-    def _open(self, options: DatabaseOptions, log_folder: Path) -> None:
+    def _open(self, options: DatabaseOptions, log_folder: Path, *, is_empty: bool) -> None:
         folder, opened, really_read_only = self.folder, self.folder, self._read_only
         if self._read_only:
-            self._held.private = private = PrivateFolder(folder)
+            self._held.private = private = PrivateFolder(folder, is_empty=is_empty)
             opened = log_folder = private.path
             really_read_only = private.holds_database
         else:

@@ -24,8 +24,8 @@ _NOT_LINKED = re.compile(r"LOG.*|LOCK|rocksdict-config\.json")
 class PrivateFolder:
     """Links to the database in ``folder``; removed by ``release``, or when forgotten."""
 
-    def __init__(self, folder: Path) -> None:
-        """Make the links.
+    def __init__(self, folder: Path, *, is_empty: bool = False) -> None:
+        """Make the links; none to a database that ``is_empty``.
 
         Raises:
             StoreIOError: the folder cannot be made.
@@ -33,7 +33,7 @@ class PrivateFolder:
         with os_errors("make a private folder for", folder):
             self.path = Path(tempfile.mkdtemp(prefix="cqstore-read-only-"))
             self.release = weakref.finalize(self, _remove, self.path, os.getpid())
-            self.holds_database = (folder / "CURRENT").exists()
+            self.holds_database = not is_empty and (folder / "CURRENT").exists()
             """False: there is none, and one opened here is empty."""
             if not self.holds_database:
                 return

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rocksdict import BlockBasedOptions, DBCompressionType, Options, Rdict, WriteOptions
 
+from cq_rocksdb.errors import disk_error, is_rocksdicts
 from store.errors import StoreIOError, os_errors
 from store.files import make_folder, sync_below
 
@@ -28,6 +29,7 @@ def build_database(folder: Path, families: Mapping[str, Rows]) -> None:
 
     Raises:
         StoreIOError: the folder is not empty, or something cannot be written.
+        DiskFullError: there is no room for it.
     """
     with os_errors("make the folder of a database", folder):
         make_folder(folder)
@@ -36,9 +38,9 @@ def build_database(folder: Path, families: Mapping[str, Rows]) -> None:
     try:
         _write(folder, families)
     except Exception as exc:
-        if type(exc) is not Exception:  # rocksdict raises no other
+        if not is_rocksdicts(exc):
             raise
-        raise StoreIOError(f"RocksDB cannot write this database: {exc}", path=folder) from exc
+        raise disk_error(f"RocksDB cannot write this database: {exc}", folder) from exc
     with os_errors("finish a database", folder):
         for name in _NOT_OF_THE_DATABASE:
             (folder / name).unlink(missing_ok=True)
@@ -54,10 +56,12 @@ def _write(folder: Path, families: Mapping[str, Rows]) -> None:
         unlogged.disable_wal = True  # type: ignore[method-assign,assignment]
         for name in names:
             family = database.get_column_family(name)
-            for key, value in families.get(name, ()):
-                family.put(key, value, unlogged)
-            family.flush()
-            family.close()
+            try:
+                for key, value in families.get(name, ()):
+                    family.put(key, value, unlogged)
+                family.flush()
+            finally:
+                family.close()  # else whoever keeps the error keeps the database open
     finally:
         database.close()
 

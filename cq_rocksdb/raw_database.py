@@ -12,6 +12,7 @@ from typing import Self
 
 from rocksdict import AccessType, DBRecoveryMode, Options, Rdict
 
+from cq_rocksdb.errors import disk_error, is_of_the_disk, is_rocksdicts
 from cq_rocksdb.private_folder import PrivateFolder
 from store.errors import CorruptionError
 
@@ -32,7 +33,8 @@ class RawDatabase:
 
         Raises:
             CorruptionError: RocksDB cannot read it, or it is gone.
-            StoreIOError: the private folder cannot be made.
+            StoreIOError: the private folder cannot be made or written to.
+            DiskFullError: there is no room in it.
         """
         self.folder = folder
         self._private = PrivateFolder(folder)
@@ -127,7 +129,9 @@ def _rocksdb_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except Exception as exc:
-        if type(exc) is not Exception:
+        if not is_rocksdicts(exc):
             raise
         sentence = f"RocksDB cannot read this database: {exc}"
+        if is_of_the_disk(str(exc)):
+            raise disk_error(sentence, folder) from exc
         raise CorruptionError(sentence, path=folder) from exc

@@ -43,6 +43,7 @@ from cq_rocksdb.engine import (
     row_bytes,
     unit_columns,
 )
+from cq_rocksdb.errors import is_rocksdicts
 from cq_rocksdb.keys import UNIT_PLACE, unit_key
 from cq_rocksdb.open_databases import Claim, Held, opening
 from cq_rocksdb.options import DatabaseOptions
@@ -65,7 +66,7 @@ _ROCKSDB_INSIDE = {"0.3.29": "9.8.4"}
 
 
 def _is_rocksdicts(exc: BaseException) -> bool:
-    return type(exc) is Exception or isinstance(exc, DbClosedError)
+    return is_rocksdicts(exc) or isinstance(exc, DbClosedError)
 
 
 class RocksdictEngine:
@@ -75,13 +76,14 @@ class RocksdictEngine:
     filters_expired: ClassVar[bool] = False
 
     def __init__(
-        self, folder: Path, options: DatabaseOptions, log_folder: Path, *, read_only: bool
-    ) -> None:
+        self, folder: Path, options: DatabaseOptions, log_folder: Path,
+        *, read_only: bool, is_empty: bool = False,
+    ) -> None:  # fmt: skip
         """Open the database in ``folder``; read-write: create it if it is missing.
 
         RocksDB's own log goes to ``log_folder`` (RocketMQ, too, keeps it out of the database).
         Read-only neither writes nor locks anything in ``folder``, and a ``folder`` without a
-        database counts as an empty one.
+        database counts as an empty one; so does one that ``is_empty``.
 
         Raises:
             StoreLockedError: another opener, in this process or another one, has it read-write.
@@ -101,16 +103,16 @@ class RocksdictEngine:
         self._write_options.disable_wal = True  # type: ignore[method-assign, assignment]
         _engines.add(self)
         try:
-            self._open(options, log_folder)
+            self._open(options, log_folder, is_empty=is_empty)
         except BaseException:  # an exception from outside, too: it keeps frames, and they keep this
             with suppress(StoreError):
                 self.close(flush=False)
             raise
 
-    def _open(self, options: DatabaseOptions, log_folder: Path) -> None:
+    def _open(self, options: DatabaseOptions, log_folder: Path, *, is_empty: bool) -> None:
         folder, opened, access = self.folder, self.folder, AccessType.read_write()
         if self._read_only:
-            self._held.private = private = PrivateFolder(folder)
+            self._held.private = private = PrivateFolder(folder, is_empty=is_empty)
             opened = log_folder = private.path
             if private.holds_database:
                 access = AccessType.read_only(False)  # noqa: FBT003 - "error if a WAL exists"

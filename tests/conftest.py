@@ -21,7 +21,12 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # As in `cqstore`: a cut file is an error. What is done without that, other processes are asked.
 os.environ.setdefault("CQSTORE_BUS_HANDLER", "1")
-pytest_plugins = ["tests.kit.rewritten", "tests.kit.scratch", "tests.kit.share"]
+pytest_plugins = [
+    "tests.kit.rewritten",
+    "tests.kit.scratch",
+    "tests.kit.share",
+    "tests.kit.shim.preload",
+]
 
 _LONGEST_IN_A_NAME = 100
 

@@ -166,7 +166,8 @@ class _Mover:
                 raise
         finally:
             source.close()
-        (folder / _PROGRESS).unlink(missing_ok=True)
+        with os_errors("remove the progress of an attempt", folder / _PROGRESS):
+            (folder / _PROGRESS).unlink(missing_ok=True)
 
     def _chunks(self, source: UnitSource) -> Iterator[None]:
         """Fill the buffer, and yield when it is full and at the end."""

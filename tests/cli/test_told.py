@@ -267,7 +267,7 @@ def test_a_bare_log_file_may_hold_less_than_a_record(
     path = tmp_path / f"{4096:020d}"
     path.write_bytes(data)
     assert rows("dump", path) == [{"phy": 4096, "blank": 8}] * blank
-    Faults(monkeypatch).fail("open", EIO, path.name, after=2)  # the backends look first
+    Faults(monkeypatch).fail("open", EIO, path.name, after=1)  # `dump` looks what it is first
     fault = call("dump", path).exception
     assert isinstance(fault, StoreIOError)
     assert (fault.path, "cannot read a commit log file" in fault.reason) == (path, True)

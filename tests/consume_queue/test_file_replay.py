@@ -1,6 +1,5 @@
 """What a replay after a crash writes again, holds back, and takes for a loss; writes cut short."""
 
-import os
 from itertools import permutations
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from store.errors import (
 from store.queue.units import UnitBatch
 from tests.kit.faults import EIO, Faults
 from tests.kit.file_queues import SIZE, Disk, Row, put, read_all, rows
-from tests.kit.long_way import append_the_long_way
+from tests.kit.shim import CORE_WRITES, SHORT, Shim
 
 
 def several(*units: tuple[tuple[str, int], int, Row]) -> UnitBatch:
@@ -159,21 +158,13 @@ def test_a_replayed_unit_shows_a_loss_where_the_replay_left_records_out_that_are
     store.close()
 
 
-def test_a_write_that_the_kernel_cuts_short_is_finished(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_write_that_the_kernel_cuts_short_is_finished(tmp_path: Path) -> None:
     store = Disk(tmp_path).open()
     put(store, 0, rows(1, 2))
-    whole, cut = os.pwrite, [7, 0, 13]
-
-    def short(fd: int, data: bytes, position: int) -> int:
-        return whole(fd, data[: cut.pop()] if cut else data, position)
-
-    with monkeypatch.context() as patched:
-        append_the_long_way(patched)
-        patched.setattr(os, "pwrite", short)
+    with Shim() as shim:
+        shim.arm(tmp_path, ["pwrite"], SHORT, times=3)
         put(store, 2, rows(3, 3))
-    assert not cut
+    assert (shim.refused, shim.foreign["pwrite"] > 0) == (3, CORE_WRITES)
     assert read_all(store) == rows(1, 5)
     store.close()
 

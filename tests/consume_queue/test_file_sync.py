@@ -13,7 +13,7 @@ from store.errors import StoreIOError
 from tests.kit.call_order import CallOrder
 from tests.kit.faults import EACCES, EIO, Faults
 from tests.kit.file_queues import FILE_SIZE, Disk, put, rows
-from tests.kit.long_way import append_the_long_way
+from tests.kit.shim import Shim
 
 
 def noted(root: Path, count: int) -> tuple[UnsyncedFiles, DescriptorCache, list[str]]:
@@ -167,24 +167,26 @@ def test_the_folder_above_one_that_is_gone_already_is_synced_if_it_is_there(
     assert caught.value.path == tmp_path / "a" / "kept"
 
 
-def test_a_sync_in_the_middle_of_a_write_leaves_the_file_noted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sync_in_the_middle_of_a_write_leaves_the_file_noted(tmp_path: Path) -> None:
     """It was crossed off by a sync that came between the note and the bytes."""
     disk = Disk(tmp_path)
     store = disk.open()
-    append_the_long_way(monkeypatch)
     put(store, 0, rows(1, 1))
-    real = os.pwrite
+    synced = []
 
-    def synced_before(fd: int, data: bytes, position: int) -> int:
-        store.flush()
-        return real(fd, data, position)
+    def sync_before(kind: str, path: str) -> None:
+        if kind == "pwrite":
+            store.flush()
+            synced.append(path)
 
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "pwrite", synced_before)
+    with Shim() as shim:
+        shim.watch(tmp_path)
+        shim.tell(sync_before, "")  # whoever calls
         put(store, 1, rows(2, 1))  # into the open file
         assert store._unsynced.files == {str(disk.file())}
         put(store, 2, rows(3, 12))  # and on into the next
-    assert store._unsynced.files == {str(disk.file(FILE_SIZE))}, "the first was synced behind it"
+        assert store._unsynced.files == {str(disk.file(FILE_SIZE))}, (
+            "the first was synced behind it"
+        )
+    assert synced == [str(disk.file())] * 2 + [str(disk.file(FILE_SIZE))]
     store.close()

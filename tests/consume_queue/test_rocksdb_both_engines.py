@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from rocksdict import Options, Rdict
 
 from cq_rocksdb import engines
 from cq_rocksdb.engine import EngineBatch, Family, RocksEngine
-from cq_rocksdb.errors import RocksDBIOError
+from cq_rocksdb.errors import RocksDBError, RocksDBIOError
 from cq_rocksdb.keys import queue_prefix, unit_key
 from cq_rocksdb.options import database_options
 from store.config import RocksDBEngine, StoreConfig
@@ -99,6 +100,44 @@ def test_an_engine_opens_any_families(tmp_path: Path) -> None:
         again = opened(read_only=read_only)
         assert held(again) == whole
         again.close()
+
+
+def make_one_family(folder: Path, *, with_a_key: bool) -> None:
+    """Make a database as an opening leaves it that ends before it has added the second family."""
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)  # noqa: FBT003 - positional alone
+    database = Rdict(str(folder), options)
+    if with_a_key:
+        database[b"key"] = b"value"
+        database.flush()
+    database.close()
+
+
+def test_a_database_whose_making_was_cut_short_is_empty_until_it_is_made(tmp_path: Path) -> None:
+    folder = tmp_path / "db" / "x"
+    make_one_family(folder, with_a_key=False)
+    before = tree_digest(folder)
+    engine = open_in(tmp_path, read_only=True)
+    assert engine.multi_get(Family.OFFSET, [b"a"]) == [None]
+    engine.close()
+    assert tree_digest(folder) == before
+    engine = open_in(tmp_path)
+    assert engine.multi_get(Family.OFFSET, [b"a"]) == [None]
+    engine.write(puts(b"a"))
+    engine.close()
+    engine = open_in(tmp_path, read_only=True)
+    assert engine.multi_get(Family.OFFSET, [b"a"]) == [bytes(16)]
+    engine.close()
+
+
+def test_a_database_without_the_second_family_that_holds_keys_is_not_empty(tmp_path: Path) -> None:
+    folder = tmp_path / "db" / "x"
+    make_one_family(folder, with_a_key=True)
+    before = tree_digest(folder)
+    with pytest.raises(RocksDBError, match="Column family not found: offset") as caught:
+        open_in(tmp_path, read_only=True)
+    assert caught.value.path == folder
+    assert tree_digest(folder) == before
 
 
 @pytest.mark.parametrize("there", [False, True])

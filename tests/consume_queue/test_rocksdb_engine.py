@@ -207,8 +207,8 @@ def test_a_database_that_is_written_while_it_is_looked_at_can_be_opened(
         writer.flush()
 
     class Listed(PrivateFolder):
-        def __init__(self, folder: Path) -> None:
-            super().__init__(folder)
+        def __init__(self, folder: Path, *, is_empty: bool) -> None:
+            super().__init__(folder, is_empty=is_empty)
             if left:
                 left.pop()
                 write_more()
@@ -235,8 +235,8 @@ def test_a_damaged_database_is_looked_at_once(
         table.unlink()
 
     class Listed(PrivateFolder):
-        def __init__(self, folder: Path) -> None:
-            super().__init__(folder)
+        def __init__(self, folder: Path, *, is_empty: bool) -> None:
+            super().__init__(folder, is_empty=is_empty)
             looks.append(folder)
 
     for module in (native_engine, rocksdict_engine):
@@ -417,7 +417,11 @@ def test_a_database_moved_elsewhere_opens_there(tmp_path: Path) -> None:
     [
         ("Corruption: block checksum mismatch", RocksDBStatus.CORRUPTION),
         ("IO error: No space left on device: While appending", RocksDBStatus.NO_SPACE),
+        ("IO error: While appending: Disk quota exceeded", RocksDBStatus.NO_SPACE),
         ("IO error: No such file or directory", RocksDBStatus.IO_ERROR),
+        ("No space left on device (os error 28)", RocksDBStatus.NO_SPACE),
+        ("Input/output error (os error 5)", RocksDBStatus.IO_ERROR),
+        ("Corruption: No space left on device", RocksDBStatus.CORRUPTION),
         ("Not implemented: read only", RocksDBStatus.NOT_SUPPORTED),
         ("something new", RocksDBStatus.OTHER),
     ],

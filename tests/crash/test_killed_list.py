@@ -26,6 +26,7 @@ class Steps:
 
     def __init__(self, file: MappedFile) -> None:
         self._map = file.map()
+        self.guard = self._map.guard
         self.seen: list[bytes] = []
 
     def __setitem__(self, span: slice, data: bytes) -> None:

@@ -2,8 +2,10 @@
 
 import os
 import random
+import re
 import shutil
-import sys
+from collections.abc import Callable, Iterator, Sequence
+from errno import EINTR, ENOSPC
 from pathlib import Path
 
 import pytest
@@ -15,13 +17,30 @@ from store.service.message_store import MessageStore
 from store.service.upkeep.store_copy import copy_store
 from tests.kit.engines import ENGINES
 from tests.kit.faults import EIO, Faults
-from tests.kit.nth_call import FAULTS, Case, NthCall
+from tests.kit.mutations import in_time
+from tests.kit.nth_call import FAULTS, Case, NthCall, faults_of
+from tests.kit.shim import CORE_WRITES
 from tests.kit.told import CONFIG, Told
 
 STORES = [("file", RocksDBEngine.AUTO), *[("rocksdb", engine) for engine in ENGINES]]
-SAMPLE = 30
+SAMPLES = {"file": 20, "rocksdb": 6}
 """Faults of each store that the normal run tries: as many on every machine."""
-"""How long a sample of one kind of store is tried."""
+NEVER = {
+    STORES[0]: {"msync", "sync_file_range"},
+    ("rocksdb", RocksDBEngine.ROCKSDICT): {"msync", "sync_file_range"},
+    ("rocksdb", RocksDBEngine.NATIVE): {"msync"},
+}
+"""Calls that no store makes."""
+UNTOLD = {
+    "fsync": re.compile(r"commitlog(/\d{20})?|cqstore(/file-queue-ends\.npz\.new)?"),
+    "fdatasync": re.compile("cqstore/synced"),
+}
+"""Syncs that may fail without a word: a file made ahead is made anew, and two hints are let go.
+
+A compaction of RocksDB's, too, of which the close makes an end: its tables stay.
+"""
+SECONDS = 60
+"""What one fault may take at most."""
 LIVES = 2
 
 
@@ -33,18 +52,22 @@ def run(root: Path, backend: str, engine: RocksDBEngine, told: Told) -> None:
             told.work(store)
 
 
-def cases_of(calls: NthCall, root: Path, backend: str, engine: RocksDBEngine) -> list[Case]:
-    """Return every fault of every call that the script makes."""
-    calls.counts.clear()
+def count(calls: NthCall, root: Path, backend: str, engine: RocksDBEngine) -> None:
+    """Count the calls that the script makes."""
+    calls.count()
     run(root, backend, engine, Told())
-    counts = dict(calls.counts)
+    calls.heal()
     shutil.rmtree(root)
-    return [
-        Case(call, number, code)
-        for call, codes in FAULTS.items()
-        for number in range(1, counts.get(call, 0) + 1)
-        for code in codes
-    ]
+    check_seen(calls, backend)
+
+
+def check_seen(calls: NthCall, backend: str) -> None:
+    """The calls of what is compiled are among those that are met."""
+    if backend == "file":
+        assert (calls.foreign["pwrite"] > 0) == CORE_WRITES
+    else:
+        for call in ("write", "fdatasync", "rename"):
+            assert calls.foreign[call] > 0, call
 
 
 def try_case(calls: NthCall, root: Path, backend: str, engine: RocksDBEngine, case: Case) -> bool:
@@ -56,10 +79,12 @@ def try_case(calls: NthCall, root: Path, backend: str, engine: RocksDBEngine, ca
         run(root, backend, engine, told)
     except StoreError as exc:
         met = exc
+    calls.heal()
     if isinstance(met, StoreIOError):
         assert met.path is not None, met
         assert met.path.is_relative_to(root), met
-    calls.heal()
+    if met is None and len(told.stored) == told.asked and calls.struck:
+        check_harmless(case, calls.struck, root)
     config = CONFIG.model_copy(update={"rocksdb_engine": engine})
     with MessageStore.open(root, config, backend=backend) as store:
         told.check(store)
@@ -70,26 +95,36 @@ def try_case(calls: NthCall, root: Path, backend: str, engine: RocksDBEngine, ca
     return bool(calls.struck)
 
 
-def try_cases(calls: NthCall, root: Path, backend: str, engine: RocksDBEngine, most: int) -> int:
-    cases = cases_of(calls, root, backend, engine)
-    seed = int(os.environ.get("CQSTORE_SEED", "1"))
-    random.Random(seed).shuffle(cases)
-    tried = struck = 0
-    for case in cases[:most]:
+def check_harmless(case: Case, struck: str, root: Path) -> None:
+    """What nobody was told of promised nothing: no sync of what was acknowledged is among it."""
+    path, kept = struck.partition("/")[2], UNTOLD.get(case.call)
+    if kept is None or case.code == EINTR or kept.fullmatch(path):
+        return
+    if case.code == ENOSPC and re.fullmatch(r"index(/index\.new)?", path):
+        return  # the dispatch waits for room, and makes that file anew
+    logs = (root / "cqstore" / "rocksdb-log").glob("*LOG*")
+    assert any("Compaction error" in log.read_text(errors="replace") for log in logs), "untold"
+
+
+def try_cases(
+    calls: NthCall, root: Path, backend: str, engine: RocksDBEngine, cases: Sequence[Case]
+) -> None:
+    struck = 0
+    for case in cases:
         try:
-            struck += try_case(calls, root, backend, engine, case)
+            with in_time(SECONDS):
+                struck += try_case(calls, root, backend, engine, case)
         except BaseException as exc:
-            exc.add_note(f"{case} at {calls.struck}")
+            exc.add_note(f"{case} at {calls.struck} by {calls.caller}")
             raise
-        tried += 1
-    print(f"\n{backend} {engine.value}: {tried} of {len(cases)} cases, {struck} struck")  # noqa: T201
-    assert struck > 0.9 * tried > 0
-    return tried
+    print(f"\n{backend} {engine.value}: {len(cases)} cases, {struck} struck")  # noqa: T201
+    assert struck > 0.8 * len(cases) > 0  # threads of RocksDB's may make some less
 
 
 @pytest.fixture
-def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NthCall:
-    return NthCall(monkeypatch, tmp_path / "store")
+def calls(tmp_path: Path) -> Iterator[NthCall]:
+    with NthCall(tmp_path) as calls:
+        yield calls
 
 
 @pytest.mark.slow
@@ -97,26 +132,43 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NthCall:
 def test_a_fault_in_one_call_loses_nothing(
     calls: NthCall, tmp_path: Path, backend: str, engine: RocksDBEngine
 ) -> None:
-    assert try_cases(calls, tmp_path / "store", backend, engine, SAMPLE)
+    root = tmp_path / "store"
+    count(calls, root, backend, engine)
+    seed = int(os.environ.get("CQSTORE_SEED", "1"))
+    cases = random.Random(seed).sample([*calls.cases()], SAMPLES[backend])
+    try_cases(calls, root, backend, engine, cases)
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("call", FAULTS)
 @pytest.mark.parametrize(("backend", "engine"), STORES)
 def test_a_fault_in_any_call_loses_nothing(
+    calls: NthCall, tmp_path: Path, backend: str, engine: RocksDBEngine, call: str,
+    drawn_places: Callable[[int, int], range],
+) -> None:  # fmt: skip
+    """Each call meets one of its faults; which of them, the seed draws."""
+    root = tmp_path / "store"
+    count(calls, root, backend, engine)
+    met = calls.counts[call]
+    assert (met == 0) == (call in NEVER[backend, engine])
+    if met:
+        kinds = len(faults_of(call, 1))
+        (first,) = drawn_places(kinds, 1)
+        cases = [faults_of(call, at)[(first + at) % kinds] for at in drawn_places(met, met)]
+        try_cases(calls, root, backend, engine, cases)
+
+
+@pytest.mark.parametrize(("backend", "engine"), STORES)
+def test_writes_of_which_a_part_is_taken_are_gone_on_with(
     calls: NthCall, tmp_path: Path, backend: str, engine: RocksDBEngine
 ) -> None:
-    assert try_cases(calls, tmp_path / "store", backend, engine, sys.maxsize)
-
-
-@pytest.mark.parametrize("backend", backend_names())
-def test_writes_of_which_a_part_is_taken_are_gone_on_with(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
-) -> None:
-    told, calls = Told(), NthCall(monkeypatch, tmp_path)
-    calls.all_short = True
-    run(tmp_path / "store", backend, RocksDBEngine.AUTO, told)
-    assert calls.counts["pwrite"] + calls.counts["write"] > 50
+    told = Told()
+    calls.write_parts_only()
+    run(tmp_path / "store", backend, engine, told)
     copy_store(tmp_path / "store", tmp_path / "copy")
+    assert calls.counts["pwrite"] + calls.counts["write"] > 50
+    check_seen(calls, backend)
     calls.heal()
     for name in ("store", "copy"):
         with MessageStore.open(tmp_path / name, CONFIG, backend=backend) as store:

@@ -1,7 +1,8 @@
 """The system calls that change or sync files below a folder, in the order in which they are made.
 
-For what only a power cut would show: a sync before a rename, a removal or a promise. Writes through
-a memory map and RocksDB's own calls are not seen. Units of queues in files go the twin's way.
+For what only a power cut would show: a sync before a rename, a removal or a promise. Python's calls
+are met at the functions of ``os``, so that a test may raise there; the core's writes by the shim.
+Writes through a memory map and RocksDB's own calls are not seen.
 """
 
 import os
@@ -11,8 +12,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from cq_file.store import FileConsumeQueueStore
-from tests.kit.long_way import all_is_left
+from tests.kit.shim import Shim
 
 _CALLS = {
     "pwrite": "write", "write": "write", "ftruncate": "write",
@@ -40,9 +40,9 @@ class CallOrder:
     def watching(self) -> Iterator[None]:
         """Note what this process calls while the block runs."""
         with ExitStack() as patched:
-            patched.enter_context(
-                mock.patch.object(FileConsumeQueueStore, "_append_plain", all_is_left)
-            )
+            patched.callback((shim := Shim()).off)
+            shim.watch("/")
+            shim.tell(self._note_write, "/store/core/_")
             for name, what in _CALLS.items():
                 patched.enter_context(mock.patch.object(os, name, self._noting(name, what)))
             yield
@@ -66,6 +66,13 @@ class CallOrder:
             return real(target, *args, **kwargs)
 
         return noting
+
+    def _note_write(self, kind: str, path: str) -> None:
+        """Note a write of the core."""
+        below = self._below(path, None)
+        if kind == "pwrite" and below is not None:
+            self.at_each(("write", below))
+            self.made.append(("write", below))
 
     def _below(self, target: Any, dir_fd: int | None) -> str | None:
         if isinstance(target, int):

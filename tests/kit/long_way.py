@@ -1,9 +1,9 @@
-"""The ways that the core does not go: its twins, which a test can step through and watch."""
+"""The way of a put that the core does not go: its twin, where that is what is tried.
 
-import pytest
+Python can stop between two lines of the twin, and not inside the core: interrupts, and a kill
+between two records of a list. What the system refuses is refused to the core, see ``shim``.
+"""
 
-from cq_file.store import FileConsumeQueueStore
-from store.queue.units import UnitBatch
 from store.service.message_store import MessageStore
 from store.service.writing.plain_puts import NoPlainPuts
 
@@ -11,13 +11,3 @@ from store.service.writing.plain_puts import NoPlainPuts
 def go_the_long_way(store: MessageStore) -> None:
     """Let every message that is put to ``store`` from here on go the twin's way."""
     store._parts.putter._plain = NoPlainPuts()
-
-
-def append_the_long_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the functions of ``os`` write all units of queues in files from here on."""
-    monkeypatch.setattr(FileConsumeQueueStore, "_append_plain", all_is_left)
-
-
-def all_is_left(_: FileConsumeQueueStore, batch: UnitBatch) -> UnitBatch:
-    """Stand in for the core, to which nothing is plain."""
-    return batch

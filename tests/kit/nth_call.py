@@ -1,27 +1,17 @@
-"""A fault in the n-th system call of one kind that is made below a folder.
+"""A fault in the n-th system call of one kind that is made below a folder, whoever makes it.
 
-Calls are met where Python makes them: the functions of ``os``, the maps of the log, and the files
-that ``Path.open`` gives. What RocksDB does inside is not seen. Units of queues in files go the
-twin's way, for the core asks the system itself.
+Python, the compiled core or RocksDB: ``tests/kit/shim`` stands before all of them.
 """
 
 import errno
-import io
-import os
-import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import TracebackType
+from typing import NamedTuple, Self
 
-import pytest
+from tests.kit.shim import EVER, SHORT, Shim, name_of
 
-from store.log import log_map
-from tests.kit.faults import path_of
-from tests.kit.long_way import append_the_long_way
-
-SHORT = 0
-"""In the place of an error's number: the system takes a part of what is to be written."""
 _EVERY = (errno.EIO, errno.ENOSPC, errno.EINTR)
 FAULTS: dict[str, tuple[int, ...]] = {
     "open": (errno.EMFILE, errno.EIO, errno.ENOSPC),
@@ -29,15 +19,18 @@ FAULTS: dict[str, tuple[int, ...]] = {
     "write": (SHORT, *_EVERY),
     "fsync": _EVERY,
     "fdatasync": _EVERY,
-    "posix_fallocate": _EVERY,
+    "fallocate": _EVERY,
     "ftruncate": _EVERY,
+    "sync_file_range": (errno.EIO, errno.ENOSPC),
     "rename": (errno.EIO, errno.ENOSPC),
-    "replace": (errno.EIO, errno.ENOSPC),
     "unlink": (errno.EIO,),
     "mkdir": (errno.EMFILE, errno.ENOSPC),
-    "mmap": (errno.ENOMEM, errno.EMFILE),
+    "mmap": (errno.ENOMEM,),
+    "msync": (errno.EIO,),
 }
 """What may become of each call."""
+LASTING = (errno.EIO, errno.ENOSPC)
+"""What a disk may go on with."""
 
 
 class Case(NamedTuple):
@@ -46,88 +39,73 @@ class Case(NamedTuple):
     call: str
     number: int
     code: int
+    lasts: bool = False
+    """All later calls of the kind meet it too."""
 
     def __str__(self) -> str:
-        return f"{self.call} {self.number} {errno.errorcode.get(self.code, 'short')}"
+        return f"{self.call} {self.number} {name_of(self.code)}{' and on' if self.lasts else ''}"
 
 
 class NthCall:
     """Counts the calls that are made below ``root``, and lets a fault happen to one of them."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
-        self._root = f"{root}/"
-        self._lock = threading.Lock()  # guards the rest
-        self._case: Case | None = None
-        self.counts: Counter[str] = Counter()
-        self.struck = ""
-        """The path that the fault met; empty: none so far."""
-        self.all_short = False
-        """Of every write only a part is taken."""
-        for call in FAULTS.keys() - {"pwrite", "write", "mmap"}:
-            monkeypatch.setattr(os, call, self._standing_in(call, getattr(os, call)))
-        monkeypatch.setattr(log_map, "LogMap", self._standing_in("mmap", log_map.LogMap))
-        append_the_long_way(monkeypatch)
-        self._pwrite, self._open = os.pwrite, io.open
-        monkeypatch.setattr(os, "pwrite", self._short_pwrite)
-        monkeypatch.setattr(io, "open", self._open_file)
+    def __init__(self, root: Path) -> None:
+        self._root, self._shim = f"{root.resolve()}/", Shim()
+
+    def __enter__(self) -> Self:
+        self.count()
+        return self
+
+    def __exit__(
+        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
+    ) -> None:
+        self._shim.off()
+
+    def count(self) -> None:
+        """Let everything work; counting begins anew."""
+        self._shim.off()
+        self._shim.watch(self._root)
 
     def arm(self, case: Case) -> None:
         """Let ``case`` happen; counting begins anew."""
-        with self._lock:
-            self._case, self.struck = case, ""
-            self.counts.clear()
+        times = EVER if case.lasts else 1
+        self._shim.arm(self._root, [case.call], case.code, first=case.number, times=times)
 
     def heal(self) -> None:
-        """Let everything work again."""
-        with self._lock:
-            self._case, self.all_short = None, False
+        """Let everything work again; what was struck is still told."""
+        self._shim.off()
 
-    def meet(self, call: str, target: object) -> bool:
-        """Count a call; raise if it is to fail, return whether it is to write a part only."""
-        path = path_of(target)
-        if not path.startswith(self._root):
-            return False
-        with self._lock:
-            self.counts[call] += 1
-            case = self._case
-            if case is None or (case.call, case.number) != (call, self.counts[call]):
-                return self.all_short
-            self.struck = path
-        if case.code != SHORT:
-            raise OSError(case.code, os.strerror(case.code), path)
-        return True
+    def write_parts_only(self) -> None:
+        """Of every write only a part is taken."""
+        self._shim.write_parts_only()
 
-    def _standing_in(self, call: str, real: Callable[..., Any]) -> Callable[..., Any]:
-        def stand_in(*args: Any, **kwargs: Any) -> Any:
-            self.meet(call, args[0])
-            return real(*args, **kwargs)
+    @property
+    def counts(self) -> Counter[str]:
+        return self._shim.counts
 
-        return stand_in
+    @property
+    def foreign(self) -> Counter[str]:
+        """Of the calls those that Python did not make."""
+        return self._shim.foreign
 
-    def _short_pwrite(self, fd: int, data: Any, offset: int) -> int:
-        if self.meet("pwrite", fd):
-            data = memoryview(data)[: max(len(data) // 2, 1)]
-        return self._pwrite(fd, data, offset)
+    @property
+    def struck(self) -> str:
+        """The path that the fault met first, from the folder on; empty: none so far."""
+        return self._shim.struck.removeprefix(self._root) if self._shim.refused else ""
 
-    def _open_file(self, file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
-        if not isinstance(file, int):  # else it is open
-            self.meet("open", file)
-        if "b" not in mode or not set(mode) & {"w", "a", "x"}:
-            return self._open(file, mode, *args, **kwargs)
-        return io.BufferedWriter(_File(self, file, mode.replace("b", "")))
+    @property
+    def caller(self) -> str:
+        """The library that made that call."""
+        return self._shim.caller
+
+    def cases(self) -> Iterator[Case]:
+        """Yield every fault of every call that has been counted."""
+        for call in FAULTS:
+            for number in range(1, self.counts[call] + 1):
+                yield from faults_of(call, number)
 
 
-class _File(io.FileIO):
-    """A file opened for writing whose calls are met."""
-
-    def __init__(self, calls: NthCall, path: Any, mode: str) -> None:
-        super().__init__(path, mode)
-        self._calls = calls
-
-    def write(self, data: Any) -> int:
-        short = self._calls.meet("write", self.fileno())
-        return super().write(memoryview(data)[: max(len(data) // 2, 1)] if short else data)
-
-    def truncate(self, size: int | None = None) -> int:
-        self._calls.meet("ftruncate", self.fileno())
-        return super().truncate(size)
+def faults_of(call: str, number: int) -> list[Case]:
+    """Return what may become of one call."""
+    once = [Case(call, number, code) for code in FAULTS[call]]
+    return once + [case._replace(lasts=True) for case in once if case.code in LASTING]

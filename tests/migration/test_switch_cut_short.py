@@ -26,7 +26,7 @@ from tests.kit import interrupts
 from tests.kit.interrupts import Interrupted, first_places, run_interrupted
 from tests.kit.migrations import NO_SPARK, put_some
 from tests.kit.mutations import in_time
-from tests.kit.nth_call import FAULTS, Case, NthCall
+from tests.kit.nth_call import FAULTS, LASTING, Case, NthCall
 from tests.kit.served import served
 
 SECONDS = 120
@@ -89,13 +89,15 @@ def draw_cases(move: Move, calls: NthCall, share: int) -> Iterator[Case]:
     for call, codes in FAULTS.items():
         count = calls.counts[call]
         for number in move.mixed.sample(range(1, count + 1), min(share, count)):
-            yield Case(call, number, move.mixed.choice(codes))
+            code = move.mixed.choice(codes)
+            yield Case(call, number, code, lasts=code in LASTING and move.mixed.random() < 0.5)
 
 
 def fail_calls(move: Move, calls: NthCall, share: int, most: int) -> None:
     move.anew()
-    calls.counts.clear()
+    calls.count()
     move.do()
+    calls.heal()
     cases = [*draw_cases(move, calls, share)]
     struck = 0
     for case in move.mixed.sample(cases, min(most, len(cases))):
@@ -129,8 +131,8 @@ def test_a_step_that_is_cut_short_by_a_fault_or_a_handler_goes_on(
     golden: Golden, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     move = Move(golden("basic-default"), "rocksdb", step)
-    with monkeypatch.context() as patch:
-        fail_calls(move, NthCall(patch, move.root), 1, 1)
+    with NthCall(move.root) as calls:
+        fail_calls(move, calls, 1, 1)
     monkeypatch.setattr(interrupts, "_OURS", OURS)
     interrupt_some(move, 1)
 
@@ -139,10 +141,11 @@ def test_a_step_that_is_cut_short_by_a_fault_or_a_handler_goes_on(
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize(("name", "target"), MOVES)
 def test_a_step_of_which_any_call_fails_goes_on(
-    golden: Golden, name: str, target: str, step: str, monkeypatch: pytest.MonkeyPatch
+    golden: Golden, name: str, target: str, step: str
 ) -> None:
     move = Move(golden(name), target, step)
-    fail_calls(move, NthCall(monkeypatch, move.root), 5, 60)
+    with NthCall(move.root) as calls:
+        fail_calls(move, calls, 5, 60)
 
 
 @IGNORED

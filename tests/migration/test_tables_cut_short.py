@@ -37,7 +37,7 @@ from tests.kit.call_order import CallOrder
 from tests.kit.cut_short import is_change
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.mutations import in_time
-from tests.kit.nth_call import FAULTS, Case, NthCall
+from tests.kit.nth_call import Case, NthCall
 
 SECONDS = 60
 SHARE, ALL = 7, 1 << 30
@@ -281,12 +281,10 @@ def fail_calls(step: Step, calls: NthCall, most: int) -> None:
 
 
 def nth_cases(calls: NthCall, step: Step) -> Iterator[Case]:
-    calls.counts.clear()
+    calls.count()
     step.do()
-    counts = dict(calls.counts)
-    for call, codes in FAULTS.items():
-        for number in range(1, counts.get(call, 0) + 1):
-            yield from (Case(call, number, code) for code in codes)
+    calls.heal()
+    yield from calls.cases()
 
 
 def interrupt_some(step: Step, most: int) -> None:
@@ -320,17 +318,15 @@ def test_tables_cut_short_at_any_change_are_whole_when_it_is_done_again(
 
 
 @pytest.mark.slow
-def test_tables_of_which_a_call_fails_are_whole_when_it_is_done_again(
-    step: Step, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fail_calls(step, NthCall(monkeypatch, step.root), 2 * SHARE)
+def test_tables_of_which_a_call_fails_are_whole_when_it_is_done_again(step: Step) -> None:
+    with NthCall(step.root) as calls:
+        fail_calls(step, calls, 2 * SHARE)
 
 
 @pytest.mark.long
-def test_tables_of_which_any_call_fails_are_whole_when_it_is_done_again(
-    step: Step, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fail_calls(step, NthCall(monkeypatch, step.root), ALL)
+def test_tables_of_which_any_call_fails_are_whole_when_it_is_done_again(step: Step) -> None:
+    with NthCall(step.root) as calls:
+        fail_calls(step, calls, ALL)
 
 
 @pytest.mark.slow

@@ -1,0 +1,141 @@
+"""Calls that RocksDB makes are refused: the caller of ours is told, by kind and path."""
+
+import errno
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cq_rocksdb.raw_builder import build_database
+from cq_rocksdb.raw_database import RawDatabase
+from store.config import RocksDBEngine
+from store.errors import DiskFullError, StoreFailedError, StoreIOError
+from store.record.message import Message
+from store.service.message_store import MessageStore
+from tests.kit.engines import ENGINES
+from tests.kit.faults import EIO, EMFILE, ENOSPC, Faults
+from tests.kit.told import CONFIG
+
+FULL = [ENOSPC, errno.EDQUOT, errno.EFBIG]
+OPENING = [
+    ("write", "MANIFEST-", EIO),
+    ("fsync", ".dbtmp", ENOSPC),
+    ("rename", ".dbtmp", errno.EDQUOT),
+]
+FLUSH = [
+    ("write", ".sst", errno.EDQUOT),
+    ("fsync", "MANIFEST-", EIO),
+    *[
+        pytest.param(*refused, marks=pytest.mark.long)  # RocksDB waits a second after each
+        for refused in (
+            ("open", ".sst", EMFILE), ("fsync", ".sst", EIO), ("write", "MANIFEST-", ENOSPC),
+        )
+    ],
+]  # fmt: skip
+
+
+def open_store(root: Path, engine: RocksDBEngine) -> MessageStore:
+    config = CONFIG.model_copy(update={"rocksdb_engine": engine})
+    return MessageStore.open(root, config, backend="rocksdb", housekeeping=False)
+
+
+def check_told(error: StoreIOError, folder: Path, code: int) -> None:
+    assert os.strerror(code) in error.reason
+    assert isinstance(error, DiskFullError) == (code in FULL)
+    assert error.path == folder
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(("call", "part", "code"), OPENING)
+def test_an_opening_that_is_refused_is_told_and_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    engine: RocksDBEngine, call: str, part: str, code: int,
+) -> None:  # fmt: skip
+    faults = Faults(monkeypatch)
+    faults.fail(call, code, part)
+    with pytest.raises(StoreIOError) as caught:
+        open_store(tmp_path, engine)
+    assert faults.refused
+    check_told(caught.value, tmp_path / "consumequeue", code)
+    faults.heal()
+    with open_store(tmp_path, engine) as store:
+        assert store.put_message(Message("t", b"x")).ok
+
+
+@pytest.mark.parametrize("call", ["open", "write"])
+@pytest.mark.parametrize("code", [*FULL, EIO, EMFILE])
+def test_a_file_of_rocksdicts_own_that_is_refused_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, code: int
+) -> None:
+    faults = Faults(monkeypatch)
+    faults.fail(call, code, "rocksdict-config.json")
+    with pytest.raises(StoreIOError) as caught:
+        open_store(tmp_path, RocksDBEngine.ROCKSDICT)
+    assert faults.refused
+    check_told(caught.value, tmp_path / "consumequeue", code)
+    faults.heal()
+    open_store(tmp_path, RocksDBEngine.ROCKSDICT).close()
+
+
+@pytest.mark.parametrize(
+    ("call", "part", "code"),
+    [("open", "rocksdict-config.json", ENOSPC), ("open", "rocksdict-config.json", EMFILE),
+     ("write", "rocksdict-config.json", errno.EDQUOT), ("write", ".sst", ENOSPC),
+     ("fsync", ".sst", EIO), ("write", "MANIFEST-", errno.EFBIG)],
+)  # fmt: skip
+def test_a_database_that_cannot_be_built_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, part: str, code: int
+) -> None:
+    faults = Faults(monkeypatch)
+    faults.fail(call, code, part)
+    with pytest.raises(StoreIOError) as caught:
+        build_database(tmp_path / "db", {"default": [(b"key", b"value")]})
+    assert faults.refused
+    check_told(caught.value, tmp_path / "db", code)
+    faults.heal()
+    shutil.rmtree(tmp_path / "db")  # and once more, while the error is kept
+    build_database(tmp_path / "db", {"default": [(b"key", b"value")]})
+    with RawDatabase(tmp_path / "db") as database:
+        assert [*database.items("default")] == [(b"key", b"value")]
+
+
+@pytest.mark.parametrize("code", [ENOSPC, errno.EDQUOT, EMFILE])
+@pytest.mark.parametrize("call", ["open", "write"])
+def test_a_database_that_cannot_be_looked_at_for_a_full_folder_is_not_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, code: int
+) -> None:
+    """The folder of links, and what rocksdict writes there, lie among temporary files."""
+    build_database(tmp_path / "db", {"default": [(b"key", b"value")]})
+    faults = Faults(monkeypatch)
+    faults.fail(call, code, "rocksdict-config.json")
+    with pytest.raises(StoreIOError) as caught:
+        RawDatabase(tmp_path / "db")
+    assert faults.refused
+    check_told(caught.value, tmp_path / "db", code)
+    faults.heal()
+    with RawDatabase(tmp_path / "db") as database:
+        assert [*database.items("default")] == [(b"key", b"value")]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(("call", "part", "code"), FLUSH)
+def test_a_flush_that_is_refused_is_told_and_nothing_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    engine: RocksDBEngine, call: str, part: str, code: int,
+) -> None:  # fmt: skip
+    faults = Faults(monkeypatch)
+    store = open_store(tmp_path, engine)
+    for number in range(3):
+        assert store.put_message(Message("t", b"%d" % number)).ok
+    faults.fail(call, code, part)
+    with pytest.raises(StoreIOError) as caught:
+        store.flush()
+    assert faults.refused
+    check_told(caught.value, tmp_path / "consumequeue", code)
+    faults.heal()
+    with pytest.raises(StoreFailedError):
+        store.put_message(Message("t", b"after"))
+    store.close()
+    with open_store(tmp_path, engine) as store:
+        assert store.max_offset("t", 0) == 3

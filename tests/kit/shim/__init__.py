@@ -1,0 +1,146 @@
+"""Refusals of the disk for this process, whoever calls: Python, the compiled core, RocksDB.
+
+``shim.c`` stands before the C library, see there what it meets; ``preload`` has each process of
+pytest begin with it. This is how a test tells it what to do.
+"""
+
+import ctypes
+import errno
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+KINDS = (
+    "open", "write", "pwrite", "fsync", "fdatasync", "fallocate", "ftruncate", "rename", "unlink",
+    "mkdir", "mmap", "msync", "sync_file_range",
+)  # fmt: skip
+"""What is met, in the order of ``shim.c``; each stands for the calls of its kind there."""
+SHORT = -1
+"""In the place of an error's number: the system takes a part of what is to be written."""
+EVER = 1 << 40
+CORE_WRITES = os.environ.get("CQSTORE_CORE") != "0"
+"""Whether the compiled core makes the calls that it can make."""
+_PATH = 4096
+_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p)
+
+
+class _State(ctypes.Structure):
+    _fields_ = (
+        ("counts", ctypes.c_long * len(KINDS)),
+        ("foreign", ctypes.c_long * len(KINDS)),
+        ("matched", ctypes.c_long),
+        ("struck", ctypes.c_long),
+        ("where", ctypes.c_char * _PATH),
+        ("caller", ctypes.c_char * _PATH),
+        ("all_short", ctypes.c_int),
+    )
+
+
+@cache
+def _library() -> ctypes.PyDLL:
+    library = ctypes.PyDLL(None)
+    numbers = (ctypes.c_uint, ctypes.c_long, ctypes.c_long, ctypes.c_int)
+    library.shim_arm.argtypes = (*numbers, ctypes.c_char_p, ctypes.c_char_p)
+    return library
+
+
+class Shim:
+    """The one shim of this process; as a context it is off in the end."""
+
+    def __init__(self) -> None:
+        self._state = _State.in_dll(_library(), "shim_state")
+        self._told: object = None
+        self._meets = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
+    ) -> None:
+        self.off()
+
+    def watch(self, root: Path | str) -> None:
+        """Count what is called below ``root`` from here on, and let all of it through."""
+        self.arm(root, (), 0)
+
+    def arm(
+        self, root: Path | str, kinds: Iterable[str], code: int,
+        *, first: int = 1, times: int = EVER, part: str = "",
+    ) -> None:  # fmt: skip
+        """Give ``code`` to calls of ``kinds`` below ``root``, from the ``first`` that is met on.
+
+        ``part`` is what their path holds. Counting begins anew.
+        """
+        mask = sum(1 << KINDS.index(kind) for kind in kinds)
+        paths = str(root).encode(), part.encode()
+        _library().shim_arm(mask, first, first + times - 1, code, *paths)
+
+    def off(self) -> None:
+        """Let everything through, and meet nothing."""
+        self._state.all_short = 0
+        _library().shim_off()
+        self._told = None
+
+    @property
+    def meets(self) -> bool:
+        """Whether anything is met; ``monkeypatch`` sets it back to what it was before a test."""
+        return self._meets
+
+    @meets.setter
+    def meets(self, meets: bool) -> None:
+        self._meets = meets
+        if not meets:
+            self.off()
+
+    def tell(self, function: Callable[[str, str], object], library: str) -> None:
+        """Tell ``function`` kind and path of each call that a library makes, before it is made.
+
+        In its thread, which has the interpreter's lock meanwhile; ``library`` is a part of its
+        path. Not for RocksDB: a thread of Python may hold that lock while it waits for another
+        one of RocksDB's.
+        """
+
+        def told(kind: int, path: bytes) -> None:
+            function(KINDS[kind], path.decode())
+
+        self._told = callback = _CALLBACK(told)
+        _library().shim_tell(callback, library.encode())
+
+    def write_parts_only(self) -> None:
+        """Have each write take a part of what it is given."""
+        self._state.all_short = 1
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many calls were met, by kind."""
+        return Counter(dict(zip(KINDS, self._state.counts, strict=True)))
+
+    @property
+    def foreign(self) -> Counter[str]:
+        """Of these the ones that Python did not make."""
+        return Counter(dict(zip(KINDS, self._state.foreign, strict=True)))
+
+    @property
+    def refused(self) -> int:
+        """How many calls were refused or cut short."""
+        return int(self._state.struck)
+
+    @property
+    def struck(self) -> str:
+        """The path of the first call that was; empty if none was."""
+        return str(self._state.where.decode())
+
+    @property
+    def caller(self) -> str:
+        """The name of the library that made it."""
+        return Path(self._state.caller.decode()).name
+
+
+def name_of(code: int) -> str:
+    """Return the name of what becomes of a call."""
+    return errno.errorcode.get(code, "short")
