@@ -67,8 +67,9 @@ class FeedConnection:
         self._wrote_at = -math.inf  # the first heartbeat is due at once
         self._sent_bytes = 0
         self._peer = peer
-        is_free = peer is not None and not settings.ha_flow_control_enable
-        self._lane = Lane(log, link, peer, self._batch) if is_free else None
+        self._lane: Lane | None = None
+        if peer is not None and not settings.ha_flow_control_enable:
+            self._lane = Lane(log, link, peer, self._batch)
 
     @property
     def sent_bytes(self) -> int:
@@ -110,8 +111,10 @@ class FeedConnection:
 
     async def _leave_reading(self) -> None:
         """Take what the loop has read, and leave the rest to a thread."""
+        transport = self._writer.transport
+        assert isinstance(transport, asyncio.Transport)
         while True:
-            self._writer.transport.pause_reading()  # each time: the reader lets it go on
+            transport.pause_reading()  # each time: the reader lets it go on
             try:
                 async with asyncio.timeout(0):
                     data = await self._reader.read(REPORT_BYTES)

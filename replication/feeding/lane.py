@@ -61,14 +61,14 @@ class Lane:
                     return True  # it has been asked, or is about to look
                 if size < 0 or size > MOST_BYTES or not self._log.is_near(link.sent):
                     return False
-                self._send(link.sent, size)
-                if self.asks_loop:
+                if not self._send(link.sent, size):
                     return False
             finally:
                 turn.release()
         return True
 
-    def _send(self, at: int, size: int) -> None:
+    def _send(self, at: int, size: int) -> bool:
+        """Return whether all of it has gone."""
         sent = 0
         data = b""
         try:
@@ -91,6 +91,7 @@ class Lane:
         self.asks_loop = bool(self._rest) or self._fault is not None
         self.sent_bytes += sent
         self.wrote_at = time.monotonic()
+        return not self.asks_loop
 
     # ---- the loop
 
