@@ -75,6 +75,7 @@ class Followers:
         try:
             with self._lock.entry():
                 if self._reached(followers) >= phy_offset:
+                    waiter.served = True
                     return True
                 self._waiting.add(waiter)
                 looks = self._looks
@@ -82,7 +83,7 @@ class Followers:
                 look()
             waiter.gate.acquire(timeout=max(deadline - time.monotonic(), 0))
         finally:
-            if not waiter.served:
+            if not waiter.served:  # else it has been forgotten
                 with self._lock.entry():
                     self._waiting.discard(waiter)
         return waiter.served
@@ -136,13 +137,16 @@ class Followers:
 
     def _served(self) -> list["_Waiter"]:
         """Return those who have waited long enough, and forget them."""
-        reached = {
-            count: self._reached(count) for count in {each.followers for each in self._waiting}
-        }
-        served = [each for each in self._waiting if reached[each.followers] >= each.phy_offset]
+        served, reached = list[_Waiter](), dict[int, int]()
+        for waiter in self._waiting:
+            at = reached.get(waiter.followers)
+            if at is None:
+                at = reached[waiter.followers] = self._reached(waiter.followers)
+            if at >= waiter.phy_offset:
+                served.append(waiter)
         for waiter in served:
             waiter.served = True
-        self._waiting.difference_update(served)
+            self._waiting.discard(waiter)
         return served
 
     def _reached(self, followers: int) -> int:
@@ -152,7 +156,7 @@ class Followers:
             having[link.address] = max(link.acknowledged, having.get(link.address, NOT_SAID))
         if len(having) < followers:
             return NOT_SAID
-        return sorted(having.values())[-followers]
+        return max(having.values()) if followers == 1 else sorted(having.values())[-followers]
 
 
 class _Waiter:

@@ -55,43 +55,44 @@ class Lane:
         Somebody who sends meanwhile looks again behind it.
         """
         size_at, link, turn = self._log.size_at, self._link, self._turn
-        while (size := size_at(link.sent)) and turn.acquire(blocking=False):
+        while size_at(link.sent) and turn.acquire(blocking=False):
             try:
                 if self.asks_loop:
                     return True  # it has been asked, or is about to look
-                if size < 0 or size > MOST_BYTES or not self._log.is_near(link.sent):
-                    return False
-                if not self._send(link.sent, size):
+                if not self._send(link.sent):
                     return False
             finally:
                 turn.release()
         return True
 
-    def _send(self, at: int, size: int) -> bool:
-        """Return whether all of it has gone."""
-        sent = 0
-        data = b""
+    def _send(self, at: int) -> bool:
+        """Send what lies from ``at`` on; return whether nothing is left for the loop."""
         try:
-            body = self._log.read(at, size)
+            if not (body := self._log.read_near(at, MOST_BYTES)):
+                return not self._log.size_at(at)
             data = b"".join(frames(at, body, self._batch))
             self._link.sent = at + len(body)  # first: it may be acknowledged within the next call
-            sent = self._peer.send(data)
-        except BlockingIOError:  # it takes nothing now
-            pass
+            sent = self._sent(data)
         except (
             OSError,
             StoreError,
         ) as exc:  # the put only waits; who serves the connection ends it
-            self._fault = exc
+            self._fault, self.asks_loop = exc, True
+            return False
         except BaseException as exc:
             self._fault, self.asks_loop = exc, True
             raise
-        if sent < len(data):
-            self._rest = data[sent:]
-        self.asks_loop = bool(self._rest) or self._fault is not None
         self.sent_bytes += sent
         self.wrote_at = time.monotonic()
+        if sent < len(data):
+            self._rest, self.asks_loop = data[sent:], True
         return not self.asks_loop
+
+    def _sent(self, data: bytes) -> int:
+        try:
+            return self._peer.send(data)
+        except BlockingIOError:  # it takes nothing now
+            return 0
 
     # ---- the loop
 

@@ -3,8 +3,6 @@
 import asyncio
 import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Protocol
 
 from replication.following.arrivals import Arrivals
@@ -129,17 +127,20 @@ class Session:
         """Take ``data`` in the call that brings it; return whether that may be."""
         if not self._is_short(data) or self._appending.locked() or self._limit is None:
             return False
+        standing = self._standing
         try:
-            with self._taking(data):
-                self._talk.take(data)
-            is_over = self._until(self._standing)
-            if not self._asks_all and self._is_to_report():
-                self._write_report()
-            if not (is_over or self._asks_all or self._writer.transport.get_write_buffer_size()):
-                return True
+            self._take_here(data)
+            is_over = self._asks_all or self._until(standing)
+            if (
+                standing.verified
+                and not self._asks_all
+                and (end := self._reportable()) > standing.reported
+            ):
+                self._write_report(end)
+                is_over = is_over or self._writer.transport.get_write_buffer_size() > 0
         except BaseException as exc:  # noqa: BLE001 - ``receive`` raises it
-            self._fault = exc
-        if not self._limit.expired():
+            self._fault, is_over = exc, True
+        if is_over and not self._limit.expired():
             self._limit.reschedule(0)  # long ago: ``receive`` has its turn
         return True
 
@@ -148,39 +149,49 @@ class Session:
 
     async def _take(self, data: bytes) -> None:
         async with self._appending:
-            with self._taking(data):
-                if self._is_short(data):
-                    self._talk.take(data)
-                else:
+            if self._is_short(data):
+                self._take_here(data)
+            else:
+                bodies, beats = self._intake.body_bytes, self._intake.heartbeats
+                try:
                     await to_the_end(self._talk.take, data)
+                finally:
+                    self._note_end(bodies)
+                self._note(data, bodies, beats)
         await self._answer()
 
-    @contextmanager
-    def _taking(self, data: bytes) -> Iterator[None]:
-        """Note what comes of ``data``, which is taken within the block."""
-        intake, standing, talk = self._intake, self._standing, self._talk
-        bodies, beats = intake.body_bytes, intake.heartbeats
+    def _take_here(self, data: bytes) -> None:
+        bodies, beats = self._intake.body_bytes, self._intake.heartbeats
         try:
-            yield
+            self._talk.take(data)
         finally:
-            standing.end = self._log.max_phy_offset()
-            standing.body_bytes += intake.body_bytes - bodies
+            self._note_end(bodies)
+        self._note(data, bodies, beats)
+
+    def _note_end(self, bodies: int) -> None:
+        """Note how far the log is, also where something went wrong."""
+        self._standing.end = self._log.max_phy_offset()
+        self._standing.body_bytes += self._intake.body_bytes - bodies
+
+    def _note(self, data: bytes, bodies: int, beats: int) -> None:
+        """Note what came with ``data``, before which so many bytes and heartbeats had come."""
+        intake, standing, frames = self._intake, self._standing, self._talk.frames
+        now = time.monotonic()
         standing.verified = intake.verified
         if intake.body_bytes > bodies:
             standing.caught_up, beats = False, 0
-        now = time.monotonic()
         if intake.heartbeats > beats and self._is_quiet(now):
             self._asks_all = True
         self._came += len(data)
-        if talk.frames > self._frames or self._came >= ENOUGH_BYTES:
-            self._heard, self._frames, self._came = now, talk.frames, 0
+        if frames > self._frames or self._came >= ENOUGH_BYTES:
+            self._heard, self._frames, self._came = now, frames, 0
 
     async def _answer(self) -> None:
         """Do what what was taken asks for."""
         if self._asks_all:
             self._asks_all = False
             self._standing.caught_up = await self._talk.has_all()
-        if self._is_to_report():
+        if self._intake.verified and self._reportable() > self._standing.reported:
             await self._report()
         else:
             await self._drain()
@@ -191,9 +202,6 @@ class Session:
 
     # ---- what is reported
 
-    def _is_to_report(self) -> bool:
-        return self._intake.verified and self._reportable() > self._standing.reported
-
     def _reportable(self) -> int:
         """Return what the master may count on; until it has proven its log, what was asked for."""
         if not (self._intake.verified and self._talk.acknowledges):
@@ -201,13 +209,13 @@ class Session:
         end = self._log.max_phy_offset()
         return min(end, self._log.flushed_phy_offset()) if self._sync else end
 
-    def _write_report(self) -> None:
-        self._standing.reported = self._reportable()
+    def _write_report(self, end: int) -> None:
+        self._standing.reported = end
         self._reported_at = time.monotonic()
-        self._writer.write(self._talk.report(self._standing.reported))
+        self._writer.write(self._talk.report(end))
 
     async def _report(self) -> None:
-        self._write_report()
+        self._write_report(self._reportable())
         await self._drain()
 
     async def _drain(self) -> None:
