@@ -26,7 +26,7 @@ _SECONDS = 1.0
 
 
 class Lane:
-    """One connection's; the loop has it but for the blocks of ``Open``. ``send``: any thread.
+    """One connection's; the loop has it, but from ``open`` to ``take_back``. ``send``: any thread.
 
     Who has ``_turn`` may send. The loop has it from the begin on, so what the loop sends and what
     threads send never mix.
@@ -73,10 +73,8 @@ class Lane:
             data = b"".join(frames(at, body, self._batch))
             self._link.sent = at + len(body)  # first: it may be acknowledged within the next call
             sent = self._sent(data)
-        except (
-            OSError,
-            StoreError,
-        ) as exc:  # the put only waits; who serves the connection ends it
+        except (OSError, StoreError) as exc:
+            # The put only waits: who serves the connection ends it.
             self._fault, self.asks_loop = exc, True
             return False
         except BaseException as exc:
