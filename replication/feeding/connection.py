@@ -1,19 +1,23 @@
 """FeedConnection: one follower is sent the log, and heard, until it goes or says what cannot be.
 
 What it has not taken yet waits in its own buffers, never in more memory than one turn takes. So a
-slow one holds up nobody.
+slow one holds up nobody. A plain one is heard by a thread, and sent what puts wait for by theirs
+(``Lane``): a turn of the loop for each would cost more than the put.
 
 Source: RocketMQ ``DefaultHAConnection``, ``FlowMonitor``.
 """
 
 import asyncio
 import math
+import socket
 import time
-from collections.abc import Iterator
 from contextlib import suppress
+from typing import NoReturn
 
 from replication.feeding.followers import Followers, Link
+from replication.feeding.frames import frames
 from replication.feeding.growth import Growth
+from replication.feeding.lane import Hearing, Lane
 from replication.feeding.reports import Reports, check_sent
 from replication.feeding.served_log import ServedLog
 from replication.feeding.settings import FeedSettings
@@ -23,6 +27,8 @@ REPORT_BYTES = 4096
 """Most that is read at once of what a follower says."""
 TURN_BYTES = 256 << 10
 """Of the log that are sent before others have their turn, in as many frames as that takes."""
+_LEAST_SECONDS = 0.001
+"""0 would not wait, but not be late either."""
 
 
 class FeedConnection:
@@ -44,7 +50,9 @@ class FeedConnection:
         settings: FeedSettings,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
+        peer: socket.socket | None = None,
     ) -> None:
+        """``peer``: the socket below ``reader`` and ``writer``, if these are that and no more."""
         self._log = log
         self._followers = followers
         self._link = link
@@ -57,8 +65,16 @@ class FeedConnection:
         self._allowance = Allowance(settings)
         self._reports = Reports()
         self._wrote_at = -math.inf  # the first heartbeat is due at once
-        self.sent_bytes = 0
-        """Heads of frames among them."""
+        self._sent_bytes = 0
+        self._peer = peer
+        self._lane: Lane | None = None
+        if peer is not None and not settings.ha_flow_control_enable:
+            self._lane = Lane(log, link, peer, self._batch)
+
+    @property
+    def sent_bytes(self) -> int:
+        """Return how many it was sent, heads of frames among them."""
+        return self._sent_bytes + (self._lane.sent_bytes if self._lane is not None else 0)
 
     async def begin(self) -> None:
         """Hear where it wants to begin."""
@@ -69,12 +85,18 @@ class FeedConnection:
 
     async def run(self) -> None:
         """Serve until it goes."""
+        if self._peer is not None:
+            await self._leave_reading()
         tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._send())]
         try:
+            if self._lane is not None:
+                self._growth.add(self._lane)
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         finally:
+            if self._lane is not None:
+                self._growth.remove(self._lane)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -82,8 +104,44 @@ class FeedConnection:
     # ---- what it says
 
     async def _listen(self) -> None:
+        if self._peer is not None:
+            await Hearing(self._peer, self._hear).hear()
         while True:
             self._acknowledge(await self._heard())
+
+    async def _leave_reading(self) -> None:
+        """Take what the loop has read, and leave the rest to a thread."""
+        transport = self._writer.transport
+        assert isinstance(transport, asyncio.Transport)
+        while True:
+            transport.pause_reading()  # each time: the reader lets it go on
+            try:
+                async with asyncio.timeout(0):
+                    data = await self._reader.read(REPORT_BYTES)
+            except TimeoutError:
+                return
+            self._acknowledge(self._reported(data))
+
+    def _hear(self, peer: socket.socket) -> NoReturn:
+        """Hear it in a thread, with which nobody shares ``peer``."""
+        peer.settimeout(self._patience)
+        while True:
+            try:
+                found = self._reported(peer.recv(REPORT_BYTES))
+                if not found:
+                    found = self._rest_of_report(peer)
+            except TimeoutError:
+                raise self._silent() from None
+            self._acknowledge(found)
+
+    def _rest_of_report(self, peer: socket.socket) -> list[int]:
+        found: list[int] = []
+        deadline = time.monotonic() + self._patience
+        while not found:
+            peer.settimeout(max(deadline - time.monotonic(), _LEAST_SECONDS))
+            found = self._reported(peer.recv(REPORT_BYTES))
+        peer.settimeout(self._patience)
+        return found
 
     async def _heard(self) -> list[int]:
         """Return the next reports, at least one."""
@@ -94,11 +152,17 @@ class FeedConnection:
                 async with asyncio.timeout(deadline - time.monotonic()):
                     data = await self._reader.read(REPORT_BYTES)
             except TimeoutError:
-                raise ConnectionAbortedError(f"silent for {self._patience:g} s") from None
-            if not data:
-                raise ConnectionAbortedError("it has closed the connection")
-            found = self._reports.feed(data)
+                raise self._silent() from None
+            found = self._reported(data)
         return found
+
+    def _silent(self) -> ConnectionAbortedError:
+        return ConnectionAbortedError(f"silent for {self._patience:g} s")
+
+    def _reported(self, data: bytes) -> list[int]:
+        if not data:
+            raise ConnectionAbortedError("it has closed the connection")
+        return self._reports.feed(data)
 
     def _acknowledge(self, phy_offsets: list[int]) -> None:
         for phy_offset in phy_offsets:
@@ -124,21 +188,36 @@ class FeedConnection:
             else:
                 data = await asyncio.to_thread(self._log.read, at, most)
             self._link.sent = at + len(data)
-            await self._write(list(_frames(at, data, self._batch)))
+            await self._write(list(frames(at, data, self._batch)))
 
     async def _send_nothing(self, at: int) -> None:
         """Wait for the log to grow beyond ``at``; send a heartbeat when it is due."""
-        left = self._wrote_at + self._heartbeat - time.monotonic()
+        lane = self._lane
+        wrote_at = self._wrote_at if lane is None else max(self._wrote_at, lane.wrote_at)
+        left = wrote_at + self._heartbeat - time.monotonic()
         if left <= 0:
             await self._write([FRAME_HEAD.pack(FrameHead(at, 0))])
+        elif lane is None:
+            await self._growth.wait(self._is_due, left, lane)
         else:
-            await self._growth.wait(at, left)
+            lane.open()
+            try:
+                await self._growth.wait(self._is_due, left, lane)
+            finally:
+                rest = lane.take_back()
+            if rest:
+                await self._write([rest])
+
+    def _is_due(self) -> bool:
+        """Return whether the loop has something to do for this one."""
+        is_left = self._lane is not None and self._lane.asks_loop
+        return is_left or self._log.size_at(self._link.sent) != 0
 
     async def _write(self, parts: list[bytes | memoryview]) -> None:
         """Send ``parts``; return once the kernel has them."""
         size = sum(map(len, parts))
         self._allowance.take(size)
-        self.sent_bytes += size
+        self._sent_bytes += size
         self._writer.writelines(parts)
         left = self._writer.transport.get_write_buffer_size()
         while left:
@@ -184,11 +263,3 @@ class Allowance:
 
 
 _NO_LIMIT = 1 << 62
-
-
-def _frames(phy_offset: int, data: bytes, batch: int) -> Iterator[bytes | memoryview]:
-    view = memoryview(data)
-    for at in range(0, len(data), batch):
-        body = view[at : at + batch]
-        yield FRAME_HEAD.pack(FrameHead(phy_offset + at, len(body)))
-        yield body

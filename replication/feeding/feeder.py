@@ -104,7 +104,7 @@ class Feeder:
     def _begin_serving(self, listener: socket.socket) -> None:
         self.port = listener.getsockname()[1]
         self._log = ServedLog(self._store)
-        self._growth = growth = Growth(self._log)
+        self._growth = growth = Growth()
         self.followers.attach(growth.look_soon)
         for work in (growth.run(), self._accept_all(growth)):
             self._own.append(task := asyncio.create_task(work))
@@ -167,8 +167,9 @@ class Feeder:
             reader, writer = await self._streams(peer)
             try:
                 connection = FeedConnection(
-                    self._log, self.followers, link, growth, self._settings, reader, writer
-                )
+                    self._log, self.followers, link, growth, self._settings, reader, writer,
+                    peer if self._tls is None else None,
+                )  # fmt: skip
                 await connection.begin()
                 self._tell(
                     f"{who}: asked for {link.position}, is sent the log from {link.start} on"

@@ -18,7 +18,7 @@ NOT_SAID = -1
 
 @dataclass(eq=False, slots=True)
 class Link:
-    """One connection of a follower, which its feeder alone changes; others ask ``Followers``."""
+    """One connection of a follower, which who serves it alone changes; others ask ``Followers``."""
 
     address: str
     port: int
@@ -53,6 +53,11 @@ class Followers:
 
     # ---- what a store asks (``store.service.writing.replicas.Replicas``)
 
+    def reached(self, followers: int) -> int:
+        """Return up to where so many distinct followers have the log; -1: nothing, or too few."""
+        with self._lock.entry():
+            return self._reached(followers)
+
     def in_sync(self, phy_offset: int, gap: int) -> int:
         """Return how many distinct followers lack less than ``gap`` bytes before ``phy_offset``."""
         with self._lock.entry():
@@ -69,7 +74,8 @@ class Followers:
         waiter = _Waiter(phy_offset, followers)
         try:
             with self._lock.entry():
-                if self._has(waiter):
+                if self._reached(followers) >= phy_offset:
+                    waiter.served = True
                     return True
                 self._waiting.add(waiter)
                 looks = self._looks
@@ -77,8 +83,9 @@ class Followers:
                 look()
             waiter.gate.acquire(timeout=max(deadline - time.monotonic(), 0))
         finally:
-            with self._lock.entry():
-                self._waiting.discard(waiter)
+            if not waiter.served:  # else it has been forgotten
+                with self._lock.entry():
+                    self._waiting.discard(waiter)
         return waiter.served
 
     # ---- what a feeder tells
@@ -117,20 +124,39 @@ class Followers:
             if phy_offset <= link.start:
                 return  # of nothing that was sent here
             link.acknowledged = phy_offset
-            for waiter in [waiter for waiter in self._waiting if self._has(waiter)]:
-                waiter.served = True
-                self._waiting.discard(waiter)
-                waiter.gate.release()
+            served = self._served()
+        for waiter in served:  # without the lock: each of them would wait for it
+            waiter.gate.release()
 
     def links(self) -> list[Link]:
         """Return the connections there are."""
         with self._lock.entry():
             return list(self._links)
 
-    def _has(self, waiter: "_Waiter") -> bool:
-        at = waiter.phy_offset
-        having = {link.address for link in self._links if link.acknowledged >= at}
-        return len(having) >= waiter.followers
+    # ---- inside, under the lock
+
+    def _served(self) -> list["_Waiter"]:
+        """Return those who have waited long enough, and forget them."""
+        served, reached = list[_Waiter](), dict[int, int]()
+        for waiter in self._waiting:
+            at = reached.get(waiter.followers)
+            if at is None:
+                at = reached[waiter.followers] = self._reached(waiter.followers)
+            if at >= waiter.phy_offset:
+                served.append(waiter)
+        for waiter in served:
+            waiter.served = True
+            self._waiting.discard(waiter)
+        return served
+
+    def _reached(self, followers: int) -> int:
+        """Return up to where so many distinct ones have the log."""
+        having: dict[str, int] = {}
+        for link in self._links:
+            having[link.address] = max(link.acknowledged, having.get(link.address, NOT_SAID))
+        if len(having) < followers:
+            return NOT_SAID
+        return max(having.values()) if followers == 1 else sorted(having.values())[-followers]
 
 
 class _Waiter:

@@ -24,7 +24,7 @@ class Reports:
         data = self._torn + data
         whole = len(data) - len(data) % REPORT.size
         self._torn = data[whole:]
-        found = [report.phy_offset for report in REPORT.iter_unpack(data[:whole])]
+        found = [phy_offset for (phy_offset,) in REPORT.struct.iter_unpack(data[:whole])]
         for phy_offset in found:
             if phy_offset < max(self._last, 0):
                 raise WireError(

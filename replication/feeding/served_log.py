@@ -9,6 +9,7 @@ Source: RocketMQ ``DefaultHAConnection.WriteSocketService``, ``CommitLog.getData
 
 from replication.errors import OutsideLogError
 from store.config import FlushDiskType
+from store.log.mapped_file import MappedFile
 from store.service.message_store import MessageStore
 
 NEAR_BYTES = 16 << 20
@@ -48,16 +49,33 @@ class ServedLog:
 
         -1: they have left the log.
         """
+        return self._found(phy_offset)[1]
+
+    def read_near(self, phy_offset: int, most: int) -> bytes:
+        """Return all that may be sent from there on; empty if it is none, or more than ``most``.
+
+        Empty as well where it is not near the end of the log.
+
+        Raises:
+            StoreError: they cannot be read, or the store is closed.
+        """
+        file, size = self._found(phy_offset)
+        if file is None or not 0 < size <= most or not self.is_near(phy_offset):
+            return b""
+        return file.read(phy_offset - file.file_from_offset, size)
+
+    def _found(self, phy_offset: int) -> tuple[MappedFile | None, int]:
+        """Return the file there, and what ``size_at`` does."""
         end = self._log.max_phy_offset()
         if self._sync:
             end = min(end, self._log.flushed_phy_offset())
         if end <= phy_offset:
-            return 0
+            return None, 0
         file = self._log.files.find(phy_offset)
         if file is None:
-            return -1
+            return None, -1
         readable = file.file_from_offset + file.readable_position  # what is more waits in memory
-        return max(min(end, readable) - phy_offset, 0)
+        return file, max(min(end, readable) - phy_offset, 0)
 
     def read(self, phy_offset: int, most: int) -> bytes:
         """Return at most ``most`` of the bytes that ``size_at`` tells of.
@@ -66,12 +84,11 @@ class ServedLog:
             OutsideLogError: they have left the log.
             StoreError: they cannot be read, or the store is closed.
         """
-        size = min(self.size_at(phy_offset), most)
-        file = self._log.files.find(phy_offset)
-        if file is None or size < 0:
+        file, size = self._found(phy_offset)
+        if file is None:
             low = self._log.min_phy_offset()
             raise OutsideLogError(
                 f"it is to get the log from {phy_offset} on, which now begins at {low}: it was too"
                 " slow, and what it lacks has expired"
             )
-        return file.read(phy_offset - file.file_from_offset, size)
+        return file.read(phy_offset - file.file_from_offset, min(size, most))

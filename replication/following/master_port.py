@@ -4,6 +4,7 @@ import asyncio
 import ssl
 from dataclasses import dataclass
 
+from replication.following.arrivals import Arrivals, connect
 from replication.following.intake import READ_BYTES
 
 
@@ -19,10 +20,10 @@ class MasterPort:
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
 
-    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def connect(self) -> tuple[Arrivals, asyncio.StreamWriter]:
         """Return a new connection.
 
         Raises:
             OSError: there is nobody.
         """
-        return await asyncio.open_connection(self.host, self.port, limit=READ_BYTES, ssl=self.tls)
+        return await connect(self.host, self.port, READ_BYTES, ssl=self.tls)

@@ -5,6 +5,7 @@ import math
 import time
 from typing import Protocol
 
+from replication.following.arrivals import Arrivals
 from replication.following.blocking import to_the_end
 from replication.following.intake import READ_BYTES, Intake
 from replication.following.lasting import Lasting
@@ -72,61 +73,134 @@ class Session:
         self._standing = standing
         self._reported_at = -math.inf
         self._quiet = Lasting()  # behind how many bytes heartbeats came
+        self._until: Until = lambda _: False
+        self._limit: asyncio.Timeout | None = None  # of the wait for bytes
+        self._fault: BaseException | None = None  # of what was taken within that
+        self._asks_all = False  # heartbeats came that may say that all is here
+        self._heard, self._frames, self._came = 0.0, 0, 0
 
-    async def receive(self, reader: asyncio.StreamReader, until: Until) -> None:
+    async def receive(self, reader: Arrivals, until: Until) -> None:
         """Take what comes, and report, until ``until`` says so.
 
         Raises:
             OSError: the connection is of no more use.
         """
-        talk, timing = self._talk, self._timing
-        heard, frames, came = time.monotonic(), 0, 0
+        timing = self._timing
+        self._until, self._heard = until, time.monotonic()
         while not until(self._standing):
             if time.monotonic() >= self._reported_at + timing.report:
                 await self._report()
-            silent_at, report_at = heard + timing.housekeeping, self._reported_at + timing.report
-            try:
-                async with asyncio.timeout(min(silent_at, report_at) - time.monotonic()):
-                    data = await reader.read(READ_BYTES)
-            except TimeoutError:
-                if time.monotonic() >= silent_at:
-                    how = "silent" if not came else f"no more than {came} bytes of a frame"
-                    raise self._lost(f"{how} for {timing.housekeeping:g} s") from None
-                continue
-            if not data:
+            data = await self._next(reader)
+            if self._fault is not None:
+                raise self._fault
+            if data is None:
+                await self._answer()
+            elif not data:
                 raise self._lost("the master has closed the connection")
-            await self._take(data)
-            came += len(data)
-            if talk.frames > frames or came >= ENOUGH_BYTES:
-                heard, frames, came = time.monotonic(), talk.frames, 0
+            else:
+                await self._take(data)
+
+    async def _next(self, reader: Arrivals) -> bytes | None:
+        """Return what came and is not taken yet; ``None``: it may be time to do something else."""
+        timing = self._timing
+        silent_at, report_at = self._heard + timing.housekeeping, self._reported_at + timing.report
+        try:
+            async with asyncio.timeout(min(silent_at, report_at) - time.monotonic()) as self._limit:
+                with reader.taken_by(self._take_at_once):
+                    return await reader.read(READ_BYTES)
+        except TimeoutError:
+            if self._fault is None and time.monotonic() >= self._heard + timing.housekeeping:
+                came = self._came
+                how = "silent" if not came else f"no more than {came} bytes of a frame"
+                raise self._lost(f"{how} for {timing.housekeeping:g} s") from None
+            return None
+        finally:
+            self._limit = None
 
     def _lost(self, how: str) -> ConnectionError:
         came = self._intake.body_bytes or self._intake.heartbeats
         return ConnectionError(how if came else f"{how} (no frame came: is this haListenPort?)")
 
-    async def _take(self, data: bytes) -> None:
-        intake, standing = self._intake, self._standing
-        bodies, beats = intake.body_bytes, intake.heartbeats
+    # ---- what comes
+
+    def _take_at_once(self, data: bytes) -> bool:
+        """Take ``data`` in the call that brings it; return whether that may be."""
+        if not self._is_short(data) or self._appending.locked() or self._limit is None:
+            return False
+        standing = self._standing
         try:
-            async with self._appending:
-                if len(data) <= TAKEN_AT_ONCE_BYTES and not self._sync:
-                    self._talk.take(data)
-                else:
+            self._take_here(data)
+            is_over = self._asks_all or self._until(standing)
+            if (
+                standing.verified
+                and not self._asks_all
+                and (end := self._reportable()) > standing.reported
+            ):
+                self._write_report(end)
+                is_over = is_over or self._writer.transport.get_write_buffer_size() > 0
+        except BaseException as exc:  # noqa: BLE001 - ``receive`` raises it
+            self._fault, is_over = exc, True
+        if is_over and not self._limit.expired():
+            self._limit.reschedule(0)  # long ago: ``receive`` has its turn
+        return True
+
+    def _is_short(self, data: bytes) -> bool:
+        return len(data) <= TAKEN_AT_ONCE_BYTES and not self._sync
+
+    async def _take(self, data: bytes) -> None:
+        async with self._appending:
+            if self._is_short(data):
+                self._take_here(data)
+            else:
+                bodies, beats = self._intake.body_bytes, self._intake.heartbeats
+                try:
                     await to_the_end(self._talk.take, data)
+                finally:
+                    self._note_end(bodies)
+                self._note(data, bodies, beats)
+        await self._answer()
+
+    def _take_here(self, data: bytes) -> None:
+        bodies, beats = self._intake.body_bytes, self._intake.heartbeats
+        try:
+            self._talk.take(data)
         finally:
-            standing.end = self._log.max_phy_offset()
-            standing.body_bytes += intake.body_bytes - bodies
+            self._note_end(bodies)
+        self._note(data, bodies, beats)
+
+    def _note_end(self, bodies: int) -> None:
+        """Note how far the log is, also where something went wrong."""
+        self._standing.end = self._log.max_phy_offset()
+        self._standing.body_bytes += self._intake.body_bytes - bodies
+
+    def _note(self, data: bytes, bodies: int, beats: int) -> None:
+        """Note what came with ``data``, before which so many bytes and heartbeats had come."""
+        intake, standing, frames = self._intake, self._standing, self._talk.frames
+        now = time.monotonic()
         standing.verified = intake.verified
         if intake.body_bytes > bodies:
             standing.caught_up, beats = False, 0
-        if intake.heartbeats > beats and self._is_quiet(time.monotonic()):
-            standing.caught_up = await self._talk.has_all()
-        if intake.verified and self._reportable() > standing.reported:
+        if intake.heartbeats > beats and self._is_quiet(now):
+            self._asks_all = True
+        self._came += len(data)
+        if frames > self._frames or self._came >= ENOUGH_BYTES:
+            self._heard, self._frames, self._came = now, frames, 0
+
+    async def _answer(self) -> None:
+        """Do what what was taken asks for."""
+        if self._asks_all:
+            self._asks_all = False
+            self._standing.caught_up = await self._talk.has_all()
+        if self._intake.verified and self._reportable() > self._standing.reported:
             await self._report()
+        else:
+            await self._drain()
 
     def _is_quiet(self, now: float) -> bool:
         """Return whether a heartbeat that came ``now`` says that the master has nothing more."""
         return self._quiet.seconds(self._intake.body_bytes, now) >= self._timing.quiet
+
+    # ---- what is reported
 
     def _reportable(self) -> int:
         """Return what the master may count on; until it has proven its log, what was asked for."""
@@ -135,9 +209,15 @@ class Session:
         end = self._log.max_phy_offset()
         return min(end, self._log.flushed_phy_offset()) if self._sync else end
 
-    async def _report(self) -> None:
-        self._standing.reported = self._reportable()
+    def _write_report(self, end: int) -> None:
+        self._standing.reported = end
         self._reported_at = time.monotonic()
-        self._writer.write(self._talk.report(self._standing.reported))
+        self._writer.write(self._talk.report(end))
+
+    async def _report(self) -> None:
+        self._write_report(self._reportable())
+        await self._drain()
+
+    async def _drain(self) -> None:
         async with asyncio.timeout(self._timing.housekeeping):
             await self._writer.drain()

@@ -233,6 +233,18 @@ def test_reports_that_come_glued_or_torn_are_read_one_by_one(master: Master) -> 
         assert acknowledged(master) == [end]
 
 
+def test_a_report_that_comes_in_parts_is_heard_whole_from_the_first_on(master: Master) -> None:
+    """The loop hears the first one, a thread what comes behind it."""
+    begin, end = struct.pack(">q", 1), struct.pack(">q", master.end)
+    for cut in range(8):
+        with WireSlave(master.port) as slave:
+            slave.say(begin + end[:cut])
+            slave.take(master.end)
+            slave.say(end[cut:])
+            until(lambda: acknowledged(master) == [master.end])
+        until(lambda: not master.feeder.followers.links())
+
+
 # ---- who says or takes nothing
 
 
@@ -266,6 +278,18 @@ def test_sixty_four_are_served_and_no_more(tmp_path: Path) -> None:
         for peer in peers:
             peer.close()
         until(lambda: not master.feeder.followers.links())
+
+
+@pytest.mark.parametrize("said", [b"", b"\0" * 7])
+def test_who_has_begun_and_says_no_more_is_closed(tmp_path: Path, said: bytes) -> None:
+    with leading(
+        tmp_path / "master", settings=FeedSettings(ha_housekeeping_interval=100)
+    ) as master:
+        with WireSlave(master.port) as slave:
+            slave.report(0)
+            slave.say(said)
+            assert slave.is_closed()
+        until(lambda: any("gone at 0: silent for 0.1 s" in told for told in master.told))
 
 
 def test_half_a_report_is_none(tmp_path: Path) -> None:

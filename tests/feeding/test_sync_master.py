@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -280,6 +281,33 @@ def test_futures_are_answered_in_time_one_by_one(tmp_path: Path) -> None:
         assert [answer.result(60).status for answer in early] == [LATE] * 3
         with acknowledging(master.port):
             until(lambda: master.store.put_message_async(message()).result(60).status is OK)
+
+
+def test_futures_that_a_follower_has_are_answered_by_one_wait(tmp_path: Path) -> None:
+    class AtOnce(Followers):
+        waits: ClassVar[list[int]] = []
+        gate = threading.Event()
+
+        def wait(self, phy_offset: int, followers: int, deadline: float) -> bool:
+            self.waits.append(phy_offset)
+            self.gate.wait(60)
+            return super().wait(phy_offset, followers, deadline)
+
+    followers = AtOnce()
+    link = followers.join("a", 1)
+    followers.begin(link, 0, 0)
+    with MessageStore.open(tmp_path, sync(**PATIENT), replicas=followers) as store:
+        answers = [store.put_message_async(message()) for _ in range(20)]
+        ends = [0]
+        for _ in answers:
+            ends.append(ends[-1] + store.commit_log.max_phy_offset() // 20)
+        followers.acknowledge(link, ends[15])
+        followers.gate.set()
+        assert {answer.result(60).status for answer in answers[:15]} == {OK}
+        assert not any(answer.done() for answer in answers[15:])
+        followers.acknowledge(link, ends[20])
+        assert {answer.result(60).status for answer in answers[15:]} == {OK}
+    assert set(followers.waits) == {ends[1], ends[16]}
 
 
 def test_a_put_waits_out_its_time_where_no_feeder_runs(tmp_path: Path) -> None:

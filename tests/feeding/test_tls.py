@@ -14,9 +14,11 @@ from replication.tls import follower_context, master_context
 from store.errors import StoreConfigError
 from store.record.message import Message
 from store.service.message_store import MessageStore
+from store.service.results import PutMessageStatus
 from tests.feeding.conftest import CONFIG, QUICK, Master, leading
 from tests.feeding.test_feed_command import running
 from tests.feeding.test_followed import FAST
+from tests.feeding.test_sync_master import PATIENT, sync
 from tests.following.conftest import SIZES
 from tests.kit.log_bytes import log_of
 from tests.kit.running import COMMAND
@@ -87,6 +89,19 @@ def test_both_ends_know_each_other(keys: Keys, tmp_path: Path) -> None:
             slave.report(0)
             assert slave.is_closed()
         until(lambda: not master.feeder.followers.links())
+
+
+def test_a_put_waits_for_a_follower_over_tls(keys: Keys, tmp_path: Path) -> None:
+    """Nobody but the loop sends and hears there."""
+    tls = master_context(keys.master, None, None)
+    with leading(tmp_path / "m", sync(**PATIENT), tls=tls) as master:
+        answers = [master.store.put_message_async(Message("t", b"x", 0)) for _ in range(20)]
+        with MessageStore.open(tmp_path / "own", CONFIG, housekeeping=False) as own:
+            follower = Follower(
+                own, "127.0.0.1", master.port, timing=FAST, tls=follower_context(keys.ca, None)
+            )
+            run(follower.run(lambda _: all(answer.done() for answer in answers)))
+        assert {answer.result(60).status for answer in answers} == {PutMessageStatus.PUT_OK}
 
 
 def test_who_says_nothing_is_closed(keys: Keys, tmp_path: Path) -> None:

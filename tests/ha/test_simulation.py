@@ -106,11 +106,15 @@ def appends_what_differs() -> Iterator[None]:
 
 @contextmanager
 def forgets_what_is_torn() -> Iterator[None]:
-    """What waits for the end of its record is left out when more comes."""
+    """What waits for the end of its record is left out when more comes, but for the first record.
+
+    Of that alone the rest would never be there: nothing else comes before it is.
+    """
     plain = Intake.take
 
     def take(self: Intake, pieces: object) -> None:
-        self._rest = self._rest[:-1]
+        if self._end:
+            self._rest = self._rest[:-1]
         plain(self, pieces)  # type: ignore[arg-type]
 
     with mock.patch.object(Intake, "take", take):

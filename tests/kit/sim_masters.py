@@ -125,7 +125,7 @@ class FeedingMaster(WireServer):
             assert self._store.append_to_commit_log(0, log) == len(log)
         self.followers = _ToldFollowers(self._heard)
         self._log = ServedLog(self._store)
-        self._growth = Growth(self._log)
+        self._growth = Growth()
         self._join(self._growth.run())
 
     def _stop(self) -> None:

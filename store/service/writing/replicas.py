@@ -24,6 +24,9 @@ class Replicas(Protocol):
     def in_sync(self, phy_offset: int, gap: int) -> int:
         """Return how many distinct followers lack less than ``gap`` bytes before ``phy_offset``."""
 
+    def reached(self, followers: int) -> int:
+        """Return up to where so many distinct followers have the log; -1: there are too few."""
+
     def wait(self, phy_offset: int, followers: int, deadline: float) -> bool:
         """Return once so many distinct followers have the log up to ``phy_offset``.
 
@@ -114,18 +117,25 @@ class ReplicaWait:
         return self._replicas.wait(phy_offset, self._followers, deadline)
 
     def _run(self) -> None:
-        """Serve one after the other: who has a later record has every earlier one."""
+        """Wait for one, and serve with it all that are there by then; the order is the log's."""
         while True:
             stopped = self._stopped  # first: behind it nothing is appended any more
             if self._queue:
-                later = self._queue[0]  # stays there: ``_give_up`` must find it
-                done = self._wait_out(later)
-                self._queue.popleft()
-                later.future.set_result(done)
+                done = self._wait_out(self._queue[0])  # stays there: ``_give_up`` must find it
+                reached = (
+                    self._replicas.reached(self._followers) if done and self._followers else -1
+                )
+                self._serve_first(there=done)
+                while self._queue and self._queue[0].phy_offset <= reached:
+                    self._serve_first(there=True)
             elif stopped:
                 return
             else:
                 self._wake.wait()
+
+    def _serve_first(self, *, there: bool) -> None:
+        later = self._queue.popleft()
+        later.future.set_result(there)
 
     def _wait_out(self, later: "_Later") -> bool:
         """Wait for one, in steps: a close does not wait for followers that may never come."""
