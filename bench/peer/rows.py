@@ -135,7 +135,7 @@ def _too_many(backend: str, queues: int) -> str:
 def _deletions(backend: str, *, quick: bool) -> Session:
     topics = 200 if quick else 1_000
     row = Row(
-        {"each": f"delete {topics:,} topics of 10 queues, on disk at the end: a topic"}, "delete",
+        {"each": "delete topics of 10 queues, on disk at the end: a topic"}, "delete",
         each=(f"put {200 * topics}",),
         note="ours in one call, RocketMQ's in one each and a sync",
     )  # fmt: skip

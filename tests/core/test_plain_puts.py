@@ -88,7 +88,7 @@ def waiting(store: MessageStore) -> list[object]:
     pending, log = store._pending, store.commit_log
     units, keys = pending.units, pending.keys
     return [
-        units.queues, units.queue_index, units.queue_offset, bytes(units.units),
+        units.queues, *map(bytes, (units.queue_index, units.queue_offset, units.units)),
         units.end_phy_offset, dict(units.index_of), list(keys.rows(0, len(keys))), pending.last,
         dict(pending.offsets.next), log.max_phy_offset(), log.appended_records, log.blank_bytes,
         [file.wrote_position for file in log.files],

@@ -14,6 +14,7 @@ import pytest
 from store.config import RocksDBEngine
 from store.record.message import Message
 from store.service.message_store import MessageStore
+from tests.kit.call_order import CallOrder
 from tests.kit.engines import ENGINES
 from tests.kit.shim import CORE_WRITES, KINDS, SHORT, Shim
 from tests.kit.told import CONFIG
@@ -159,11 +160,23 @@ def test_a_part_is_taken_of_what_is_written(folder: Folder, shim: Shim) -> None:
     assert [os.write(folder.fd, DATA) for _ in range(2)] == [5, 10]
 
 
+@pytest.mark.skipif(not CORE_WRITES, reason="calls go the long way")
+def test_the_order_of_calls_has_writes_of_compiled_code(tmp_path: Path) -> None:
+    calls = CallOrder(tmp_path)
+    with MessageStore.open(tmp_path, CONFIG, backend="file") as store:
+        assert store.put_message(Message("t", b"x")).ok
+        store.max_offset("t", 0)
+        with calls.watching():
+            assert store.put_message(Message("t", b"x")).ok
+            store.max_offset("t", 0)
+    assert len(calls.places("write", "consumequeue/t/0")) == 1
+
+
 @pytest.mark.skipif(not CORE_WRITES, reason="the core does not run")
 def test_what_the_core_writes_is_met_and_told(tmp_path: Path, shim: Shim) -> None:
     told: list[tuple[str, str]] = []
     shim.watch(tmp_path)
-    shim.tell(lambda kind, path: told.append((kind, path)), "/store/core/_core")
+    shim.tell(lambda kind, path: told.append((kind, path)), "/cq_file/_native")
     with MessageStore.open(tmp_path, CONFIG, backend="file") as store:
         assert store.put_message(Message("t", b"x")).ok
         store.max_offset("t", 0)
