@@ -2,12 +2,10 @@
 """RocksDB's C API, found at run time, and one open database over it.
 
 Nothing is linked: ``load`` opens a library once a process and looks its functions up. Every call
-that may touch the disk gives up the GIL; the compaction filter runs in RocksDB's threads and never
-needs it. What the bytes mean, which options are set, who may call when: ``native_engine``.
-
-Invariants: a ``Database`` owns every handle it made and frees each once, users before what they
-use, also when opening fails half-way; the filter's state outlives the database; nothing of a call
-(iterators, pinned values) outlives it.
+that may touch the disk gives up the GIL; the compaction filter, in RocksDB's threads, needs none.
+What the bytes mean, which options are set, who may call when: ``native_engine``. A ``Database``
+owns every handle it made and frees each once, users before what they use, also when opening fails
+half-way; the filter's state outlives it; nothing of a call (iterators, pinned values) does.
 """
 
 cimport cython

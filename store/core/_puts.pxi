@@ -6,13 +6,11 @@
 # has it as the call begins, nobody can until it ends. Where anything is not plain, or not at hand,
 # it returns ``None`` and has changed nothing.
 
-from cpython.dict cimport PyDict_GetItemWithError
-from cpython.tuple cimport PyTuple_GET_ITEM
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_CheckExact
-from cpython.dict cimport PyDict_CheckExact, PyDict_Next, PyDict_SetItem
+from cpython.dict cimport PyDict_CheckExact, PyDict_GetItemWithError, PyDict_Next, PyDict_SetItem
 from cpython.object cimport Py_TYPE
-from cpython.tuple cimport PyTuple_SET_ITEM
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_SET_ITEM
 from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 from libc.stdlib cimport free, realloc
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
@@ -27,16 +25,6 @@ cdef extern from "_record.h":
     bint is_ascii(const char *data, size_t size)
     int64_t get16(const char *at)
     int64_t get32(const char *at) noexcept nogil
-
-cdef extern from *:
-    """
-    /* Behind what was written into a map: whether any map of the log has had a fault. */
-    static inline int any_faults(const void *count) {
-        __asm__ volatile("" ::: "memory");
-        return __builtin_expect(__atomic_load_n((const int64_t *)count, __ATOMIC_ACQUIRE) != 0, 0);
-    }
-    """
-    bint any_faults(const void *count) noexcept nogil
 
 from cpython.pycapsule cimport PyCapsule_GetPointer
 
@@ -60,16 +48,6 @@ cdef inline bint is_irregular(const char *name, Py_ssize_t size) noexcept:
         memcmp(name, b"INNER", 5) == 0 or memcmp(name, b"DELAY", 5) == 0
         or memcmp(name, b"TIMER", 5) == 0
     )
-
-
-cdef int _check_written(object file, object target, object state) except -1:
-    """Refuse to acknowledge what the file of the map may not have: the store has failed then."""
-    try:
-        file.check_written(target)
-    except BaseException as exc:
-        state.fail(exc)
-        raise
-    return 0
 
 
 cdef class PlainPuts:
