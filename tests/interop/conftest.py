@@ -16,10 +16,20 @@ _missing: list[str] = []
 
 @pytest.fixture(scope="session")
 def rocketmq() -> RocketMQ:
+    return _built("5.5.1")
+
+
+@pytest.fixture(scope="session")
+def rocketmq_533() -> RocketMQ:
+    """An older one, for what both ends of a connection have to agree on."""
+    return _built("5.3.3")
+
+
+def _built(version: str) -> RocketMQ:
     try:
-        return RocketMQ.build("5.5.1")
+        return RocketMQ.build(version)
     except UnavailableError as exc:
-        _unavailable("RocketMQ 5.5.1", exc)
+        _unavailable(f"RocketMQ {version}", exc)
 
 
 @pytest.fixture(scope="session")

@@ -98,8 +98,10 @@ public final class Index {
 
     /** Where the last record that the index in RocksDB has seen ends. */
     private static long size(DefaultMessageStore store, long end) throws Exception {
-        Long last = store.getMessageRocksDBStorage().getLastOffsetPy(
-            org.rocksdb.RocksDB.DEFAULT_COLUMN_FAMILY);
+        // By name: older releases have no such index, and the rest of this program runs with them too.
+        Object index = DefaultMessageStore.class.getMethod("getMessageRocksDBStorage").invoke(store);
+        Long last = (Long) index.getClass().getMethod("getLastOffsetPy", byte[].class)
+            .invoke(index, (Object) org.rocksdb.RocksDB.DEFAULT_COLUMN_FAMILY);
         return last == null || last <= 0 ? 0 : last + store.lookMessageByOffset(last).getStoreSize();
     }
 
