@@ -38,12 +38,13 @@ def test_a_broker_goes_on_on_the_backup_of_a_running_one(
         broker.do("put", "n0", 2, 400)
         broker.do("offset", "n0", "g", 0, 7)
         until(lambda: is_written(root))
+        count = 400
         before = [max_offset(broker, "n0", queue_id) for queue_id in QUEUES]
         with ThreadPoolExecutor(1) as pool:
             backup = pool.submit(back_up, root, copy, config)
             while not backup.done():
                 broker.do("put", "n0", 2, 50)
-        after = [max_offset(broker, "n0", queue_id) for queue_id in QUEUES]
+                count += 50
     manifest = backup.result()
     assert (manifest.was_open, manifest.damaged_at) == (True, None)
     assert list(compare(copy, manifest)) == []
@@ -52,7 +53,7 @@ def test_a_broker_goes_on_on_the_backup_of_a_running_one(
         assert consumer_offset(broker, "g", "n0", 0) == 7
         assert broker.do("put", "n0", 2, 10)["statuses"] == {"PUT_OK": 10}
     assert all(map(int.__le__, before, found))
-    assert all(map(int.__le__, found, after))
+    assert sum(found) <= count
     with MessageStore.open(copy, config, read_only=True) as store:
         for queue_id, end in zip(QUEUES, found, strict=True):
             offset, bodies = 0, []

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from store.record.message import SCHEDULE_TOPIC
+from tests.interop.asking import max_offset
 from tests.interop.brokers import Broker, Brokers
 from tests.interop.walk import WAYS, Walk, read, registered
 from tests.kit.operating import rows
@@ -72,6 +73,7 @@ def leave_locked(broker: Broker, topic: str) -> dict[str, str]:
     """Pop four messages in order, acknowledge two; return by what each is acknowledged."""
     registered(broker, topic)
     assert broker.do("put", topic, 1, 4)["statuses"] == {"PUT_OK": 4}
+    until(lambda: max_offset(broker, topic) == 4)  # it answers before the queue has them
     found = pop(broker, topic)
     handles = dict(zip(found["keys"], found["handles"], strict=True))
     assert list(handles) == ["k0", "k1", "k2", "k3"]

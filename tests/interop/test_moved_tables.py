@@ -117,7 +117,7 @@ def test_groups_go_on_after_a_running_broker_was_moved_to_files(
         assert [max_offset(broker, "n0", queue_id) for queue_id in (0, 1)] == [20, 20]
         assert max_offset(broker, "n1") == 20
         assert broker.do("put", "n0", 2, 2)["statuses"] == {"PUT_OK": 2}
-        assert max_offset(broker, "n0", 1) == 21
+        until(lambda: max_offset(broker, "n0", 1) == 21)
 
 
 @pytest.mark.parametrize("backend", list(KINDS))
