@@ -47,6 +47,17 @@ class Following:
         with self.more:
             return self.promises.copy()
 
+    def beyond(self, phy_offset: int) -> Promises:
+        """Wait until a put is said to lie there or behind: all before it has been said, too."""
+        with self.more:
+            assert self.more.wait_for(lambda: self.last() >= phy_offset, 60)
+            return self.promises.copy()
+
+    def last(self) -> int:
+        """Return where the last message lies whose put is said to have returned, -1: none."""
+        places = (put.phy_offset for put in reversed(self.promises.puts))
+        return next((place for place in places if place >= 0), -1)
+
 
 @pytest.mark.parametrize("link", [False, True], ids=["copied", "linked"])
 @pytest.mark.parametrize(("backend", "engine"), STORES)
