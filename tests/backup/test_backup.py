@@ -36,7 +36,7 @@ CONFIG = StoreConfig(
     max_index_num=100,
 )  # fmt: skip
 PLAIN = StoreConfig()
-SHARE = 12
+SHARE = 24
 """Every so many places are tried in the normal run."""
 
 

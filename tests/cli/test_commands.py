@@ -40,7 +40,13 @@ def test_dumps_are_rocketmqs_line_by_line_and_change_no_byte(golden: Golden, nam
     assert tree_digest(root) == before
 
 
-@pytest.mark.parametrize("name", ["crash-defaultRocksDB", "torn-default", "wide-combine"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "crash-defaultRocksDB", "torn-default", "basic-combine",
+        pytest.param("wide-combine", marks=pytest.mark.long),
+    ],
+)  # fmt: skip
 def test_reading_verbs_change_no_byte(golden: Golden, name: str) -> None:
     root, dump = golden(name), load_dump(name)
     before = tree_digest(root)

@@ -108,7 +108,7 @@ def outcome(store: MessageStore, way: str, given_messages: list[Message]) -> obj
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(calls=calls, tags=st.booleans(), lmq=st.booleans())
 def test_both_ways_leave_the_same(
     calls: list[tuple[str, list[Message]]], *, tags: bool, lmq: bool
@@ -411,7 +411,7 @@ def batch_body(parts: list[tuple[bytes, bytes, int]]) -> bytes:
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(
     parts=st.lists(inner, min_size=1, max_size=4),
     change=st.none() | st.tuples(st.integers(0, 200), st.sampled_from([0, 1, 0x7F, 0x80, 0xFF])),

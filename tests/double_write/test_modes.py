@@ -372,8 +372,11 @@ def settle(root: Path) -> None:
         os.utime(path, (1, 1))
 
 
-def test_the_command_shows_and_steps(golden: Golden) -> None:
-    root = golden("wide-combine")
+@pytest.mark.parametrize(
+    "name", ["basic-combine", pytest.param("wide-combine", marks=pytest.mark.long)]
+)
+def test_the_command_shows_and_steps(golden: Golden, name: str) -> None:
+    root = golden(name)
     settle(root)
     facts = shown(root, "mode")
     assert facts["state"] == "double-write-file"

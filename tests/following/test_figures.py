@@ -17,7 +17,6 @@ from store.cli.top import facts
 from store.errors import CorruptionError
 from store.journals.following import Following, read_following, write_following
 from store.paths import StorePaths
-from store.queue.backends import backend_names
 from store.service.figures.watch import StoreWatch
 from store.service.finding.store_layout import detect
 from store.service.message_store import MessageStore
@@ -50,7 +49,7 @@ def follower_facts(root: Path) -> dict[object, object]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", backend_names())
+@pytest.mark.parametrize("backend", ["file", pytest.param("rocksdb", marks=pytest.mark.long)])
 def test_top_shows_a_follower_and_its_store_is_read_meanwhile(
     led: Led,
     tmp_path: Path,

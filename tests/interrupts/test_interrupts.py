@@ -23,7 +23,7 @@ from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.long_way import go_the_long_way
 from tests.kit.mutations import in_time
 
-SHARE = 4
+SHARE = 3
 """Places a step and backend that the normal run takes."""
 MOST = 1500
 """As many at most the long run takes; a quarter where a share of it is drawn."""

@@ -36,7 +36,7 @@ from tests.kit.mutations import in_time
 
 R = TypeVar("R")
 SECONDS = 60
-SHARE, MOST = 8, 500
+SHARE, MOST = 5, 500
 CONFIG = StoreConfig(
     mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=400, max_hash_slot_num=50,
     max_index_num=100,

@@ -25,7 +25,7 @@ from tests.kit.interrupts import run_interrupted
 from tests.kit.mutations import in_time
 
 SECONDS = 60
-SHARE = 12
+SHARE = 8
 """Places of an outer call that the normal run takes, for each inner one."""
 MANY = 150
 """As many the long run takes, of up to some thousand."""

@@ -24,7 +24,7 @@ SECONDS = 120
 QUEUES = 96
 BLOCK = 4
 """Queues of a step: all are read, then put to."""
-SHARE = 12
+SHARE = 8
 """Places of a step and a backend that the normal run takes."""
 MOST = 6000
 """Places that the long run takes of a read with more: a walk over all queues has forty thousand."""

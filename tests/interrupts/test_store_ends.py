@@ -147,14 +147,14 @@ def interrupt_close(root: Path, kind: str, share: int) -> None:
 
 @IGNORED
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS[-2:])
+@pytest.mark.parametrize("kind", KINDS[-1:])
 def test_a_store_opens_where_its_opening_was_interrupted(tmp_path: Path, kind: str) -> None:
     interrupt_opening(tmp_path, kind, 2)
 
 
 @IGNORED
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS[-2:])
+@pytest.mark.parametrize("kind", KINDS[-1:])
 def test_a_store_closes_where_its_close_was_interrupted(tmp_path: Path, kind: str) -> None:
     interrupt_close(tmp_path, kind, 2)
 

@@ -95,13 +95,14 @@ def fuzz(
     fields: Sequence[range] = (),
     mutate: Callable[[random.Random, bytes, bytes, Sequence[range]], bytes] = mutated,
 ) -> None:
-    """Run ``count`` (``long``: twenty times as many) damaged ``seeds`` through ``run``.
+    """Run damaged ``seeds`` through ``run``, half of ``count``; ``long``: up to twenty times it.
 
     Input *n* is made by ``random.Random(f"{name} {n}")``: a failure names *n*. The long run begins
     where the normal one ends.
     """
     assert seeds
-    numbers = range(count, (LONG + 1) * count) if long else range(count)
+    short = count // 2
+    numbers = range(short, LONG * count) if long else range(short)
     gc.collect()
     for number in numbers:
         draw = random.Random(f"{name} {number}")

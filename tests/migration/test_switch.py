@@ -93,9 +93,18 @@ def test_nothing_is_lost_of_what_rocketmq_read(golden: Golden) -> None:
             assert store.max_offset(*key) == queue["max"]
 
 
-@pytest.mark.parametrize("separate", [False, pytest.param(True, marks=pytest.mark.long)])
-def test_the_old_queues_and_the_log_keep_their_bytes(golden: Golden, *, separate: bool) -> None:
-    root = golden("wide-default")
+@pytest.mark.parametrize(
+    ("name", "separate"),
+    [
+        ("basic-default", False),
+        pytest.param("wide-default", False, marks=pytest.mark.long),
+        pytest.param("wide-default", True, marks=pytest.mark.long),
+    ],
+)
+def test_the_old_queues_and_the_log_keep_their_bytes(
+    golden: Golden, name: str, *, separate: bool
+) -> None:
+    root = golden(name)
     prepare(root, "rocksdb")
     kept = [*(root / "consumequeue").rglob("0*"), *(root / "commitlog").iterdir()]
     files = {path: path.read_bytes() for path in kept if path.is_file()}
@@ -130,7 +139,11 @@ def test_a_migration_that_is_finished_leaves_the_new_queues_alone(golden: Golden
 
 
 @pytest.mark.parametrize(
-    ("name", "target"), [("basic-default", "rocksdb"), ("wide-default", "rocksdb")]
+    ("name", "target"),
+    [
+        ("basic-default", "rocksdb"),
+        pytest.param("wide-default", "rocksdb", marks=pytest.mark.long),
+    ],
 )
 def test_queues_built_from_the_log_take_the_place_of_damaged_ones(
     golden: Golden, name: str, target: str

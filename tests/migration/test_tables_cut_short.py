@@ -40,7 +40,7 @@ from tests.kit.mutations import in_time
 from tests.kit.nth_call import Case, NthCall
 
 SECONDS = 60
-SHARE, ALL = 7, 1 << 30
+SHARE, ALL = 5, 1 << 30
 """Places that the normal run takes of each kind, and the long one."""
 OURS = (*interrupts._OURS, f"{migration.__path__[0]}/", shutil.__file__)
 IGNORED = pytest.mark.filterwarnings(
@@ -344,7 +344,7 @@ def test_tables_interrupted_anywhere_are_whole_when_it_is_done_again(
     step: Step, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(interrupts, "_OURS", OURS)
-    interrupt_some(step, 20 * SHARE)
+    interrupt_some(step, 28 * SHARE)
 
 
 def test_a_database_that_is_moved_away_is_on_disk_there_before_it_is_gone_here(
