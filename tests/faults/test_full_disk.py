@@ -23,9 +23,21 @@ CASES = [
     ("consumequeue", "file", "auto", "status"),
     ("index", "file", "auto", "status"),
     (".", "file", "auto", "error or status"),
-    *[("index", "rocksdb", engine.value, "status") for engine in ENGINES],
-    *[("consumequeue", "rocksdb", engine.value, "error") for engine in ENGINES],
-    *[(".", "rocksdb", engine.value, "error or status") for engine in ENGINES],
+    *[
+        pytest.param(
+            part,
+            "rocksdb",
+            engine.value,
+            expected,
+            marks=[pytest.mark.long] if engine is not ENGINES[-1] else [],
+        )
+        for part, expected in (
+            ("index", "status"),
+            ("consumequeue", "error"),
+            (".", "error or status"),
+        )
+        for engine in ENGINES
+    ],
 ]
 
 

@@ -21,7 +21,10 @@ MOUNT = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(
+    "step",
+    [step if step == "run" else pytest.param(step, marks=pytest.mark.long) for step in STEPS],
+)
 def test_a_full_disk_is_told_and_the_step_goes_on_later(tmp_path: Path, step: str) -> None:
     if os.environ.get("CQSTORE_NO_MOUNT") == "1":
         pytest.skip("CQSTORE_NO_MOUNT=1: no mount namespaces here")
