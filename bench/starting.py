@@ -48,8 +48,8 @@ def _cpu_seconds(words: list[str], env: dict[str, str]) -> float:
 
 
 STARTING: dict[str, Callable[[], Reached]] = {
-    "start: import store": partial(start, "import store", "import logging"),
-    "start: import MessageStore": partial(start, "from store import MessageStore", STORE),
+    "start: import cqstore": partial(start, "import cqstore", "import logging"),
+    "start: import MessageStore": partial(start, "from cqstore import MessageStore", STORE),
     "start: cqstore --help": partial(start, COMMAND.format(["--help"]), CLI),
     "start: cqstore info --help": partial(
         start, COMMAND.format(["info", "--help"]), f"{STORE}; {CLI}"

@@ -17,6 +17,7 @@ from mutants.trial import Fate, Trees, TriedMutation
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = (
+    "cqstore",
     "store",
     "cq_file",
     "cq_rocksdb",

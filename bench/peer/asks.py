@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from bench.peer.puts import Figures
 from bench.peer.queues import Queues
-from store import GetMessageResult, MessageStore
+from cqstore import GetMessageResult, MessageStore
 
 _PULL = 32
 _STEP = 104_729

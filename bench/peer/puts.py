@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from bench.peer.queues import Queues
-from store import Message, MessageStore, PutMessageResult, PutMessageStatus
+from cqstore import Message, MessageStore, PutMessageResult, PutMessageStatus
 from store.record.client_batch import encode_client_batch
 
 Figures = dict[str, float]

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from bench.peer.puts import Figures
+from cqstore import BrokerRole, MessageStore, StoreConfig
 from replication.feeding.feeder import Feeder
 from replication.feeding.followers import Followers
 from replication.feeding.in_thread import feeding
 from replication.following.follower import Follower
-from store import BrokerRole, MessageStore, StoreConfig
 
 MOST_SECONDS_BEHIND = 120
 _POLL_SECONDS = 0.001

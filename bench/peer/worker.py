@@ -15,7 +15,7 @@ from bench.peer.asks import Asks
 from bench.peer.puts import Figures, Puts
 from bench.peer.queues import Queues
 from bench.peer.roles import Roles
-from store import FlushDiskType, MessageStore, StoreConfig
+from cqstore import FlushDiskType, MessageStore, StoreConfig
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 

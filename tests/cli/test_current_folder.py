@@ -14,8 +14,8 @@ from store.service.message_store import MessageStore
 
 COMMAND = Path(sys.executable).parent / "cqstore"
 NAMES = [
-    "store", "cq_file", "cq_rocksdb", "migration", "replication", "analysis", "on_spark", "ab",
-    "metadata", "operating",
+    "cqstore", "store", "cq_file", "cq_rocksdb", "migration", "replication", "analysis", "on_spark",
+    "ab", "metadata", "operating",
     "numpy", "pandas", "pyarrow", "pydantic", "typer", "rich", "rocksdict", "pyspark", "json",
     "queue", "signal", "base64", "pickle",
 ]  # fmt: skip

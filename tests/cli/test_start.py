@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-import store
+import cqstore
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.kit.command_tree import listed
@@ -38,30 +38,34 @@ def of_command(*words: str) -> set[str]:
 
 
 def ours(modules: set[str]) -> set[str]:
-    return {name for name in modules if name.split(".")[0] in {"store", "cq_file", "cq_rocksdb"}}
+    return {
+        name
+        for name in modules
+        if name.split(".")[0] in {"cqstore", "store", "cq_file", "cq_rocksdb"}
+    }
 
 
 def test_the_package_imports_a_name_when_it_is_asked_for() -> None:
-    assert ours(imported("import store")) == {"store"}
-    errors_alone = imported("from store import StoreError")
-    assert ours(errors_alone) == {"store", "store.errors"}
+    assert ours(imported("import cqstore")) == {"cqstore"}
+    errors_alone = imported("from cqstore import StoreError")
+    assert ours(errors_alone) == {"cqstore", "store", "store.errors"}
     assert not errors_alone & (HEAVY | RARE)
 
 
 def test_every_public_name_is_there() -> None:
-    assert store.MessageStore is MessageStore
-    for name in store.__all__:
-        vars(store).pop(name, None)  # whoever asked before
-        assert getattr(store, name).__name__ == name
-        assert vars(store)[name] is getattr(store, name)  # the next one asks nobody
-    assert set(store.__all__) <= set(dir(store))
-    with pytest.raises(AttributeError, match="module 'store' has no attribute 'Nothing'"):
-        store.Nothing  # type: ignore[attr-defined]  # noqa: B018
+    assert cqstore.MessageStore is MessageStore
+    for name in cqstore.__all__:
+        vars(cqstore).pop(name, None)  # an earlier import
+        assert getattr(cqstore, name).__name__ == name
+        assert vars(cqstore)[name] is getattr(cqstore, name)  # looked up once
+    assert set(cqstore.__all__) <= set(dir(cqstore))
+    with pytest.raises(AttributeError, match="module 'cqstore' has no attribute 'Nothing'"):
+        cqstore.Nothing  # type: ignore[attr-defined]  # noqa: B018
 
 
 @pytest.mark.slow
 def test_a_library_user_imports_what_a_store_needs_and_no_more() -> None:
-    modules = imported("from store import MessageStore")
+    modules = imported("from cqstore import MessageStore")
     assert not modules & (EXTRAS | RARE | {"typer", "rich", "rocksdict"})
     assert not {name for name in modules if name.startswith(("cq_file", "cq_rocksdb"))}
 
@@ -84,16 +88,19 @@ def test_numpy_starts_no_threads_for_a_verb_unless_it_is_told_to(
 ) -> None:
     with MessageStore.open(tmp_path / "s", CONFIG, backend="file") as opened:
         opened.put_message(Message("t", b"x"))
+    threads = min(int(told), os.cpu_count() or 1)
     told_last = "print(os.environ[NAME], len(os.listdir('/proc/self/task')), file=sys.stderr)"
     code = f"""
 import os, sys
 from store.cli import main
+from tests.kit.waiting import until
 NAME = "OPENBLAS_NUM_THREADS"
 sys.argv[:] = ["cqstore", "info", {str(tmp_path / "s")!r}]
 try:
     main()
 finally:
     assert "numpy" in sys.modules
+    until(lambda: len(os.listdir("/proc/self/task")) == {threads})  # a joined thread may show still
     {told_last}
 """
     without = {key: text for key, text in os.environ.items() if key != "OPENBLAS_NUM_THREADS"}
@@ -101,8 +108,7 @@ finally:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True,
         env=without | given,
     )  # fmt: skip
-    threads = str(min(int(told), os.cpu_count() or 1))
-    assert done.stderr.split() == [told, threads]
+    assert done.stderr.split() == [told, str(threads)]
 
 
 @pytest.mark.slow
@@ -161,5 +167,13 @@ def test_each_extra_that_is_named_is_one() -> None:
     assert [each.partition(">")[0] for each in extras["report"]] == ["jinja2"]
 
 
+def test_the_command_is_a_module_too(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "cqstore", "--version"], cwd=tmp_path, capture_output=True,
+        text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == f"cqstore {version('cqstore')}\n"
+
+
 def test_the_package_says_its_version() -> None:
-    assert store.__version__ == version("cqstore")
+    assert cqstore.__version__ == version("cqstore")

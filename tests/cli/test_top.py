@@ -108,7 +108,7 @@ def test_it_tells_of_a_store_that_is_open_and_changes_no_byte(tmp_path: Path, ba
 
 
 def test_looking_from_the_same_process_keeps_the_lock(tmp_path: Path) -> None:
-    opens = "import sys; from store import MessageStore; MessageStore.open(sys.argv[1])"
+    opens = "import sys; from cqstore import MessageStore; MessageStore.open(sys.argv[1])"
     with MessageStore.open(tmp_path, CONFIG) as store:
         watch(store).look()
         other = subprocess.run(

@@ -85,7 +85,7 @@ def test_a_file_that_was_not_full_when_it_was_copied_is_no_gap(led: Led, tmp_pat
 def kill_in_opening(root: Path, backend: str, step: str) -> None:
     """Open the store and be killed where the recovery comes to ``step``: queues are built then."""
     code = (
-        "import os, sys; from store import MessageStore;"
+        "import os, sys; from cqstore import MessageStore;"
         "from tests.following.conftest import CONFIG;"
         "from store.service.recovering.recovery import Recovery;"
         "setattr(Recovery, sys.argv[3], lambda *_: os.kill(os.getpid(), 9));"

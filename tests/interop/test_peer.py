@@ -8,7 +8,7 @@ import pytest
 from bench.peer.replicas import Follows, Replicated
 from bench.peer.sessions import Openings, Replays, Row
 from bench.peer.sides import OURS, SIDES, THEIRS, Sides, Window
-from store import MessageStore
+from cqstore import MessageStore
 from tests.interop.rocketmq import RocketMQ
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.long, pytest.mark.disk]

@@ -20,7 +20,7 @@ _OF_ALL = {"--help"}
 @cache
 def verbs() -> dict[str, Command]:
     """Return every verb, those of upper layers too."""
-    return _below(_made(app)) | {name: _made(upper) for name, upper in _upper().items()}
+    return subcommands(_made(app)) | {name: _made(upper) for name, upper in _upper().items()}
 
 
 def listed() -> Iterator[Verb]:
@@ -47,21 +47,22 @@ def _whole(command: object) -> Command:
     return found
 
 
-def _below(command: Command) -> dict[str, Command]:
+def subcommands(command: Command) -> dict[str, Command]:
+    """Return the verbs of a group, none of a verb."""
     below = command.commands if isinstance(command, TyperGroup) else {}
     return {name: _whole(one) for name, one in below.items()}
 
 
 def _options(command: Command) -> set[str]:
     if isinstance(command, DefaultGroup):
-        return _options(_below(command)[command.default])
+        return _options(subcommands(command)[command.default])
     return _OF_ALL | {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
 
 
 def all_options() -> set[str]:
     """Return the options of all verbs."""
     commands = [_made(app), *verbs().values()]
-    commands += [below for command in verbs().values() for below in _below(command).values()]
+    commands += [below for command in verbs().values() for below in subcommands(command).values()]
     return {option for command in commands for option in _options(command)}
 
 
@@ -76,8 +77,8 @@ def strange_words(line: str) -> list[str]:
         if word.startswith("--"):
             strange += [] if word.split("=")[0] in options else [word]
         elif word in known:
-            options, below = _options(known[word]), bool(_below(known[word]))
-            known = _below(known[word]) or known
+            options, below = _options(known[word]), bool(subcommands(known[word]))
+            known = subcommands(known[word]) or known
         elif below and not word.isupper():
             strange.append(word)
         else:

@@ -86,7 +86,7 @@ def test_one_process_opens_a_store_once(root: Path, tmp_path: Path) -> None:
 
 
 def test_another_process_is_named(root: Path) -> None:
-    code = "import sys; from store import MessageStore; MessageStore.open(sys.argv[1])"
+    code = "import sys; from cqstore import MessageStore; MessageStore.open(sys.argv[1])"
     with MessageStore.open(root):
         done = subprocess.run(
             [sys.executable, "-c", code, str(root)], capture_output=True, text=True, check=False
@@ -380,7 +380,7 @@ def test_queues_ahead_of_the_log_are_cut_back(root: Path) -> None:
 
 WRITER = """
 import os, signal, sys
-from store import Message, MessageStore, StoreConfig
+from cqstore import Message, MessageStore, StoreConfig
 store = MessageStore.open(sys.argv[1], StoreConfig(mapped_file_size_commit_log=16384),
                           backend=sys.argv[2])
 for number in range(10**9):
@@ -448,7 +448,7 @@ def test_after_a_failed_flush_the_store_takes_no_more(
 
 FULL = """
 import resource, sys
-from store import Message, MessageStore, StoreConfig
+from cqstore import Message, MessageStore, StoreConfig
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 store = MessageStore.open(sys.argv[1], StoreConfig(mapped_file_size_commit_log=2 << 20),

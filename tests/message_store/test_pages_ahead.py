@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from store import Message, MessageStore, StoreConfig
+from cqstore import Message, MessageStore, StoreConfig
 from store.core import LONG_WAY
 from store.log.commit_log import CommitLog
 from store.service.writing.pages_ahead import (

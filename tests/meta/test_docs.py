@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit import command_page
+from tests.kit.command_tree import verbs
 from tests.kit.format_page import LAYOUTS, PAGE, named, rendered
 
 ROOT = Path(__file__).parents[2]
@@ -16,6 +18,12 @@ def test_every_layout_is_on_the_format_page_as_it_is_declared() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert sorted(named(text)) == sorted(LAYOUTS)
     assert rendered(text) == text
+
+
+def test_the_page_of_the_command_line_is_made_from_the_commands() -> None:
+    text = command_page.PAGE.read_text(encoding="utf-8")
+    assert command_page.rendered(text) == text
+    assert text.count("\n## cqstore ") == len(verbs())
 
 
 @pytest.mark.disk  # a log file of a gigabyte

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import store
+import cqstore
 from cq_rocksdb import errors as rocksdb_errors
 from mutants.__main__ import PACKAGES, ROOT
 from store import errors
@@ -36,8 +36,8 @@ def test_the_tree_at_the_top_of_the_module_is_the_tree() -> None:
 
 
 def test_what_the_package_offers_is_sorted_and_there() -> None:
-    assert sorted(store.__all__) == store.__all__
-    assert [name for name in store.__all__ if not hasattr(store, name)] == []
+    assert sorted(cqstore.__all__) == cqstore.__all__
+    assert [name for name in cqstore.__all__ if not hasattr(cqstore, name)] == []
 
 
 def blocks_of(name: str) -> Iterator[tuple[str, list[ast.expr]]]:

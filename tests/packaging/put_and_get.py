@@ -10,7 +10,7 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
-from store import Message, MessageStore
+from cqstore import Message, MessageStore
 from store.core import WHICH
 
 COUNT, QUEUES = 100, 4

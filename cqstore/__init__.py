@@ -1,0 +1,133 @@
+"""A RocketMQ-compatible message store: the names to import, which stay as they are.
+
+The packages beside this one are how the store is built. What they hold may move with any release.
+
+A name is imported when it is first used, so ``import cqstore`` alone costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from store.config import FlushDiskType, RocksDBEngine, StoreConfig, read_broker_conf
+    from store.errors import (
+        CorruptionError,
+        DiskFullError,
+        IllegalMessageError,
+        NoSuchMessageError,
+        NoSuchQueueError,
+        ReadOnlyStoreError,
+        RefusedStoreError,
+        StoreClosedError,
+        StoreConfigError,
+        StoreError,
+        StoreFailedError,
+        StoreIOError,
+        StoreLockedError,
+        StoreStateError,
+        UnsupportedFormatError,
+    )
+    from store.queue.time_search import BoundaryType
+    from store.queue.units import QueueKey
+    from store.record.decoder import StoredMessage
+    from store.record.message import Host, Message
+    from store.replica_config import BrokerRole
+    from store.service.figures.metrics import MetricsSnapshot
+    from store.service.message_store import MessageStore
+    from store.service.reading.puller import TagFilter
+    from store.service.results import (
+        GetMessageResult,
+        GetMessageStatus,
+        PutMessageResult,
+        PutMessageStatus,
+    )
+
+    __version__: str
+
+_MODULES = {
+    "BoundaryType": "store.queue.time_search",
+    "BrokerRole": "store.replica_config",
+    "CorruptionError": "store.errors",
+    "DiskFullError": "store.errors",
+    "FlushDiskType": "store.config",
+    "GetMessageResult": "store.service.results",
+    "GetMessageStatus": "store.service.results",
+    "Host": "store.record.message",
+    "IllegalMessageError": "store.errors",
+    "Message": "store.record.message",
+    "MessageStore": "store.service.message_store",
+    "MetricsSnapshot": "store.service.figures.metrics",
+    "NoSuchMessageError": "store.errors",
+    "NoSuchQueueError": "store.errors",
+    "PutMessageResult": "store.service.results",
+    "PutMessageStatus": "store.service.results",
+    "QueueKey": "store.queue.units",
+    "ReadOnlyStoreError": "store.errors",
+    "RefusedStoreError": "store.errors",
+    "RocksDBEngine": "store.config",
+    "StoreClosedError": "store.errors",
+    "StoreConfig": "store.config",
+    "StoreConfigError": "store.errors",
+    "StoreError": "store.errors",
+    "StoreFailedError": "store.errors",
+    "StoreIOError": "store.errors",
+    "StoreLockedError": "store.errors",
+    "StoreStateError": "store.errors",
+    "StoredMessage": "store.record.decoder",
+    "TagFilter": "store.service.reading.puller",
+    "UnsupportedFormatError": "store.errors",
+    "read_broker_conf": "store.config",
+}
+
+__all__ = [
+    "BoundaryType",
+    "BrokerRole",
+    "CorruptionError",
+    "DiskFullError",
+    "FlushDiskType",
+    "GetMessageResult",
+    "GetMessageStatus",
+    "Host",
+    "IllegalMessageError",
+    "Message",
+    "MessageStore",
+    "MetricsSnapshot",
+    "NoSuchMessageError",
+    "NoSuchQueueError",
+    "PutMessageResult",
+    "PutMessageStatus",
+    "QueueKey",
+    "ReadOnlyStoreError",
+    "RefusedStoreError",
+    "RocksDBEngine",
+    "StoreClosedError",
+    "StoreConfig",
+    "StoreConfigError",
+    "StoreError",
+    "StoreFailedError",
+    "StoreIOError",
+    "StoreLockedError",
+    "StoreStateError",
+    "StoredMessage",
+    "TagFilter",
+    "UnsupportedFormatError",
+    "read_broker_conf",
+]
+
+
+if not TYPE_CHECKING:  # a type checker would accept any name
+
+    def __getattr__(name: str) -> object:
+        """Import a public name when it is first used."""
+        if name == "__version__":
+            globals()[name] = import_module("importlib.metadata").version("cqstore")
+            return globals()[name]
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = getattr(import_module(_MODULES[name]), name)
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,6 @@
+"""``python -m cqstore``: the command, where no script of that name is on the path."""
+
+from store.cli import main
+
+if __name__ == "__main__":
+    main()
