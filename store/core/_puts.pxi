@@ -57,7 +57,8 @@ cdef class PlainPuts:
     cdef _Scratch _scratch
     cdef _Known _known
     cdef _Columns _columns
-    cdef object _log, _pending, _section, _state, _dispatcher, _locked
+    cdef LogTail _log
+    cdef object _pending, _section, _state, _dispatcher, _locked
     cdef object _host, _appended, _result, _ok, _no_reason, _topics, _scheduled, _time
     cdef dict _next, _clock_names
     cdef int64_t _stamp, _due
@@ -67,15 +68,15 @@ cdef class PlainPuts:
     cdef object _fault_count  # what the pointer leads into
 
     def __init__(
-        self, *, log, pending, state, dispatcher, clock, topics, scheduled, classes, ok,
+        self, *, LogTail log not None, pending, state, dispatcher, clock, topics, scheduled, classes, ok,
         tags_prefix, max_body, file_size, keys_wanted, tags_wanted, alone, every, fault_count,
     ):
         self._faults = PyCapsule_GetPointer(fault_count, "cqstore.faulty_maps")
         self._fault_count = fault_count
-        self._host, self._appended, self._result, file_class = classes
+        self._host, self._appended, self._result = classes
         self._columns, self._known = _Columns(), _Known(tags_prefix)
         self._scratch, self._wire = _Scratch(), slot_of_class(self._host, "wire")
-        self._slots = _StateSlots(log, file_class, pending, state, dispatcher)
+        self._slots = _StateSlots(pending, state, dispatcher)
         self._log, self._pending, self._state, self._dispatcher = log, pending, state, dispatcher
         self._section, self._locked = pending.appending, pending.lock.locked
         self._clock_names, self._ok, self._no_reason = vars(clock), ok, ""
@@ -88,15 +89,10 @@ cdef class PlainPuts:
     def quick(self, message):
         """Put a message if nothing else is due with it, see the protocol."""
         cdef _StateSlots slots = self._slots
-        cdef int64_t appended = 0, full_at = 0
+        cdef int64_t appended = self._log.appended, full_at = 0
         cdef PyObject *units = in_slot(<PyObject *> self._pending, slots.units)
-        if not self._alone or units == NULL or not (
-            whole_number(
-                in_slot(<PyObject *> self._log, slots.appended_records), 0, INT64_MAX, &appended
-            )
-            and whole_number(
-                in_slot(<PyObject *> self._dispatcher, slots.full_at), 0, INT64_MAX, &full_at
-            )
+        if not self._alone or units == NULL or not whole_number(
+            in_slot(<PyObject *> self._dispatcher, slots.full_at), 0, INT64_MAX, &full_at
         ):
             return None
         if appended >= self._due:
@@ -174,8 +170,7 @@ cdef class PlainPuts:
         ``results`` get those of all, if they are wanted.
         """
         cdef _StateSlots slots = self._slots
-        cdef PyObject *none = <PyObject *> None
-        cdef int64_t position = 0, start = 0
+        cdef FilePositions file = self._log.current
         if (
             not scratch.count
             or in_slot(<PyObject *> self._section, slots.begun) != Py_False
@@ -183,24 +178,12 @@ cdef class PlainPuts:
             or self._locked()
         ):
             return None
-        cdef PyObject *file = in_slot(<PyObject *> self._log, slots.current)
-        if file == NULL or file == none or file != in_slot(<PyObject *> self._log, slots.prepared):
+        if file is None or file is not self._log.prepared:
             return None
-        if <PyObject *> Py_TYPE(<object> file) != <PyObject *> slots.file_class or not (
-            whole_number(in_slot(file, slots.wrote_position), 0, INT64_MAX, &position)
-            and whole_number(in_slot(file, slots.file_from_offset), 0, INT64_MAX, &start)
-        ):
+        if scratch.total + BLANK_BYTES > self._file_size - file.wrote:
             return None
-        if scratch.total + BLANK_BYTES > self._file_size - position:
-            return None
-        cdef PyObject *target = in_slot(file, slots.heap)
-        if target == none:
-            target = in_slot(file, slots.mapped)
-        if target == NULL or target == none:
-            return None
-        return self._append(
-            scratch, now, <object> file, start, position, <object> target, results
-        )
+        target = file.mapped if file.heap is None else file.heap
+        return None if target is None else self._append(scratch, now, file, target, results)
 
     # ---- looking
 
@@ -409,8 +392,7 @@ cdef class PlainPuts:
     # ---- appending
 
     cdef object _append(
-        self, _Scratch scratch, int64_t now, object file, int64_t start, int64_t position,
-        object target, list results,
+        self, _Scratch scratch, int64_t now, FilePositions file, object target, list results
     ):
         """Append what was looked at: no line that fails but for want of memory, and none between.
 
@@ -418,13 +400,13 @@ cdef class PlainPuts:
         """
         cdef Py_buffer buffer
         cdef _StateSlots slots = self._slots
-        cdef int64_t phy_offset = start + position, offset
-        cdef int64_t appended = <object> in_slot(<PyObject *> self._log, slots.appended_records)
+        cdef int64_t position = file.wrote
+        cdef int64_t phy_offset = file.start + position, offset
         cdef Py_ssize_t at
         cdef Plain *plain
         cdef UnitColumns units
         cdef _Columns columns
-        pending, log, section = self._pending, self._log, self._section
+        pending, section = self._pending, self._section
         units = <UnitColumns?> <object> in_slot(<PyObject *> pending, slots.units)
         keys = <object> in_slot(<PyObject *> pending, slots.keys)
         place = result = None
@@ -463,9 +445,9 @@ cdef class PlainPuts:
                 phy_offset += plain.size
             if any_faults(self._faults):
                 _check_written(file, target, self._state)
-            set_slot(file, slots.wrote_position, position)
-            set_slot(log, slots.end, phy_offset)
-            set_slot(log, slots.appended_records, appended + scratch.count)
+            file.wrote = position
+            self._log.at = phy_offset
+            self._log.appended += scratch.count
             units.end_phy_offset = phy_offset
             set_slot(pending, slots.last, place)
             set_slot(section, slots.begun, <object> Py_False)
