@@ -58,7 +58,9 @@ cdef class PlainPuts:
     cdef _Known _known
     cdef _Columns _columns
     cdef LogTail _log
-    cdef object _pending, _section, _state, _dispatcher, _locked
+    cdef StateFlags _state
+    cdef SectionFlag _section
+    cdef object _pending, _dispatcher, _locked
     cdef object _host, _appended, _result, _ok, _no_reason, _topics, _scheduled, _time
     cdef dict _next, _clock_names
     cdef int64_t _stamp, _due
@@ -68,7 +70,7 @@ cdef class PlainPuts:
     cdef object _fault_count  # what the pointer leads into
 
     def __init__(
-        self, *, LogTail log not None, pending, state, dispatcher, clock, topics, scheduled, classes, ok,
+        self, *, LogTail log not None, pending, StateFlags state not None, dispatcher, clock, topics, scheduled, classes, ok,
         tags_prefix, max_body, file_size, keys_wanted, tags_wanted, alone, every, fault_count,
     ):
         self._faults = PyCapsule_GetPointer(fault_count, "cqstore.faulty_maps")
@@ -76,9 +78,9 @@ cdef class PlainPuts:
         self._host, self._appended, self._result = classes
         self._columns, self._known = _Columns(), _Known(tags_prefix)
         self._scratch, self._wire = _Scratch(), slot_of_class(self._host, "wire")
-        self._slots = _StateSlots(pending, state, dispatcher)
+        self._slots = _StateSlots(pending, dispatcher)
         self._log, self._pending, self._state, self._dispatcher = log, pending, state, dispatcher
-        self._section, self._locked = pending.appending, pending.lock.locked
+        self._section, self._locked = <SectionFlag?> pending.appending, pending.lock.locked
         self._clock_names, self._ok, self._no_reason = vars(clock), ok, ""
         self._topics, self._scheduled, self._next = topics, scheduled, pending.offsets.next
         self._max_body, self._file_size = min(max_body, <Py_ssize_t> MOST_BODY), file_size
@@ -169,12 +171,11 @@ cdef class PlainPuts:
 
         ``results`` get those of all, if they are wanted.
         """
-        cdef _StateSlots slots = self._slots
         cdef FilePositions file = self._log.current
         if (
             not scratch.count
-            or in_slot(<PyObject *> self._section, slots.begun) != Py_False
-            or in_slot(<PyObject *> self._state, slots.unwritable) != Py_False
+            or self._section.is_begun
+            or self._state.is_unwritable
             or self._locked()
         ):
             return None
@@ -406,7 +407,7 @@ cdef class PlainPuts:
         cdef Plain *plain
         cdef UnitColumns units
         cdef _Columns columns
-        pending, section = self._pending, self._section
+        pending = self._pending
         units = <UnitColumns?> <object> in_slot(<PyObject *> pending, slots.units)
         keys = <object> in_slot(<PyObject *> pending, slots.keys)
         place = result = None
@@ -415,7 +416,7 @@ cdef class PlainPuts:
             if buffer.len < self._file_size:
                 return None
             # Left so if a line below fails: the store has failed then.
-            set_slot(section, slots.begun, <object> Py_True)
+            self._section.is_begun = True
             columns = self._columns.of(units, keys)
             units.make_room(scratch.count)
             if now != self._stamp:
@@ -450,7 +451,7 @@ cdef class PlainPuts:
             self._log.appended += scratch.count
             units.end_phy_offset = phy_offset
             set_slot(pending, slots.last, place)
-            set_slot(section, slots.begun, <object> Py_False)
+            self._section.is_begun = False
         finally:
             PyBuffer_Release(&buffer)
         return result

@@ -23,13 +23,12 @@ cdef int _check_written(object file, object target, object state) except -1:
 
 
 cdef class _StateSlots:
-    """Fields of what waits, and of who may write. Made of the objects themselves."""
+    """Fields of what waits. Made of the objects themselves."""
 
     cdef Py_ssize_t units, keys, last  # of what waits
-    cdef Py_ssize_t begun, unwritable, full_at
+    cdef Py_ssize_t full_at
 
-    def __init__(self, pending, state, dispatcher):
+    def __init__(self, pending, dispatcher):
         self.units, self.keys = its_slot(pending, "units"), its_slot(pending, "keys")
         self.last = its_slot(pending, "last")
-        self.begun, self.unwritable = its_slot(pending.appending, "begun"), its_slot(state, "unwritable")
         self.full_at = its_slot(dispatcher, "full_at")

@@ -7,12 +7,9 @@ import pytest
 
 from store.core import READS
 from store.queue.units import UnitBatch
+from store.service.running._flags import StateFlags
 
 NOTHING = object()
-
-
-class State:
-    __slots__ = ("closed", "forked")
 
 
 class OtherBatch(UnitBatch):
@@ -28,7 +25,7 @@ class Dispatcher:
 
 
 def test_the_twin_is_asked_unless_the_store_is_open_and_nothing_waits() -> None:
-    state: Any = State()
+    state: Any = StateFlags()
     pending: Any = Pending()
     dispatcher: Any = Dispatcher()
     pending.units, dispatcher.pending = UnitBatch(), pending
@@ -51,7 +48,7 @@ def test_the_twin_is_asked_unless_the_store_is_open_and_nothing_waits() -> None:
 
 
 def test_what_the_twin_refuses_is_refused() -> None:
-    state: Any = State()
+    state: Any = StateFlags()
     pending: Any = Pending()
     dispatcher: Any = Dispatcher()
     pending.units, dispatcher.pending, dispatcher.handed = UnitBatch(), pending, NOTHING
