@@ -38,8 +38,8 @@ cdef enum:
     ODD_FLAGS = PREPARED | BORN_V6 | STORE_V6 | INNER_BATCH | PASSED_OVER
 
 
-include "_state.pxi"
 include "_plain.pxi"
+include "_written.pxi"
 
 
 cdef inline bint is_irregular(const char *name, Py_ssize_t size) noexcept:
@@ -53,14 +53,15 @@ cdef inline bint is_irregular(const char *name, Py_ssize_t size) noexcept:
 cdef class PlainPuts:
     """Puts plain messages into one store. Any thread; whoever appends otherwise has the lock."""
 
-    cdef _StateSlots _slots
     cdef _Scratch _scratch
     cdef _Known _known
     cdef _Columns _columns
     cdef LogTail _log
     cdef StateFlags _state
     cdef SectionFlag _section
-    cdef object _pending, _dispatcher, _locked
+    cdef Waiting _pending
+    cdef HandedOn _dispatcher
+    cdef object _locked
     cdef object _host, _appended, _result, _ok, _no_reason, _topics, _scheduled, _time
     cdef dict _next, _clock_names
     cdef int64_t _stamp, _due
@@ -70,15 +71,15 @@ cdef class PlainPuts:
     cdef object _fault_count  # what the pointer leads into
 
     def __init__(
-        self, *, LogTail log not None, pending, StateFlags state not None, dispatcher, clock, topics, scheduled, classes, ok,
-        tags_prefix, max_body, file_size, keys_wanted, tags_wanted, alone, every, fault_count,
+        self, *, LogTail log not None, Waiting pending not None, StateFlags state not None,
+        HandedOn dispatcher not None, clock, topics, scheduled, classes, ok, tags_prefix, max_body,
+        file_size, keys_wanted, tags_wanted, alone, every, fault_count,
     ):
         self._faults = PyCapsule_GetPointer(fault_count, "cqstore.faulty_maps")
         self._fault_count = fault_count
         self._host, self._appended, self._result = classes
         self._columns, self._known = _Columns(), _Known(tags_prefix)
         self._scratch, self._wire = _Scratch(), slot_of_class(self._host, "wire")
-        self._slots = _StateSlots(pending, dispatcher)
         self._log, self._pending, self._state, self._dispatcher = log, pending, state, dispatcher
         self._section, self._locked = <SectionFlag?> pending.appending, pending.lock.locked
         self._clock_names, self._ok, self._no_reason = vars(clock), ok, ""
@@ -90,17 +91,13 @@ cdef class PlainPuts:
 
     def quick(self, message):
         """Put a message if nothing else is due with it, see the protocol."""
-        cdef _StateSlots slots = self._slots
-        cdef int64_t appended = self._log.appended, full_at = 0
-        cdef PyObject *units = in_slot(<PyObject *> self._pending, slots.units)
-        if not self._alone or units == NULL or not whole_number(
-            in_slot(<PyObject *> self._dispatcher, slots.full_at), 0, INT64_MAX, &full_at
-        ):
+        cdef int64_t appended = self._log.appended
+        if not self._alone or self._pending.units is None:
             return None
         if appended >= self._due:
             self._due = appended + self._every
             return None
-        if (<UnitColumns?> <object> units).count + 1 >= full_at:
+        if self._pending.units.count + 1 >= self._dispatcher.full:
             return None
         result = self.one(message)
         return False if result is None else result
@@ -174,8 +171,7 @@ cdef class PlainPuts:
         cdef FilePositions file = self._log.current
         if (
             not scratch.count
-            or self._section.is_begun
-            or self._state.is_unwritable
+            or self._section.is_begun or self._state.is_unwritable or self._pending.units is None
             or self._locked()
         ):
             return None
@@ -400,16 +396,12 @@ cdef class PlainPuts:
         Or where the file does not take what is written into its map: that is not acknowledged.
         """
         cdef Py_buffer buffer
-        cdef _StateSlots slots = self._slots
         cdef int64_t position = file.wrote
         cdef int64_t phy_offset = file.start + position, offset
         cdef Py_ssize_t at
         cdef Plain *plain
-        cdef UnitColumns units
+        cdef UnitColumns units = self._pending.units
         cdef _Columns columns
-        pending = self._pending
-        units = <UnitColumns?> <object> in_slot(<PyObject *> pending, slots.units)
-        keys = <object> in_slot(<PyObject *> pending, slots.keys)
         place = result = None
         PyObject_GetBuffer(target, &buffer, PyBUF_WRITABLE)
         try:
@@ -417,7 +409,7 @@ cdef class PlainPuts:
                 return None
             # Left so if a line below fails: the store has failed then.
             self._section.is_begun = True
-            columns = self._columns.of(units, keys)
+            columns = self._columns.of(units, self._pending.keys)
             units.make_room(scratch.count)
             if now != self._stamp:
                 self._stamp, self._time = now, now
@@ -450,7 +442,7 @@ cdef class PlainPuts:
             self._log.at = phy_offset
             self._log.appended += scratch.count
             units.end_phy_offset = phy_offset
-            set_slot(pending, slots.last, place)
+            self._pending.last = place
             self._section.is_begun = False
         finally:
             PyBuffer_Release(&buffer)

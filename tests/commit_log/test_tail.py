@@ -1,11 +1,10 @@
-"""The fields of the log that compiled code owns: they hold what fits, and refuse what does not."""
+"""Logs whose tail and files compiled code holds: odd ones, and the last that there can be."""
 
 import gc
 import weakref
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from store.config import StoreConfig
@@ -16,46 +15,6 @@ from store.log.commit_log import CommitLog
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from tests.core.test_plain_puts import NEVER
-
-NUMBERS = [
-    (FilePositions, "file_from_offset"), (FilePositions, "wrote_position"),
-    (FilesByStart, "file_size"), (LogTail, "end"), (LogTail, "appended_records"),
-]  # fmt: skip
-OBJECTS: list[tuple[type, str, tuple[object, ...]]] = [
-    (FilesByStart, "by_start", ([], 5, "x")),
-    (LogTail, "current", (5, object(), LogTail())),
-    (LogTail, "prepared", (5, object(), LogTail())),
-]
-
-
-@pytest.mark.parametrize(("owner", "name"), NUMBERS)
-def test_a_number_is_held_as_it_is_or_refused_by_name(owner: type, name: str) -> None:
-    one: Any = owner()
-    for held in (0, 1, (1 << 63) - 1, 7):
-        setattr(one, name, held)
-        assert getattr(one, name) == held
-    setattr(one, name, np.int64(9))
-    assert (getattr(one, name), type(getattr(one, name))) == (9, int)
-    for odd in (1.0, None, "1", b"1", True, -1, 1 << 63, -(1 << 63) - 1, 1 << 200, np.float64(1)):
-        with pytest.raises((TypeError, OverflowError), match=name):
-            setattr(one, name, odd)
-        assert getattr(one, name) == 9
-    with pytest.raises((AttributeError, NotImplementedError)):
-        delattr(one, name)
-    assert getattr(one, name) == 9
-
-
-@pytest.mark.parametrize(("owner", "name", "odd"), OBJECTS)
-def test_an_object_of_another_class_is_refused(
-    owner: type, name: str, odd: tuple[object, ...]
-) -> None:
-    one: Any = owner()
-    held: object = {} if name == "by_start" else FilePositions()
-    setattr(one, name, held)
-    for each in odd:
-        with pytest.raises(TypeError):
-            setattr(one, name, each)
-        assert getattr(one, name) is held
 
 
 def test_a_log_that_leads_to_itself_goes(tmp_path: Path) -> None:

@@ -1,5 +1,4 @@
-# Where the fields lie that a put finds and sets in the objects that own them, and whether what was
-# written there may be acknowledged. Part of `_core.pyx`.
+# Whether what was written into a map may be acknowledged. Part of `_core.pyx`.
 
 cdef extern from *:
     """
@@ -20,15 +19,3 @@ cdef int _check_written(object file, object target, object state) except -1:
         state.fail(exc)
         raise
     return 0
-
-
-cdef class _StateSlots:
-    """Fields of what waits. Made of the objects themselves."""
-
-    cdef Py_ssize_t units, keys, last  # of what waits
-    cdef Py_ssize_t full_at
-
-    def __init__(self, pending, dispatcher):
-        self.units, self.keys = its_slot(pending, "units"), its_slot(pending, "keys")
-        self.last = its_slot(pending, "last")
-        self.full_at = its_slot(dispatcher, "full_at")
