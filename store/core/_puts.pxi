@@ -65,7 +65,7 @@ cdef class PlainPuts:
     cdef object _host, _appended, _result, _ok, _no_reason, _topics, _scheduled, _time
     cdef dict _next, _clock_names
     cdef int64_t _stamp, _due
-    cdef Py_ssize_t _wire, _max_body, _file_size, _every
+    cdef Py_ssize_t _max_body, _file_size, _every
     cdef bint _alone, _keys_wanted, _tags_wanted
     cdef const void *_faults
     cdef object _fault_count  # what the pointer leads into
@@ -78,8 +78,10 @@ cdef class PlainPuts:
         self._faults = PyCapsule_GetPointer(fault_count, "cqstore.faulty_maps")
         self._fault_count = fault_count
         self._host, self._appended, self._result = classes
+        if not issubclass(self._host, HostWire):
+            raise TypeError(f"{self._host.__name__} is no HostWire")
         self._columns, self._known = _Columns(), _Known(tags_prefix)
-        self._scratch, self._wire = _Scratch(), slot_of_class(self._host, "wire")
+        self._scratch = _Scratch()
         self._log, self._pending, self._state, self._dispatcher = log, pending, state, dispatcher
         self._section, self._locked = <SectionFlag?> pending.appending, pending.lock.locked
         self._clock_names, self._ok, self._no_reason = vars(clock), ok, ""
@@ -265,8 +267,8 @@ cdef class PlainPuts:
     cdef bint _look_at_host(self, const char **wire, PyObject *host) except -1:
         if <PyObject *> Py_TYPE(<object> host) != <PyObject *> self._host:
             return False
-        cdef PyObject *found = in_slot(host, self._wire)
-        if found == NULL or not PyBytes_CheckExact(<object> found):
+        cdef PyObject *found = <PyObject *> (<HostWire> host).wire
+        if not PyBytes_CheckExact(<object> found):
             return False
         wire[0] = PyBytes_AS_STRING(<object> found)
         return PyBytes_GET_SIZE(<object> found) == HOST_V4
