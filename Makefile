@@ -22,7 +22,7 @@ DRAWN = --share $(SHARE) --seed "$(SEED)"
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 12
 
-$(READY): pyproject.toml $(wildcard cq_file/_*.p[yx][xid] cq_rocksdb/_*.p[yx][xid] store/core/*.p[yx][xid] store/queue/*.p[yx][xd] store/core/*.h)
+$(READY): pyproject.toml $(wildcard cq_file/_*.p[yx][xid] cq_rocksdb/_*.p[yx][xid] store/core/*.p[yx][xid] store/queue/*.p[yx][xd] store/log/*.p[yx][xd] store/service/*/*.p[yx][xd] store/core/*.h)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
@@ -101,4 +101,5 @@ format: $(READY) ## format and mend what can be mended
 
 clean: ## remove what was made here
 	rm -rf $(VENV) .mutants build dist *.egg-info tests/interop/target bench/peer/target
-	rm -f cq_file/_*.c cq_file/_*.so cq_rocksdb/_*.c cq_rocksdb/_*.so store/core/_*.c store/core/_*.so
+	rm -f cq_file/_*.c cq_file/_*.so cq_rocksdb/_*.c cq_rocksdb/_*.so store/core/_*.c store/core/_*.so \
+	  store/queue/_*.c store/queue/_*.so store/log/_*.c store/log/_*.so store/service/*/_*.c store/service/*/_*.so

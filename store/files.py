@@ -18,7 +18,9 @@ from typing import BinaryIO
 from store.errors import CorruptionError
 
 NAME_DIGITS = 20
-_LAST_NAME = f"{(1 << 63) - 1:0{NAME_DIGITS}d}"
+LAST_OFFSET = (1 << 63) - 1
+"""What a long can hold, and with it any offset in a row of files."""
+_LAST_NAME = f"{LAST_OFFSET:0{NAME_DIGITS}d}"
 _NO_FILE = {errno.EISDIR, errno.ENXIO}
 """How the system refuses to open a folder to be written, a socket, a FIFO without a reader."""
 _KINDS = {

@@ -17,6 +17,9 @@ from store.core._crc32 cimport crc_of, crc_of_by_table, crc_prepare
 from store.core._hashes cimport HASH_SIGN, hash_on, without_sign
 from store.core._layout cimport *
 from store.core._slots cimport *
+from store.log._tail cimport FilePositions, LogTail
+from store.service.dispatching._waiting cimport HandedOn, Waiting
+from store.service.running._flags cimport SectionFlag, StateFlags
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL

@@ -1,41 +1,33 @@
 # The log and its files, which are held while they are read. Part of `_reads.pyx`.
 
 from cpython.dict cimport PyDict_GetItemWithError, PyDict_Next
-from libc.stdint cimport INT64_MAX
 
 cdef class PlainLog:
     """Where a log begins and ends, and its files, without a line of Python where nothing is odd.
 
-    Of a log that does not keep its fields in slots the methods are asked. Any thread.
+    Of a log that is no ``LogTail``, or whose files are no ``FilesByStart``, the methods are asked. Any
+    thread.
     """
 
     def __init__(self, log):
+        files = getattr(log, "files", None)
         self.log, self.readable = log, log.readable
-        self.files = getattr(log, "files", None)
-        self.at_end = slot_of(type(log), b"end")
-        self.at_by_start = slot_of(type(self.files), b"by_start")
-        self.file_size = self.files.file_size if self.at_by_start else 0
+        self.tail = log if isinstance(log, LogTail) else None
+        self.files = files if isinstance(files, FilesByStart) else None
 
     cdef int64_t end(self) except? -2:
         """Return where the next record goes."""
-        cdef int64_t found = 0
-        if self.at_end and whole_number(
-            in_slot(<PyObject *> self.log, self.at_end), 0, INT64_MAX, &found
-        ):
-            return found
-        return self.log.max_phy_offset()
+        return self.tail.at if self.tail is not None else self.log.max_phy_offset()
 
     cdef int64_t least(self) except? -2:
         """Return where the oldest file starts; -1 without files."""
-        cdef int64_t found = 0
         cdef Py_ssize_t at = 0
-        cdef PyObject *start = NULL
-        cdef PyObject *by_start = self._by_start()
-        if by_start != NULL:
-            if not PyDict_Next(<object> by_start, &at, &start, NULL):
+        cdef PyObject *first = NULL
+        if self.files is not None and self.files.by_start is not None:
+            if not PyDict_Next(self.files.by_start, &at, NULL, &first):
                 return -1
-            if whole_number(start, 0, INT64_MAX, &found):
-                return found
+            if isinstance(<object> first, FilePositions):
+                return (<FilePositions> first).start
         return self.log.min_phy_offset()
 
     cdef bint open(self, int64_t phy, Part *part, list files) except -1:
@@ -59,54 +51,25 @@ cdef class PlainLog:
         part.start, part.end, part.data = start, end, <const uint8_t *> held.buffer.buf
         return True
 
-    cdef PyObject *_by_start(self) noexcept:
-        """Return the files by their starts, which nobody changes; NULL: the log has them elsewhere."""
-        cdef PyObject *found
-        if not self.at_by_start:
-            return NULL
-        found = in_slot(<PyObject *> self.files, self.at_by_start)
-        return found if found != NULL and type(<object> found) is dict else NULL
-
     cdef object _mapped(self, int64_t phy, int64_t *start, int64_t *there):
         """Return the map of the file that holds ``phy``, where it starts, and how much it has.
 
         ``None``: it is not mapped yet, or waits in memory, or there is none.
         """
-        cdef PyObject *none = <PyObject *> None
-        cdef PyObject *by_start = self._by_start()
+        cdef FilesByStart files = self.files
         cdef PyObject *entry
-        cdef PyObject *found
-        if by_start == NULL or phy < 0:
+        cdef FilePositions file
+        if files is None or files.by_start is None or files.size <= 0 or phy < 0:
             return None
-        start[0] = phy - phy % self.file_size
-        entry = PyDict_GetItemWithError(<object> by_start, start[0])
-        if entry == NULL:
+        start[0] = phy - phy % files.size
+        entry = PyDict_GetItemWithError(files.by_start, start[0])
+        if entry == NULL or not isinstance(<object> entry, FilePositions):
             return None
-        file = <object> entry  # held: to learn of its class may run anything
-        if not self._learn(file):
+        file = <FilePositions> entry
+        if file.heap is not None:
             return None
-        found = in_slot(<PyObject *> file, self.at_mapped)
-        if (
-            found == NULL or found == none or in_slot(<PyObject *> file, self.at_heap) != none
-            or not whole_number(
-                in_slot(<PyObject *> file, self.at_wrote_position), 0, INT64_MAX, there
-            )
-        ):
-            return None
-        return <object> found
-
-    cdef bint _learn(self, object file) except -1:
-        """Learn where the fields of a file lie; return whether they lie in slots."""
-        cdef Py_ssize_t mapped, heap, wrote_position
-        if type(file) is self.file_class:
-            return True
-        mapped, heap = slot_of(type(file), b"mapped"), slot_of(type(file), b"heap")
-        wrote_position = slot_of(type(file), b"wrote_position")
-        if not (mapped and heap and wrote_position):
-            return False
-        self.at_mapped, self.at_heap, self.at_wrote_position = mapped, heap, wrote_position
-        self.file_class = type(file)
-        return True
+        there[0] = file.wrote
+        return file.mapped
 
 
 @cython.final

@@ -1,5 +1,10 @@
 # Message: what is put, its fields where a put finds them without asking. Part of `_core.pyx`.
 
+cdef class HostWire:
+    """The bytes of a host, see ``store.record.message.Host``, which says what they can be."""
+
+    cdef public object wire
+
 cdef object _not_given = []  # nothing that is given is this list
 cdef object _loopback = None
 

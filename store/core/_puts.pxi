@@ -38,8 +38,8 @@ cdef enum:
     ODD_FLAGS = PREPARED | BORN_V6 | STORE_V6 | INNER_BATCH | PASSED_OVER
 
 
-include "_state.pxi"
 include "_plain.pxi"
+include "_written.pxi"
 
 
 cdef inline bint is_irregular(const char *name, Py_ssize_t size) noexcept:
@@ -53,31 +53,37 @@ cdef inline bint is_irregular(const char *name, Py_ssize_t size) noexcept:
 cdef class PlainPuts:
     """Puts plain messages into one store. Any thread; whoever appends otherwise has the lock."""
 
-    cdef _StateSlots _slots
     cdef _Scratch _scratch
     cdef _Known _known
     cdef _Columns _columns
-    cdef object _log, _pending, _section, _state, _dispatcher, _locked
+    cdef LogTail _log
+    cdef StateFlags _state
+    cdef SectionFlag _section
+    cdef Waiting _pending
+    cdef HandedOn _dispatcher
+    cdef object _locked
     cdef object _host, _appended, _result, _ok, _no_reason, _topics, _scheduled, _time
     cdef dict _next, _clock_names
     cdef int64_t _stamp, _due
-    cdef Py_ssize_t _wire, _max_body, _file_size, _every
+    cdef Py_ssize_t _max_body, _file_size, _every
     cdef bint _alone, _keys_wanted, _tags_wanted
     cdef const void *_faults
     cdef object _fault_count  # what the pointer leads into
 
     def __init__(
-        self, *, log, pending, state, dispatcher, clock, topics, scheduled, classes, ok,
-        tags_prefix, max_body, file_size, keys_wanted, tags_wanted, alone, every, fault_count,
+        self, *, LogTail log not None, Waiting pending not None, StateFlags state not None,
+        HandedOn dispatcher not None, clock, topics, scheduled, classes, ok, tags_prefix, max_body,
+        file_size, keys_wanted, tags_wanted, alone, every, fault_count,
     ):
         self._faults = PyCapsule_GetPointer(fault_count, "cqstore.faulty_maps")
         self._fault_count = fault_count
-        self._host, self._appended, self._result, file_class = classes
+        self._host, self._appended, self._result = classes
+        if not issubclass(self._host, HostWire):
+            raise TypeError(f"{self._host.__name__} is no HostWire")
         self._columns, self._known = _Columns(), _Known(tags_prefix)
-        self._scratch, self._wire = _Scratch(), slot_of_class(self._host, "wire")
-        self._slots = _StateSlots(log, file_class, pending, state, dispatcher)
+        self._scratch = _Scratch()
         self._log, self._pending, self._state, self._dispatcher = log, pending, state, dispatcher
-        self._section, self._locked = pending.appending, pending.lock.locked
+        self._section, self._locked = <SectionFlag?> pending.appending, pending.lock.locked
         self._clock_names, self._ok, self._no_reason = vars(clock), ok, ""
         self._topics, self._scheduled, self._next = topics, scheduled, pending.offsets.next
         self._max_body, self._file_size = min(max_body, <Py_ssize_t> MOST_BODY), file_size
@@ -87,22 +93,13 @@ cdef class PlainPuts:
 
     def quick(self, message):
         """Put a message if nothing else is due with it, see the protocol."""
-        cdef _StateSlots slots = self._slots
-        cdef int64_t appended = 0, full_at = 0
-        cdef PyObject *units = in_slot(<PyObject *> self._pending, slots.units)
-        if not self._alone or units == NULL or not (
-            whole_number(
-                in_slot(<PyObject *> self._log, slots.appended_records), 0, INT64_MAX, &appended
-            )
-            and whole_number(
-                in_slot(<PyObject *> self._dispatcher, slots.full_at), 0, INT64_MAX, &full_at
-            )
-        ):
+        cdef int64_t appended = self._log.appended
+        if not self._alone or self._pending.units is None:
             return None
         if appended >= self._due:
             self._due = appended + self._every
             return None
-        if (<UnitColumns?> <object> units).count + 1 >= full_at:
+        if self._pending.units.count + 1 >= self._dispatcher.full:
             return None
         result = self.one(message)
         return False if result is None else result
@@ -173,34 +170,19 @@ cdef class PlainPuts:
 
         ``results`` get those of all, if they are wanted.
         """
-        cdef _StateSlots slots = self._slots
-        cdef PyObject *none = <PyObject *> None
-        cdef int64_t position = 0, start = 0
+        cdef FilePositions file = self._log.current
         if (
             not scratch.count
-            or in_slot(<PyObject *> self._section, slots.begun) != Py_False
-            or in_slot(<PyObject *> self._state, slots.unwritable) != Py_False
+            or self._section.is_begun or self._state.is_unwritable or self._pending.units is None
             or self._locked()
         ):
             return None
-        cdef PyObject *file = in_slot(<PyObject *> self._log, slots.current)
-        if file == NULL or file == none or file != in_slot(<PyObject *> self._log, slots.prepared):
+        if file is None or file is not self._log.prepared:
             return None
-        if <PyObject *> Py_TYPE(<object> file) != <PyObject *> slots.file_class or not (
-            whole_number(in_slot(file, slots.wrote_position), 0, INT64_MAX, &position)
-            and whole_number(in_slot(file, slots.file_from_offset), 0, INT64_MAX, &start)
-        ):
+        if scratch.total + BLANK_BYTES > self._file_size - file.wrote:
             return None
-        if scratch.total + BLANK_BYTES > self._file_size - position:
-            return None
-        cdef PyObject *target = in_slot(file, slots.heap)
-        if target == none:
-            target = in_slot(file, slots.mapped)
-        if target == NULL or target == none:
-            return None
-        return self._append(
-            scratch, now, <object> file, start, position, <object> target, results
-        )
+        target = file.mapped if file.heap is None else file.heap
+        return None if target is None else self._append(scratch, now, file, target, results)
 
     # ---- looking
 
@@ -285,8 +267,8 @@ cdef class PlainPuts:
     cdef bint _look_at_host(self, const char **wire, PyObject *host) except -1:
         if <PyObject *> Py_TYPE(<object> host) != <PyObject *> self._host:
             return False
-        cdef PyObject *found = in_slot(host, self._wire)
-        if found == NULL or not PyBytes_CheckExact(<object> found):
+        cdef PyObject *found = <PyObject *> (<HostWire> host).wire
+        if not PyBytes_CheckExact(<object> found):
             return False
         wire[0] = PyBytes_AS_STRING(<object> found)
         return PyBytes_GET_SIZE(<object> found) == HOST_V4
@@ -409,32 +391,27 @@ cdef class PlainPuts:
     # ---- appending
 
     cdef object _append(
-        self, _Scratch scratch, int64_t now, object file, int64_t start, int64_t position,
-        object target, list results,
+        self, _Scratch scratch, int64_t now, FilePositions file, object target, list results
     ):
         """Append what was looked at: no line that fails but for want of memory, and none between.
 
         Or where the file does not take what is written into its map: that is not acknowledged.
         """
         cdef Py_buffer buffer
-        cdef _StateSlots slots = self._slots
-        cdef int64_t phy_offset = start + position, offset
-        cdef int64_t appended = <object> in_slot(<PyObject *> self._log, slots.appended_records)
+        cdef int64_t position = file.wrote
+        cdef int64_t phy_offset = file.start + position, offset
         cdef Py_ssize_t at
         cdef Plain *plain
-        cdef UnitColumns units
+        cdef UnitColumns units = self._pending.units
         cdef _Columns columns
-        pending, log, section = self._pending, self._log, self._section
-        units = <UnitColumns?> <object> in_slot(<PyObject *> pending, slots.units)
-        keys = <object> in_slot(<PyObject *> pending, slots.keys)
         place = result = None
         PyObject_GetBuffer(target, &buffer, PyBUF_WRITABLE)
         try:
             if buffer.len < self._file_size:
                 return None
             # Left so if a line below fails: the store has failed then.
-            set_slot(section, slots.begun, <object> Py_True)
-            columns = self._columns.of(units, keys)
+            self._section.is_begun = True
+            columns = self._columns.of(units, self._pending.keys)
             units.make_room(scratch.count)
             if now != self._stamp:
                 self._stamp, self._time = now, now
@@ -463,12 +440,12 @@ cdef class PlainPuts:
                 phy_offset += plain.size
             if any_faults(self._faults):
                 _check_written(file, target, self._state)
-            set_slot(file, slots.wrote_position, position)
-            set_slot(log, slots.end, phy_offset)
-            set_slot(log, slots.appended_records, appended + scratch.count)
+            file.wrote = position
+            self._log.at = phy_offset
+            self._log.appended += scratch.count
             units.end_phy_offset = phy_offset
-            set_slot(pending, slots.last, place)
-            set_slot(section, slots.begun, <object> Py_False)
+            self._pending.last = place
+            self._section.is_begun = False
         finally:
             PyBuffer_Release(&buffer)
         return result

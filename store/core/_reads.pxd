@@ -6,6 +6,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from store.core._bytes cimport fetch_ahead
 from store.core._layout cimport AT_SYS_FLAG, HEAD_BYTES, HOST_V4
+from store.log._tail cimport FilesByStart, LogTail
 
 cdef enum:
     PARTS = 4
@@ -39,16 +40,14 @@ cdef class FileMap:
 
 
 cdef class PlainLog:
-    cdef object log, files, readable, file_class
-    cdef int64_t file_size
-    cdef Py_ssize_t at_end, at_by_start, at_mapped, at_heap, at_wrote_position
+    cdef object log, readable
+    cdef LogTail tail
+    cdef FilesByStart files
 
     cdef int64_t end(self) except? -2
     cdef int64_t least(self) except? -2
     cdef bint open(self, int64_t phy, Part *part, list files) except -1
-    cdef PyObject *_by_start(self) noexcept
     cdef object _mapped(self, int64_t phy, int64_t *start, int64_t *there)
-    cdef bint _learn(self, object file) except -1
 
 
 @cython.final

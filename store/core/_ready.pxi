@@ -1,32 +1,34 @@
 # What each read asks first. Part of `_reads.pyx`.
 
 from store.queue._batch cimport UnitColumns
+from store.service.dispatching._waiting cimport HandedOn, Waiting
+from store.service.running._flags cimport StateFlags
 
 cdef class Ready:
     """Sees that a store is open and nothing waits; all else is its twin's. Any thread."""
 
-    cdef object state, pending, dispatcher, nothing, batch_class, otherwise
-    cdef Py_ssize_t at_closed, at_forked, at_units, at_handed
+    cdef StateFlags state
+    cdef HandedOn dispatcher
+    cdef Waiting pending
+    cdef object nothing, batch_class, otherwise
 
-    def __init__(self, state, dispatcher, nothing, otherwise):
+    def __init__(self, StateFlags state not None, HandedOn dispatcher not None, nothing, otherwise):
         """Take who may read, and what hands units on: ``nothing`` is what it has where none are.
 
         ``otherwise`` is the twin.
         """
-        self.state, self.dispatcher, self.pending = state, dispatcher, dispatcher.pending
-        self.nothing, self.batch_class = nothing, type(<UnitColumns?> dispatcher.pending.units)
+        self.state, self.dispatcher, self.pending = state, dispatcher, <Waiting?> dispatcher.pending
+        self.nothing, self.batch_class = nothing, type(self.pending.units)
         self.otherwise = otherwise
-        self.at_closed, self.at_forked = its_slot(state, "closed"), its_slot(state, "forked")
-        self.at_units, self.at_handed = its_slot(self.pending, "units"), its_slot(dispatcher, "handed")
+        if self.pending.units is None:
+            raise TypeError("there is no batch of units")
 
     def __call__(self):
         """Refuse after close; hand on what waits, so that the reader sees it."""
-        cdef PyObject *state = <PyObject *> self.state
-        cdef PyObject *units = in_slot(<PyObject *> self.pending, self.at_units)
+        cdef UnitColumns units = self.pending.units
         if (
-            in_slot(state, self.at_closed) != Py_False or in_slot(state, self.at_forked) != Py_False
-            or type(<object> units) is not self.batch_class
-            or (<UnitColumns> units).end_phy_offset
-            or in_slot(<PyObject *> self.dispatcher, self.at_handed) != <PyObject *> self.nothing
+            self.state.is_closed or self.state.is_forked
+            or type(units) is not self.batch_class or units.end_phy_offset
+            or self.dispatcher.handed is not self.nothing
         ):
             self.otherwise()

@@ -25,6 +25,7 @@ from store.errors import (
     StoreFailedError,
     StoreIOError,
 )
+from store.files import LAST_OFFSET
 from store.log.log_reads import LogReads
 from store.log.mapped_file import PAGE_BYTES, MappedFile
 from store.log.mapped_file_queue import MappedFileQueue
@@ -64,8 +65,6 @@ class CommitLog(LogReads):
     below ``max_phy_offset``. Every other method is for opening and closing.
     """
 
-    __slots__ = ("appended_records", "current", "prepared")  # for a plain put, as in LogReads
-
     def __init__(self, folders: Sequence[Path], config: StoreConfig, *, read_only: bool) -> None:
         """Describe the log in ``folders``, of which only the first is written to."""
         if config.handle_bus_errors:
@@ -81,8 +80,7 @@ class CommitLog(LogReads):
         super().__init__(files)
         self._transient = config.is_transient
         self._property_crc = config.enabled_append_prop_crc
-        self.current: MappedFile | None = None
-        self.prepared: MappedFile | None = None
+        self.current = self.prepared = None
         self.mark: SyncedMark | None = None
         """Where ``note_synced`` writes; set once the log is whole."""
         self._fault: StoreError | None = None  # of the first flush that failed
@@ -103,7 +101,7 @@ class CommitLog(LogReads):
             CorruptionError: a file has a wrong name or size, or one is missing.
         """
         self.files.load()
-        self.end = self.files.end_offset()
+        self.end = min(self.files.end_offset(), LAST_OFFSET)  # in the last file there can be
 
     # ---- the end of the log (opening)
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.errors import CorruptionError, MagicCodeError
+from store.log import _tail
 from store.log.mapped_file import MappedFile
 from store.log.mapped_file_queue import MappedFileQueue
 from store.log.record_times import store_timestamps
@@ -28,10 +29,8 @@ _STAMP_SPAN = store_timestamp_position(SysFlag.BORN_HOST_V6) + _STAMP.size
 """Bytes that hold the store timestamp of any record; no record is shorter."""
 
 
-class LogReads:
+class LogReads(_tail.LogTail):
     """The reading side of one log."""
-
-    __slots__ = ("__dict__", "end")  # a plain put sets the end by its place
 
     def __init__(self, files: MappedFileQueue) -> None:
         self.files = files

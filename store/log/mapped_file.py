@@ -13,22 +13,20 @@ from pathlib import Path
 
 from store.errors import StoreClosedError, StoreIOError, TruncatedRecordError, os_errors
 from store.files import Descriptor, file_name, open_regular, sync_folder, write_all
+from store.log import _tail
 from store.log.log_map import LogMap, check_length, map_log_file, read_record
 
 PAGE_BYTES = 4096
 """What RocketMQ's settings count in."""
 
 
-class MappedFile:
+class MappedFile(_tail.FilePositions):
     """A file of ``file_size`` bytes that starts at ``file_from_offset`` of the log.
 
     Writing is the owner's business (one thread under the append lock); any thread may read. A view
     that ``select`` gave stays valid as long as it is held, also after ``close``, and keeps the map
     alive until then: hold it for one request, copy what must live longer.
     """
-
-    __slots__ = ("__dict__", "file_from_offset", "heap", "mapped", "wrote_position")
-    """What a plain put finds by its place, and the rest."""
 
     def __init__(self, path: Path, file_size: int, *, read_only: bool) -> None:
         """Describe an existing file; nothing is opened yet."""
@@ -38,8 +36,8 @@ class MappedFile:
         self.wrote_position = file_size  # all of it, until recovery has found the end
         self.flushed_position = file_size
         self._read_only = read_only
-        self.mapped: LogMap | None = None
-        self.heap: bytearray | None = None
+        self.mapped = None
+        self.heap = None
         self._committed = 0  # of the heap, what the file has
         self._commit_lock = threading.RLock()  # guards both
         self._open: Descriptor | None = None

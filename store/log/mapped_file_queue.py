@@ -16,6 +16,7 @@ from store.errors import (
     os_errors,
 )
 from store.files import check_regular, file_name, is_file_name, make_folder, sync_folder
+from store.log import _tail
 from store.log.mapped_file import MappedFile
 from store.logger import StoreLogger
 from store.thread import StoreThread
@@ -23,14 +24,12 @@ from store.thread import StoreThread
 _LOG = StoreLogger(__name__)
 
 
-class MappedFileQueue:
+class MappedFileQueue(_tail.FilesByStart):
     """Files of one size whose names are their start offsets, without a gap between them.
 
     At most ``mapped_max`` files are mapped at once; the one that was mapped first loses its map
     first. Reading is for any thread, everything else for the thread under the append lock.
     """
-
-    __slots__ = ("__dict__", "by_start")  # reads find it by its place
 
     def __init__(
         self,
@@ -51,8 +50,7 @@ class MappedFileQueue:
         self.file_size = file_size
         self._read_only = read_only
         self._mapped_max = mapped_max
-        self.by_start: dict[int, MappedFile] = {}
-        """In order. Replaced, never changed: readers walk it without a lock."""
+        self.by_start = {}
         self._mapped: OrderedDict[int, MappedFile] = OrderedDict()
         self._mapped_lock = threading.RLock()  # guards _mapped
         self._ahead: _AheadOfTime | None = None

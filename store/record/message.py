@@ -80,11 +80,12 @@ SYSTEM_TOPICS = frozenset({
 _PORT = Struct(">i")
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
+@dataclass(frozen=True)
+class Host(CORE.HostWire):
     """An address and port, kept as its 8 (IPv4) or 20 (IPv6) bytes on disk."""
 
-    wire: bytes
+    __slots__ = ()
+    wire: bytes = field()  # the core's, where a put finds it; by itself that would be the default
 
     def __post_init__(self) -> None:
         """Refuse what no record could hold.
@@ -122,6 +123,9 @@ class Host:
         """Return the port; from disk it may be any 32-bit number."""
         port: int = _PORT.unpack(self.wire[-4:])[0]
         return port
+
+    def __reduce__(self) -> tuple[type["Host"], tuple[bytes]]:
+        return type(self), (self.wire,)
 
     def __str__(self) -> str:
         return f"[{self.address}]:{self.port}" if self.is_v6 else f"{self.address}:{self.port}"

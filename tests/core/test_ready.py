@@ -7,29 +7,23 @@ import pytest
 
 from store.core import READS
 from store.queue.units import UnitBatch
+from store.service.dispatching._waiting import HandedOn, Waiting
+from store.service.running._flags import StateFlags
 
 NOTHING = object()
-
-
-class State:
-    __slots__ = ("closed", "forked")
 
 
 class OtherBatch(UnitBatch):
     """Of another class than the batch that was there first."""
 
 
-class Pending:
-    __slots__ = ("units",)
-
-
-class Dispatcher:
-    __slots__ = ("handed", "pending")
+class Dispatcher(HandedOn):
+    pending: Waiting
 
 
 def test_the_twin_is_asked_unless_the_store_is_open_and_nothing_waits() -> None:
-    state: Any = State()
-    pending: Any = Pending()
+    state: Any = StateFlags()
+    pending: Any = Waiting()
     dispatcher: Any = Dispatcher()
     pending.units, dispatcher.pending = UnitBatch(), pending
     asked: list[int] = []
@@ -44,15 +38,24 @@ def test_the_twin_is_asked_unless_the_store_is_open_and_nothing_waits() -> None:
         well = not closed and not forked and handed is NOTHING and end == 0
         assert asked == ([] if well else [1]), (closed, forked, handed, end)
     state.closed = state.forked = False
-    dispatcher.handed, pending.units = NOTHING, OtherBatch()
-    asked.clear()
-    ready()
-    assert asked == [1]
+    dispatcher.handed = NOTHING
+    for units in (OtherBatch(), None):
+        pending.units = units
+        asked.clear()
+        ready()
+        assert asked == [1]
+
+
+def test_where_there_is_no_batch_nobody_is_ready() -> None:
+    dispatcher: Any = Dispatcher()
+    dispatcher.pending, dispatcher.handed = Waiting(), NOTHING
+    with pytest.raises(TypeError, match="no batch"):
+        READS.Ready(StateFlags(), dispatcher, NOTHING, lambda: None)  # type: ignore[arg-type]
 
 
 def test_what_the_twin_refuses_is_refused() -> None:
-    state: Any = State()
-    pending: Any = Pending()
+    state: Any = StateFlags()
+    pending: Any = Waiting()
     dispatcher: Any = Dispatcher()
     pending.units, dispatcher.pending, dispatcher.handed = UnitBatch(), pending, NOTHING
     state.closed, state.forked, pending.units.end_phy_offset = True, False, 0

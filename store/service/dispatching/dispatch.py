@@ -20,6 +20,7 @@ from store.progress import untold
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueRestart
 from store.queue.units import UnitBatch
+from store.service.dispatching import _waiting
 from store.service.dispatching.pending import NOTHING, Pending, oldest_timestamp
 from store.service.running.running_state import RunningState, Section
 
@@ -36,7 +37,7 @@ _FAR_TOO_MANY = 4
 """Times ``full_at`` from which the writer waits for a batch that another thread hands on."""
 
 
-class Dispatcher:
+class Dispatcher(_waiting.HandedOn):
     """Feeds the queues and the index of one store. Any thread.
 
     Locks are taken in this order: ``owner``, then that of ``pending``. From taking a batch to
@@ -44,8 +45,6 @@ class Dispatcher:
     no room for units or keys, the batch stays ``handed`` and the dispatch is *stalled*: every later
     one begins with that batch again, whose units and keys are put once however often they come.
     """
-
-    __slots__ = ("__dict__", "full_at", "handed")  # found by their places: a plain put, a read
 
     def __init__(
         self,

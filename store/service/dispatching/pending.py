@@ -18,6 +18,7 @@ from store.queue.units import QUEUE_UNIT, UnitBatch
 from store.record.encoder import EncodedRecord, is_queued
 from store.record.properties import DispatchProperties
 from store.record.scan import ScannedRecord
+from store.service.dispatching import _waiting
 from store.service.dispatching.queue_offsets import QueueOffsets
 from store.service.dispatching.record_keys import RecordKeys
 from store.service.dispatching.record_units import RecordUnits, Unit
@@ -39,10 +40,8 @@ NOTHING = Appends(UnitBatch(), IndexBatch(), None)
 """No records."""
 
 
-class Pending:
+class Pending(_waiting.Waiting):
     """What waits. Everything under ``lock``, unless told otherwise."""
-
-    __slots__ = ("__dict__", "keys", "last", "units")  # a plain put finds them by their places
 
     def __init__(
         self, queues: ConsumeQueueStore, units: RecordUnits, keys: RecordKeys, state: RunningState
@@ -61,7 +60,7 @@ class Pending:
         self._add = units.add
         self.record_keys = keys
         self.keys = IndexBatch()
-        self.last: Appended | None = None
+        self.last = None
 
     def note(self, record: EncodedRecord, queue_offset: int, appended: Appended) -> None:
         """Take over one appended record."""

@@ -21,21 +21,18 @@ from store.errors import (
 )
 from store.logger import StoreLogger
 from store.service.results import PutMessageResult, PutMessageStatus
+from store.service.running import _flags
 
 _LOG = StoreLogger(__name__)
 
 
-class RunningState:
+class RunningState(_flags.StateFlags):
     """The state of one store. Any thread may ask and tell.
 
     Failed, closed and forked are for good; only a full disk may have room again. One that is
     nearly full forbids puts alone. One that has no room for units or keys of records has stalled
     the dispatch, too: batches would pile up in memory.
     """
-
-    __slots__ = (  # a plain put and a plain read find these by their places
-        "__dict__", "__weakref__", "closed", "forked", "unwritable",
-    )  # fmt: skip
 
     def __init__(self, root: Path, *, read_only: bool) -> None:
         self._root = root
@@ -178,7 +175,7 @@ class RunningState:
             raise
 
 
-class Section:
+class Section(_flags.SectionFlag):
     """Steps of which all are done, or the store fails and its next open recovers.
 
     Begun and ended under one lock. An exception may come between any two lines (a signal's handler
@@ -186,7 +183,7 @@ class Section:
     when he comes knows that another was thrown out of it.
     """
 
-    __slots__ = ("_state", "_what", "begun")
+    __slots__ = ("_state", "_what")
 
     def __init__(self, state: RunningState, what: str) -> None:
         """``what`` was cut short then, for the error."""

@@ -12,7 +12,6 @@ from store.config import StoreConfig
 from store.core import CORE, LONG_WAY, READS
 from store.index.index_batch import TAGS_PREFIX
 from store.log.commit_log import Appended, CommitLog
-from store.log.mapped_file import MappedFile
 from store.record.encoder import MessageEncoder
 from store.record.message import SCHEDULE_TOPIC, Host, Message
 from store.service.dispatching.dispatch import Dispatcher
@@ -91,7 +90,7 @@ def plain_puts(
         clock=time,
         topics=encoder.topics,
         scheduled=SCHEDULE_TOPIC,
-        classes=(Host, Appended, PutMessageResult, MappedFile),
+        classes=(Host, Appended, PutMessageResult),
         ok=PutMessageStatus.PUT_OK,
         tags_prefix=TAGS_PREFIX,
         max_body=config.max_message_size,
