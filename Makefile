@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # Children of tests import the project thousands of times: from what was compiled once.
 export PYTHONDONTWRITEBYTECODE :=
+# Folders of compiled modules.
+COMPILED := cq_file cq_rocksdb store/core store/queue
 # Tests of what the compiled core does, run once more without it: each in test-all, a share in CI.
 TWINS := tests/core tests/codec tests/commit_log tests/consume_queue tests/index tests/message_store tests/property
 # Tests that run with sanitizers; `-s` there, for a sanitizer's last words go to the terminal.
@@ -22,7 +24,7 @@ DRAWN = --share $(SHARE) --seed "$(SEED)"
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 12
 
-$(READY): pyproject.toml $(wildcard cq_file/_*.p[yx][xid] cq_rocksdb/_*.p[yx][xid] store/core/*.p[yx][xid] store/queue/*.p[yx][xd] store/core/*.h)
+$(READY): pyproject.toml $(foreach room,$(COMPILED),$(wildcard $(room)/_*.p[yx][xid] $(room)/_*.h))
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
@@ -101,4 +103,4 @@ format: $(READY) ## format and mend what can be mended
 
 clean: ## remove what was made here
 	rm -rf $(VENV) .mutants build dist *.egg-info tests/interop/target bench/peer/target
-	rm -f cq_file/_*.c cq_file/_*.so cq_rocksdb/_*.c cq_rocksdb/_*.so store/core/_*.c store/core/_*.so
+	rm -f $(foreach room,$(COMPILED),$(room)/_*.c $(room)/_*.so)
