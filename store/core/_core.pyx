@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""The compiled core. Whatever is not plain it hands back: its Python twin says what is right.
+"""The compiled core. Whatever is not plain it hands back: the long way, in Python, says what is right.
 
 Nothing here trusts a size that it was given: every read is bounded by the object it reads.
 """
