@@ -87,7 +87,7 @@ cdef class Noting:
                     if stepped == PLAIN:
                         item = scan.record()
                     self._note(item, units, keys, queues_from, index_from)
-                is_full = columns.units.count >= full_at
+                is_full = columns.units.units.used >= full_at
         finally:
             result.note_several(first, last if last_scan is None else last_scan.record(), count)
             self._scan = scan if is_full else None

@@ -102,7 +102,7 @@ cdef class PlainPuts:
         if appended >= self._due:
             self._due = appended + self._every
             return None
-        if (<UnitColumns?> <object> units).count + 1 >= full_at:
+        if (<UnitColumns?> <object> units).units.used + 1 >= full_at:
             return None
         result = self.one(message)
         return False if result is None else result
