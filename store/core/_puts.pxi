@@ -426,7 +426,7 @@ cdef class PlainPuts:
         cdef _Columns columns
         pending, log, section = self._pending, self._log, self._section
         units = <UnitColumns?> <object> in_slot(<PyObject *> pending, slots.units)
-        keys = <object> in_slot(<PyObject *> pending, slots.keys)
+        keys = <KeyColumns?> <object> in_slot(<PyObject *> pending, slots.keys)
         place = result = None
         PyObject_GetBuffer(target, &buffer, PyBUF_WRITABLE)
         try:
@@ -451,7 +451,7 @@ cdef class PlainPuts:
                     plain.tags_code, now,
                 )
                 if self._keys_wanted:
-                    self._add_keys(columns, plain, phy_offset, now)
+                    self._add_keys(columns.keys, plain, phy_offset, now)
                 place = _three(self._appended, phy_offset, plain.size, self._time)
                 result = _five(
                     self._result, self._ok, place, queue_offset, <object> plain.stored_at,
@@ -484,16 +484,14 @@ cdef class PlainPuts:
         return number
 
     cdef int _add_keys(
-        self, _Columns columns, Plain *plain, int64_t phy_offset, int64_t now
+        self, KeyColumns keys, Plain *plain, int64_t phy_offset, int64_t now
     ) except -1:
-        topic = (<tuple> plain.key)[0]
-        if plain.uniq_key != NULL or plain.words != NULL:
-            columns.add_keys(
-                topic,
-                <object> plain.uniq_key if plain.uniq_key != NULL else None,
-                <object> plain.words if plain.words != NULL else None,
-                phy_offset, now,
-            )
-        if self._tags_wanted and plain.tags != NULL:
-            columns.add_key(topic, <object> self._known.tag(plain.tags).key, phy_offset, now)
-        return 0
+        """Add the keys of a message, see ``IndexBatch.add_record``."""
+        cdef Value uniq_key, words, tags
+        take_value(plain.uniq_key, &uniq_key)
+        take_value(plain.words, &words)
+        has_tags = self._tags_wanted and plain.tags != NULL
+        take_value(self._known.tag(plain.tags).key if has_tags else NULL, &tags)
+        return add_record(
+            keys, (<tuple> plain.key)[0], &uniq_key, &words, &tags, phy_offset, now
+        )
