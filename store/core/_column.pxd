@@ -16,4 +16,5 @@ cdef class Column:
     cdef Py_ssize_t used
 
     cdef char *room(self, Py_ssize_t more) except NULL
+    cdef int add(self, bytes rows) except -1
     cdef int _grow(self, Py_ssize_t used, Py_ssize_t wanted) except -1

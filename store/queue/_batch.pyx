@@ -99,6 +99,6 @@ cdef class UnitColumns:
             raise ValueError("the columns have different lengths")
         self.queues.extend(queues)
         self.index_of.update({queue: at for at, queue in enumerate(queues)})
-        self.queue_index.extend(queue_index)
-        self.queue_offset.extend(queue_offset)
-        self.units.extend(units)  # last: there are as many units as it has rows
+        self.queue_index.add(queue_index)
+        self.queue_offset.add(queue_offset)
+        self.units.add(units)  # last: there are as many units as it has rows

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from store.errors import CorruptionError
+from store.errors import CorruptionError, StoreFailedError
 from store.queue.units import BlockStop, CqUnit, QueueKey, UnitBatch, UnitBlock
 from store.record.message import Message
 from store.service.message_store import MessageStore
@@ -133,6 +133,8 @@ def test_a_put_that_fails_behind_the_room_for_its_units_leaves_no_row(tmp_path: 
         with pytest.raises(OverflowError):
             store.put_messages([Message("t", b"y"), Message("t", b"z")])
         assert lengths(batch) == {1}
+        with pytest.raises(StoreFailedError):
+            store.put_message(Message("t", b"y"))
 
 
 @pytest.mark.parametrize("odd", [-1, MOST])
