@@ -5,10 +5,12 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # Children of tests import the project thousands of times: from what was compiled once.
 export PYTHONDONTWRITEBYTECODE :=
+# Folders of compiled modules.
+COMPILED := cq_file cq_rocksdb store/core store/index store/log store/queue store/service/dispatching store/service/running
 # Tests of what the compiled core does, run once more without it: each in test-all, a share in CI.
 TWINS := tests/core tests/codec tests/commit_log tests/consume_queue tests/index tests/message_store tests/property
 # Tests that run with sanitizers; `-s` there, for a sanitizer's last words go to the terminal.
-FUZZED := tests/core tests/fuzz/test_records.py tests/fuzz/test_queue_files.py
+FUZZED := tests/core tests/index/test_key_columns.py tests/fuzz/test_records.py tests/fuzz/test_queue_files.py
 RACED := tests/message_store/test_threads.py tests/core/test_thread_reads.py
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-wrapv -O1 -g
 # The long tests of a CI run are drawn anew with each commit, and again by its name.
@@ -22,7 +24,7 @@ DRAWN = --share $(SHARE) --seed "$(SEED)"
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 12
 
-$(READY): pyproject.toml $(wildcard cq_file/_*.p[yx][xid] cq_rocksdb/_*.p[yx][xid] store/core/*.p[yx][xid] store/queue/*.p[yx][xd] store/log/*.p[yx][xd] store/service/*/*.p[yx][xd] store/core/*.h)
+$(READY): pyproject.toml $(foreach room,$(COMPILED),$(wildcard $(room)/_*.p[yx][xid] $(room)/_*.h))
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
@@ -101,5 +103,4 @@ format: $(READY) ## format and mend what can be mended
 
 clean: ## remove what was made here
 	rm -rf $(VENV) .mutants build dist *.egg-info tests/interop/target bench/peer/target
-	rm -f cq_file/_*.c cq_file/_*.so cq_rocksdb/_*.c cq_rocksdb/_*.so store/core/_*.c store/core/_*.so \
-	  store/queue/_*.c store/queue/_*.so store/log/_*.c store/log/_*.so store/service/*/_*.c store/service/*/_*.so
+	rm -f $(foreach room,$(COMPILED),$(room)/_*.c $(room)/_*.so)

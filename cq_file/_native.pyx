@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """Queues in files, compiled: units go to their ends, and are read and searched.
 
-What is not plain goes to the Python twin, untouched, as in ``store.core``, which this stands on.
+What is not plain goes the long way, in Python, untouched, as in ``store.core``, which this stands on.
 Nothing here trusts a size that it was given, nor what lies on disk: every read is bounded by the
 object it reads.
 """
@@ -19,7 +19,7 @@ from store.core._layout cimport AT_SIZE_OF_UNIT, UNIT_BYTES, UNIT_OF_FILES
 from store.core._reads cimport FileMap, Held, PlainLog, StoreTimes
 from store.core._slots cimport Py_False, in_slot, set_slot, slot_of_class, whole_number
 
-cdef int64_t MOST_TIME = <int64_t> 1 << 62  # ms; for a later one the twin searches
+cdef int64_t MOST_TIME = <int64_t> 1 << 62  # ms; for a later one Python searches
 
 include "_appends.pxi"
 include "_units.pxi"

@@ -26,7 +26,7 @@ cdef extern from *:
         __builtin_prefetch(from);
     }
     #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-    #error "numbers are swapped unasked: the twins run on this machine"
+    #error "numbers are swapped unasked: this machine has the other order of bytes"
     #endif
     """
     int16_t load16(const uint8_t *) noexcept nogil

@@ -1,11 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""The compiled core. Whatever is not plain it hands back: its Python twin says what is right.
+"""The compiled core. Whatever is not plain it hands back: the long way, in Python, says what is right.
 
 Nothing here trusts a size that it was given: every read is bounded by the object it reads.
 """
 
 cimport cython
-from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
 from cpython.unicode cimport PyUnicode_DecodeUTF8
@@ -14,7 +13,7 @@ from libc.stdlib cimport calloc
 from libc.string cimport memchr, memcmp, memcpy
 
 from store.core._crc32 cimport crc_of, crc_of_by_table, crc_prepare
-from store.core._hashes cimport HASH_SIGN, hash_on, without_sign
+from store.core._hashes cimport hash_on
 from store.core._layout cimport *
 from store.core._slots cimport *
 from store.log._tail cimport FilePositions, LogTail
@@ -46,25 +45,6 @@ def crc32(bytes data not None, *, bint folded=True):
     cdef const char *start = PyBytes_AS_STRING(data)
     cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
     return crc_of(start, size) if folded else crc_of_by_table(start, size)
-
-
-def key_hashes(list topics not None, list keys not None):
-    """See ``store.index.key_hash``; the numbers are 64 bits each, as the machine has them."""
-    cdef Py_ssize_t at, count = len(keys)
-    cdef bytearray hashes = bytearray(count * sizeof(int64_t))
-    cdef int64_t *out = <int64_t *> PyByteArray_AS_STRING(hashes)
-    cdef uint32_t prefix = 0
-    last = None
-    if len(topics) != count:
-        raise ValueError("there is a topic for each key")
-    for at in range(count):
-        topic, key = topics[at], keys[at]
-        if type(topic) is not str or type(key) is not str:
-            raise TypeError("topics and keys are texts")
-        if topic is not last:
-            prefix, last = hash_on(0, topic) * 31 + HASH_SIGN, topic
-        out[at] = without_sign(hash_on(prefix, key))
-    return hashes
 
 
 cdef int32_t _hash(object part):

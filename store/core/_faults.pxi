@@ -49,10 +49,11 @@ cdef bint handle_bus_errors() noexcept:
 cdef class MapGuard:
     """Makes of a bus error in one map of the log an answer: zeros, and ``has_faults``.
 
-    Without the handler (``allow_bus_handler``) such an error ends the process. Whatever is read through the map has to ask behind the read. A page of a file that was cut is
-    met so; of the page in which the file ends the rest reads as zeros without a fault. So where the
-    last byte of what was read is zero the system is asked for the file's size. The map owns its
-    guard and keeps it until it is unmapped. Any thread.
+    Without the handler (``allow_bus_handler``) such an error ends the process. Whatever is read
+    through the map has to ask behind the read. A page of a file that was cut is met so; of the page
+    in which the file ends the rest reads as zeros without a fault. So where the last byte of what was
+    read is zero the system is asked for the file's size. The map owns its guard and keeps it until it
+    is unmapped. Any thread.
     """
 
     cdef int64_t number, size

@@ -24,7 +24,7 @@ def bind_meters(histogram_snapshot, usual_bounds):
 
 
 cdef class Histogram:
-    """Durations in buckets, see the twin."""
+    """Durations in buckets; each counts those up to its bound, the last one those beyond all."""
 
     cdef double *bounds
     cdef int64_t *counts  # one more than bounds

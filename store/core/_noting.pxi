@@ -87,7 +87,7 @@ cdef class Noting:
                     if stepped == PLAIN:
                         item = scan.record()
                     self._note(item, units, keys, queues_from, index_from)
-                is_full = columns.units.count >= full_at
+                is_full = columns.units.units.used >= full_at
         finally:
             result.note_several(first, last if last_scan is None else last_scan.record(), count)
             self._scan = scan if is_full else None
@@ -112,8 +112,8 @@ cdef class Noting:
         cdef const char *name_end
         cdef Py_ssize_t name_size
         cdef tuple tags = None
-        topic, words, uniq_key = <object> record.topic, None, None
-        if topic == self._scheduled:
+        cdef Value words = Value(NULL, 0), uniq_key = Value(NULL, 0), tags_key = Value(NULL, 0)
+        if <object> record.topic == self._scheduled:
             return False
         while start < end:
             value_end = <const char *> memchr(start, VALUE_END, end - start)
@@ -127,9 +127,9 @@ cdef class Noting:
                 if name_size == 4 and memcmp(start, b"TAGS", 4) == 0:
                     tags = self._tags(name_end + 1, value_end - name_end - 1)
                 elif name_size == 4 and memcmp(start, b"KEYS", 4) == 0:
-                    words = _text(name_end + 1, value_end)
+                    words = Value(name_end + 1, value_end - name_end - 1)
                 elif name_size == 8 and memcmp(start, b"UNIQ_KEY", 8) == 0:
-                    uniq_key = _text(name_end + 1, value_end)
+                    uniq_key = Value(name_end + 1, value_end - name_end - 1)
             start = value_end + 1
         if record.phy_offset >= queues_from:
             if not record.flags & PREPARED:
@@ -144,10 +144,13 @@ cdef class Noting:
             has_index and record.phy_offset >= index_start
             and record.flags & TRANSACTION != ROLLBACK
         ):
-            if uniq_key is not None or words is not None:
-                columns.add_keys(topic, uniq_key, words, record.phy_offset, record.timestamp)
+            held_key, held_words = _readable(&uniq_key), _readable(&words)
             if tags is not None and self._tags_wanted:
-                columns.add_key(topic, tags[2], record.phy_offset, record.timestamp)
+                take_value(<PyObject *> tags[2], &tags_key)
+            add_record(
+                columns.keys, <object> record.topic, &uniq_key, &words, &tags_key,
+                record.phy_offset, record.timestamp,
+            )
         return True
 
     cdef int _index_of(self, _Columns columns, Scanned *record) except -1:
@@ -191,6 +194,15 @@ cdef int _take_apart(tuple record, Scanned *found) except -1:
     found.properties = PyBytes_AS_STRING(properties)
     found.properties_size = PyBytes_GET_SIZE(properties)
     return 0
+
+
+cdef object _readable(Value *value):
+    """See to it that a value is UTF-8, other bytes replaced as ``_text`` does; return what holds it."""
+    if value.text == NULL or is_ascii(value.text, value.size):
+        return None
+    text = _text(value.text, value.text + value.size)
+    value.text = PyUnicode_AsUTF8AndSize(text, &value.size)
+    return text
 
 
 cdef object _text(const char *start, const char *end):

@@ -99,7 +99,7 @@ cdef class PlainPuts:
         if appended >= self._due:
             self._due = appended + self._every
             return None
-        if self._pending.units.count + 1 >= self._dispatcher.full:
+        if self._pending.units.units.used + 1 >= self._dispatcher.full:
             return None
         result = self.one(message)
         return False if result is None else result
@@ -173,7 +173,8 @@ cdef class PlainPuts:
         cdef FilePositions file = self._log.current
         if (
             not scratch.count
-            or self._section.is_begun or self._state.is_unwritable or self._pending.units is None
+            or self._section.is_begun or self._state.is_unwritable
+            or self._pending.units is None or self._pending.keys is None
             or self._locked()
         ):
             return None
@@ -428,7 +429,7 @@ cdef class PlainPuts:
                     plain.tags_code, now,
                 )
                 if self._keys_wanted:
-                    self._add_keys(columns, plain, phy_offset, now)
+                    self._add_keys(columns.keys, plain, phy_offset, now)
                 place = _three(self._appended, phy_offset, plain.size, self._time)
                 result = _five(
                     self._result, self._ok, place, queue_offset, <object> plain.stored_at,
@@ -461,16 +462,14 @@ cdef class PlainPuts:
         return number
 
     cdef int _add_keys(
-        self, _Columns columns, Plain *plain, int64_t phy_offset, int64_t now
+        self, KeyColumns keys, Plain *plain, int64_t phy_offset, int64_t now
     ) except -1:
-        topic = (<tuple> plain.key)[0]
-        if plain.uniq_key != NULL or plain.words != NULL:
-            columns.add_keys(
-                topic,
-                <object> plain.uniq_key if plain.uniq_key != NULL else None,
-                <object> plain.words if plain.words != NULL else None,
-                phy_offset, now,
-            )
-        if self._tags_wanted and plain.tags != NULL:
-            columns.add_key(topic, <object> self._known.tag(plain.tags).key, phy_offset, now)
-        return 0
+        """Add the keys of a message, see ``IndexBatch.add_record``."""
+        cdef Value uniq_key, words, tags
+        take_value(plain.uniq_key, &uniq_key)
+        take_value(plain.words, &words)
+        has_tags = self._tags_wanted and plain.tags != NULL
+        take_value(self._known.tag(plain.tags).key if has_tags else NULL, &tags)
+        return add_record(
+            keys, (<tuple> plain.key)[0], &uniq_key, &words, &tags, phy_offset, now
+        )

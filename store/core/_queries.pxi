@@ -1,6 +1,8 @@
 # Queries by key: the chain of an index file, and the records that it leads to. Part of
 # `_reads.pyx`.
 
+from store.index._batch cimport KeyColumns
+
 cdef enum:
     MOST_ENTRIES = 4096  # that one call looks at, so that none is long
     MOST_PLACES = 64
@@ -117,8 +119,8 @@ cdef class PlainQueries:
         cdef FileMap mapped
         cdef int64_t slots
         cdef int walked
-        pending = waiting[0]
-        if pending.keys and pending.find(topic, key):
+        cdef KeyColumns pending = waiting[0]
+        if pending.entries.used and pending.found(topic, key):
             return False
         mapped = <object> in_slot(<PyObject *> file, self.at_mapped)  # held while it is read
         if mapped is None:

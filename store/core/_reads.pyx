@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """The reading side of the compiled core: messages, pulls, searches by time and by key.
 
-What is not plain goes to the Python twin, untouched: that one says what is right, and has the words
-for what is wrong. Nothing here trusts what lies on disk: every read is bounded by the object it
+What is not plain goes the long way, in Python, untouched: that one says what is right, and has the
+words for what is wrong. Nothing here trusts what lies on disk: every read is bounded by the object it
 reads, and what the bounds were made of is read once.
 """
 

@@ -1,40 +1,32 @@
-"""IndexBatch: keys on their way into the index, as columns, in log order."""
+"""IndexBatch: keys on their way into the index, in log order."""
 
-from array import array
 from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.index import _batch
 
 TAGS_PREFIX = "T#"
 """Stands before the whole TAGS text where a record is indexed by it (RocketMQ 5.5).
 
 Source: RocketMQ ``MessageConst.INDEX_TAG_TYPE``, ``IndexService.buildKey``.
 """
+KEY_ROW = np.dtype([
+    ("phy_offset", np.int64), ("store_timestamp", np.int64), ("name_end", np.int64),
+    ("key_hash", np.int32), ("topic_size", np.int32),
+])  # fmt: skip
+"""A row of ``entries``."""
 
 
-class IndexBatch:
-    """Keys of records as columns; row *i* is one key of the record at ``phy_offsets[i]``.
+class IndexBatch(_batch.KeyColumns):
+    """Keys of records as rows; row *i* is one key of the record at ``phy_offset(i)``.
 
     Rows stand in log order, those of one record in the order in which they are indexed. One thread
-    adds; others may ``find`` meanwhile: ``keys`` grows last, and readers go by it. They ask for
-    numbers one by one: an array of which somebody has a view cannot grow.
+    adds; others may ``find`` meanwhile. Each row has the hash of its key, see ``key_hash``.
     """
 
-    __slots__ = ("keys", "phy_offsets", "store_timestamps", "topics")
-
-    def __init__(self) -> None:
-        self.topics: list[str] = []
-        self.phy_offsets = array("q")
-        self.store_timestamps = array("q")
-        self.keys: list[str] = []
-
-    def __len__(self) -> int:
-        return len(self.keys)
-
-    def add(self, topic: str, key: str, phy_offset: int, store_timestamp: int) -> None:
-        """Append one key."""
-        self.topics.append(topic)
-        self.phy_offsets.append(phy_offset)
-        self.store_timestamps.append(store_timestamp)
-        self.keys.append(key)
+    __slots__ = ()
 
     def add_record(
         self,
@@ -66,36 +58,16 @@ class IndexBatch:
         store_timestamps: Sequence[int],
     ) -> None:
         """Append the tags of records that have no other key, a row of the columns each."""
-        if not all(tags):
-            tagged = [at for at, text in enumerate(tags) if text]
-            topics, tags = [topics[at] for at in tagged], [tags[at] for at in tagged]
-            phy_offsets = [phy_offsets[at] for at in tagged]
-            store_timestamps = [store_timestamps[at] for at in tagged]
-        self.topics.extend(topics)
-        self.phy_offsets.extend(phy_offsets)
-        self.store_timestamps.extend(store_timestamps)
-        self.keys.extend([f"{TAGS_PREFIX}{text}" for text in tags])
-
-    def extend(self, other: "IndexBatch", start: int, end: int) -> None:
-        """Append rows ``start:end`` of ``other``."""
-        self.topics += other.topics[start:end]
-        self.phy_offsets += other.phy_offsets[start:end]
-        self.store_timestamps += other.store_timestamps[start:end]
-        self.keys += other.keys[start:end]
+        for row in zip(topics, tags, phy_offsets, store_timestamps, strict=True):
+            topic, text, phy_offset, store_timestamp = row
+            if text:
+                self.add(topic, TAGS_PREFIX + text, phy_offset, store_timestamp)
 
     def rows(self, start: int, end: int) -> Iterator[tuple[str, str, int, int]]:
         """Yield topic, key, phy offset and store timestamp of rows ``start:end``."""
-        span = slice(start, end)
-        yield from zip(
-            self.topics[span], self.keys[span], self.phy_offsets[span],
-            self.store_timestamps[span], strict=True,
-        )  # fmt: skip
+        for row in range(start, end):
+            yield *self.name(row), self.phy_offset(row), self.store_timestamp(row)
 
-    def find(self, topic: str, key: str) -> list[int]:
-        """Return the rows of one key, newest first."""
-        keys, topics, rows, at = self.keys, self.topics, list[int](), 0
-        for _ in range(keys.count(key)):
-            at = keys.index(key, at) + 1
-            if topics[at - 1] == topic:
-                rows.append(at - 1)
-        return rows[::-1]
+    def columns(self) -> NDArray[np.void]:
+        """Return what lies there now as rows with named fields, without a copy."""
+        return np.frombuffer(memoryview(self.entries), KEY_ROW)

@@ -30,7 +30,7 @@ from store.errors import (
 from store.files import Descriptor, replacing, write_all
 from store.index.chains import link_chains
 from store.index.index_batch import IndexBatch
-from store.index.key_hash import key_hash, key_hashes
+from store.index.key_hash import key_hash
 from store.index.layout import (
     ENTRY_DTYPE,
     INDEX_ENTRY,
@@ -168,15 +168,15 @@ class IndexFile:
             return 0
         first = self._next_index == 1
         if first:
-            begin = batch.store_timestamps[start]
+            begin = batch.store_timestamp(start)
             self._first_time_diff = time_diff(begin, self.begin_timestamp)
             self.begin_timestamp = begin
-            self.begin_phy_offset = batch.phy_offsets[start]
+            self.begin_phy_offset = batch.phy_offset(start)
         pending = self.waiting[0]
         pending.extend(batch, start, end)
         self._next_index += end - start
-        self.end_timestamp = batch.store_timestamps[end - 1]
-        self.end_phy_offset = batch.phy_offsets[end - 1]
+        self.end_timestamp = batch.store_timestamp(end - 1)
+        self.end_phy_offset = batch.phy_offset(end - 1)
         # The first entry is written at once: slots and entries can only be told from a used file.
         if first or len(pending) >= BATCH_KEYS:
             self.drain()
@@ -195,8 +195,8 @@ class IndexFile:
             return
         self._check_sound()
         file, slots = self._descriptor(), self.geometry.slots
-        hashes = key_hashes(pending.topics, pending.keys)
-        links = link_chains(hashes % slots, first)
+        columns = pending.columns()
+        links = link_chains(columns["key_hash"].astype(np.int64) % slots, first)
         positions = slot_position(0) + INDEX_SLOT.size * links.slots
         try:
             with retryable(), os_errors("write an index file", self.path):
@@ -205,7 +205,7 @@ class IndexFile:
                     heads[(heads < 0) | (heads >= first)] = 0  # of a batch that was cut short
                 self._heads = heads
                 links.previous[links.opening] = heads
-                rows = self._rows(pending, first, hashes, links.previous)
+                rows = self._rows(columns, first, links.previous)
                 write_all(file.number, rows.tobytes(), self.geometry.entry_position(first))
                 used = max(self._hash_slot_count, 0) + int(np.count_nonzero(heads == 0))
                 hash_slot_count = min(used, slots)  # the file may have told anything
@@ -308,12 +308,12 @@ class IndexFile:
         start = self.begin_timestamp
         for row in rows:
             index = count + row
-            diff = time_diff(pending.store_timestamps[row], start) if index > 1 else 0
+            diff = time_diff(pending.store_timestamp(row), start) if index > 1 else 0
             stored = start + 1000 * diff
             if len(found) >= max_num:
                 return True
             if begin <= stored <= end:
-                _add(found, pending.phy_offsets[row])
+                _add(found, pending.phy_offset(row))
             if stored < begin:
                 return True
         return False
@@ -337,7 +337,7 @@ class IndexFile:
     def contains(self, topic: str, key: str, phy_offset: int) -> bool:
         """Return whether the record at ``phy_offset`` is indexed under ``key`` (by hash)."""
         pending, _ = self.waiting
-        if any(pending.phy_offsets[row] == phy_offset for row in pending.find(topic, key)):
+        if any(pending.phy_offset(row) == phy_offset for row in pending.find(topic, key)):
             return True
         wanted = key_hash(topic, key)
         for _, entry in self._chain(wanted):
@@ -449,15 +449,14 @@ class IndexFile:
         return before is None or (before != _BLANK and before.phy_offset == 0)
 
     def _rows(
-        self, pending: IndexBatch, first: int, hashes: NDArray[np.int64],
-        previous: NDArray[np.int64],
-    ) -> NDArray[np.void]:  # fmt: skip
-        rows = np.empty(len(hashes), ENTRY_DTYPE)
-        rows["key_hash"] = hashes
-        rows["phy_offset"] = pending.phy_offsets
+        self, columns: NDArray[np.void], first: int, previous: NDArray[np.int64]
+    ) -> NDArray[np.void]:
+        rows = np.empty(len(columns), ENTRY_DTYPE)
+        rows["key_hash"] = columns["key_hash"]
+        rows["phy_offset"] = columns["phy_offset"]
         rows["previous_index"] = previous
         if self.begin_timestamp > 0:
-            passed = np.array(pending.store_timestamps, np.int64) - self.begin_timestamp
+            passed = columns["store_timestamp"] - self.begin_timestamp
             rows["time_diff"] = np.clip(passed // 1000, 0, MAX_TIME_DIFF)
         else:
             rows["time_diff"] = 0

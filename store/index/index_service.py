@@ -7,10 +7,11 @@ keys may be collected in memory, and a killed process loses none that the replay
 Source: RocketMQ ``IndexService``.
 """
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
+
+import numpy as np
 
 from store.errors import (
     CorruptionError,
@@ -192,9 +193,9 @@ class IndexService:
         file, at = self._current, 0
         if file is not None and file.is_cut_short:
             file.drain()
-        if file is not None and batch.phy_offsets[0] <= file.end_phy_offset:
-            known = bisect_left(batch.phy_offsets, file.end_phy_offset)
-            at = bisect_right(batch.phy_offsets, file.end_phy_offset)
+        if file is not None and batch.phy_offset(0) <= file.end_phy_offset:
+            phys, end = batch.columns()["phy_offset"], file.end_phy_offset
+            known, at = (int(np.searchsorted(phys, end, side)) for side in ("left", "right"))
             self._append(self._missing(batch, known, at), 0)
         self._append(batch, at)
 
@@ -396,9 +397,9 @@ class IndexService:
     def _missing(self, batch: IndexBatch, start: int, end: int) -> IndexBatch:
         """Return those of the rows ``start:end`` that no file has."""
         missing = IndexBatch()
-        for topic, key, phy_offset, store_timestamp in batch.rows(start, end):
+        for row, (topic, key, phy_offset, _) in enumerate(batch.rows(start, end), start):
             if not self._has(topic, key, phy_offset):
-                missing.add(topic, key, phy_offset, store_timestamp)
+                missing.extend(batch, row, row + 1)
         return missing
 
     def _has(self, topic: str, key: str, phy_offset: int) -> bool:

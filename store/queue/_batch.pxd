@@ -2,18 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t
 
-
-cdef class Block:
-    cdef char *data
-    cdef Py_ssize_t room
-
-
-cdef class Column:
-    cdef Block block  # who has a view of the column holds it, too
-    cdef readonly Py_ssize_t item_bytes
-    cdef Py_ssize_t used
-
-    cdef char *grow(self, Py_ssize_t more) except NULL
+from store.core._column cimport Column
 
 
 cdef class UnitColumns:
@@ -21,7 +10,6 @@ cdef class UnitColumns:
     cdef readonly dict index_of
     cdef readonly Column queue_index, queue_offset, units
     cdef public int64_t end_phy_offset
-    cdef Py_ssize_t count
 
     cdef int index(self, tuple key) except -1
     cdef int make_room(self, Py_ssize_t more) except -1

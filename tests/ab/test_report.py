@@ -169,6 +169,10 @@ def test_a_side_that_changed_is_named_and_others_are_not(made: Result, tmp_path:
     )
     assert "No change shown in 3 of 4 figures." in lines
     assert "seed: 1 in A, 2 in B" in lines
+    rows = [line.split()[:2] for line in lines]
+    for workload in ("tail-pull", "listing"):
+        for side in ("files", "rocksdb"):
+            assert [workload, side] in rows
 
 
 @pytest.mark.parametrize(

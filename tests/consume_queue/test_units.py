@@ -3,11 +3,15 @@
 import random
 import struct
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from store.errors import CorruptionError
+from store.errors import CorruptionError, StoreFailedError
 from store.queue.units import BlockStop, CqUnit, QueueKey, UnitBatch, UnitBlock
+from store.record.message import Message
+from store.service.message_store import MessageStore
+from tests.kit.told import CONFIG
 
 KEYS = [QueueKey("a", 0), QueueKey("a", 1), QueueKey("b", 0)]
 Row = tuple[QueueKey, int, tuple[int, int, int, int]]
@@ -95,6 +99,42 @@ def test_runs_are_units_of_one_queue_without_a_gap(seed: int, count: int) -> Non
     for number, run in enumerate(expected):
         packed = runs.units[runs.starts[number] : runs.ends[number]].tobytes()
         assert [*struct.iter_unpack(">qiqq", packed)] == [row[2] for row in run]
+
+
+def lengths(batch: UnitBatch) -> set[int]:
+    columns = (batch.queue_index, batch.queue_offset, batch.units)
+    return {len(batch), *map(len, columns)}
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        (b"\0" * 4, b"\0" * 8, b"\0" * 56), (b"\0" * 4, b"\0" * 16, b"\0" * 28),
+        (b"\0" * 8, b"\0" * 8, b"\0" * 28), (b"\0" * 4, b"\0" * 8, b"\0" * 27),
+        (b"\0" * 3, b"\0" * 8, b"\0" * 28),
+    ],
+)  # fmt: skip
+def test_columns_of_different_lengths_leave_nothing(columns: tuple[bytes, bytes, bytes]) -> None:
+    batch = UnitBatch()
+    with pytest.raises(ValueError, match="different lengths"):
+        batch.take(KEYS[:1], *columns)
+    assert lengths(batch) == {0}
+    rows = [(KEYS[2], 7, (1, 2, 3, 4))]
+    batch.take(KEYS[2:], b"\0" * 4, (7).to_bytes(8, "little"), struct.pack(">qiqq", 1, 2, 3, 4))
+    assert rows_of(batch) == rows
+
+
+def test_a_put_that_fails_behind_the_room_for_its_units_leaves_no_row(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path, CONFIG, housekeeping=False) as store:
+        assert store.put_message(Message("t", b"x")).ok
+        pending = store._dispatcher.pending
+        batch = pending.units
+        pending.offsets.next[QueueKey("t", 0)] = 1 << 70  # no queue is so long
+        with pytest.raises(OverflowError):
+            store.put_messages([Message("t", b"y"), Message("t", b"z")])
+        assert lengths(batch) == {1}
+        with pytest.raises(StoreFailedError):
+            store.put_message(Message("t", b"y"))
 
 
 @pytest.mark.parametrize("odd", [-1, MOST])

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from store.core import CORE, SWITCH
 from store.errors import IllegalMessageError
-from store.index.key_hash import key_hash, key_hashes
 from store.record.java_hash import java_hash
 from store.record.message import MessageProperty
 from store.record.properties import (
@@ -51,27 +50,6 @@ def test_a_checksum_is_zlibs_at_every_length_and_place(*, folded: bool) -> None:
 @given(st.binary(max_size=400))
 def test_a_checksum_is_zlibs(data: bytes) -> None:
     assert CORE.crc32(data) == CORE.crc32(data, folded=False) == zlib.crc32(data)
-
-
-@given(st.lists(st.tuples(WORDS, WORDS.filter(bool)), min_size=1, max_size=6))
-def test_hashes_of_keys_are_the_same(pairs: list[tuple[str, str]]) -> None:
-    topics, keys = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    hashes = [abs(hash_oracle.java_hash(f"{topic}#{key}")) for topic, key in pairs]
-    wanted = [0 if each == 1 << 31 else each for each in hashes]
-    assert key_hashes(topics, keys).tolist() == wanted == [key_hash(*pair) for pair in pairs]
-
-
-@pytest.mark.parametrize(("topic", "key"), [("t", "BEHMU\\^"), ("a", "x"), ("", "b")])
-def test_hashes_of_keys_are_those_of_one_key(topic: str, key: str) -> None:
-    """The first one's is the number that has no positive twin: it counts as 0."""
-    assert key_hashes([topic, topic], [key, key]).tolist() == [key_hash(topic, key)] * 2
-    assert (java_hash(f"{topic}#{key}") == -(1 << 31)) is (topic == "t")
-
-
-def test_a_key_without_a_topic_has_no_hash() -> None:
-    for topics, keys in ([], ["a"]), ([1], ["a"]), (["a"], [None]):
-        with pytest.raises((TypeError, ValueError)):
-            CORE.key_hashes(topics, keys)  # type: ignore[arg-type]
 
 
 def test_a_hash_is_javas() -> None:

@@ -3,6 +3,8 @@
 import errno
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -46,19 +48,28 @@ def check_told(error: StoreIOError, folder: Path, code: int) -> None:
     assert error.path == folder
 
 
+@contextmanager
+def refused(
+    monkeypatch: pytest.MonkeyPatch, call: str, code: int, part: str
+) -> Iterator[pytest.ExceptionInfo[StoreIOError]]:
+    """Refuse a call in the block, which is told of it; then no more."""
+    faults = Faults(monkeypatch)
+    faults.fail(call, code, part)
+    with pytest.raises(StoreIOError) as caught:
+        yield caught
+    assert faults.refused
+    faults.heal()
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("call", "part", "code"), OPENING)
 def test_an_opening_that_is_refused_is_told_and_done_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     engine: RocksDBEngine, call: str, part: str, code: int,
 ) -> None:  # fmt: skip
-    faults = Faults(monkeypatch)
-    faults.fail(call, code, part)
-    with pytest.raises(StoreIOError) as caught:
+    with refused(monkeypatch, call, code, part) as caught:
         open_store(tmp_path, engine)
-    assert faults.refused
     check_told(caught.value, tmp_path / "consumequeue", code)
-    faults.heal()
     with open_store(tmp_path, engine) as store:
         assert store.put_message(Message("t", b"x")).ok
 
@@ -68,13 +79,9 @@ def test_an_opening_that_is_refused_is_told_and_done_again(
 def test_a_file_of_rocksdicts_own_that_is_refused_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, code: int
 ) -> None:
-    faults = Faults(monkeypatch)
-    faults.fail(call, code, "rocksdict-config.json")
-    with pytest.raises(StoreIOError) as caught:
+    with refused(monkeypatch, call, code, "rocksdict-config.json") as caught:
         open_store(tmp_path, RocksDBEngine.ROCKSDICT)
-    assert faults.refused
     check_told(caught.value, tmp_path / "consumequeue", code)
-    faults.heal()
     open_store(tmp_path, RocksDBEngine.ROCKSDICT).close()
 
 
@@ -87,13 +94,9 @@ def test_a_file_of_rocksdicts_own_that_is_refused_is_told(
 def test_a_database_that_cannot_be_built_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, part: str, code: int
 ) -> None:
-    faults = Faults(monkeypatch)
-    faults.fail(call, code, part)
-    with pytest.raises(StoreIOError) as caught:
+    with refused(monkeypatch, call, code, part) as caught:
         build_database(tmp_path / "db", {"default": [(b"key", b"value")]})
-    assert faults.refused
     check_told(caught.value, tmp_path / "db", code)
-    faults.heal()
     shutil.rmtree(tmp_path / "db")  # and once more, while the error is kept
     build_database(tmp_path / "db", {"default": [(b"key", b"value")]})
     with RawDatabase(tmp_path / "db") as database:
@@ -107,13 +110,9 @@ def test_a_database_that_cannot_be_looked_at_for_a_full_folder_is_not_damaged(
 ) -> None:
     """The folder of links, and what rocksdict writes there, lie among temporary files."""
     build_database(tmp_path / "db", {"default": [(b"key", b"value")]})
-    faults = Faults(monkeypatch)
-    faults.fail(call, code, "rocksdict-config.json")
-    with pytest.raises(StoreIOError) as caught:
+    with refused(monkeypatch, call, code, "rocksdict-config.json") as caught:
         RawDatabase(tmp_path / "db")
-    assert faults.refused
     check_told(caught.value, tmp_path / "db", code)
-    faults.heal()
     with RawDatabase(tmp_path / "db") as database:
         assert [*database.items("default")] == [(b"key", b"value")]
 
@@ -124,16 +123,12 @@ def test_a_flush_that_is_refused_is_told_and_nothing_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     engine: RocksDBEngine, call: str, part: str, code: int,
 ) -> None:  # fmt: skip
-    faults = Faults(monkeypatch)
     store = open_store(tmp_path, engine)
     for number in range(3):
         assert store.put_message(Message("t", b"%d" % number)).ok
-    faults.fail(call, code, part)
-    with pytest.raises(StoreIOError) as caught:
+    with refused(monkeypatch, call, code, part) as caught:
         store.flush()
-    assert faults.refused
     check_told(caught.value, tmp_path / "consumequeue", code)
-    faults.heal()
     with pytest.raises(StoreFailedError):
         store.put_message(Message("t", b"after"))
     store.close()

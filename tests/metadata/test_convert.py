@@ -128,6 +128,18 @@ def test_a_file_that_counts_no_change_gets_one(stores: Path) -> None:
     assert content["dataVersion"]["timestamp"] > 1 << 40
 
 
+@pytest.mark.parametrize("words", [[], ["--lmq"]])
+@pytest.mark.parametrize("had", [False, True])
+def test_the_file_of_light_queues_comes_where_it_is_asked_for_or_was(
+    stores: Path, words: list[str], *, had: bool
+) -> None:
+    config = stores / Form.V1 / "config"
+    if had:  # a broker with `enableLmq` has left it beside
+        (config / "lmqConsumerOffset.json").write_text('{"offsetTable":{}}')
+    done(stores / Form.V1, Form.JSON, "--from", Form.V1, *words)
+    assert (config / "lmqConsumerOffset.json").exists() == (had or bool(words))
+
+
 def test_without_yes_nothing_is_changed(stores: Path) -> None:
     before = tree_digest(stores / Form.JSON)
     result = call(stores / Form.JSON, Form.V1, "--output", "json")

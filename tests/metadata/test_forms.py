@@ -1,5 +1,6 @@
 """Each form of metadata, as RocketMQ's managers wrote it, beside what they themselves read."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,14 @@ def test_versions_are_those_of_rocketmq(stores: Path, form: Form) -> None:
         assert found.versions[table] == (
             version["stateVersion"], version["timestamp"], version["counter"],
         )  # fmt: skip
+
+
+def test_a_file_that_counts_no_changes_has_no_version(stores: Path) -> None:
+    path = stores / Form.JSON / "config" / "topics.json"
+    content = json.loads(path.read_text())
+    del content["dataVersion"]
+    path.write_text(json.dumps(content))
+    assert the_one(stores / Form.JSON).versions.keys() == {Table.GROUPS, Table.OFFSETS}
 
 
 def test_version_2_alone_keeps_offsets_of_pull_consumers(stores: Path) -> None:

@@ -97,6 +97,16 @@ def test_no_verb_leaves_java_behind_at_any_moment(tmp_path: Path, verb: str) -> 
         until(partial(all_gone, mark))
 
 
+def test_java_is_given_the_time_to_end_by_itself() -> None:
+    """It removes its folders before it goes."""
+    words = "trap 'exit 3' TERM; echo ready; sleep 600 & wait"
+    with subprocess.Popen(["sh", "-c", words], process_group=0, stdout=subprocess.PIPE) as java:
+        assert java.stdout is not None
+        assert java.stdout.readline() == b"ready\n"
+        starting._end(java)
+        assert java.returncode == 3
+
+
 def test_ctrl_c_ends_java_though_spark_waits_for_its_query(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -2,12 +2,14 @@
 
 from libc.stdint cimport int64_t
 
+from store.index._batch cimport KeyColumns
 from store.queue._batch cimport UnitColumns
 
 
 cdef class Waiting:
     cdef public UnitColumns units
-    cdef public object keys, last
+    cdef public KeyColumns keys
+    cdef public object last
 
 
 cdef class HandedOn:

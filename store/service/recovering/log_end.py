@@ -123,20 +123,15 @@ def _some_head(file: MappedFile, end: int) -> int:
 
 def _heads(file: MappedFile, position: int, behind: int) -> Iterator[int]:
     """Yield the phy offsets in a span of ``file`` where a head says that it lies there."""
-    at = position
-    while at < behind:
-        most = min(behind + _MAGIC_AT + 3, file.file_size) - at
-        data = file.read_raw(at, min(_CHUNK, most))
-        for hit in _hits(data):
-            head = at + hit - _MAGIC_AT
-            if position <= head < behind and _says_it_lies(file, head):
-                yield file.file_from_offset + head
-        at += max(len(data) - (_MAGIC_AT + 3), 1)
+    last = min(behind, file.file_size - HEAD.size)
+    for at in range(position, last, _CHUNK):
+        magics = min(_CHUNK, last - at) + len(_MAGICS[0]) - 1  # of as many heads, and no other
+        for hit in _hits(file.read_raw(at + _MAGIC_AT, magics)):
+            if _says_it_lies(file, at + hit):
+                yield file.file_from_offset + at + hit
 
 
 def _says_it_lies(file: MappedFile, position: int) -> bool:
-    if position + HEAD.size > file.file_size:
-        return False
     head = HEAD.unpack_from(file.read_raw(position, HEAD.size))
     return head.phy_offset == file.file_from_offset + position
 

@@ -115,9 +115,11 @@ def test_a_follower_takes_the_place_of_a_store_that_stops(
         asked, clock.now = clock.asked, 5000.0
         until(lambda: clock.asked > asked)  # a sign of the broker's, which has not stopped yet
 
-    report = moved(root, own, during, backend).end()
+    moving_on = moved(root, own, during, backend)
+    report = moving_on.end()
     before = tree_digest(root)
     assert (report.queues, report.units, report.stopped) == (7, 60, True)
+    assert sum("comparing each queue" in each for each in moving_on.told) == 1, moving_on.told
     assert report.not_taken == ["compaction", "timerwheel.tmp"]
     assert [(own / name).read_text() for name in beside] == beside
     assert 0 < report.verified_to < report.end

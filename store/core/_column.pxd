@@ -1,0 +1,20 @@
+# Columns, for compiled code that adds to them and reads them.
+
+cdef enum:
+    NUMBERED = 4  # bytes of a row: a number of 32 bits
+    PLACED = 8  # likewise, of 64
+
+
+cdef class Block:
+    cdef char *data
+    cdef Py_ssize_t room
+
+
+cdef class Column:
+    cdef Block block  # who has a view of the column holds it, too
+    cdef readonly Py_ssize_t item_bytes
+    cdef Py_ssize_t used
+
+    cdef char *room(self, Py_ssize_t more) except NULL
+    cdef int add(self, bytes rows) except -1
+    cdef int _grow(self, Py_ssize_t used, Py_ssize_t wanted) except -1

@@ -1,0 +1,104 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""Column: rows of bytes that compiled code adds, and that Python looks at.
+
+The batches of units and of keys are made of them. Under the interpreter's lock a row is there whole
+or not at all, whatever interrupts whoever adds it.
+"""
+
+from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_STRIDES, PyBUF_WRITABLE
+from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.ref cimport Py_REFCNT
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy
+
+cdef enum:
+    LEAST_ROOM = 256  # bytes
+
+cdef const char *NOTHING = ""
+cdef char *BYTES = "B"
+
+
+cdef class Block:
+    """Memory of a column; views of it keep it where it is."""
+
+    def __dealloc__(self):
+        free(self.data)
+
+
+cdef class Column:
+    """Rows of so many bytes each, one behind the other; shows its bytes, read-only, to whoever asks.
+
+    It grows also while somebody has a view: that one goes on showing what was there. With ``len``
+    and by number it has numbers of the machine's own order; bytes where a row is neither. Only
+    compiled code adds: who owns several columns believes their lengths.
+    """
+
+    def __cinit__(self, Py_ssize_t item_bytes):
+        if item_bytes <= 0:
+            raise ValueError("a row has bytes")
+        self.item_bytes, self.block = item_bytes, Block()
+
+    cdef char *room(self, Py_ssize_t more) except NULL:
+        """Make room for so many rows more; return where the first of them goes.
+
+        The caller fills them, and then raises ``used``: there they are.
+        """
+        cdef Py_ssize_t at = self.used * self.item_bytes
+        cdef Py_ssize_t wanted = at + more * self.item_bytes
+        if wanted > self.block.room or self.block.data == NULL:
+            self._grow(at, wanted)
+        return self.block.data + at
+
+    cdef int _grow(self, Py_ssize_t used, Py_ssize_t wanted) except -1:
+        cdef Py_ssize_t room = max(<Py_ssize_t> LEAST_ROOM, wanted + (wanted >> 1))
+        cdef Block block = self.block, other
+        cdef char *data
+        if Py_REFCNT(block) > 2:  # this line's and the column's are two
+            other = Block()
+            other.data = <char *> malloc(room)
+            if other.data == NULL:
+                raise MemoryError
+            if used:
+                memcpy(other.data, block.data, used)
+            other.room, self.block = room, other
+        else:
+            data = <char *> realloc(block.data, room)
+            if data == NULL:
+                raise MemoryError
+            block.data, block.room = data, room
+        return 0
+
+    cdef int add(self, bytes rows) except -1:
+        """Add whole rows."""
+        memcpy(self.room(len(rows) // self.item_bytes), PyBytes_AS_STRING(rows), len(rows))
+        self.used += len(rows) // self.item_bytes
+        return 0
+
+    def __len__(self):
+        return self.used
+
+    def __getitem__(self, Py_ssize_t row):
+        cdef char *at
+        if row < 0:
+            row += self.used
+        if not 0 <= row < self.used:
+            raise IndexError("no such row")
+        at = self.block.data + row * self.item_bytes
+        if self.item_bytes == NUMBERED:
+            return (<int32_t *> at)[0]
+        if self.item_bytes == PLACED:
+            return (<int64_t *> at)[0]
+        return at[:self.item_bytes]
+
+    def __getbuffer__(self, Py_buffer *buffer, int flags):
+        if flags & PyBUF_WRITABLE == PyBUF_WRITABLE:
+            raise BufferError("a column is only looked at")
+        cdef const char *data = self.block.data if self.block.data != NULL else NOTHING
+        buffer.buf, buffer.obj = <void *> data, self.block
+        buffer.len, buffer.itemsize, buffer.ndim = self.used * self.item_bytes, 1, 1
+        buffer.readonly, buffer.format = 1, BYTES if flags & PyBUF_FORMAT else NULL
+        buffer.shape = &buffer.len if flags & PyBUF_ND == PyBUF_ND else NULL
+        buffer.strides = &buffer.itemsize if flags & PyBUF_STRIDES == PyBUF_STRIDES else NULL
+        buffer.suboffsets = NULL
+        buffer.internal = NULL

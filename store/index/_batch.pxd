@@ -1,0 +1,38 @@
+# Keys on their way into the index, for compiled code that adds to them and asks for them.
+
+from libc.stdint cimport int32_t, int64_t, uint32_t
+
+from store.core._column cimport Column
+
+
+cdef struct KeyRow:
+    # One key, as it lies in a row; see `KeyColumns`.
+    int64_t phy_offset, store_timestamp
+    int64_t name_end
+    int32_t key_hash, topic_size
+
+
+cdef struct Topic:
+    # How the names of a topic's keys begin; whoever has this holds the text.
+    const char *text
+    Py_ssize_t size
+    uint32_t hashed  # with the `#` behind it
+
+
+cdef object take_topic(object topic, Topic *found)
+
+
+cdef class KeyColumns:
+    cdef readonly Column entries, names
+
+    cdef int add_key(
+        self, const Topic *topic, const char *key, Py_ssize_t size, int64_t phy_offset,
+        int64_t store_timestamp,
+    ) except -1
+    cdef int add_words(
+        self, const Topic *topic, const char *words, Py_ssize_t size, int64_t phy_offset,
+        int64_t store_timestamp,
+    ) except -1
+    cdef list found(self, object topic, object key)
+    cdef const KeyRow *row(self, Py_ssize_t row) except NULL
+    cdef int64_t _name_start(self, Py_ssize_t row) noexcept

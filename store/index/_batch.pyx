@@ -1,0 +1,175 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""KeyColumns: keys on their way into the index, as rows of numbers that compiled code fills.
+
+What Python asks of a batch is in ``store.index.index_batch``. Under the interpreter's lock a key is
+there whole or not at all, whatever interrupts whoever adds it. No row holds an object of Python's.
+"""
+
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint32_t
+from libc.string cimport memchr, memcmp, memcpy
+
+from store.core._column cimport Column
+from store.core._hashes cimport HASH_SIGN, hash_utf8, without_sign
+
+cdef extern from "Python.h":
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) noexcept
+    void PyErr_Clear()
+
+
+cdef object take_text(object text, const char **start, Py_ssize_t *size):
+    """Find the UTF-8 of a text, a surrogate as any other letter; return what holds the bytes."""
+    cdef bytes encoded
+    if type(text) is not str:
+        raise TypeError("topics and keys are texts")
+    start[0] = PyUnicode_AsUTF8AndSize(text, size)
+    if start[0] != NULL:
+        return text
+    PyErr_Clear()
+    encoded = (<str> text).encode("utf-8", "surrogatepass")
+    start[0], size[0] = encoded, len(encoded)
+    return encoded
+
+
+cdef object take_topic(object topic, Topic *found):
+    """Find how the names of a topic's keys begin; return what holds the text."""
+    held = take_text(topic, &found.text, &found.size)
+    if found.size > INT32_MAX:
+        raise OverflowError("no topic is so long")
+    found.hashed = hash_utf8(0, found.text, found.size) * 31 + HASH_SIGN
+    return held
+
+
+cdef class KeyColumns:
+    """Keys as rows of ``entries``, see ``IndexBatch``.
+
+    The name of a row, topic, ``#`` and key in UTF-8, lies in ``names`` up to its ``name_end``, from
+    the end of the one before on. ``key_hash`` is the hash of that text as the index has it.
+    """
+
+    def __cinit__(self):
+        self.entries, self.names = Column(sizeof(KeyRow)), Column(1)
+
+    def __len__(self):
+        return self.entries.used
+
+    cdef const KeyRow *row(self, Py_ssize_t row) except NULL:
+        if not 0 <= row < self.entries.used:
+            raise IndexError("no such row")
+        return <const KeyRow *> self.entries.block.data + row
+
+    cdef int64_t _name_start(self, Py_ssize_t row) noexcept:
+        return (<const KeyRow *> self.entries.block.data)[row - 1].name_end if row > 0 else 0
+
+    # ---- adding (one thread)
+
+    cdef int add_key(
+        self, const Topic *topic, const char *key, Py_ssize_t size, int64_t phy_offset,
+        int64_t store_timestamp,
+    ) except -1:
+        """Append one key."""
+        cdef Py_ssize_t whole = topic.size + 1 + size
+        cdef KeyRow *row = <KeyRow *> self.entries.room(1)
+        cdef char *name = self.names.room(whole)
+        memcpy(name, topic.text, topic.size)
+        name[topic.size] = HASH_SIGN
+        memcpy(name + topic.size + 1, key, size)
+        row.phy_offset, row.store_timestamp = phy_offset, store_timestamp
+        row.name_end = self.names.used + whole
+        row.key_hash = <int32_t> without_sign(hash_utf8(topic.hashed, key, size))
+        row.topic_size = <int32_t> topic.size
+        self.names.used += whole
+        self.entries.used += 1  # from here on it is there
+        return 0
+
+    cdef int add_words(
+        self, const Topic *topic, const char *words, Py_ssize_t size, int64_t phy_offset,
+        int64_t store_timestamp,
+    ) except -1:
+        """Append each word between blanks."""
+        cdef const char *end = words + size
+        cdef const char *word_end
+        while words < end:
+            word_end = <const char *> memchr(words, c" ", end - words)
+            if word_end == NULL:
+                word_end = end
+            if word_end > words:
+                self.add_key(topic, words, word_end - words, phy_offset, store_timestamp)
+            words = word_end + 1
+        return 0
+
+    def add(self, topic, key, int64_t phy_offset, int64_t store_timestamp):
+        """Append one key."""
+        cdef Topic found
+        cdef const char *text
+        cdef Py_ssize_t size
+        topic_held = take_topic(topic, &found)
+        key_held = take_text(key, &text, &size)
+        self.add_key(&found, text, size, phy_offset, store_timestamp)
+
+    def extend(self, KeyColumns other not None, Py_ssize_t start, Py_ssize_t end):
+        """Append rows ``start:end`` of ``other``: all or none."""
+        cdef Py_ssize_t count, at
+        cdef int64_t first, size, moved
+        cdef KeyRow *rows
+        cdef char *names
+        if not 0 <= start <= end <= other.entries.used:
+            raise IndexError("no such rows")
+        count = end - start
+        if not count:
+            return
+        first = other._name_start(start)
+        size, moved = other._name_start(end) - first, self.names.used - first
+        rows, names = <KeyRow *> self.entries.room(count), self.names.room(size)
+        memcpy(names, other.names.block.data + first, size)
+        memcpy(rows, other.entries.block.data + start * sizeof(KeyRow), count * sizeof(KeyRow))
+        for at in range(count):
+            rows[at].name_end += moved
+        self.names.used += size
+        self.entries.used += count
+
+    # ---- asking (any thread)
+
+    def phy_offset(self, Py_ssize_t row):
+        """Return where the record of a row begins."""
+        return self.row(row).phy_offset
+
+    def store_timestamp(self, Py_ssize_t row):
+        """Return when the log took the record of a row, ms."""
+        return self.row(row).store_timestamp
+
+    def name(self, Py_ssize_t row):
+        """Return topic and key of a row."""
+        cdef const KeyRow *found = self.row(row)
+        cdef const char *text = self.names.block.data + self._name_start(row)
+        cdef Py_ssize_t size = found.name_end - self._name_start(row) - found.topic_size - 1
+        topic = PyUnicode_DecodeUTF8(text, found.topic_size, "surrogatepass")
+        text = self.names.block.data + found.name_end - size
+        return topic, PyUnicode_DecodeUTF8(text, size, "surrogatepass")
+
+    def find(self, topic, key):
+        """Return the rows of one key, newest first."""
+        return self.found(topic, key)
+
+    cdef list found(self, topic, key):
+        cdef list rows = []
+        cdef Topic wanted
+        cdef const char *text
+        cdef const char *name
+        cdef Py_ssize_t size, row
+        cdef int32_t hashed
+        cdef const KeyRow *entries = <const KeyRow *> self.entries.block.data
+        topic_held = take_topic(topic, &wanted)
+        key_held = take_text(key, &text, &size)
+        hashed = <int32_t> without_sign(hash_utf8(wanted.hashed, text, size))
+        for row in range(self.entries.used - 1, -1, -1):
+            if entries[row].key_hash != hashed or entries[row].topic_size != wanted.size:
+                continue
+            if entries[row].name_end - self._name_start(row) != wanted.size + 1 + size:
+                continue
+            name = self.names.block.data + self._name_start(row)
+            if memcmp(name, wanted.text, wanted.size) == 0 and (
+                memcmp(name + wanted.size + 1, text, size) == 0
+            ):
+                rows.append(row)
+        return rows

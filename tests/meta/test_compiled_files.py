@@ -1,0 +1,52 @@
+"""What is said of compiled modules in other places than their own names each of them."""
+
+import re
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kit.compiled_sources import MODULES, PROJECT, made_of
+from tests.kit.pages import ROOT
+
+IGNORED = (ROOT / ".gitignore").read_text("utf-8").split()
+MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
+ROOMS = re.findall(r"^COMPILED := (.*)$", MAKEFILE, re.MULTILINE)[0].split()
+SOURCES = "$(foreach room,$(COMPILED),$(wildcard $(room)/_*.p[yx][xid] $(room)/_*.h))"
+REMOVED = "rm -f $(foreach room,$(COMPILED),$(room)/_*.c $(room)/_*.so)"
+each_module = pytest.mark.parametrize("module", MODULES, ids=lambda module: module["name"])
+
+
+def as_git_reads(line: str) -> str:
+    return re.escape(line).replace(r"/\*\*/", "/(?:.*/)?").replace(r"\*", "[^/]*")
+
+
+@each_module
+def test_make_knows_what_a_module_is_made_of(module: dict[str, Any]) -> None:
+    assert SOURCES in MAKEFILE
+    known = [f"{room}/{name}" for room in ROOMS for name in ("_*.p[yx][xid]", "_*.h")]
+    assert [each for each in made_of(module) if not any(fnmatch(each, one) for one in known)] == []
+
+
+@each_module
+def test_make_clean_removes_what_a_module_was_made_into(module: dict[str, Any]) -> None:
+    assert REMOVED in MAKEFILE
+    assert Path(module["sources"][0]).parent.as_posix() in ROOMS
+
+
+@each_module
+def test_what_a_module_is_made_into_is_not_kept(module: dict[str, Any]) -> None:
+    made = Path(module["sources"][0]).with_suffix(".c").as_posix()
+    assert any(re.fullmatch(as_git_reads(line), f"/{made}") for line in IGNORED)
+    assert "*.so" in IGNORED
+
+
+@each_module
+def test_sources_and_stubs_of_a_module_are_installed(module: dict[str, Any]) -> None:
+    for name in made_of(module):
+        package, _, rest = name.partition("/")
+        given = PROJECT["setuptools"]["package-data"][package]
+        assert Path(name).suffix == ".h" or any(
+            fnmatch(rest, one.removeprefix("**/")) for one in given
+        )
