@@ -22,7 +22,7 @@ DRAWN = --share $(SHARE) --seed "$(SEED)"
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 12
 
-$(READY): pyproject.toml $(wildcard cq_file/_*.p[yx][xid] cq_rocksdb/_*.p[yx][xid] store/core/*.p[yx][xid] store/queue/*.p[yx][xd] store/core/*.h)
+$(READY): pyproject.toml $(wildcard cq_file/_*.p[yx][xid] cq_rocksdb/_*.p[yx][xid] store/core/*.p[yx][xid] store/queue/*.p[yx][xd] store/service/writing/*.p[yx][xd] store/core/*.h)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
