@@ -191,8 +191,10 @@ def test_a_leader_that_is_thrown_out_is_followed_by_the_next(story: Story) -> No
 def interrupted_while_it_sleeps(story: Story, meanwhile: Callable[[], object]) -> None:
     """Wait in this thread; a handler does something, and raises."""
     disk, before = story.disk, story.disk.waits.waiting
+    asleep = list[bool]()
 
     def handler(*_: object) -> None:
+        asleep.append(disk.waits.waiting == before + 1)
         meanwhile()
         raise Interrupted
 
@@ -208,6 +210,7 @@ def interrupted_while_it_sleeps(story: Story, meanwhile: Callable[[], object]) -
         helper.result(SECONDS)
     finally:
         signal.signal(signal.SIGUSR1, previous)
+    assert asleep == [True]
 
 
 @pytest.mark.parametrize("served", [True, False], ids=["served", "to lead"])
