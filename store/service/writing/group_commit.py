@@ -15,11 +15,16 @@ Source: RocketMQ ``CommitLog.GroupCommitService``.
 
 import math
 import time
+from functools import partial
+from typing import TYPE_CHECKING
 
 from store.checked_lock import CheckedLock
 from store.log.commit_log import CommitLog
 from store.service.running.meters import Histogram
 from store.service.writing import _waits
+
+if TYPE_CHECKING:
+    from store.core import _reads
 
 
 class GroupCommit:
@@ -33,7 +38,7 @@ class GroupCommit:
         self.seconds = Histogram()
         """Syncs that had something to sync."""
         self._leading = CheckedLock("a sync of the log")
-        self._waits = _waits.DiskWaits(log, self._sync, self._leading)
+        self._waits = _waits.DiskWaits(log, partial(_sync, log, self.seconds), self._leading)
 
     @property
     def locks(self) -> tuple[CheckedLock, ...]:
@@ -70,14 +75,15 @@ class GroupCommit:
         self._leading.entry()
         return self._waits.wait(phy_offset, self.timeout)
 
-    def _sync(self) -> float:
-        """Sync for all who came; return how long the next sync waits for them."""
-        before, started = self.log.flushed_phy_offset(), time.perf_counter()
-        if self.log.flush() <= before:
-            return 0
-        took = time.perf_counter() - started
-        self.seconds.observe(took)
-        return min(took, _MOST_WAITED_FOR)
+
+def _sync(log: CommitLog, seconds: "_reads.Histogram") -> float:
+    """Sync for all who came; return how long the next sync waits for them."""
+    before, started = log.flushed_phy_offset(), time.perf_counter()
+    if log.flush() <= before:
+        return 0
+    took = time.perf_counter() - started
+    seconds.observe(took)
+    return min(took, _MOST_WAITED_FOR)
 
 
 _MOST_WAITED_FOR = 0.01
