@@ -62,7 +62,7 @@ def test_who_waits_for_a_flush_that_fails_is_not_told_that_all_is_well(
 
     faults.fail("fsync", EIO, f"/commitlog/{0:020d}", times=1)
     threads = [threading.Thread(target=put) for _ in range(4)]
-    with store._commit._lock:
+    with store._commit._leading:
         for thread in threads:
             thread.start()
         while store.commit_log.max_phy_offset() < 5 * before:  # all have the same size

@@ -7,6 +7,8 @@ import random
 import shutil
 import socket
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -511,6 +513,31 @@ def test_each_wait_is_twice_the_last_one_until_a_connection_was_of_use(
 # ---- what is acknowledged
 
 
+@contextmanager
+def syncing_elsewhere(store: MessageStore) -> Iterator[None]:
+    """Another thread syncs the log, and the disk takes its time."""
+    entered, leave = threading.Event(), threading.Event()
+    log = store.commit_log
+    real = log.flush
+
+    def flush() -> int:
+        entered.set()
+        assert leave.wait(30)
+        return real()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log, "flush", flush)
+        beyond = log.max_phy_offset() + 1  # else there is nothing to sync
+        other = threading.Thread(target=store._commit.wait_for, args=(beyond,))
+        other.start()
+        try:
+            assert entered.wait(30)
+            yield
+        finally:
+            leave.set()
+            other.join(30)
+
+
 def test_under_sync_flush_the_master_is_told_what_is_on_disk(led: Led, tmp_path: Path) -> None:
     config = CONFIG.model_copy(
         update={"flush_disk_type": FlushDiskType.SYNC_FLUSH, "sync_flush_timeout": 30}
@@ -523,9 +550,7 @@ def test_under_sync_flush_the_master_is_told_what_is_on_disk(led: Led, tmp_path:
                 task = asyncio.create_task(follower.run())
                 end = max(start for start in led.starts if start <= 3000)
                 await master.reported(end)
-                commit = store._commit
-                commit._led = True  # somebody syncs, and the disk takes its time
-                with commit._syncing:
+                with syncing_elsewhere(store):
                     master.append(led.log[3000:])
                     await becomes(lambda: store.commit_log.max_phy_offset() == len(led.log))
                     master.reports.clear()

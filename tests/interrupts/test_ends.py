@@ -266,7 +266,7 @@ def test_a_follower_that_is_interrupted_leaves_the_others_served(
     assert entered.acquire(timeout=SECONDS)
 
     def interrupt() -> None:
-        until(lambda: len(store._commit._followers) == 1)
+        until(lambda: store._commit.waiting == 1)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
         until(interrupted.is_set)
         others = [threading.Thread(target=put) for _ in range(3)]

@@ -6,6 +6,7 @@ from collections.abc import Coroutine, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +15,7 @@ from store.errors import StoreClosedError, StoreFailedError, StoreIOError
 from store.record.message import Message, MessageProperty
 from store.service.message_store import MessageStore
 from store.service.results import PutMessageResult, PutMessageStatus
-from store.service.writing import answers, flush, loop_puts
+from store.service.writing import _waits, answers, flush, loop_puts
 from tests.kit.gated_disk import GatedDisk, gated
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.mutations import in_time
@@ -138,6 +139,21 @@ def test_those_of_one_sync_cost_one_call_of_the_loop(
     assert {result.status for result in run(story())} == {OK}
     assert len(calls) == 2  # for all hundred; the second if a signal's handler raised in the first
     assert disk.syncs <= 2  # the one that waited may have begun before the others came
+
+
+def test_what_another_thread_tells_goes_by_the_loop_though_no_task_awaits_it_yet() -> None:
+    """Else the task would create its future, and await it for ever."""
+    told: list[object] = []
+    of: Any = SimpleNamespace(thread=threading.get_ident(), tell=told.append)
+    result = PutMessageResult(OK)
+    put = _waits.AwaitedPut(of)
+    other = threading.Thread(target=put.set_result, args=(result,))
+    other.start()
+    other.join(SECONDS)
+    assert (told, put.is_told) == ([put], False)
+    own = _waits.AwaitedPut(of)
+    own.set_result(result)
+    assert (told, own.is_told, own.answer()) == ([put], True, result)
 
 
 def test_the_disk_is_asked_when_all_tasks_have_put_that_can(

@@ -59,7 +59,7 @@ def test_one_sync_serves_all_who_came_while_another_one_ran(
         first = pool.submit(store.put_message, message())
         disk.entered.acquire()  # it leads, and came too early for the others
         others = [pool.submit(store.put_message, message(at)) for at in range(10)]
-        until(lambda: len(store._commit._followers) == 10)
+        until(lambda: store._commit.waiting == 10)
         disk.open.set()
         results = [future.result(30) for future in (first, *others)]
     assert {result.status for result in results} == {PutMessageStatus.PUT_OK}
@@ -90,7 +90,7 @@ def test_after_a_failed_sync_nobody_is_told_that_anything_is_durable(
         puts = [pool.submit(store.put_message, message())]
         disk.entered.acquire()
         puts += [pool.submit(store.put_message, message()) for _ in range(4)]
-        until(lambda: len(store._commit._followers) == 4)
+        until(lambda: store._commit.waiting == 4)
         disk.fails = True
         disk.open.set()
         faults = [put.exception(30) for put in puts]

@@ -47,7 +47,8 @@ class FlushService:
         self._dispatcher = dispatcher
         self._whole = whole
         self._failed = failed
-        self._waiting: list[_Waiter] = []
+        self._waiting: list[tuple[int, Promised[bool], float]] = []
+        """Up to where who wants the log to be durable, by when."""
         self._waiting_lock = CheckedLock("what puts ask of the flush")  # guards _waiting
         dispatcher.locks.add(self._waiting_lock)
         self._wake = Wakeup()
@@ -64,7 +65,7 @@ class FlushService:
 
         It fails with the error that kept the log from the disk. ``soon`` wakes the thread.
         """
-        waiter = _Waiter(phy_offset, future, time.monotonic() + self._commit.timeout)
+        waiter = (phy_offset, future, time.monotonic() + self._commit.timeout)
         with self._waiting_lock.entry():
             stopped, failure = self._stopped, self._failure
             if not stopped:
@@ -72,7 +73,7 @@ class FlushService:
         if not stopped:
             soon(self._wake.set)
             return
-        waiter.fail(failure or StoreClosedError("the store is closed"))
+        future.set_exception(failure or StoreClosedError("the store is closed"))
 
     # ---- the thread
 
@@ -107,18 +108,18 @@ class FlushService:
         with self._waiting_lock.entry():
             self._stopped, self._failure = True, failure
             waiting, self._waiting = self._waiting, []
-        for waiter in waiting:
-            waiter.fail(failure)
+        for _, future, _ in waiting:
+            future.set_exception(failure)
 
     def _serve(self) -> None:
         """Sync once, for all who took a future until now."""
         durable = self._commit.flush()
         now = time.monotonic()
         with self._waiting_lock.entry():
-            served = [waiter for waiter in self._waiting if waiter.phy_offset <= durable]
-            self._waiting = [waiter for waiter in self._waiting if waiter.phy_offset > durable]
-        for waiter in served:
-            waiter.future.set_result(now <= waiter.deadline)
+            served = [waiter for waiter in self._waiting if waiter[0] <= durable]
+            self._waiting = [waiter for waiter in self._waiting if waiter[0] > durable]
+        for _, future, deadline in served:
+            future.set_result(now <= deadline)
 
     def _flush_much(self) -> None:
         with suppress(RetryableDiskFullError):  # tried again in the next round
@@ -209,18 +210,6 @@ class WholeFlush:
         if file is not None:
             file.sync()
         self._checkpoint.update(index_msg_timestamp=timestamp)
-
-
-class _Waiter:
-    """Somebody who wants to know when the log is durable."""
-
-    def __init__(self, phy_offset: int, future: Promised[bool], deadline: float) -> None:
-        self.phy_offset = phy_offset
-        self.future = future
-        self.deadline = deadline
-
-    def fail(self, exc: StoreError) -> None:
-        self.future.set_exception(exc)
 
 
 class _Rounds:

@@ -4,21 +4,27 @@ Who finds nobody syncing becomes the leader and syncs for all who came until the
 each at a gate of its own, until they are served or one of them is made the next leader. There is no
 hand-over to a thread: a lone writer pays for nothing but its sync.
 
-Gates only spare the waiters a crowd at one lock. What is right rests on the lock around the sync
-alone, which an exception lets go wherever it comes: a waiter whose leader was thrown out looks for
-himself after a moment, and leads.
+Those whom the last sync served are likely to put again at once: the next one waits for them as long
+as a sync takes. Else each sync would serve one half of the writers while the other half puts.
+Where they do not come, the next syncs begin at once (``DiskWaits``).
 
 After a failed sync the log refuses another one, so all who wait for it are told of the failure.
 
 Source: RocketMQ ``CommitLog.GroupCommitService``.
 """
 
-import threading
+import math
 import time
+from functools import partial
+from typing import TYPE_CHECKING
 
 from store.checked_lock import CheckedLock
 from store.log.commit_log import CommitLog
 from store.service.running.meters import Histogram
+from store.service.writing import _waits
+
+if TYPE_CHECKING:
+    from store.core import _reads
 
 
 class GroupCommit:
@@ -31,16 +37,18 @@ class GroupCommit:
         """Seconds."""
         self.seconds = Histogram()
         """Syncs that had something to sync."""
-        self._leading = CheckedLock("a sync of the log")  # taken with the next one, before it
-        self._syncing = threading.Lock()  # held by who syncs
-        self._lock = CheckedLock("a wait for the disk")  # guards what is below
-        self._led = False  # somebody syncs, or is about to
-        self._followers: list[_Follower] = []
+        self._leading = CheckedLock("a sync of the log")
+        self._waits = _waits.DiskWaits(log, partial(_sync, log, self.seconds), self._leading)
 
     @property
     def locks(self) -> tuple[CheckedLock, ...]:
         """Return what a thread must not hold that waits for the disk."""
-        return self._leading, self._lock
+        return (self._leading,)
+
+    @property
+    def waiting(self) -> int:
+        """Return how many threads sleep until a sync has served them."""
+        return self._waits.waiting
 
     def flush(self) -> int:
         """Make the log durable up to its present end; return that.
@@ -50,7 +58,8 @@ class GroupCommit:
             StoreFailedError: it did so before.
         """
         end = self.log.max_phy_offset()
-        self._wait(end, None)
+        self._leading.entry()  # who leads would follow itself
+        self._waits.wait(end, math.inf)
         return end
 
     def wait_for(self, phy_offset: int) -> bool:
@@ -63,70 +72,19 @@ class GroupCommit:
         Raises:
             StoreIOError, StoreFailedError: as for ``flush``.
         """
-        return self._wait(phy_offset, time.monotonic() + self.timeout)
-
-    def _wait(self, phy_offset: int, deadline: float | None) -> bool:
-        self._leading.entry()  # who leads would follow itself
-        follower = _Follower(phy_offset)
-        with self._lock.entry():
-            if self.log.flushed_phy_offset() >= phy_offset:
-                return True
-            follows, self._led = self._led, True
-            if follows:
-                self._followers.append(follower)
-        if follows and not self._is_to_lead(follower, deadline):
-            return self.log.flushed_phy_offset() >= phy_offset
-        try:
-            with self._leading.entry(), self._syncing:
-                if self.log.flushed_phy_offset() < phy_offset:
-                    self._sync()
-        finally:
-            self._hand_over()
-        return True
-
-    def _is_to_lead(self, follower: "_Follower", deadline: float | None) -> bool:
-        """Sleep until it is this one's turn to sync (True), or it is served or too late (False)."""
-        while True:
-            left = None if deadline is None else deadline - time.monotonic()
-            patience = _LOOK_AGAIN if left is None else max(min(left, _LOOK_AGAIN), 0)
-            called = follower.gate.acquire(timeout=patience)
-            with self._lock.entry():
-                served = self.log.flushed_phy_offset() >= follower.phy_offset
-                late = left is not None and left <= patience
-                if not (called or served or late or not self._syncing.locked()):
-                    continue
-                if follower in self._followers:
-                    self._followers.remove(follower)
-                return not (served or (late and not called))
-
-    def _sync(self) -> None:
-        before, started = self.log.flushed_phy_offset(), time.perf_counter()
-        if self.log.flush() > before:
-            self.seconds.observe(time.perf_counter() - started)
-
-    def _hand_over(self) -> None:
-        """Wake who was served, and make one of the others the next leader."""
-        with self._lock.entry():
-            flushed = self.log.flushed_phy_offset()
-            done = [one for one in self._followers if one.phy_offset <= flushed]
-            self._followers = [one for one in self._followers if one.phy_offset > flushed]
-            self._led = bool(self._followers)
-            if self._followers:  # after a failure it will meet it too, and so will the next
-                done.append(self._followers.pop(0))
-            for follower in done:
-                follower.gate.release()
+        self._leading.entry()
+        return self._waits.wait(phy_offset, self.timeout)
 
 
-_LOOK_AGAIN = 0.1
-"""Seconds after which a waiter looks whether anybody syncs at all."""
+def _sync(log: CommitLog, seconds: "_reads.Histogram") -> float:
+    """Sync for all who came; return how long the next sync waits for them."""
+    before, started = log.flushed_phy_offset(), time.perf_counter()
+    if log.flush() <= before:
+        return 0
+    took = time.perf_counter() - started
+    seconds.observe(took)
+    return min(took, _MOST_WAITED_FOR)
 
 
-class _Follower:
-    """Somebody who waits while another one syncs."""
-
-    __slots__ = ("gate", "phy_offset")
-
-    def __init__(self, phy_offset: int) -> None:
-        self.phy_offset = phy_offset
-        self.gate = threading.Lock()
-        self.gate.acquire()
+_MOST_WAITED_FOR = 0.01
+"""Seconds."""

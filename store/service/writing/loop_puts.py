@@ -13,6 +13,7 @@ from contextlib import suppress
 
 from store.record.message import Message
 from store.service.results import PutMessageResult
+from store.service.writing import _waits
 from store.service.writing.putter import Puts, put_for_future
 
 MOST_IN_FLIGHT = 4096
@@ -40,7 +41,7 @@ class LoopPuts:
             self._here.of = of = _InLoop(loop)
         if len(of.in_flight) >= MOST_IN_FLIGHT:
             await of.room()
-        put = _AwaitedPut(of)
+        put = _waits.AwaitedPut(of)
         puts.put_later(message, put, of.soon)
         if put.is_told:
             return put.answer()
@@ -56,9 +57,9 @@ class _InLoop:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.thread = get_ident()
-        self.in_flight: set[_AwaitedPut] = set()
+        self.in_flight: set[_waits.AwaitedPut] = set()
         self._turns: deque[asyncio.Future[None]] = deque()  # of those who wait for room
-        self._told: deque[_AwaitedPut] = deque()
+        self._told: deque[_waits.AwaitedPut] = deque()
         self._asked: list[None] = []  # not empty: the loop will come to a step of ``soon``
         self._called: list[None] = []  # not empty: the loop will come to ``_complete``
 
@@ -94,7 +95,7 @@ class _InLoop:
             if is_new:
                 return
 
-    def tell(self, put: "_AwaitedPut") -> None:
+    def tell(self, put: _waits.AwaitedPut) -> None:
         """Have the loop complete a put that knows its answer; one call for all that come soon.
 
         A handler of a signal may raise in ``_complete`` at any instruction: so that is called once
@@ -116,45 +117,3 @@ class _InLoop:
             if put.future is not None and not put.future.done():
                 put.future.set_result(None)
             self._told.popleft()
-
-
-class _AwaitedPut:
-    """One put, which is told its answer by this thread at once or by another one later."""
-
-    __slots__ = ("_exception", "_of", "_result", "future", "is_told")
-
-    def __init__(self, of: _InLoop) -> None:
-        self._of = of
-        self._result: PutMessageResult | None = None
-        self._exception: BaseException | None = None
-        self.future: asyncio.Future[None] | None = None
-        """What the task awaits; none if the answer was there first, or the task was interrupted."""
-        self.is_told = False
-        """Whether the loop's thread knows the answer."""
-
-    def set_result(self, result: PutMessageResult, /) -> None:
-        """Take the result."""
-        self._result = result
-        self._tell()
-
-    def set_exception(self, exception: BaseException, /) -> None:
-        """Take what went wrong."""
-        self._exception = exception
-        self._tell()
-
-    def _tell(self) -> None:
-        if self.future is None and get_ident() == self._of.thread:
-            self.is_told = True
-        else:
-            self._of.tell(self)
-
-    def answer(self) -> PutMessageResult:
-        """Return the result.
-
-        Raises:
-            BaseException: what went wrong instead.
-        """
-        if self._result is None:
-            assert self._exception is not None
-            raise self._exception
-        return self._result

@@ -121,24 +121,30 @@ class Putter:
     def put(self, message: Message, *, wait: bool = True) -> PutMessageResult:
         """Put one message, see ``MessageStore.put_message``; ``wait``: as far as it is due."""
         result = self._plain.quick(message)
-        return result or self._put(message, wait=wait, eligible=result is None)
+        if result:
+            return result
+        if self._has_to_wait:
+            message = _copied(message)  # what it says of a wait is part of it
+        wait = wait and self._is_awaited(message)
+        return self._put(message, wait=wait, eligible=result is None)
 
     def _put(self, message: Message, *, wait: bool, eligible: bool) -> PutMessageResult:
-        """Put one message, and do what else is due; ``eligible``: the fast path may take it."""
+        """Put one message, and do what else is due; ``eligible``: the fast path may take it.
+
+        Where puts wait it is a copy; ``wait``: for disk and followers.
+        """
         self._look_ahead()
         started = 0.0
         if self._has_to_wait:
             self._locks.check_dispatch()
-            message = _copied(message)  # what it says of a wait is part of it
         if self._log.appended_records >= self._timed_from:
             started = self._start_timing()
         if self._replicas is not None and (refused := self._lacks_replicas(message)):
             return refused
-        wait = wait and self._is_awaited(message)
         result = (self._plain.one(message) if eligible else None) or self._put_any(message)
         if result.appended is None:
             return result
-        if self._has_to_wait or len(self._pending.units) >= self._dispatcher.full_at:
+        if wait or len(self._pending.units) >= self._dispatcher.full_at:
             result = self._settle([result], wait=wait)[0]
         if started:
             self.meter.seconds.observe(time.perf_counter() - started)
@@ -184,10 +190,12 @@ class Putter:
         Raises:
             StoreError: as for ``put``; ``promised`` is told nothing.
         """
-        if self._has_to_wait:
-            message = _copied(message)
+        if not self._has_to_wait:
+            promised.set_result(self.put(message))
+            return
+        message = _copied(message)
         awaited = self._is_awaited(message)
-        result = self.put(message, wait=False)
+        result = self._put(message, wait=False, eligible=True)
         if result.appended is None or not awaited:
             promised.set_result(result)
         else:

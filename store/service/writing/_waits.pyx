@@ -1,0 +1,383 @@
+# cython: language_level=3
+"""DiskWaits: the threads that wait for one log's next sync, and who of them makes it.
+
+And what stands for a put that no thread waits for. All of it runs under the interpreter's lock, and
+without a line of Python: so no signal's handler, no collection of garbage and no other thread comes
+between two lines here. But for ``sync``, which may raise whatever it likes, and where a handler
+raises while its thread sleeps: who leaves sees to it that the others go on.
+"""
+
+from cpython.exc cimport PyErr_CheckSignals
+from libc.math cimport INFINITY
+from libc.stdint cimport int64_t
+from libc.stdlib cimport free, malloc
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
+
+from concurrent.futures import InvalidStateError
+
+from store.logger import StoreLogger
+from store.service.results import PutMessageStatus
+
+cdef extern from "pythread.h":
+    ctypedef void *PyThread_type_lock
+    ctypedef enum PyLockStatus:
+        PY_LOCK_ACQUIRED
+    int NOWAIT_LOCK
+    unsigned long PyThread_get_thread_ident()
+    PyThread_type_lock PyThread_allocate_lock()
+    void PyThread_free_lock(PyThread_type_lock lock)
+    int PyThread_acquire_lock(PyThread_type_lock lock, int waits)
+    void PyThread_release_lock(PyThread_type_lock lock)
+    PyLockStatus PyThread_acquire_lock_timed(
+        PyThread_type_lock lock, long long microseconds, int interruptible
+    ) nogil
+
+cdef enum:
+    MOST_SKIPPED = 64  # syncs
+
+_LOG = StoreLogger("store.service.writing.answers")
+cdef object _OK = PutMessageStatus.PUT_OK
+cdef object _NOT_DURABLE = PutMessageStatus.FLUSH_DISK_TIMEOUT
+cdef object _NOT_REPLICATED = PutMessageStatus.FLUSH_SLAVE_TIMEOUT
+
+cdef struct Waiter:
+    # A thread that sleeps. Never on its stack: a daemon's thread may end in its sleep.
+    Waiter *before
+    Waiter *behind
+    Line *line  # which it stands in, NULL: in none
+    PyThread_type_lock gate  # taken, but from a call until it is heard
+    bint called  # nobody calls again until it is awake
+    bint served
+    int64_t phy_offset
+
+cdef struct Line:
+    Waiter *first
+    Waiter *last
+    Py_ssize_t count
+
+
+cdef inline double _now() noexcept nogil:
+    """Return seconds of the clock of ``time.monotonic``."""
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC, &now)
+    return now.tv_sec + now.tv_nsec * 1e-9
+
+
+cdef void _append(Line *line, Waiter *waiter) noexcept:
+    waiter.before, waiter.behind, waiter.line = line.last, NULL, line
+    if line.last == NULL:
+        line.first = waiter
+    else:
+        line.last.behind = waiter
+    line.last = waiter
+    line.count += 1
+
+
+cdef void _remove(Waiter *waiter) noexcept:
+    """Take one out of its line, if it stands in one."""
+    cdef Line *line = waiter.line
+    if line == NULL:
+        return
+    if waiter.before == NULL:
+        line.first = waiter.behind
+    else:
+        waiter.before.behind = waiter.behind
+    if waiter.behind == NULL:
+        line.last = waiter.before
+    else:
+        waiter.behind.before = waiter.before
+    waiter.line = NULL
+    line.count -= 1
+
+
+cdef void _call(Waiter *waiter) noexcept:
+    if waiter != NULL and not waiter.called:
+        waiter.called = True
+        PyThread_release_lock(waiter.gate)
+
+
+cdef class DiskWaits:
+    """Those who wait for the syncs of one log. Any thread.
+
+    ``log._flushed`` tells up to where it is durable; ``sync`` makes it so up to its present end. It
+    returns for how many seconds the next sync waits for those who were served, counted from when
+    the last of them was called. Who leads has the lock ``leading``, and must not call meanwhile.
+    Every ``look_again`` seconds a thread that sleeps looks whether a signal's handler is to run.
+    """
+
+    cdef object _log, _sync, _take, _let_go
+    cdef Line _waiting  # for the next sync
+    cdef Line _served  # not called yet
+    cdef Line _free  # nobody's
+    cdef bint _led  # somebody syncs
+    cdef Py_ssize_t _wanted  # so many are expected, who were there the last time
+    cdef double _patience, _until  # and waited for until then
+    cdef double _look_again
+    cdef int _skipped, _to_skip  # how often nobody is waited for, for they did not come
+
+    def __init__(self, log, sync, leading, *, look_again=0.1):
+        self._log, self._sync, self._look_again = log, sync, look_again
+        self._take, self._let_go = leading.acquire, leading.release
+
+    def __dealloc__(self):
+        cdef Waiter *waiter
+        while self._free.first != NULL:
+            waiter = self._free.first
+            _remove(waiter)
+            PyThread_free_lock(waiter.gate)
+            free(waiter)
+
+    @property
+    def waiting(self):
+        """Return how many threads sleep until they are served."""
+        return self._waiting.count
+
+    @property
+    def expected(self):
+        """Return how many the next sync waits for; 0 or 1: for nobody."""
+        return self._wanted
+
+    def wait(self, int64_t phy_offset, double seconds):
+        """Return once the log is durable up to ``phy_offset``, or False after so many seconds.
+
+        Who finds nobody syncing does so for all, however long that takes.
+
+        Raises:
+            BaseException: what ``sync`` raises; what a signal's handler raises in a sleep.
+        """
+        cdef Waiter *mine
+        cdef double deadline
+        if self._is_durable(phy_offset):
+            return True
+        deadline = _now() + seconds
+        if self._is_to_lead(1, deadline):
+            self._lead()
+            return True
+        mine = self._new(phy_offset)
+        try:
+            if not self._sleep(mine, deadline):
+                return mine.served or self._is_durable(phy_offset)
+            _remove(mine)
+            self._lead()
+            return True
+        finally:
+            self._leave(mine)
+
+    cdef bint _is_durable(self, int64_t phy_offset) except -1:
+        return <int64_t> self._log._flushed >= phy_offset
+
+    cdef bint _is_to_lead(self, int more, double deadline) except -1:
+        """Return whether it is time for a sync that nobody makes."""
+        if self._led:
+            return False
+        if self._wanted <= 1 or deadline == INFINITY:
+            return True
+        if self._waiting.count + more >= self._wanted:
+            self._to_skip //= 2
+            return True
+        if _now() < self._until <= deadline:
+            return False
+        if self._waiting.count:  # somebody waited in vain
+            self._to_skip = min(2 * self._to_skip + 1, <int> MOST_SKIPPED)
+        return True
+
+    cdef bint _sleep(self, Waiter *mine, double deadline) except -1:
+        """Return True where it is this one's turn to lead, False where it is served or late."""
+        cdef double now, patience
+        cdef PyThread_type_lock gate = mine.gate
+        cdef int64_t microseconds
+        cdef PyLockStatus status
+        while not mine.served:
+            if self._is_to_lead(0, deadline):
+                return True
+            now = _now()
+            patience = min(deadline - now, self._look_again)
+            if not self._led and mine == self._waiting.first:
+                patience = min(patience, self._until - now)
+            if now >= deadline:
+                return False
+            microseconds = <int64_t> (max(patience, 0) * 1e6) + 1
+            with nogil:
+                status = PyThread_acquire_lock_timed(gate, microseconds, 1)
+            if status == PY_LOCK_ACQUIRED:
+                mine.called = False
+            if mine.served:
+                self._call_next()
+            if status != PY_LOCK_ACQUIRED:
+                PyErr_CheckSignals()
+        return False
+
+    cdef int _lead(self) except -1:
+        cdef double patience = -1  # of a sync that failed
+        self._led = True
+        try:
+            self._take()  # as nobody else leads it is free, and no handler runs
+            try:
+                patience = self._sync()
+            finally:
+                self._let_go()
+        finally:
+            self._hand_over(patience)
+        return 0
+
+    cdef int _hand_over(self, double patience) except -1:
+        """Tell those who are served, and have the others go on."""
+        cdef Waiter *waiter = self._waiting.first
+        cdef Waiter *behind
+        cdef Py_ssize_t there = self._waiting.count + 1
+        cdef int64_t durable
+        self._led = False
+        self._wanted = 0
+        durable = self._log._flushed
+        while waiter != NULL:
+            behind = waiter.behind
+            if waiter.phy_offset <= durable:
+                _remove(waiter)
+                waiter.served = True
+                _append(&self._served, waiter)
+            waiter = behind
+        if patience > 0 and self._skipped >= self._to_skip:
+            self._skipped, self._wanted, self._patience = 0, there, patience
+        elif patience > 0:
+            self._skipped += 1
+        _call(self._waiting.first)
+        self._call_next()
+        return 0
+
+    cdef void _call_next(self) noexcept:
+        """Call one who is served; it calls the next one: no crowd for the interpreter's lock."""
+        cdef Waiter *waiter = self._served.first
+        self._until = _now() + self._patience  # nobody puts before he is called
+        if waiter != NULL:
+            _remove(waiter)
+            _call(waiter)
+
+    cdef Waiter *_new(self, int64_t phy_offset) except NULL:
+        cdef Waiter *waiter = self._free.first
+        if waiter == NULL:
+            waiter = <Waiter *> malloc(sizeof(Waiter))
+            if waiter == NULL:
+                raise MemoryError
+            waiter.gate, waiter.line = PyThread_allocate_lock(), NULL
+            if waiter.gate == NULL:
+                free(waiter)
+                raise MemoryError
+            PyThread_acquire_lock(waiter.gate, NOWAIT_LOCK)
+        else:
+            _remove(waiter)
+        waiter.called = waiter.served = False
+        waiter.phy_offset = phy_offset
+        _append(&self._waiting, waiter)
+        return waiter
+
+    cdef void _leave(self, Waiter *mine) noexcept:
+        """Be in nobody's way: also where a handler raised in the sleep."""
+        _remove(mine)
+        if mine.called:  # and has not heard it
+            PyThread_acquire_lock(mine.gate, NOWAIT_LOCK)
+            self._call_next()
+        if not self._led:
+            _call(self._waiting.first)
+        _append(&self._free, mine)
+
+
+cdef class LaterAnswer:
+    """A put that waits for the disk, and then for followers: told of each by the thread there.
+
+    Who tells it has others to tell: nothing is raised there. ``not_ok`` is told a status of another
+    kind than ``ok``.
+    """
+
+    cdef readonly object phy_offset
+    cdef object _result, _promised, _replicas, _not_ok
+    cdef bint _is_durable
+
+    def __cinit__(self, result, promised, replicas, not_ok):
+        self._result, self._promised = result, promised
+        self._replicas, self._not_ok = replicas, not_ok
+        appended = result.appended  # who was refused waits for nothing
+        self.phy_offset = appended.phy_offset + appended.size
+
+    def set_result(self, there, /):
+        """Take what the disk did in time, and the second time what the followers did."""
+        try:
+            self.goes_on(there)
+        except BaseException as exc:  # nobody else would tell who waits
+            self.set_exception(exc)
+
+    cpdef goes_on(self, there=True):
+        """Wait for what comes next, or be done."""
+        if self._is_durable:
+            self._complete(_OK if there else _NOT_REPLICATED)
+        elif not there:
+            self._complete(_NOT_DURABLE)
+        elif self._replicas is None:
+            self._complete(_OK)
+        else:
+            self._is_durable = True
+            self._replicas.when_replicated(self.phy_offset, self)
+
+    def set_exception(self, exc, /):
+        """Take what kept the log from the disk."""
+        try:
+            self._promised.set_exception(exc)
+        except InvalidStateError:  # it is the caller's, who may have completed it
+            _LOG.warning("a put had been answered before: %s", exc)
+
+    cdef int _complete(self, status) except -1:
+        result = self._result
+        if status is not _OK:
+            self._not_ok(status)
+        if status is not result.status:
+            result = result._replace(status=status)
+        if type(self._promised) is AwaitedPut:
+            (<AwaitedPut> self._promised).take(result)
+        else:
+            self._promised.set_result(result)
+        return 0
+
+
+cdef class AwaitedPut:
+    """One put of a loop's task, which is told its answer by the loop's thread at once or by another.
+
+    ``tell`` has the loop complete it.
+    """
+
+    cdef public object future
+    """What the task awaits; none if the answer was there first, or the task was interrupted."""
+    cdef readonly bint is_told
+    """Whether the loop's thread knows the answer."""
+    cdef object _of, _result, _exception
+
+    def __cinit__(self, of):
+        self._of = of
+
+    def set_result(self, result, /):
+        """Take the result."""
+        self.take(result)
+
+    def set_exception(self, exception, /):
+        """Take what went wrong."""
+        self._exception = exception
+        self._tell()
+
+    cdef int take(self, result) except -1:
+        self._result = result
+        return self._tell()
+
+    cdef int _tell(self) except -1:
+        if self.future is None and PyThread_get_thread_ident() == <unsigned long> self._of.thread:
+            self.is_told = True
+        else:
+            self._of.tell(self)
+        return 0
+
+    def answer(self):
+        """Return the result.
+
+        Raises:
+            BaseException: what went wrong instead.
+        """
+        if self._result is None:
+            raise self._exception
+        return self._result
