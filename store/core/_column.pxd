@@ -18,3 +18,11 @@ cdef class Column:
     cdef char *room(self, Py_ssize_t more) except NULL
     cdef int add(self, bytes rows) except -1
     cdef int _grow(self, Py_ssize_t used, Py_ssize_t wanted) except -1
+
+
+cdef inline char *room_in(Column column, Py_ssize_t more) except NULL:
+    """As ``Column.room``, and no call where there is room."""
+    cdef Py_ssize_t at = column.used * column.item_bytes
+    if at + more * column.item_bytes > column.block.room:
+        return column.room(more)
+    return column.block.data + at

@@ -4,20 +4,6 @@ from store.index._batch cimport KeyColumns, Topic, take_topic
 from store.queue._batch cimport UnitColumns
 
 
-cdef class _Columns:
-    """The batches that rows were added to last; whoever has the batches may add others between."""
-
-    cdef UnitColumns units
-    cdef KeyColumns keys
-    cdef int64_t batch  # counts the batches; the first is 1
-
-    cdef _Columns of(self, UnitColumns units, KeyColumns keys):
-        if self.units is not units or self.keys is not keys:
-            self.units, self.keys = units, keys
-            self.batch += 1
-        return self
-
-
 cdef struct Value:
     # The UTF-8 of a property or of a key; without text there is none.
     const char *text
@@ -32,19 +18,37 @@ cdef int take_value(PyObject *text, Value *found) except -1:
     return 0
 
 
-cdef int add_record(
-    KeyColumns keys, object topic, const Value *uniq_key, const Value *words, const Value *tags,
-    int64_t phy_offset, int64_t timestamp,
-) except -1:
-    """Add the keys of a record, see ``IndexBatch.add_record``; ``tags`` with what stands before."""
-    cdef Topic found
-    if uniq_key.text == NULL and words.text == NULL and tags.text == NULL:
+cdef class _Columns:
+    """The batches that rows were added to last; whoever has the batches may add others between."""
+
+    cdef UnitColumns units
+    cdef KeyColumns keys
+    cdef int64_t batch  # counts the batches; the first is 1
+    cdef object topic, topic_held  # of the keys that were added last, and what holds its bytes
+    cdef Topic topic_found
+
+    cdef _Columns of(self, UnitColumns units, KeyColumns keys):
+        if self.units is not units or self.keys is not keys:
+            self.units, self.keys = units, keys
+            self.batch += 1
+        return self
+
+    cdef int add_record(
+        self, object topic, const Value *uniq_key, const Value *words, const Value *tags,
+        int64_t phy_offset, int64_t timestamp,
+    ) except -1:
+        """Add a record's keys, see ``IndexBatch.add_record``; ``tags`` with what stands before."""
+        cdef KeyColumns keys = self.keys
+        if uniq_key.text == NULL and words.text == NULL and tags.text == NULL:
+            return 0
+        if topic is not self.topic:
+            self.topic = None
+            self.topic_held = take_topic(topic, &self.topic_found)
+            self.topic = topic
+        if uniq_key.text != NULL:
+            keys.add_key(&self.topic_found, uniq_key.text, uniq_key.size, phy_offset, timestamp)
+        if words.text != NULL:
+            keys.add_words(&self.topic_found, words.text, words.size, phy_offset, timestamp)
+        if tags.text != NULL:
+            keys.add_key(&self.topic_found, tags.text, tags.size, phy_offset, timestamp)
         return 0
-    held = take_topic(topic, &found)
-    if uniq_key.text != NULL:
-        keys.add_key(&found, uniq_key.text, uniq_key.size, phy_offset, timestamp)
-    if words.text != NULL:
-        keys.add_words(&found, words.text, words.size, phy_offset, timestamp)
-    if tags.text != NULL:
-        keys.add_key(&found, tags.text, tags.size, phy_offset, timestamp)
-    return 0

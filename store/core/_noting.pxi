@@ -147,8 +147,8 @@ cdef class Noting:
             held_key, held_words = _readable(&uniq_key), _readable(&words)
             if tags is not None and self._tags_wanted:
                 take_value(<PyObject *> tags[2], &tags_key)
-            add_record(
-                columns.keys, <object> record.topic, &uniq_key, &words, &tags_key,
+            columns.add_record(
+                <object> record.topic, &uniq_key, &words, &tags_key,
                 record.phy_offset, record.timestamp,
             )
         return True

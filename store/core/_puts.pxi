@@ -429,7 +429,7 @@ cdef class PlainPuts:
                     plain.tags_code, now,
                 )
                 if self._keys_wanted:
-                    self._add_keys(columns.keys, plain, phy_offset, now)
+                    self._add_keys(columns, plain, phy_offset, now)
                 place = _three(self._appended, phy_offset, plain.size, self._time)
                 result = _five(
                     self._result, self._ok, place, queue_offset, <object> plain.stored_at,
@@ -462,7 +462,7 @@ cdef class PlainPuts:
         return number
 
     cdef int _add_keys(
-        self, KeyColumns keys, Plain *plain, int64_t phy_offset, int64_t now
+        self, _Columns columns, Plain *plain, int64_t phy_offset, int64_t now
     ) except -1:
         """Add the keys of a message, see ``IndexBatch.add_record``."""
         cdef Value uniq_key, words, tags
@@ -470,6 +470,6 @@ cdef class PlainPuts:
         take_value(plain.words, &words)
         has_tags = self._tags_wanted and plain.tags != NULL
         take_value(self._known.tag(plain.tags).key if has_tags else NULL, &tags)
-        return add_record(
-            keys, (<tuple> plain.key)[0], &uniq_key, &words, &tags, phy_offset, now
+        return columns.add_record(
+            (<tuple> plain.key)[0], &uniq_key, &words, &tags, phy_offset, now
         )

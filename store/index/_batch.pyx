@@ -9,7 +9,7 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint32_t
 from libc.string cimport memchr, memcmp, memcpy
 
-from store.core._column cimport Column
+from store.core._column cimport Column, room_in
 from store.core._hashes cimport HASH_SIGN, hash_utf8, without_sign
 
 cdef extern from "Python.h":
@@ -69,8 +69,8 @@ cdef class KeyColumns:
     ) except -1:
         """Append one key."""
         cdef Py_ssize_t whole = topic.size + 1 + size
-        cdef KeyRow *row = <KeyRow *> self.entries.room(1)
-        cdef char *name = self.names.room(whole)
+        cdef KeyRow *row = <KeyRow *> room_in(self.entries, 1)
+        cdef char *name = room_in(self.names, whole)
         memcpy(name, topic.text, topic.size)
         name[topic.size] = HASH_SIGN
         memcpy(name + topic.size + 1, key, size)
