@@ -20,7 +20,8 @@ cdef struct KnownQueue:
 
 cdef struct KnownTags:
     PyObject *text  # held, as is the key; NULL: there is none
-    PyObject *key  # under which the index has it
+    PyObject *held  # the key under which the index has it
+    KnownKey key
     int32_t code
 
 
@@ -43,7 +44,7 @@ cdef class _Known:
             Py_XDECREF(self.queues[at].key)
         for at in range(KNOWN_TAGS):
             Py_XDECREF(self.tags[at].text)
-            Py_XDECREF(self.tags[at].key)
+            Py_XDECREF(self.tags[at].held)
         free(self.queues)
 
     cdef KnownQueue *queue(self, PyObject *topic, int64_t queue_id) except NULL:
@@ -63,14 +64,16 @@ cdef class _Known:
         """Return the place of tags, with their key and code; it stays until the next question."""
         cdef KnownTags *found = &self.tags[(<size_t> text >> 4) & (KNOWN_TAGS - 1)]
         cdef PyObject *text_before = found.text
-        cdef PyObject *key_before = found.key
+        cdef PyObject *key_before = found.held
+        cdef KnownKey taken
         if text_before == text:
             return found
         key = self.tags_prefix + <object> text
+        take_key(<PyObject *> key, &taken)
         found.code = _hash(<object> text)
         Py_INCREF(key)
         Py_INCREF(<object> text)
-        found.text, found.key = text, <PyObject *> key
+        found.text, found.held, found.key = text, <PyObject *> key, taken
         Py_XDECREF(text_before)
         Py_XDECREF(key_before)
         return found

@@ -112,7 +112,9 @@ cdef class Noting:
         cdef const char *name_end
         cdef Py_ssize_t name_size
         cdef tuple tags = None
-        cdef Value words = Value(NULL, 0), uniq_key = Value(NULL, 0), tags_key = Value(NULL, 0)
+        cdef Value words = Value(NULL, 0), uniq_key = Value(NULL, 0)
+        cdef KnownKey tags_key
+        cdef const KnownKey *tags_wanted = NULL
         if <object> record.topic == self._scheduled:
             return False
         while start < end:
@@ -146,9 +148,10 @@ cdef class Noting:
         ):
             held_key, held_words = _readable(&uniq_key), _readable(&words)
             if tags is not None and self._tags_wanted:
-                take_value(<PyObject *> tags[2], &tags_key)
+                take_key(<PyObject *> tags[2], &tags_key)
+                tags_wanted = &tags_key
             columns.add_record(
-                <object> record.topic, &uniq_key, &words, &tags_key,
+                <object> record.topic, &uniq_key, &words, tags_wanted,
                 record.phy_offset, record.timestamp,
             )
         return True

@@ -465,11 +465,12 @@ cdef class PlainPuts:
         self, _Columns columns, Plain *plain, int64_t phy_offset, int64_t now
     ) except -1:
         """Add the keys of a message, see ``IndexBatch.add_record``."""
-        cdef Value uniq_key, words, tags
+        cdef Value uniq_key, words
+        cdef const KnownKey *tags = NULL
         take_value(plain.uniq_key, &uniq_key)
         take_value(plain.words, &words)
-        has_tags = self._tags_wanted and plain.tags != NULL
-        take_value(self._known.tag(plain.tags).key if has_tags else NULL, &tags)
+        if self._tags_wanted and plain.tags != NULL:
+            tags = &self._known.tag(plain.tags).key
         return columns.add_record(
-            (<tuple> plain.key)[0], &uniq_key, &words, &tags, phy_offset, now
+            (<tuple> plain.key)[0], &uniq_key, &words, tags, phy_offset, now
         )

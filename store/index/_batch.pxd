@@ -29,6 +29,10 @@ cdef class KeyColumns:
         self, const Topic *topic, const char *key, Py_ssize_t size, int64_t phy_offset,
         int64_t store_timestamp,
     ) except -1
+    cdef int add_hashed(
+        self, const Topic *topic, const char *key, Py_ssize_t size, uint32_t hashed,
+        int64_t phy_offset, int64_t store_timestamp,
+    ) except -1
     cdef int add_words(
         self, const Topic *topic, const char *words, Py_ssize_t size, int64_t phy_offset,
         int64_t store_timestamp,

@@ -68,6 +68,15 @@ cdef class KeyColumns:
         int64_t store_timestamp,
     ) except -1:
         """Append one key."""
+        return self.add_hashed(
+            topic, key, size, hash_utf8(topic.hashed, key, size), phy_offset, store_timestamp
+        )
+
+    cdef int add_hashed(
+        self, const Topic *topic, const char *key, Py_ssize_t size, uint32_t hashed,
+        int64_t phy_offset, int64_t store_timestamp,
+    ) except -1:
+        """Append one key, whose hash behind the topic's is ``hashed``."""
         cdef Py_ssize_t whole = topic.size + 1 + size
         cdef KeyRow *row = <KeyRow *> room_in(self.entries, 1)
         cdef char *name = room_in(self.names, whole)
@@ -76,7 +85,7 @@ cdef class KeyColumns:
         memcpy(name + topic.size + 1, key, size)
         row.phy_offset, row.store_timestamp = phy_offset, store_timestamp
         row.name_end = self.names.used + whole
-        row.key_hash = <int32_t> without_sign(hash_utf8(topic.hashed, key, size))
+        row.key_hash = <int32_t> without_sign(hashed)
         row.topic_size = <int32_t> topic.size
         self.names.used += whole
         self.entries.used += 1  # from here on it is there
