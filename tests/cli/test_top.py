@@ -155,7 +155,7 @@ def test_what_rocksdb_logged_is_shown(tmp_path: Path) -> None:
 
 
 def test_a_killed_store_is_told_from_an_open_one(tmp_path: Path) -> None:
-    dies = "import os, sys, store; store.MessageStore.open(sys.argv[1]); os.kill(os.getpid(), 9)"
+    dies = "import os, sys, cqstore as c; c.MessageStore.open(sys.argv[1]); os.kill(os.getpid(), 9)"
     done = subprocess.Popen([sys.executable, "-c", dies, str(tmp_path)])
     assert done.wait() == -signal.SIGKILL
     seen = told(tmp_path)
