@@ -57,7 +57,8 @@ def test_killed_and_run_again_it_begins_anew_and_leaves_nothing(root: Path, inst
     assert work.exists()
     assert not root.with_name("result.json").exists()
     command(root, *SHORT)
-    assert sorted(path.name for path in root.parent.iterdir()) == ["result.json", "store"]
+    made = ["result.html", "result.json", "store"]
+    assert sorted(path.name for path in root.parent.iterdir()) == made
     assert tree_digest(root) == before
 
 
