@@ -9,7 +9,7 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint32_t
 from libc.string cimport memchr, memcmp, memcpy
 
-from store.core._column cimport Column, room_in
+from store.core._column cimport Block, Column, room_in
 from store.core._hashes cimport HASH_SIGN, hash_utf8, without_sign
 
 cdef extern from "Python.h":
@@ -150,11 +150,12 @@ cdef class KeyColumns:
     def name(self, Py_ssize_t row):
         """Return topic and key of a row."""
         cdef const KeyRow *found = self.row(row)
-        cdef const char *text = self.names.block.data + self._name_start(row)
-        cdef Py_ssize_t size = found.name_end - self._name_start(row) - found.topic_size - 1
-        topic = PyUnicode_DecodeUTF8(text, found.topic_size, "surrogatepass")
-        text = self.names.block.data + found.name_end - size
-        return topic, PyUnicode_DecodeUTF8(text, size, "surrogatepass")
+        cdef Py_ssize_t start = self._name_start(row), end = found.name_end
+        cdef Py_ssize_t topic_end = start + found.topic_size
+        cdef Block names = self.names.block  # stays: a surrogate may have others run, who add
+        topic = PyUnicode_DecodeUTF8(names.data + start, topic_end - start, "surrogatepass")
+        start = topic_end + 1
+        return topic, PyUnicode_DecodeUTF8(names.data + start, end - start, "surrogatepass")
 
     def find(self, topic, key):
         """Return the rows of one key, newest first."""
@@ -167,9 +168,10 @@ cdef class KeyColumns:
         cdef const char *name
         cdef Py_ssize_t size, row
         cdef int32_t hashed
-        cdef const KeyRow *entries = <const KeyRow *> self.entries.block.data
+        cdef const KeyRow *entries
         topic_held = take_topic(topic, &wanted)
         key_held = take_text(key, &text, &size)
+        entries = <const KeyRow *> self.entries.block.data  # from here on nobody else runs
         hashed = <int32_t> without_sign(hash_utf8(wanted.hashed, text, size))
         for row in range(self.entries.used - 1, -1, -1):
             if entries[row].key_hash != hashed or entries[row].topic_size != wanted.size:

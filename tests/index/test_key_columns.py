@@ -1,8 +1,10 @@
 """Batches of keys against a plain list of them, with letters and sizes of all kinds."""
 
+import gc
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 
 import numpy as np
@@ -177,3 +179,36 @@ def test_a_row_holds_no_object() -> None:
     batch.add(topic, key, 5, 6)
     assert (sys.getrefcount(topic), sys.getrefcount(key)) == before
     assert struct.unpack("=qqqii", bytes(batch.entries)) == (5, 6, 101, key_hash(topic, key), 50)
+
+
+@contextmanager
+def grows_in_a_collection(batch: IndexBatch, threshold: int) -> Iterator[None]:
+    """Have the next collection of garbage, which may run anything, add keys until all move."""
+
+    def add(_: str, __: object) -> None:
+        while len(batch) < 100:
+            batch.add("other", f"k{len(batch)}", 1, 2)
+
+    thresholds = gc.get_threshold()
+    gc.collect()
+    gc.callbacks.append(add)
+    gc.set_threshold(threshold)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.remove(add)
+
+
+@pytest.mark.parametrize("threshold", range(1, 9))
+def test_a_batch_that_grows_while_it_is_asked_answers_right(threshold: int) -> None:
+    """A surrogate makes an exception, and that a collection; a sanitizer sees a lost block."""
+    for ask in ("find", "name"):
+        batch = IndexBatch()
+        batch.add("t\ud800and more", "k\udfffand more", 7, 8)
+        with grows_in_a_collection(batch, threshold):
+            for _ in range(3):
+                if ask == "find":
+                    assert batch.find("t\ud800and more", "k\udfffand more") == [0]
+                else:
+                    assert batch.name(0) == ("t\ud800and more", "k\udfffand more")
