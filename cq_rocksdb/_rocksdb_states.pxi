@@ -97,12 +97,12 @@ cdef class StateTable:
 
     cdef void add_all(self, const Named *named, Py_ssize_t count) noexcept nogil:
         """Add queues that were not here; of more than fit the last stay."""
-        cdef Py_ssize_t wanted = min(count, self.capacity), room, first, at, slot
-        if self.free_count < wanted:
-            self._grow(self.count + wanted)
-        while self.free_count < wanted and self.count:
+        cdef Py_ssize_t room, first, at
+        if self.free_count < count:
+            self._grow(self.count + count)
+        while self.free_count < count and self.count:
             self._evict()
-        room = min(wanted, self.free_count)  # for want of memory it may be less
+        room = min(count, self.free_count)
         first = self.free_count = self.free_count - room
         for at in range(room):
             self._add(self.free_slots[first + at], &named[count - room + at])

@@ -160,7 +160,7 @@ def test_both_paths_leave_the_same(
 
 
 @pytest.mark.long
-@settings(max_examples=1_500, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given_batches
 def test_both_paths_leave_the_same_in_many_batches(
     hot_queues: int, batches: list[list[tuple[int, int, int, int]]]
