@@ -13,6 +13,7 @@ cdef extern from "Python.h":
 
 cdef enum:
     ENTRY_BYTES = 16  # value of a `max` entry
+    HEAD_BYTES = 5  # of a key, before the topic
     TAIL_BYTES = 6  # of a unit's key, between topic and queue offset
     KEPT_BYTES = 8 << 20  # a batch of 65,536 units of a topic of 60 bytes
 
@@ -70,6 +71,7 @@ cdef class AppendJob:
         if self.groups == NULL or self.order == NULL:
             raise MemoryError
         self.spare = self.order + self.queues
+        max_topic = min(max_topic, <Py_ssize_t> (MAX_PREFIX - HEAD_BYTES - TAIL_BYTES))
         for at in range(self.queues):
             if not self._name(&self.groups[at], keys[at], max_topic, reserved):
                 return
@@ -110,7 +112,7 @@ cdef class AppendJob:
             topic, <const char *> reserved, length
         ):
             return False
-        group.length = 5 + length + TAIL_BYTES
+        group.length = HEAD_BYTES + length + TAIL_BYTES
         group.name = self.names_used
         self._put_name(self._room_for_name(group.length), topic, length, <int32_t> queue_id)
         return True
@@ -131,10 +133,10 @@ cdef class AppendJob:
         self, char *out, const char *topic, size_t length, int32_t queue_id
     ) noexcept nogil:
         store_be32(out, <int32_t> length)
-        out[4] = CTRL
-        memcpy(out + 5, topic, length)
-        out += 5 + length
-        out[0] = out[5] = CTRL
+        out[HEAD_BYTES - 1] = CTRL
+        memcpy(out + HEAD_BYTES, topic, length)
+        out += HEAD_BYTES + length
+        out[0] = out[TAIL_BYTES - 1] = CTRL
         store_be32(out + 1, queue_id)
 
     cdef bint _group(self, int64_t max_offset) noexcept nogil:
