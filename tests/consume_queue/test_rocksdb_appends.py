@@ -2,6 +2,7 @@
 
 import sys
 import tempfile
+import tracemalloc
 from array import array
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -25,7 +26,7 @@ from cq_rocksdb.store import RocksDBConsumeQueueStore
 from store.config import RocksDBEngine
 from store.core import LONG_WAY
 from store.errors import CorruptionError, IllegalMessageError, StoreFailedError
-from store.queue.units import MOST_UNITS, QueueKey, UnitBatch
+from store.queue.units import MOST_UNITS, QUEUE_UNIT, QueueKey, UnitBatch
 from store.record.message import CHECKPOINT_TOPIC
 from tests.kit.engines import ENGINES, using
 from tests.kit.file_queues import NoLog
@@ -471,3 +472,22 @@ def test_the_checkpoint_never_goes_back(store: RocksDBConsumeQueueStore) -> None
     store._offsets.forget_all()
     assert store.dispatch_from_phy_offset() == 7 * RECORD_BYTES
     assert QueueKey("T", 0) in [*store.queues()]
+
+
+def test_memory_of_a_large_write_is_not_kept(tmp_path: Path) -> None:
+    store, count = native(tmp_path), 30_000
+    batch, units = UnitBatch(), np.zeros(count, QUEUE_UNIT.dtype)
+    units[units.dtype.names[0]] = np.arange(1, count + 1)  # type: ignore[index]
+    key = QueueKey("t" * MAX_TOPIC_BYTES, 0)  # 330 bytes a unit
+    offsets = np.arange(count, dtype=np.int64)
+    batch.take([key], bytes(4 * count), offsets.tobytes(), units.tobytes())
+    tracemalloc.start()
+    assert not left(store, batch)
+    store.put_batch(batch)
+    peak = tracemalloc.get_traced_memory()[1]
+    kept = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert store.queue(*key).max_offset() == count
+    assert peak > 300 * count
+    assert kept < 100_000
+    store.close()
