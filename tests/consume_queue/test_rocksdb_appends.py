@@ -491,3 +491,17 @@ def test_memory_of_a_large_write_is_not_kept(tmp_path: Path) -> None:
     assert peak > 300 * count
     assert kept < 100_000
     store.close()
+
+
+def test_a_library_that_makes_other_bytes_of_a_write_goes_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = native(tmp_path / "usual")
+    assert store.engine.append_job(more()) is not None
+    store.close()
+    monkeypatch.setattr(_native, "batch_bytes", lambda *_: b"another form")
+    store = native(tmp_path / "other")
+    assert store.engine.append_job(batch_of(("T", 0, 0, 1, 2))) is None
+    store.put_batch(batch_of(("T", 0, 0, 1, 2)))
+    assert store.queue("T", 0).max_offset() == 2
+    store.close()
