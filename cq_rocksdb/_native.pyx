@@ -10,9 +10,11 @@ half-way; the filter's state outlives it; nothing of a call (iterators, pinned v
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
+from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
+from cpython.tuple cimport PyTuple_GET_SIZE
+from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp, memcpy, memset
 from posix.unistd cimport getpid
 
 include "_rocksdb_api.pxi"
@@ -41,6 +43,8 @@ cdef class Database:
     cdef int64_t changes  # an iterator that is older than the last one is out of date
     cdef readonly CompactionFilter filter
     cdef readonly int snapshots  # that have not been released
+    cdef char *built  # memory for the next write of a job, see there
+    cdef size_t built_room
 
     def __cinit__(self, bytes folder, list names, list options, bint read_only, bint filtered=True):
         cdef const char *path = folder
@@ -87,6 +91,7 @@ cdef class Database:
     def __dealloc__(self):
         self.close()
         free(self.families)
+        PyMem_RawFree(self.built)
 
     def close(self):
         """Stop compactions and release everything. A second call does nothing."""
@@ -173,7 +178,8 @@ cdef class Database:
         for number, key in deletes:
             C.writebatch_delete_cf(self.writes, self.families[<int>number], key, len(key))
         with nogil:
-            self._add_units(base, starts, prefix_index, queue_offset, units, count)
+            _add_units(self.writes, self.families[0], base, starts, prefix_index, queue_offset,
+                       units, count)
         for key, value in puts:
             C.writebatch_put_cf(self.writes, self.families[puts_family], key, len(key), value, len(value))
         with nogil:
@@ -181,23 +187,6 @@ cdef class Database:
             C.writebatch_clear(self.writes)
         self.let_go()
         _check(error)
-
-    cdef void _add_units(self, const char *base, const int64_t[::1] starts,
-                         const int64_t[::1] prefix_index, const int64_t[::1] queue_offset,
-                         const uint8_t[:, ::1] units, Py_ssize_t count) noexcept nogil:
-        cdef char key[MAX_PREFIX + PLACE_BYTES]
-        cdef size_t length = 0
-        cdef int64_t prefix, current = -1
-        cdef Py_ssize_t at
-        for at in range(count):
-            prefix = prefix_index[at]
-            if prefix != current:
-                current = prefix
-                length = starts[prefix + 1] - starts[prefix]
-                memcpy(key, base + starts[prefix], length)
-            store_be64(key + length, queue_offset[at])
-            C.writebatch_put_cf(self.writes, self.families[0], key, length + PLACE_BYTES,
-                                <const char *>&units[at, 0], UNIT_BYTES)
 
     def flush_all(self):
         """Flush all families at once; return whether the library can, else nothing was done."""
@@ -498,3 +487,6 @@ cdef class Database:
 
 
 include "_rocksdb_snapshot.pxi"
+include "_rocksdb_states.pxi"
+include "_rocksdb_built.pxi"
+include "_rocksdb_appends.pxi"

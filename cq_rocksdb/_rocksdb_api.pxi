@@ -14,7 +14,8 @@ cdef extern from *:
     #include <stdint.h>
     #include <stddef.h>
 
-    enum { UNIT_BYTES = 28, PLACE_BYTES = 8, MAX_PREFIX = 512 };
+    enum { UNIT_BYTES = 28, PLACE_BYTES = 8, MAX_PREFIX = 512, CTRL = 1, MAX_MORE = 3 };
+    static const char MAX_MIDDLE[] = "\\x01max\\x01";  /* in the key of a `max` entry */
     enum { IDLE_ITERATORS = 4, MOST_USES = 256 };
 
     static inline int64_t load_be64(const void *from) {
@@ -28,6 +29,17 @@ cdef extern from *:
         unsigned char *byte = to;
         uint64_t value = (uint64_t)number;
         for (int at = 7; at >= 0; at--, value >>= 8) byte[at] = (unsigned char)value;
+    }
+
+    static inline void store_be32(void *to, int32_t number) {
+        unsigned char *byte = to;
+        uint32_t value = (uint32_t)number;
+        for (int at = 3; at >= 0; at--, value >>= 8) byte[at] = (unsigned char)value;
+    }
+
+    static inline void store_le32(void *to, uint32_t value) {
+        unsigned char *byte = to;
+        for (int at = 0; at < 4; at++, value >>= 8) byte[at] = (unsigned char)value;
     }
 
     /* What the compaction filter shares with the engine: any thread, no lock. */
@@ -56,6 +68,11 @@ cdef extern from *:
     const int UNIT_BYTES
     const int PLACE_BYTES
     const int MAX_PREFIX
+    const int CTRL
+    const int MAX_MORE  # bytes of the key of a `max` entry than of its queue's prefix
+    const char *MAX_MIDDLE
+    void store_be32(void *to, int32_t number) nogil
+    void store_le32(void *to, uint32_t value) nogil
     const int IDLE_ITERATORS
     const int MOST_USES  # of idle iterators, until what they keep from being deleted is let go
     int64_t load_be64(const void *) nogil
@@ -106,6 +123,7 @@ cdef struct Objects:
     void (*compactoptions_destroy)(P) noexcept nogil
     void (*compactoptions_set_bottommost_level_compaction)(P, unsigned char) noexcept nogil
     P (*writebatch_create)() noexcept nogil
+    P (*writebatch_create_from)(const char *, size_t) noexcept nogil
     void (*writebatch_destroy)(P) noexcept nogil
 
 cdef Objects O
@@ -116,7 +134,8 @@ _OBJECTS = b"""options_create options_destroy block_based_options_create
     compactionfilter_destroy options_set_compaction_filter writeoptions_create writeoptions_destroy
     writeoptions_disable_WAL readoptions_create readoptions_destroy readoptions_set_snapshot
     flushoptions_create flushoptions_destroy compactoptions_create compactoptions_destroy
-    compactoptions_set_bottommost_level_compaction writebatch_create writebatch_destroy"""
+    compactoptions_set_bottommost_level_compaction writebatch_create
+    writebatch_create_from writebatch_destroy"""
 
 cdef struct Calls:
     P (*open_column_families)(P, const char *, int, const char **, P *, P *, char **) noexcept nogil
@@ -131,6 +150,7 @@ cdef struct Calls:
     void (*writebatch_delete_range_cf)(P, P, const char *, size_t, const char *,
                                        size_t) noexcept nogil
     void (*writebatch_clear)(P) noexcept nogil
+    const char *(*writebatch_data)(P, size_t *) noexcept nogil
     void (*write)(P, P, P, char **) noexcept nogil
     P (*get_pinned_cf)(P, P, P, const char *, size_t, char **) noexcept nogil
     const char *(*pinnableslice_value)(P, size_t *) noexcept nogil
@@ -169,7 +189,7 @@ cdef struct Calls:
 cdef Calls C
 _CALLS = b"""open_column_families open_for_read_only_column_families close
     column_family_handle_destroy cancel_all_background_work free writebatch_put_cf
-    writebatch_delete_cf writebatch_delete_range_cf writebatch_clear write get_pinned_cf
+    writebatch_delete_cf writebatch_delete_range_cf writebatch_clear writebatch_data write get_pinned_cf
     pinnableslice_value pinnableslice_destroy create_iterator_cf iter_seek iter_seek_for_prev
     iter_valid iter_next iter_prev iter_key iter_value iter_get_error iter_destroy flush_cf
     compact_range_cf_opt disable_manual_compaction enable_manual_compaction set_options_cf property_value_cf

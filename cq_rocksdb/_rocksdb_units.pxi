@@ -71,3 +71,24 @@ cdef bint _find_unit(P units, const char *key, size_t length, bint forward) noex
         else:
             C.iter_prev(units)
     return False
+
+
+cdef void _add_units(
+    P writes, P family, const char *base, const int64_t[::1] starts,
+    const int64_t[::1] prefix_index, const int64_t[::1] queue_offset,
+    const uint8_t[:, ::1] units, Py_ssize_t count,
+) noexcept nogil:
+    """Add units to a write; see ``Database.write``."""
+    cdef char key[MAX_PREFIX + PLACE_BYTES]
+    cdef size_t length = 0
+    cdef int64_t prefix, current = -1
+    cdef Py_ssize_t at
+    for at in range(count):
+        prefix = prefix_index[at]
+        if prefix != current:
+            current = prefix
+            length = starts[prefix + 1] - starts[prefix]
+            memcpy(key, base + starts[prefix], length)
+        store_be64(key + length, queue_offset[at])
+        C.writebatch_put_cf(writes, family, key, length + PLACE_BYTES,
+                            <const char *>&units[at, 0], UNIT_BYTES)

@@ -11,14 +11,17 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cq_rocksdb.keys import UNIT_PLACE
 from store.checked_lock import CheckedLock
-from store.queue.units import QUEUE_UNIT, BlockStop
+from store.queue.units import QUEUE_UNIT, BlockStop, UnitBatch
+
+if TYPE_CHECKING:
+    from cq_rocksdb._native import AppendJob
 
 
 class Family(StrEnum):
@@ -142,6 +145,15 @@ class RocksEngine(Protocol):
 
     def write(self, batch: EngineBatch) -> None:
         """Apply ``batch``, all of it or nothing; readers see it when this returns."""
+
+    def append_job(self, batch: UnitBatch) -> "AppendJob | None":
+        """Return the fast path of a batch in which each queue simply goes on.
+
+        ``None``: this engine has none, or the batch is not plain.
+        """
+
+    def append(self, job: "AppendJob", put: tuple[bytes, bytes]) -> None:
+        """Apply ``job`` and one more key and value in family ``offset``; else as ``write``."""
 
     def get(self, family: str, key: bytes) -> bytes | None:
         """Return the value of ``key``, ``None`` if there is none."""

@@ -19,13 +19,22 @@ from numpy.typing import NDArray
 
 from cq_rocksdb import _native
 from cq_rocksdb.call_gate import CallGate, gated
-from cq_rocksdb.engine import EngineBatch, LiveFile, TableWriter, UnitScan
+from cq_rocksdb.engine import EngineBatch, Family, LiveFile, TableWriter, UnitScan
+from cq_rocksdb.keys import (
+    MAX_TOPIC_BYTES,
+    OFFSET_ENTRY,
+    OffsetEntry,
+    max_key,
+    queue_prefix,
+    unit_key,
+)
 from cq_rocksdb.native_library import NativeLibrary, find_library
 from cq_rocksdb.native_options import database_objects
 from cq_rocksdb.open_databases import Claim, Held, opening
 from cq_rocksdb.options import DatabaseOptions
 from cq_rocksdb.private_folder import PrivateFolder
 from store.checked_lock import CheckedLock, process_lock
+from store.core import LONG_WAY
 from store.errors import (
     CorruptionError,
     NestedCallError,
@@ -36,7 +45,8 @@ from store.errors import (
     os_errors,
 )
 from store.files import make_folder, reading
-from store.queue.units import QUEUE_UNIT, BlockStop
+from store.queue.units import MOST_UNITS, QUEUE_UNIT, BlockStop, QueueKey, UnitBatch
+from store.record.message import CHECKPOINT_TOPIC
 
 _STOPS = (BlockStop.LIMIT, BlockStop.END, BlockStop.HOLE)
 _TOO_SHORT = 3
@@ -45,6 +55,7 @@ _MOST_UNITS = 1 << 20
 """Units that one scan makes room for; a caller may ask for as many as a queue could have."""
 _FIRST_UNITS = 1 << 12
 _LOG_HEAD = 4096
+_RESERVED = CHECKPOINT_TOPIC.encode()
 _VERSION_IN_NAME = re.compile(r"(?:rocksdbjni-|librocksdb\.so\.)(\d+\.\d+\.\d+)")
 _VERSION = re.compile(rb"RocksDB version: ([0-9.]+)")
 
@@ -123,6 +134,7 @@ class NativeEngine:
         # A library that flushes single families lets no write in between.
         self.write_lock = CheckedLock("a write to the RocksDB queues")
         self._held = Held()
+        self._builds_batches = False
         try:
             self._open(options, log_folder, is_empty=is_empty)
         except BaseException:  # an exception from outside, too: it keeps frames, and they keep this
@@ -150,6 +162,8 @@ class NativeEngine:
                 str(opened).encode(), [name.encode() for name in families],
                 list(families.values()), really_read_only,
             )  # fmt: skip
+        if not self._read_only and not LONG_WAY and Family.OFFSET in families:
+            self._builds_batches = _builds_batches(self._database, self._number[Family.OFFSET])
 
     # ---- writing
 
@@ -170,6 +184,18 @@ class NativeEngine:
                 [(number[family], key) for family, key in batch.deletes],
                 number[batch.puts_family], batch.puts,
             )  # fmt: skip
+
+    def append_job(self, batch: UnitBatch) -> "_native.AppendJob | None":
+        """Return the compiled job of a batch."""
+        job = append_job(batch) if self._builds_batches else None
+        return job if job is not None and job.is_fast else None
+
+    @gated
+    def append(self, job: "_native.AppendJob", put: tuple[bytes, bytes]) -> None:
+        """Build the write in RocksDB's own form, and apply it around the WAL."""
+        with self.write_lock.entry():
+            self._writable()
+            job.write(self._database, self._number[Family.OFFSET], *put)
 
     @gated
     def flush(self) -> None:
@@ -403,6 +429,27 @@ class NativeSnapshot:
             rows, stop, following = self._held.scan_into(prefix, queue_offset, target)
         _check_length(stop, prefix, following)
         return rows, _STOPS[stop], following
+
+
+def append_job(batch: UnitBatch) -> "_native.AppendJob":
+    """Return the job of a batch, which may not be plain."""
+    return _native.AppendJob(
+        batch.queues, batch.queue_index, batch.queue_offset, batch.units,
+        max_offset=MOST_UNITS, max_topic=MAX_TOPIC_BYTES, reserved=_RESERVED,
+    )  # fmt: skip
+
+
+def _builds_batches(database: "_native.Database", family: int) -> bool:
+    """Return whether this RocksDB makes of a write the bytes that a job makes of it."""
+    batch = UnitBatch()
+    batch.add(QueueKey("t" * MAX_TOPIC_BYTES, 1), 0, 1, 2, 3, 4)
+    prefix = queue_prefix(*batch.queues[0])
+    units = [(unit_key(prefix, 0), bytes(batch.units))]
+    puts = [(max_key(prefix), OFFSET_ENTRY.pack(OffsetEntry(1, 0))), (b"key", b"value")]
+    job = append_job(batch)
+    return job.built(database, family, *puts[1]) == _native.batch_bytes(
+        database, family, units, puts
+    )
 
 
 def _key_order(

@@ -13,6 +13,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
+from cq_rocksdb._native import AppendJob
 from cq_rocksdb.engine import Family, RocksEngine
 from cq_rocksdb.keys import (
     CHECKPOINT_ENTRY,
@@ -97,6 +98,23 @@ class OffsetTable:
             if len(missing):
                 rows[missing] = self._load([prefixes[at] for at in missing.tolist()])
         return rows
+
+    def knows_ends(self, job: AppendJob) -> bool:
+        """Give a job what is known of its queues; return whether each of them simply goes on.
+
+        As ``rows``: what is not cached is read.
+        """
+        with self.lock.entry():
+            missing = job.find(self._cache)
+            if missing:
+                job.rest(self._load(missing))
+        return job.follows()
+
+    def appended(self, job: AppendJob, checkpoint: int) -> None:
+        """Take what a job has just written, and the checkpoint that went with it."""
+        with self.lock.entry():
+            job.move(self._cache)
+            self._checkpoint = checkpoint
 
     def _load(self, prefixes: list[bytes]) -> NDArray[np.int64]:
         """Read ``max`` entries into the cache; under the lock, or an update would be lost."""

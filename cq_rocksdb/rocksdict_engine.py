@@ -58,7 +58,7 @@ from store.errors import (
     os_errors,
 )
 from store.files import make_folder
-from store.queue.units import QUEUE_UNIT, BlockStop
+from store.queue.units import QUEUE_UNIT, BlockStop, UnitBatch
 
 _LARGEST_OFFSET = (1 << 63) - 1
 _ROCKSDB_INSIDE = {"0.3.29": "9.8.4"}
@@ -205,6 +205,13 @@ class RocksdictEngine:
     def snapshot(self) -> AbstractContextManager[EngineSnapshot]:
         """Refuse: iterators of rocksdict's snapshots see what was written later (0.3.29)."""
         raise UnsupportedFormatError("the rocksdict engine has no snapshots: use the native one")
+
+    def append_job(self, batch: UnitBatch) -> None:
+        """Return ``None``: the fast path is the native engine's."""
+
+    def append(self, job: object, put: tuple[bytes, bytes]) -> None:
+        """Refuse: there is no job of this engine."""
+        raise UnsupportedFormatError("the rocksdict engine has no compiled writes")
 
     @gated
     def get(self, family: str, key: bytes) -> bytes | None:

@@ -196,6 +196,8 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         The checkpoint entry never goes back (RocketMQ's does, while it replays).
         """
         self._writable_engine()
+        if self._append(batch):
+            return []
         for topic in {queue.topic for queue in batch.queues}:
             check_topic(topic)
         runs = batch.runs()
@@ -212,6 +214,17 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
 
         self._write(write, written)
         return plan.restarts
+
+    def _append(self, batch: UnitBatch) -> bool:
+        """Write the batch in compiled code if each queue simply goes on, or else nothing."""
+        engine, offsets = self._writable_engine(), self._offsets
+        job = engine.append_job(batch)
+        if job is None or not offsets.knows_ends(job):
+            return False
+        checkpoint = max(offsets.checkpoint(), batch.end_phy_offset)
+        write = partial(engine.append, job, _checkpoint_put(checkpoint))
+        self._apply(write, partial(offsets.appended, job, checkpoint))
+        return True
 
     def truncate_dirty(self, phy_offset: int) -> int:
         """Cut every queue, set the checkpoint entry back to ``phy_offset``, flush.
@@ -321,14 +334,19 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
             raise
 
     def _write(self, write: EngineBatch, written: Callable[[], object] | None = None) -> None:
-        """Write; let ``written`` bring what is known of the queues up to it.
+        """Write; let ``written`` bring what is known of the queues up to it."""
+        self._apply(partial(self._writable_engine().write, write), written)
+
+    def _apply(
+        self, write: Callable[[], object], written: Callable[[], object] | None = None
+    ) -> None:
+        """Call one behind the other.
 
         What cuts the two short (an exception that a signal's handler raises, too) ends all writing,
         and nothing of what was known stays: readers ask the database again.
         """
-        engine = self._writable_engine()
         try:
-            engine.write(write)
+            write()
             if written is not None:
                 written()
         except StoreStateError:

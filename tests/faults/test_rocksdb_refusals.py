@@ -4,19 +4,21 @@ import errno
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
+from cq_rocksdb.errors import RocksDBError
 from cq_rocksdb.raw_builder import build_database
 from cq_rocksdb.raw_database import RawDatabase
 from store.config import RocksDBEngine
 from store.errors import DiskFullError, StoreFailedError, StoreIOError
 from store.record.message import Message
 from store.service.message_store import MessageStore
-from tests.kit.engines import ENGINES
+from tests.kit.engines import ENGINES, using
 from tests.kit.faults import EIO, EMFILE, ENOSPC, Faults
+from tests.kit.rocksdb_queues import RocksDBQueues, phys, put
 from tests.kit.told import CONFIG
 
 FULL = [ENOSPC, errno.EDQUOT, errno.EFBIG]
@@ -134,3 +136,29 @@ def test_a_flush_that_is_refused_is_told_and_nothing_is_lost(
     store.close()
     with open_store(tmp_path, engine) as store:
         assert store.max_offset("t", 0) == 3
+
+
+@pytest.mark.long  # RocksDB waits a second
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_batch_that_rocksdb_refuses_moves_no_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: RocksDBEngine
+) -> None:
+    queues = RocksDBQueues(tmp_path)
+    with using(engine):
+        store = queues.open()
+        put(store, "t", 0, range(3), 0)
+        with refused(monkeypatch, "fsync", EIO, "MANIFEST-"):
+            store.engine.flush()  # behind the store's back: RocksDB takes no write from here on
+        with pytest.raises(RocksDBError):
+            put(store, "t", 0, range(3, 5), 300)
+        assert store.queue("t", 0).max_offset() == 3
+        assert store.dispatch_from_phy_offset() == 300
+        with pytest.raises(StoreFailedError):
+            put(store, "t", 0, range(3, 5), 300)
+        with suppress(StoreIOError):  # rocksdict flushes
+            store.close()
+        again = queues.open()
+        done = again.queue("t", 0).max_offset()
+        put(again, "t", 0, range(done, 5), 100 * done)
+        assert phys(again, "t", 0) == [0, 100, 200, 300, 400]
+        again.close()

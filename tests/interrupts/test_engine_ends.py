@@ -17,7 +17,7 @@ from store.config import RocksDBEngine, StoreConfig
 from store.errors import NestedCallError, StoreClosedError, UnsupportedFormatError
 from store.paths import StorePaths
 from store.queue.context import QueueStoreContext
-from store.queue.units import QUEUE_UNIT
+from store.queue.units import QUEUE_UNIT, UnitBatch
 from tests.kit.descriptors import descriptors_of
 from tests.kit.engines import ENGINES, put_raw
 from tests.kit.file_queues import NoCheckpoint, NoLog
@@ -140,7 +140,15 @@ def read_snapshot(database: RocksEngine) -> object:
         return held.scan_into(PREFIX, 0, np.empty((9, QUEUE_UNIT.size), np.uint8))
 
 
+def append(database: RocksEngine) -> None:
+    batch = UnitBatch()
+    batch.add(("t", 0), 0, 1, 2, 3, 4)
+    job: Any = database.append_job(batch)
+    database.append(job, (b"key", b"other"))
+
+
 CALLS: dict[str, Callable[[RocksEngine], object]] = {
+    "append": append,
     "write": lambda database: database.write(EngineBatch(puts=[(b"key", b"other")])),
     "flush": lambda database: database.flush(),
     "compact": lambda database: database.compact(Family.DEFAULT),

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 import cq_file
-import cq_rocksdb.store
 from cq_file.store import FileConsumeQueueStore
 from cq_rocksdb import offset_table
+from cq_rocksdb import store as rocksdb_store
+from cq_rocksdb.store import RocksDBConsumeQueueStore
 from store.config import RocksDBEngine
 from store.errors import StoreFailedError
 from store.queue import combined
@@ -29,9 +30,9 @@ from tests.kit.queue_drive import COMBINED, QueueDrive
 
 SECONDS = 60
 KEEPING = (
-    combined.__file__, f"{cq_file.__path__[0]}/", cq_rocksdb.store.__file__, offset_table.__file__,
+    combined.__file__, f"{cq_file.__path__[0]}/", rocksdb_store.__file__, offset_table.__file__,
 )  # fmt: skip
-"""The modules that keep what is known of the queues, but for the cache, which has its own test."""
+"""The modules that keep what is known of the queues, but for the cache, which is compiled."""
 MOST = 300
 """As many places at most the long run takes."""
 SHARE = 8
@@ -256,6 +257,7 @@ VARIANTS = {
     "file": ("file", RocksDBEngine.AUTO),
     "file-long": ("file", RocksDBEngine.AUTO),
     **{f"rocksdb-{engine.value}": ("rocksdb", engine) for engine in ENGINES},
+    "rocksdb-long": ("rocksdb", RocksDBEngine.AUTO),
     **{f"combined-{name}": (COMBINED + name, RocksDBEngine.AUTO) for name in backend_names()},
 }
 
@@ -264,6 +266,8 @@ VARIANTS = {
 def variant(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[str, RocksDBEngine]:
+    if request.param == "rocksdb-long":
+        monkeypatch.setattr(RocksDBConsumeQueueStore, "_append", lambda _, batch: False)
     if request.param == "file-long":
         # Between two lines of the twin; the core has none.
         monkeypatch.setattr(FileConsumeQueueStore, "_append_plain", lambda _, batch: batch)

@@ -130,10 +130,7 @@ class Readers:
 
 
 @pytest.fixture(params=VARIANTS, ids="-".join)
-def readers(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Readers:
-    monkeypatch.setattr("cq_rocksdb.state_cache._FIRST_SLOTS", 2)
+def readers(request: pytest.FixtureRequest, tmp_path: Path) -> Readers:
     with in_time(SECONDS):
         return Readers(tmp_path / "store", *request.param)
 

@@ -1,0 +1,507 @@
+"""The fast path of a batch: it writes what the plan of the batch would, or it leaves all of it."""
+
+import sys
+import tempfile
+import tracemalloc
+from array import array
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cq_rocksdb import _native
+from cq_rocksdb.batch_plan import BatchPlan
+from cq_rocksdb.engine import Family
+from cq_rocksdb.errors import RocksDBError
+from cq_rocksdb.keys import MAX_TOPIC_BYTES, queue_prefix, unit_key
+from cq_rocksdb.native_engine import NativeEngine, append_job
+from cq_rocksdb.state_cache import StateCache
+from cq_rocksdb.store import RocksDBConsumeQueueStore
+from store.config import RocksDBEngine
+from store.core import LONG_WAY
+from store.errors import CorruptionError, IllegalMessageError, StoreFailedError
+from store.queue.units import MOST_UNITS, QUEUE_UNIT, QueueKey, UnitBatch
+from store.record.message import CHECKPOINT_TOPIC
+from tests.kit.engines import ENGINES, using
+from tests.kit.file_queues import NoLog
+from tests.kit.rocksdb_queues import RECORD_BYTES, RocksDBQueues, add, phys
+
+pytestmark = pytest.mark.skipif(
+    LONG_WAY or RocksDBEngine.NATIVE not in ENGINES, reason="there is no fast path"
+)
+KEYS = [("a", 0), ("a", 1), ("b" * 200, 7), ("主题", -1), ("%LMQ%x", 1 << 30), ("zz", 0), ("z", 3)]
+PUT = b"the checkpoint", bytes(8)
+steps = st.lists(
+    st.tuples(
+        st.integers(0, len(KEYS) - 1),
+        st.integers(1, 5),
+        st.sampled_from([0] * 12 + [-1, -3, 1]),  # where, counted from the end
+        st.sampled_from([1] * 12 + [0, -30]),  # records between the last one and the first
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+def native(root: Path, **settings: Any) -> RocksDBConsumeQueueStore:
+    with using(RocksDBEngine.NATIVE):
+        return RocksDBQueues(root, NoLog(min_phy=2000)).open(**settings)
+
+
+def engine_of(store: RocksDBConsumeQueueStore) -> NativeEngine:
+    engine = store.engine
+    assert isinstance(engine, NativeEngine)
+    return engine
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[RocksDBConsumeQueueStore]:
+    """Three queues of two units each."""
+    opened = native(tmp_path)
+    opened.put_batch(batch_of(("T", 0, 0, 1, 2), ("T", 1, 0, 3, 2), ("U", 2, 0, 5, 2)))
+    yield opened
+    opened.close()
+
+
+def batch_of(*runs: tuple[str, int, int, int, int]) -> UnitBatch:
+    """Return a batch of runs: queue, first offset, first record, count."""
+    batch = UnitBatch()
+    for topic, queue_id, offset, record, count in runs:
+        for at in range(count):
+            add(batch, topic, queue_id, offset + at, (record + at) * RECORD_BYTES)
+    return batch
+
+
+def more() -> UnitBatch:
+    """Three units more for each of the queues, by turns."""
+    batch = UnitBatch()
+    for at in range(3):
+        for number, key in enumerate([("T", 0), ("T", 1), ("U", 2)]):
+            add(batch, *key, 2 + at, (20 + 3 * at + number) * RECORD_BYTES)
+    return batch
+
+
+def content(store: RocksDBConsumeQueueStore) -> list[list[tuple[bytes, bytes]]]:
+    """Return all that the database has."""
+    return [store.engine.scan(family, b"", b"\xff" * 9, 100_000) for family in Family]
+
+
+def known(store: RocksDBConsumeQueueStore) -> object:
+    offsets = store._offsets
+    rows = {key: offsets._cache.get(queue_prefix(*key)) for key in KEYS}
+    return rows, offsets.checkpoint(), offsets._lives
+
+
+def outcome(store: RocksDBConsumeQueueStore, batch: UnitBatch) -> object:
+    try:
+        return store.put_batch(batch)
+    except Exception as exc:  # noqa: BLE001 - of the other one the same is asked
+        return type(exc), str(exc)
+
+
+def planned_bytes(store: RocksDBConsumeQueueStore, batch: UnitBatch) -> bytes:
+    """Return what RocksDB itself makes of the write that the plan of the batch is."""
+    plan = BatchPlan(batch.runs(), store._offsets, store._units, lambda: 0)
+    write = plan.plan()
+    assert not write.delete_ranges
+    assert not write.deletes
+    units = [
+        (unit_key(write.prefixes[index], offset), unit.tobytes())
+        for index, offset, unit in zip(
+            write.prefix_index.tolist(), write.queue_offset.tolist(), write.units, strict=True
+        )
+    ]
+    return _native.batch_bytes(engine_of(store)._database, 1, units, [*write.puts, PUT])
+
+
+def built_bytes(store: RocksDBConsumeQueueStore, job: _native.AppendJob) -> bytes:
+    return job.built(engine_of(store)._database, 1, *PUT)
+
+
+class Both:
+    """The same batches for a store with the fast path, and for one without."""
+
+    def __init__(self, root: Path, hot_queues: int) -> None:
+        self.fast, self.slow = (
+            native(root / name, rocksdb_hot_queues=hot_queues) for name in ("fast", "slow")
+        )
+        engine_of(self.slow)._builds_batches = False
+        self.jobs = 0
+
+    def put(self, batch: UnitBatch) -> object:
+        """Put ``batch`` into both, which answer alike; return what they did."""
+        job = append_job(batch)
+        if job.is_fast and self.fast._offsets.knows_ends(job):
+            self.jobs += 1
+            assert built_bytes(self.fast, job) == planned_bytes(self.slow, batch)
+        found = [outcome(store, batch) for store in (self.fast, self.slow)]
+        assert found[0] == found[1]
+        return found[0]
+
+    def close(self) -> None:
+        self.fast.close()
+        self.slow.close()
+
+
+given_batches = given(st.sampled_from([1, 3, 100]), st.lists(steps, min_size=2, max_size=8))
+
+
+@settings(max_examples=15, deadline=None)
+@given_batches
+def test_both_paths_leave_the_same(
+    hot_queues: int, batches: list[list[tuple[int, int, int, int]]]
+) -> None:
+    compare_paths(hot_queues, batches)
+
+
+@pytest.mark.long
+@settings(max_examples=500, deadline=None)
+@given_batches
+def test_both_paths_leave_the_same_in_many_batches(
+    hot_queues: int, batches: list[list[tuple[int, int, int, int]]]
+) -> None:
+    compare_paths(hot_queues, batches)
+
+
+def compare_paths(hot_queues: int, batches: list[list[tuple[int, int, int, int]]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        both = Both(Path(folder), hot_queues)
+        ends, record = [0] * len(KEYS), 1
+        for given_steps in batches:
+            runs = []
+            for number, count, beside, gap in given_steps:
+                offset, first = max(ends[number] + beside, 0), max(record + gap, 0)
+                runs.append((*KEYS[number], offset, first, count))
+                ends[number], record = offset + count, first + count
+            if isinstance(both.put(batch_of(*runs)), tuple):
+                break  # a gap ends all: how far the other queues are is not told
+            assert content(both.fast) == content(both.slow)
+            if hot_queues == 100:
+                assert known(both.fast) == known(both.slow)
+            for key in KEYS:
+                assert both.fast.queue(*key).ends() == both.slow.queue(*key).ends()
+        both.close()
+
+
+def test_a_batch_of_many_queues_is_in_the_order_of_its_keys(tmp_path: Path) -> None:
+    both = Both(tmp_path, 100)
+    keys = [(topic, queue) for queue in range(9) for topic in ("t", "tt", "t1", "u" * 130, "a" * 9)]
+    for round_of_keys in (keys, keys[::-1], sorted(keys)):
+        batch = UnitBatch()
+        for key in [*round_of_keys, *round_of_keys[::2]]:
+            end = both.fast.queue(*key).max_offset()
+            waiting = [*batch.queue_index].count(batch.index_of.get(key, -1))
+            add(batch, *key, end + waiting, (1000 * both.jobs + len(batch) + 1) * RECORD_BYTES)
+        both.put(batch)
+    assert both.jobs == 3
+    assert content(both.fast) == content(both.slow)
+    both.close()
+
+
+def calls_of(step: Callable[[], object]) -> list[str]:
+    called: list[str] = []
+    sys.setprofile(
+        lambda frame, event, _: called.append(frame.f_code.co_name) if event == "call" else None
+    )
+    try:
+        step()
+    finally:
+        sys.setprofile(None)
+    return called
+
+
+def test_a_queue_costs_no_line_of_python(tmp_path: Path) -> None:
+    store = native(tmp_path)
+    counts = []
+    for topic, queues in (("few", 2), ("many", 500)):
+        first, then = (
+            batch_of(*((topic, at, offset, 500 * offset + at, 1) for at in range(queues)))
+            for offset in range(2)
+        )
+        store.put_batch(first)
+        counts.append(len(calls_of(partial(store.put_batch, then))))
+    assert counts[0] == counts[1] < 60
+    store.close()
+
+
+# ---- what is left to the plan
+
+
+def left(store: RocksDBConsumeQueueStore, batch: UnitBatch) -> bool:
+    job = append_job(batch)
+    return not (job.is_fast and store._offsets.knows_ends(job))
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        ("T", 0, 3, 30, 1),  # a gap
+        ("T", 0, 1, 30, 1),  # an offset again
+        ("T", 0, 2, 2, 1),  # the last record again
+        ("new", 0, 1, 30, 1),
+        ("t" * (MAX_TOPIC_BYTES + 1), 0, 0, 30, 1),
+        ("主" * 94, 0, 0, 30, 1),
+        (CHECKPOINT_TOPIC, 0, 0, 30, 1),
+        ("\ud800", 0, 0, 30, 1),
+        ("new", 1 << 31, 0, 30, 1),
+        ("new", -(1 << 31) - 1, 0, 30, 1),
+        ("new", 1 << 64, 0, 30, 1),
+    ],
+    ids=lambda run: ascii(run)[:20],
+)
+def test_one_odd_queue_leaves_the_batch(
+    store: RocksDBConsumeQueueStore, run: tuple[str, int, int, int, int]
+) -> None:
+    before = content(store)
+    assert left(store, batch_of(("T", 1, 2, 20, 1), run, ("U", 2, 2, 31, 1)))
+    assert content(store) == before
+    assert not left(store, more())
+
+
+def test_a_queue_with_two_runs_leaves_the_batch(store: RocksDBConsumeQueueStore) -> None:
+    assert left(store, batch_of(("T", 0, 2, 20, 1), ("T", 0, 4, 22, 1)))
+    batch = batch_of(("T", 0, 2, 20, 1), ("T", 1, 2, 21, 1))
+    batch.queues[1] = batch.queues[0]
+    assert left(store, batch)
+    assert left(store, UnitBatch())
+
+
+def test_the_longest_topic_and_a_queue_at_its_last_unit_are_plain(
+    store: RocksDBConsumeQueueStore,
+) -> None:
+    name = "t" * MAX_TOPIC_BYTES
+    assert not left(store, batch_of((name, 0, 0, 30, 2), (CHECKPOINT_TOPIC[:-1], 0, 0, 33, 1)))
+    store.restore_end("T", 0, MOST_UNITS - 1)
+    assert not left(store, batch_of(("T", 0, MOST_UNITS - 1, 40, 1)))
+
+
+@pytest.mark.parametrize("offset", [-1, MOST_UNITS, MOST_UNITS + 1])
+def test_an_impossible_offset_is_refused_before_anything_is_written(
+    store: RocksDBConsumeQueueStore, offset: int
+) -> None:
+    before = content(store)
+    sound, batch = batch_of(("T", 0, 2, 11, 3), ("T", 1, 2, 14, 1)), UnitBatch()
+    offsets = array("q", [*[*sound.queue_offset][:-1], offset])
+    batch.take(sound.queues, bytes(sound.queue_index), offsets.tobytes(), bytes(sound.units))
+    with pytest.raises(CorruptionError, match="impossible queue offset"):
+        store.put_batch(batch)
+    assert content(store) == before
+
+
+@pytest.mark.parametrize("topic", [CHECKPOINT_TOPIC, "t" * 282, "\ud800"])
+def test_a_refused_topic_is_refused(store: RocksDBConsumeQueueStore, topic: str) -> None:
+    before = content(store)
+    with pytest.raises(IllegalMessageError):
+        store.put_batch(batch_of(("T", 1, 2, 20, 1), (topic, 0, 0, 21, 1)))
+    assert content(store) == before
+
+
+def job_of(batch: object) -> _native.AppendJob:
+    loose: Any = batch
+    return append_job(loose)
+
+
+def columns() -> Any:
+    """Return something with the columns of a batch that can be anything."""
+    sound = more()
+    return SimpleNamespace(
+        queues=[*sound.queues], queue_index=bytearray(sound.queue_index),
+        queue_offset=bytearray(sound.queue_offset), units=bytearray(sound.units),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["queue_index", "queue_offset", "units", "queues"])
+def test_columns_that_do_not_fit_each_other_are_left(name: str) -> None:
+    batch = columns()
+    assert append_job(batch).is_fast
+    getattr(batch, name).pop()
+    assert not append_job(batch).is_fast
+
+
+@pytest.mark.parametrize("index", [-1, 3])
+def test_a_unit_of_no_queue_leaves_the_batch(index: int) -> None:
+    batch = columns()
+    batch.queue_index = array("i", [*[*more().queue_index][:-1], index]).tobytes()
+    assert not append_job(batch).is_fast
+
+
+@pytest.mark.parametrize(
+    "key", [("T",), ("T", 0, 0), ["T", 0], ("T", True), (b"T", 0), None], ids=repr
+)
+def test_a_queue_of_another_form_leaves_the_batch(key: object) -> None:
+    batch = columns()
+    batch.queues[2] = key
+    assert not append_job(batch).is_fast
+
+
+# ---- faults
+
+
+def test_a_write_that_fails_moves_no_end_and_ends_all_writing(
+    store: RocksDBConsumeQueueStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = content(store)
+
+    def refused(job: object, put: object) -> None:
+        raise RocksDBError("no space")
+
+    monkeypatch.setattr(store.engine, "append", refused)
+    with pytest.raises(RocksDBError):
+        store.put_batch(more())
+    assert content(store) == before
+    assert len(store._offsets._cache) == 0
+    assert store.queue("T", 0).max_offset() == 2
+    with pytest.raises(StoreFailedError):
+        store.put_batch(more())
+
+
+def test_what_was_written_is_asked_for_where_the_ends_did_not_move(
+    store: RocksDBConsumeQueueStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def thrown_out(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(store._offsets, "appended", thrown_out)
+    with pytest.raises(KeyboardInterrupt):
+        store.put_batch(more())
+    assert len(store._offsets._cache) == 0
+    assert phys(store, "T", 0) == [2000, 2300, 2600]  # those that the log has
+    assert store.dispatch_from_phy_offset() == 2900
+    with pytest.raises(StoreFailedError):
+        store.put_batch(more())
+
+
+def test_a_closed_store_refuses_and_nothing_is_written(tmp_path: Path) -> None:
+    store = native(tmp_path)
+    engine, job = engine_of(store), append_job(batch_of(("T", 0, 0, 1, 1)))
+    assert store._offsets.knows_ends(job)
+    engine.close()
+    for call in (job.write, job.built):
+        with pytest.raises(_native.ClosedError):
+            call(engine._database, 1, *PUT)
+    store.close()
+    again = native(tmp_path)
+    assert [*again.queues()] == []
+    again.close()
+
+
+# ---- the ends move
+
+
+def moved(capacity: int, meanwhile: Callable[[StateCache], object]) -> StateCache:
+    """Return a table in which a job moved ends after something else had changed it."""
+    cache = StateCache(capacity)
+    prefixes = [queue_prefix(*key) for key in more().queues]
+    rows = np.array([[200, 1, 7, 8], [400, 1, -1, -1], [600, 1, -1, -1]])
+    cache.put(prefixes, rows)
+    job = append_job(more())
+    missing = job.find(cache)
+    job.rest(rows[[prefixes.index(prefix) for prefix in missing]])
+    assert job.follows()
+    meanwhile(cache)
+    job.move(cache)
+    ends = {prefix: 2600 + 100 * at for at, prefix in enumerate(prefixes)}
+    here = [prefix for prefix in prefixes if cache.get(prefix) is not None]
+    for prefix in here:
+        row = cache.get(prefix)
+        assert row is not None
+        assert row[:2] == [ends[prefix], 4]
+    assert len(here) == min(capacity, 3)
+    assert len(cache) <= capacity
+    return cache
+
+
+@pytest.mark.parametrize("capacity", [1, 2, 3, 4, 100])
+def test_ends_move_in_a_table_that_readers_have_changed(capacity: int) -> None:
+    others = [queue_prefix("other", number) for number in range(6)]
+
+    def fill(cache: StateCache) -> None:
+        for other in others:
+            cache.put_one(other, [1, 2, 3, 4])
+
+    def drop(cache: StateCache) -> None:
+        for key in more().queues:
+            cache.discard(queue_prefix(*key))
+
+    moved(capacity, lambda _: None)
+    moved(capacity, StateCache.clear)
+    moved(capacity, drop)
+    cache = moved(capacity, fill)
+    for other in others:
+        assert cache.get(other) in (None, [1, 2, 3, 4])
+
+
+def test_a_first_unit_that_a_reader_has_found_meanwhile_stays() -> None:
+    prefix = queue_prefix(*more().queues[0])
+    assert moved(9, lambda cache: cache.set_first(prefix, 30, 40)).get(prefix) == [2600, 4, 30, 40]
+    assert moved(9, lambda _: None).get(prefix) == [2600, 4, 7, 8]
+
+
+def test_a_queue_that_is_not_known_is_read_and_kept(tmp_path: Path) -> None:
+    store = native(tmp_path)
+    store.put_batch(batch_of(("T", 0, 0, 1, 2), ("T", 1, 0, 3, 2)))
+    store._offsets.forget_all()
+    batch = batch_of(("T", 1, 2, 20, 1), ("new", 0, 0, 21, 1), ("T", 0, 2, 22, 1))
+    assert not left(store, batch)
+    assert store._offsets._cache.get(queue_prefix("T", 1)) == [400, 1, -1, -1]
+    assert store.put_batch(batch) == []
+    assert [store.queue(*key).max_offset() for key in batch.queues] == [3, 1, 3]
+    store.close()
+
+
+def test_a_row_too_few_is_refused() -> None:
+    job = append_job(more())
+    assert len(job.find(StateCache(1))) == 3
+    for rows in (np.zeros((2, 4), np.int64), np.zeros((3, 3), np.int64)):
+        with pytest.raises(ValueError, match="row"):
+            job.rest(rows)
+
+
+def test_the_checkpoint_never_goes_back(store: RocksDBConsumeQueueStore) -> None:
+    batch = more()
+    batch.end_phy_offset = 1
+    assert not left(store, batch)
+    store.put_batch(batch)
+    assert store.dispatch_from_phy_offset() == 7 * RECORD_BYTES
+    store._offsets.forget_all()
+    assert store.dispatch_from_phy_offset() == 7 * RECORD_BYTES
+    assert QueueKey("T", 0) in [*store.queues()]
+
+
+def test_memory_of_a_large_write_is_not_kept(tmp_path: Path) -> None:
+    store, count = native(tmp_path), 30_000
+    batch, units = UnitBatch(), np.zeros(count, QUEUE_UNIT.dtype)
+    units[units.dtype.names[0]] = np.arange(1, count + 1)  # type: ignore[index]
+    key = QueueKey("t" * MAX_TOPIC_BYTES, 0)  # 330 bytes a unit
+    offsets = np.arange(count, dtype=np.int64)
+    batch.take([key], bytes(4 * count), offsets.tobytes(), units.tobytes())
+    tracemalloc.start()
+    assert not left(store, batch)
+    store.put_batch(batch)
+    peak = tracemalloc.get_traced_memory()[1]
+    kept = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert store.queue(*key).max_offset() == count
+    assert peak > 300 * count
+    assert kept < 100_000
+    store.close()
+
+
+def test_a_library_that_makes_other_bytes_of_a_write_goes_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = native(tmp_path / "usual")
+    assert store.engine.append_job(more()) is not None
+    store.close()
+    monkeypatch.setattr(_native, "batch_bytes", lambda *_: b"another form")
+    store = native(tmp_path / "other")
+    assert store.engine.append_job(batch_of(("T", 0, 0, 1, 2))) is None
+    store.put_batch(batch_of(("T", 0, 0, 1, 2)))
+    assert store.queue("T", 0).max_offset() == 2
+    store.close()
