@@ -160,6 +160,7 @@ class IndexFile:
         Readers find them at once; on disk they are after ``drain``, durable after ``flush``.
 
         Raises:
+            RetryableDiskFullError: no room; ``batch`` stays as it is until they are written.
             StoreIOError: a batch could not be written.
             StoreFailedError: that happened before.
         """
@@ -172,13 +173,17 @@ class IndexFile:
             self._first_time_diff = time_diff(begin, self.begin_timestamp)
             self.begin_timestamp = begin
             self.begin_phy_offset = batch.phy_offset(start)
+        # The first entry is written at once: slots and entries can only be told from a used file.
         pending = self.waiting[0]
-        pending.extend(batch, start, end)
+        is_due = first or len(pending) + end - start >= BATCH_KEYS
+        if is_due and not len(pending) and end - start == len(batch):
+            self.waiting = (batch, self._next_index)  # not copied for so short a time
+        else:
+            pending.extend(batch, start, end)
         self._next_index += end - start
         self.end_timestamp = batch.store_timestamp(end - 1)
         self.end_phy_offset = batch.phy_offset(end - 1)
-        # The first entry is written at once: slots and entries can only be told from a used file.
-        if first or len(pending) >= BATCH_KEYS:
+        if is_due:
             self.drain()
         return end - start
 

@@ -5,6 +5,7 @@ import random
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from errno import EBADF, EINTR, EIO, ENOSPC
 from pathlib import Path
 
@@ -211,6 +212,52 @@ def test_a_full_disk_at_any_write_delays_the_keys(tmp_path: Path, shim: Shim) ->
         assert not index.files[0].is_cut_short
         index.close()
         assert files_of(tmp_path / str(number) / "index") == [expected_file(ROWS)]
+
+
+def test_a_full_disk_delays_a_batch_that_is_written_at_once(tmp_path: Path, shim: Shim) -> None:
+    """The first of a file is; it waits for room as it came."""
+    number = refused = 1
+    while refused:
+        index, batch = opened(tmp_path / str(number), SLOTS, ENTRIES), batch_of(ROWS[:30])
+        shim.arm(tmp_path, ["pwrite"], ENOSPC, first=number)
+        for _ in range(2):
+            with suppress(DiskFullError):
+                index.put_batch(batch)
+            check_queries(index, ROWS[:30])
+        refused = shim.refused
+        shim.off()
+        index.put_batch(batch)
+        index.put_batch(batch_of(ROWS[30:]))
+        check_queries(index, ROWS)
+        index.close()
+        assert files_of(tmp_path / str(number)) == [expected_file(ROWS)]
+        number += 1
+    assert number > 10
+
+
+def test_entries_are_written_before_the_header_and_that_before_slots(
+    tmp_path: Path, shim: Shim
+) -> None:
+    index, _ = begun(tmp_path)
+    path, slots_end = index.files[0].path, slot_position(SLOTS)
+    seen = [path.read_bytes()]
+    for number in (1, 2, 3):
+        shim.arm(tmp_path, ["pwrite"], ENOSPC, first=number)
+        with pytest.raises(DiskFullError):
+            index.drain()
+        shim.off()
+        seen.append(path.read_bytes())
+    index.close()
+    seen.append(path.read_bytes())
+    assert seen[-1] == expected_file(ROWS[:30])
+    headers = [data[: HEADER.size] for data in seen]
+    slots, entries = (
+        [data[HEADER.size : slots_end] for data in seen],
+        [data[slots_end:] for data in seen],
+    )
+    assert entries[0] == entries[1] != entries[2] == entries[4]
+    assert headers[0] == headers[2] != headers[3] == headers[4]
+    assert slots[0] == slots[3] != slots[4]
 
 
 def check_queries(index: IndexService, rows: list[tuple[str, str, int, int]]) -> None:
