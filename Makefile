@@ -10,8 +10,8 @@ COMPILED := cq_file cq_rocksdb store/core store/index store/log store/queue stor
 # Tests of what the compiled core does, run once more without it: each in test-all, a share in CI.
 TWINS := tests/core tests/codec tests/commit_log tests/consume_queue tests/index tests/message_store tests/property
 # Tests that run with sanitizers; `-s` there, for a sanitizer's last words go to the terminal.
-FUZZED := tests/core tests/index/test_key_columns.py tests/fuzz/test_records.py tests/fuzz/test_queue_files.py \
-  tests/consume_queue/test_rocksdb_appends.py tests/consume_queue/test_state_cache.py
+FUZZED := tests/core tests/index/test_key_columns.py tests/index/test_writer.py tests/fuzz/test_records.py \
+  tests/fuzz/test_queue_files.py tests/consume_queue/test_rocksdb_appends.py tests/consume_queue/test_state_cache.py
 RACED := tests/message_store/test_threads.py tests/core/test_thread_reads.py
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-wrapv -O1 -g
 # The long tests of a CI run are drawn anew with each commit, and again by its name.

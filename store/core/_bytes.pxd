@@ -22,6 +22,14 @@ cdef extern from *:
         memcpy(&word, from, sizeof word);
         return (int64_t)__builtin_bswap64(word);
     }
+    static inline void store32(uint8_t *to, int32_t value) {
+        uint32_t word = __builtin_bswap32((uint32_t)value);
+        memcpy(to, &word, sizeof word);
+    }
+    static inline void store64(uint8_t *to, int64_t value) {
+        uint64_t word = __builtin_bswap64((uint64_t)value);
+        memcpy(to, &word, sizeof word);
+    }
     static inline void fetch_ahead(const uint8_t *from) { /* never faults, wherever it leads */
         __builtin_prefetch(from);
     }
@@ -32,4 +40,6 @@ cdef extern from *:
     int16_t load16(const uint8_t *) noexcept nogil
     int32_t load32(const uint8_t *) noexcept nogil
     int64_t load64(const uint8_t *) noexcept nogil
+    void store32(uint8_t *, int32_t) noexcept nogil
+    void store64(uint8_t *, int64_t) noexcept nogil
     void fetch_ahead(const uint8_t *) noexcept nogil

@@ -7,6 +7,7 @@ unwritten is put again by the replay, since after a crash no unfinished file is 
 Source: RocketMQ ``IndexFile``.
 """
 
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,8 +28,8 @@ from store.errors import (
     os_errors,
     retryable,
 )
-from store.files import Descriptor, replacing, write_all
-from store.index.chains import link_chains
+from store.files import Descriptor, replacing
+from store.index import _writer
 from store.index.index_batch import IndexBatch
 from store.index.key_hash import key_hash
 from store.index.layout import (
@@ -36,7 +37,6 @@ from store.index.layout import (
     INDEX_ENTRY,
     INDEX_HEADER,
     INDEX_SLOT,
-    MAX_TIME_DIFF,
     SLOT_DTYPE,
     IndexEntry,
     IndexGeometry,
@@ -44,7 +44,6 @@ from store.index.layout import (
     slot_position,
     time_diff,
 )
-from store.index.slot_io import read_slots, write_slots
 
 if TYPE_CHECKING:
     from store.core import _reads
@@ -93,7 +92,7 @@ class IndexFile:
         self.geometry = geometry
         self.read_only = read_only
         self._failed = False
-        self._heads: NDArray[np.int64] | None = None  # what slots held before a drain of no end
+        self._writer = _writer.KeyWriter(*geometry)
         self.waiting = (IndexBatch(), 1)
         """Keys that were collected, and the number that the first of them will have.
 
@@ -150,7 +149,8 @@ class IndexFile:
     @property
     def is_cut_short(self) -> bool:
         """Return whether a full disk kept ``drain`` from its end: it comes before further keys."""
-        return self._heads is not None
+        pending, first = self.waiting
+        return len(pending) > 0 and self._writer.has_heads(first)
 
     # ---- writing (one thread)
 
@@ -160,6 +160,7 @@ class IndexFile:
         Readers find them at once; on disk they are after ``drain``, durable after ``flush``.
 
         Raises:
+            RetryableDiskFullError: no room; ``batch`` stays as it is until they are written.
             StoreIOError: a batch could not be written.
             StoreFailedError: that happened before.
         """
@@ -172,13 +173,17 @@ class IndexFile:
             self._first_time_diff = time_diff(begin, self.begin_timestamp)
             self.begin_timestamp = begin
             self.begin_phy_offset = batch.phy_offset(start)
+        # The first entry is written at once: slots and entries can only be told from a used file.
         pending = self.waiting[0]
-        pending.extend(batch, start, end)
+        is_due = first or len(pending) + end - start >= BATCH_KEYS
+        if is_due and not len(pending) and end - start == len(batch):
+            self.waiting = (batch, self._next_index)  # not copied for so short a time
+        else:
+            pending.extend(batch, start, end)
         self._next_index += end - start
         self.end_timestamp = batch.store_timestamp(end - 1)
         self.end_phy_offset = batch.phy_offset(end - 1)
-        # The first entry is written at once: slots and entries can only be told from a used file.
-        if first or len(pending) >= BATCH_KEYS:
+        if is_due:
             self.drain()
         return end - start
 
@@ -194,32 +199,24 @@ class IndexFile:
         if not len(pending):
             return
         self._check_sound()
-        file, slots = self._descriptor(), self.geometry.slots
-        columns = pending.columns()
-        links = link_chains(columns["key_hash"].astype(np.int64) % slots, first)
-        positions = slot_position(0) + INDEX_SLOT.size * links.slots
+        file = self._descriptor()  # held: a close meanwhile must not free its number
         try:
             with retryable(), os_errors("write an index file", self.path):
-                if (heads := self._heads) is None:  # else some slots have been written by now
-                    heads = read_slots(self.read, positions)
-                    heads[(heads < 0) | (heads >= first)] = 0  # of a batch that was cut short
-                self._heads = heads
-                links.previous[links.opening] = heads
-                rows = self._rows(columns, first, links.previous)
-                write_all(file.number, rows.tobytes(), self.geometry.entry_position(first))
-                used = max(self._hash_slot_count, 0) + int(np.count_nonzero(heads == 0))
-                hash_slot_count = min(used, slots)  # the file may have told anything
-                header = self._header()._replace(hash_slot_count=hash_slot_count)
-                write_all(file.number, INDEX_HEADER.pack(header), 0)
-                write_slots(file.number, self.read, positions, links.newest)
+                hash_slot_count = self._writer.write(
+                    file.number, pending, 0, len(pending), first, self.begin_timestamp,
+                    self._first_time_diff, INDEX_HEADER.pack(self._header()),
+                )  # fmt: skip
         except RetryableDiskFullError:
             raise
+        except _writer.UnreadSlotsError as exc:
+            self._failed = True
+            raise self._unread(*exc.args) from None
         except StoreError:
             self._failed = True
             raise
-        self._heads = None
         self._hash_slot_count = hash_slot_count
-        self.waiting = (IndexBatch(), first + len(rows))
+        self.waiting = (IndexBatch(), first + len(pending))
+        self._writer.forget_heads()
 
     def flush(self) -> None:
         """Make every key that was put durable. Releases the GIL while it syncs.
@@ -406,17 +403,22 @@ class IndexFile:
         file = self._descriptor()  # held: a close meanwhile must not free its number
         try:
             data = os.pread(file.number, size, position)
-        except OSError:
-            with os_errors("read an index file", self.path):
-                raise
+        except OSError as exc:
+            raise self._unread(position, size, 0, exc.errno or errno.EIO) from exc
         if len(data) != size:
-            raise TruncatedRecordError(
-                "the index file is too short", path=self.path, position=position,
-                expected=f"{size} bytes", got=f"{len(data)} bytes",
-            )  # fmt: skip
+            raise self._unread(position, size, len(data), 0)
         return data
 
     # ---- inside
+
+    def _unread(self, position: int, size: int, got: int, code: int) -> StoreError:
+        """Return the fault of a read that was refused with ``code``, or 0 where the file ends."""
+        if code:
+            return StoreIOError(f"cannot read an index file: {os.strerror(code)}", path=self.path)
+        return TruncatedRecordError(
+            "the index file is too short", path=self.path, position=position,
+            expected=f"{size} bytes", got=f"{got} bytes",
+        )  # fmt: skip
 
     def _chain(self, hashed: int) -> Iterator[tuple[int, IndexEntry]]:
         """Yield the entries of the slot of ``hashed``, newest first: number, entry.
@@ -447,22 +449,6 @@ class IndexFile:
             return False
         before = self.entry(index - 1) if index > 1 else None
         return before is None or (before != _BLANK and before.phy_offset == 0)
-
-    def _rows(
-        self, columns: NDArray[np.void], first: int, previous: NDArray[np.int64]
-    ) -> NDArray[np.void]:
-        rows = np.empty(len(columns), ENTRY_DTYPE)
-        rows["key_hash"] = columns["key_hash"]
-        rows["phy_offset"] = columns["phy_offset"]
-        rows["previous_index"] = previous
-        if self.begin_timestamp > 0:
-            passed = columns["store_timestamp"] - self.begin_timestamp
-            rows["time_diff"] = np.clip(passed // 1000, 0, MAX_TIME_DIFF)
-        else:
-            rows["time_diff"] = 0
-        if first == 1:
-            rows["time_diff"][0] = self._first_time_diff
-        return rows
 
     def _read_header(self) -> IndexHeader:
         return INDEX_HEADER.unpack_from(self.read(0, INDEX_HEADER.size))

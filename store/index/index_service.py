@@ -181,7 +181,7 @@ class IndexService:
         that are missing are put (RocketMQ puts all of them again).
 
         Raises:
-            RetryableDiskFullError: no room; ``batch`` is to come again before any other.
+            RetryableDiskFullError: no room; ``batch`` is to come again, as it is, before any other.
             StoreIOError: a file cannot be made or written.
             StoreFailedError: that happened before.
             ReadOnlyStoreError: the index was opened read-only.

@@ -241,6 +241,9 @@ def test_no_log_file_expires_before_its_units_have_room(tmp_path: Path, faults: 
         told.check(store)
 
 
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"  # a file that the interrupt left unclosed
+)
 @pytest.mark.parametrize("refusal", ["write /index/", "write /consumequeue/"])
 @pytest.mark.parametrize("healed", [False, True], ids=["full", "healed"])
 def test_an_interrupt_while_the_dispatch_stalls_or_goes_on_loses_nothing(

@@ -15,6 +15,7 @@ from store.record.properties import MAX_PROPERTIES
 from tests.kit.pages import ROOT
 
 CORE, FILES = ROOT / "store" / "core", ROOT / "cq_file"
+INDEX = ROOT / "store" / "index"
 ROCKSDB = ROOT / "cq_rocksdb"
 V4_TAIL = record.FIXED_V4.size - record.TAIL.size
 
@@ -52,6 +53,7 @@ LAYOUTS = {
     "INDEX_HEADER": INDEX_HEADER.size,
     "INDEX_SLOT": INDEX_SLOT.size,
     "INDEX_ENTRY": INDEX_ENTRY.size,
+    "AT_INDEX_SLOTS_USED": INDEX_HEADER.offset("hash_slot_count"),
     "AT_INDEX_COUNT": INDEX_HEADER.offset("index_count"),
     "AT_PHY_OF_ENTRY": INDEX_ENTRY.offset("phy_offset"),
     "AT_TIME_OF_ENTRY": INDEX_ENTRY.offset("time_diff"),
@@ -87,7 +89,8 @@ def test_the_core_has_the_numbers_of_the_layouts() -> None:
 
 
 def test_they_stand_nowhere_else() -> None:
-    others = [path for path in compiled(CORE) if path.name != "_layout.pxd"] + compiled(FILES)
+    others = [path for path in compiled(CORE) if path.name != "_layout.pxd"]
+    others += compiled(FILES) + compiled(INDEX)
     assert len(others) > 20
     for path in others:
         assert not set(numbers(path)) & set(LAYOUTS), path.name

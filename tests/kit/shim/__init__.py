@@ -97,11 +97,11 @@ class Shim:
         if not meets:
             self.off()
 
-    def tell(self, function: Callable[[str, str], object], library: str) -> None:
-        """Tell ``function`` kind and path of each call that a library makes, before it is made.
+    def tell(self, function: Callable[[str, str], object], *libraries: str) -> None:
+        """Tell ``function`` kind and path of each call that libraries make, before it is made.
 
-        In its thread, which has the interpreter's lock meanwhile; ``library`` is a part of its
-        path. Not for RocksDB: a thread of Python may hold that lock while it waits for another
+        In its thread, which has the interpreter's lock meanwhile; each of ``libraries`` is a part
+        of a path. Not for RocksDB: a thread of Python may hold that lock while it waits for another
         one of RocksDB's.
         """
 
@@ -109,7 +109,7 @@ class Shim:
             function(KINDS[kind], path.decode())
 
         self._told = callback = _CALLBACK(told)
-        _library().shim_tell(callback, library.encode())
+        _library().shim_tell(callback, ":".join(libraries).encode())
 
     def write_parts_only(self) -> None:
         """Have each write take a part of what it is given."""

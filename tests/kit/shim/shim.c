@@ -54,10 +54,19 @@ void shim_arm(unsigned kinds, long first, long last, int code, const char *root,
 
 void shim_off(void) { is_on = 0, told = NULL; }
 
-/* Have a function told of each call by a library, whose path holds a text, before it is made. */
-void shim_tell(void (*function)(int, const char *), const char *library) {
-    snprintf(told_of, PATH, "%s", library);
+/* Have a function told of each call by libraries, whose paths hold texts, before it is made; the
+   texts are parted by colons. */
+void shim_tell(void (*function)(int, const char *), const char *libraries) {
+    snprintf(told_of, PATH, "%s", libraries);
     told = function;
+}
+
+static int is_told_of(const char *caller) {
+    char text[PATH], *rest = text, *one;
+    snprintf(text, PATH, "%s", told_of);
+    while ((one = strsep(&rest, ":")) != NULL)
+        if (strstr(caller, one) != NULL) return 1;
+    return 0;
 }
 
 static int meet(enum kind kind, const char *path, void *from) {
@@ -69,7 +78,7 @@ static int meet(enum kind kind, const char *path, void *from) {
     const char *caller = dladdr(from, &found) && found.dli_fname ? found.dli_fname : "";
     int is_foreign = strstr(caller, "libpython") == NULL && strstr(caller, "/bin/python") == NULL;
     void (*tell)(int, const char *) = told;
-    if (tell && strstr(caller, told_of) != NULL)
+    if (tell && is_told_of(caller))
         tell(kind, path);
     pthread_mutex_lock(&lock);
     shim_state.counts[kind]++;
