@@ -55,10 +55,18 @@ class Appender:
         self.quota = quota
 
     def plain_puts(
-        self, config: StoreConfig, encoder: MessageEncoder, dispatcher: Dispatcher, *, alone: bool
+        self,
+        config: StoreConfig,
+        encoder: MessageEncoder,
+        dispatcher: Dispatcher,
+        *,
+        alone: bool,
+        has_light: bool,
     ) -> PlainPuts:
         """Return the short way of messages that are plain; it takes the lock's part itself."""
-        return plain_puts(config, encoder, self._log, dispatcher, self._state, alone=alone)
+        return plain_puts(
+            config, encoder, self._log, dispatcher, self._state, alone=alone, has_light=has_light
+        )
 
     def one(self, record: EncodedRecord) -> tuple[int, Appended]:
         """Append one record; return its queue offset and its place."""

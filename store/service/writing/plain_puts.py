@@ -13,7 +13,8 @@ from store.core import CORE, LONG_WAY, READS
 from store.index.index_batch import TAGS_PREFIX
 from store.log.commit_log import Appended, CommitLog
 from store.record.encoder import MessageEncoder
-from store.record.message import SCHEDULE_TOPIC, Host, Message
+from store.record.message import SCHEDULE_TOPIC, TIMER_TOPIC, Host, Message
+from store.record.properties import crc_property
 from store.service.dispatching.dispatch import Dispatcher
 from store.service.results import PutMessageResult, PutMessageStatus
 from store.service.running.running_state import RunningState
@@ -74,12 +75,14 @@ def plain_puts(
     state: RunningState,
     *,
     alone: bool,
+    has_light: bool,
 ) -> PlainPuts:
     """Return the compiled way if there is one for these settings.
 
-    ``alone``: a put waits for nothing, neither disk nor followers.
+    ``alone``: a put waits for nothing, neither disk nor followers. ``has_light``: messages that ask
+    for light queues go there.
     """
-    if LONG_WAY or config.enabled_append_prop_crc:
+    if LONG_WAY:
         return NoPlainPuts()
     pending = dispatcher.pending
     made: PlainPuts = CORE.PlainPuts(
@@ -90,6 +93,7 @@ def plain_puts(
         clock=time,
         topics=encoder.topics,
         scheduled=SCHEDULE_TOPIC,
+        timer=TIMER_TOPIC,
         classes=(Host, Appended, PutMessageResult),
         ok=PutMessageStatus.PUT_OK,
         tags_prefix=TAGS_PREFIX,
@@ -100,5 +104,8 @@ def plain_puts(
         alone=alone,
         every=SAMPLED_PUTS,
         fault_count=READS.fault_count(),
+        seal=crc_property(0) if config.enabled_append_prop_crc else None,
+        refuses_delay=not config.allow_delay_without_service,
+        has_light=has_light,
     )
     return made

@@ -111,7 +111,12 @@ class Putter:
         self._locks = dispatcher.locks
         self._refuses_delay = not config.allow_delay_without_service
         self._encoder = MessageEncoder(config, self._check_topic)
-        self._plain = append.plain_puts(config, self._encoder, dispatcher, alone=not answers.waits)
+        self._has_light = config.enable_lmq and (
+            config.enable_multi_dispatch or not queues.lmq_needs_multi_dispatch
+        )
+        self._plain = append.plain_puts(
+            config, self._encoder, dispatcher, alone=not answers.waits, has_light=self._has_light
+        )
         self.meter = PutMeter()
         self._timed_from = 0  # appended records at which the next put is timed
         self._look_ahead = look_ahead  # see PagesAhead.look
@@ -331,12 +336,8 @@ class Putter:
     # ---- light queues
 
     def _goes_to_light(self, message: Message) -> bool:
-        config = self._config
-        enabled = config.enable_lmq and (
-            config.enable_multi_dispatch or not self._queues.lmq_needs_multi_dispatch
-        )
         names = message.properties.get(_LIGHT, "")
-        return bool(enabled and names.strip() and _has_units(message))
+        return bool(self._has_light and names.strip() and _has_units(message))
 
     def _put_light(self, message: Message) -> PutMessageResult:
         """Put a message into its own queue and into its light queues.
