@@ -32,6 +32,7 @@ cdef extern from "Python.h":
 cdef enum:
     MOST_BODY = 1 << 16  # a longer one is summed while others run
     MOST_AT_ONCE = 1 << 20  # bytes of records; likewise, and what they are looked at in stays
+    NOTED_AT_ONCE = 1 << 12  # records, before others may run
 
 
 include "_plain.pxi"
@@ -62,7 +63,7 @@ cdef class PlainPuts(_Looks):
         self, *, LogTail log not None, Waiting pending not None, StateFlags state not None,
         HandedOn dispatcher not None, clock, topics, scheduled, timer, classes, ok, tags_prefix,
         max_body, file_size, keys_wanted, tags_wanted, alone, every, fault_count, seal,
-        refuses_delay, has_light,
+        refuses_delay, has_light, delays,
     ):
         self._faults = PyCapsule_GetPointer(fault_count, "cqstore.faulty_maps")
         self._fault_count = fault_count
@@ -79,7 +80,7 @@ cdef class PlainPuts(_Looks):
         self._timer, self._seal = timer, <bytes?> seal if seal is not None else None
         if self._seal is not None and len(self._seal) != CRC_PROPERTY_BYTES:
             raise ValueError(f"{seal!r} is not the property for a checksum")
-        self._refuses_delay, self._has_light = refuses_delay, has_light
+        self._refuses_delay, self._has_light, self._delays = refuses_delay, has_light, delays
         self._keys_wanted, self._tags_wanted = keys_wanted, tags_wanted
         self._alone, self._every = alone, every
         self._stamp, self._time = 0, 0
@@ -138,6 +139,10 @@ cdef class PlainPuts(_Looks):
         finally:
             if collecting:
                 PyGC_Enable()
+
+    def encoded(self):
+        """Return what takes the messages of a put that was not taken otherwise."""
+        return EncodedMessages(self)
 
     cdef int64_t _now(self) except? -1:
         """Return the store time, ms. No line of Python: nobody appends behind it with an earlier one."""

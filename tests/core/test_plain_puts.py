@@ -23,6 +23,7 @@ from store.record.message import Host, Message
 from store.service.message_store import MessageStore
 from store.service.reading.puller import TagFilter
 from store.service.results import PutMessageResult
+from store.service.writing.encoded import Encoded, Interpreted
 from store.service.writing.plain_puts import SAMPLED_PUTS, PlainPuts
 from tests.kit.long_way import go_the_long_way
 from tests.kit.messages import MOST_BODY, WAYS, messages, plain, put
@@ -71,6 +72,9 @@ class Counted:
         found = self._real.batch(batch)
         self.taken += len(found or ())
         return found
+
+    def encoded(self) -> Encoded | Interpreted:
+        return self._real.encoded()
 
 
 @pytest.fixture(autouse=True)

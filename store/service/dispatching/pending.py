@@ -57,6 +57,7 @@ class Pending(_waiting.Waiting):
         self.units = UnitBatch()
         """Any thread may ask for its length, and for ``end_phy_offset``: 0 if nothing waits."""
         self._record_units = units
+        self.delays = units.delays
         self._add = units.add
         self.record_keys = keys
         self.keys = IndexBatch()

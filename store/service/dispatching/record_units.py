@@ -53,7 +53,7 @@ class RecordUnits:
         lmq_needs_multi_dispatch: bool,
     ) -> None:
         """``check_topic``, ``lmq_needs_multi_dispatch`` are those of the backend for the units."""
-        self._delays = DelayLevels(config.message_delay_level)
+        self.delays = DelayLevels(config.message_delay_level)
         self.deleted = deleted
         self._queue_type = queue_type
         self._check_topic = check_topic
@@ -80,7 +80,7 @@ class RecordUnits:
             return
         tags_code = properties.tags_code
         if topic == SCHEDULE_TOPIC and properties.delay is not None:
-            tags_code = self._delays.tags_code(properties.delay, timestamp, tags_code)
+            tags_code = self.delays.tags_code(properties.delay, timestamp, tags_code)
         gone = self.deleted.has_record
         whole = properties.inner_base is None
         if (whole or self._queue_type(topic) is not QueueType.BATCH) and not gone(

@@ -23,7 +23,9 @@ from store.service.dispatching.pending import Pending
 from store.service.dispatching.queue_offsets import Queue
 from store.service.dispatching.record_units import Unit
 from store.service.dispatching.topic_hold import TopicHeldError
+from store.service.results import PutMessageResult
 from store.service.running.running_state import RunningState
+from store.service.writing.encoded import Encoded, Interpreted
 from store.service.writing.light_quota import LightQuota
 from store.service.writing.plain_puts import PlainPuts, plain_puts
 
@@ -80,6 +82,13 @@ class Appender:
         ``whole``: all of them go into one file, or none.
         """
         return self._step(self._many, records, whole)
+
+    def encoded(self, records: Encoded | Interpreted, *, whole: bool) -> list[PutMessageResult]:
+        """Append the messages of a put that are left, as ``many`` does; return the results."""
+        if isinstance(records, Interpreted):
+            return records.results(*self.many(records.left, whole=whole))
+        records.sum()  # takes long, so nobody has to wait for it
+        return self._step(self._encoded, records, whole)
 
     def light(
         self, names: Sequence[str], encode: Callable[[Sequence[int]], EncodedRecord]
@@ -176,6 +185,19 @@ class Appender:
         self._pending.note_list(records, queue_offsets, appended)
         self._section.begun = False
         return queue_offsets, appended
+
+    def _encoded(
+        self,
+        records: Encoded,
+        whole: bool,  # noqa: FBT001
+    ) -> list[PutMessageResult]:
+        for queue in records.unassigned():
+            self._offsets.assign(queue)
+        results: list[PutMessageResult] = []
+        self._section.begun = True
+        self._log.append_encoded(records, results, whole=whole)
+        self._section.begun = False
+        return results
 
     def _raw(self, phy_offset: int, data: bytes, rules: ScanRules) -> int:
         raw = self._log.check_raw(phy_offset, data, rules)

@@ -43,6 +43,7 @@ from store.service.running.meters import PutMeter
 from store.service.writing.answers import Answers
 from store.service.writing.append import Appender
 from store.service.writing.delay_check import refuse_delay
+from store.service.writing.encoded import Encoded, Interpreted, add_encoded
 from store.service.writing.light_quota import LightQuotaError
 from store.service.writing.plain_puts import SAMPLED_PUTS
 
@@ -57,7 +58,8 @@ _INNER = int(SysFlag.INNER_BATCH)
 _NO_TOPICS = frozenset({".", "..", CHECKPOINT_TOPIC})
 _NO_NAME = frozenset("/\0")
 """In no name of a folder: a topic with them could never be moved to file queues."""
-_new = tuple.__new__
+_NOT_YET = PutMessageResult(_OK)
+"""Stands where a result comes."""
 
 
 class Puts(Protocol):
@@ -173,17 +175,15 @@ class Putter:
                 if self._goes_to_light(message):
                     return self._put_light(message)
                 _refuse_light_offsets(message)
-            record = self._encoder.encode(message)
+            records = self._plain.encoded()
+            add_encoded(records, message, self._encoder)
         except IllegalMessageError as exc:
             return self._refused(exc)
         except (TypeError, AttributeError) as exc:
             return self._refused(illegal(message, exc))
-        try:
-            queue_offset, appended = self._append.one(record)
-        except (DiskFullError, IllegalMessageError) as exc:
-            return self._refused(exc)
-        self.meter.went_long_way()
-        return _new(PutMessageResult, (_OK, appended, queue_offset, message.store_host, ""))
+        results = [_NOT_YET]
+        self._append_all(records, [0], results, whole=False)
+        return results[0]
 
     def put_later(
         self, message: Message, promised: Promised[PutMessageResult], soon: Soon = at_once
@@ -230,21 +230,20 @@ class Putter:
     def _put_each(self, messages: Sequence[Message]) -> list[PutMessageResult]:
         """Put messages of which any may be refused or go to light queues."""
         require_messages(messages)
-        results: list[PutMessageResult | None] = [None] * len(messages)
+        results = [_NOT_YET] * len(messages)
         places: list[int] = []
-        records: list[EncodedRecord] = []
-        own = list(messages)
+        records = self._plain.encoded()
         for place, given in enumerate(messages):
             message = given
             try:
-                own[place] = message = copy_message(given)
+                message = copy_message(given)
                 properties = message.properties
                 if self._refuses_delay:
                     refuse_delay(message)
                 if not (
                     _LIGHT in properties or message.sys_flag & _INNER or _INNER_NUM in properties
                 ):
-                    records.append(self._encoder.encode(message))
+                    add_encoded(records, message, self._encoder)
                     places.append(place)
                     continue
             except IllegalMessageError as exc:
@@ -254,11 +253,11 @@ class Putter:
                 results[place] = self._refused(illegal(message, exc))
                 continue
             # Rare, and encoded under the lock: what came before it goes first.
-            self._append_all(own, records, places, results, whole=False)
-            records, places = [], []
+            self._append_all(records, places, results, whole=False)
+            records, places = self._plain.encoded(), []
             results[place] = self.put(message)
-        self._append_all(own, records, places, results, whole=False)
-        return [result for result in results if result is not None]
+        self._append_all(records, places, results, whole=False)
+        return results
 
     def put_client_batch(self, batch: Message) -> list[PutMessageResult]:
         """Put a client batch, all of it or nothing, see ``MessageStore.put_client_batch``."""
@@ -286,36 +285,39 @@ class Putter:
                 refuse_delay(message)
             _refuse_inner_batch(message)
             _refuse_light_offsets(message)
-        records = [self._encoder.encode(message) for message in messages]
-        results: list[PutMessageResult | None] = [None] * len(messages)
-        self._append_all(messages, records, range(len(messages)), results, whole=True)
-        return [result for result in results if result is not None]
+        records = self._plain.encoded()
+        for message in messages:
+            add_encoded(records, message, self._encoder)
+        results = [_NOT_YET] * len(messages)
+        self._append_all(records, range(len(messages)), results, whole=True)
+        return results
 
     def _append_all(
         self,
-        messages: Sequence[Message],
-        records: Sequence[EncodedRecord],
+        records: Encoded | Interpreted,
         places: Sequence[int],
-        results: list[PutMessageResult | None],
+        results: list[PutMessageResult],
         *,
         whole: bool,
     ) -> None:
         """Append ``records`` under one lock; ``results[places[i]]`` is the outcome of record i."""
-        while records:  # once, but on a full disk or where a record is longer than a file
+        at, count = 0, len(records)
+        while at < count:  # once, but on a full disk or where a record is longer than a file
             try:
-                offsets, appended = self._append.many(records, whole=whole)
+                done = self._append.encoded(records, whole=whole)
             except (DiskFullError, IllegalMessageError) as exc:  # nothing was appended
                 one = isinstance(exc, IllegalMessageError) and not whole
-                out = 1 if one else len(records)
-                for place in places[:out]:
+                out = 1 if one else count - at
+                for place in places[at : at + out]:
                     results[place] = self._refused(exc)
-                records, places = records[out:], places[out:]
+                records.skip(out)
+                at += out
                 continue
-            self.meter.went_long_way(len(appended))
-            for place, offset, done in zip(places, offsets, appended, strict=False):
-                host = messages[place].store_host
-                results[place] = _new(PutMessageResult, (_OK, done, offset, host, ""))
-            records, places = records[len(appended) :], places[len(appended) :]
+            if isinstance(records, Interpreted):
+                self.meter.went_long_way(len(done))
+            for place, result in zip(places[at:], done, strict=False):
+                results[place] = result
+            at += len(done)
 
     def append_raw(self, phy_offset: int, data: bytes) -> int:
         """Append bytes of another store's log, see ``MessageStore.append_to_commit_log``."""
