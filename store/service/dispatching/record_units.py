@@ -87,9 +87,22 @@ class RecordUnits:
             topic, phy_offset
         ):
             add((topic, queue_id), queue_offset, phy_offset, size, tags_code, timestamp)
+        self.add_light(add, topic, phy_offset, size, tags_code, timestamp, properties)
+
+    def add_light(
+        self,
+        add: AddUnit,
+        topic: str,
+        phy_offset: int,
+        size: int,
+        tags_code: int,
+        timestamp: int,
+        properties: DispatchProperties,
+    ) -> None:
+        """Call ``add`` for each unit that a queued record has in light queues."""
         if properties.multi_dispatch and properties.multi_queue_offset and self._replays_lmq:
             for name, offset in light_queues(topic, properties):
-                if self._can_hold(name) and not gone(name, phy_offset):
+                if self._can_hold(name) and not self.deleted.has_record(name, phy_offset):
                     add((name, 0), offset, phy_offset, size, tags_code, timestamp)
 
     def add_scanned(

@@ -16,7 +16,7 @@ from store.errors import DiskFullError, IllegalMessageError
 from store.log.commit_log import Appended, CommitLog
 from store.record.encoder import EncodedRecord, MessageEncoder, is_queued
 from store.record.message import LMQ_PREFIX
-from store.record.properties import dispatch_properties
+from store.record.properties import DispatchProperties, dispatch_properties
 from store.record.scan import ScanRules
 from store.service.dispatching.dispatch import Dispatcher
 from store.service.dispatching.pending import Pending
@@ -91,14 +91,21 @@ class Appender:
         return self._step(self._encoded, records, whole)
 
     def light(
-        self, names: Sequence[str], encode: Callable[[Sequence[int]], EncodedRecord]
-    ) -> tuple[int, Appended]:
-        """Append a queued record that is in light queues too; ``encode`` gets its offsets there.
+        self,
+        topic: str,
+        names: Sequence[str],
+        records: Encoded | Interpreted,
+        encode: Callable[[Sequence[int]], DispatchProperties],
+    ) -> PutMessageResult:
+        """Append a queued record that is in light queues too; return the result.
+
+        ``encode`` gets its offsets there, puts it into ``records``, alone, and returns what
+        dispatch needs of its properties.
 
         Raises:
             LightQuotaError: it would make more light queues than there may be.
         """
-        return self._step(self._light, names, encode)
+        return self._step(self._light, topic, names, records, encode)
 
     def raw(self, phy_offset: int, data: bytes, rules: ScanRules) -> int:
         """Append the whole records at the begin of ``data``, which have their places already.
@@ -142,18 +149,39 @@ class Appender:
         return queue_offset, self._append(record, queue_offset, (queue,))
 
     def _light(
-        self, names: Sequence[str], encode: Callable[[Sequence[int]], EncodedRecord]
-    ) -> tuple[int, Appended]:
+        self,
+        topic: str,
+        names: Sequence[str],
+        records: Encoded | Interpreted,
+        encode: Callable[[Sequence[int]], DispatchProperties],
+    ) -> PutMessageResult:
         assign = self._offsets.assign
         queues = [(name, _LIGHT_ID) for name in names]
         light = [assign(queue) for queue in queues]
         made = light.count(0)
         self.quota.check(made)
-        record = encode(light)
-        own = (record.topic, record.queue_id)
-        queue_offset = assign(own)
-        appended = self._append(record, queue_offset, (own, *queues), made)
-        return queue_offset, appended
+        properties = encode(light)
+        if isinstance(records, Interpreted):
+            (record,) = records.left
+            own = (record.topic, record.queue_id)
+            queue_offset = assign(own)
+            appended = self._append(record, queue_offset, (own, *queues), made)
+            return records.results([queue_offset], [appended])[0]
+        records.sum()
+        for queue in records.unassigned():
+            assign(queue)
+        results: list[PutMessageResult] = []
+        self._section.begun = True
+        self._log.append_encoded(records, results, whole=True)
+        for queue in queues:
+            self._offsets.take(queue)
+        if made:
+            self.quota.count(made)
+        (result,) = results
+        if result.appended is not None:
+            self._pending.note_light(topic, properties, result.appended)
+        self._section.begun = False
+        return result
 
     def _append(
         self, record: EncodedRecord, queue_offset: int, queues: Sequence[Queue], made: int = 0

@@ -90,6 +90,11 @@ class Interpreted:
         self._hosts.append(store_host or message.store_host)
         return True
 
+    @property
+    def next_bytes(self) -> int:
+        """Return the bytes of the next record that is to be appended; 0: all were."""
+        return self.left[0].size if self.left else 0
+
     def skip(self, count: int) -> None:
         """Leave out the next so many."""
         del self.left[:count], self._hosts[:count]

@@ -23,21 +23,20 @@ from store.logger import StoreLogger
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueType
 from store.record.client_batch import decode_client_batch
-from store.record.encoder import EncodedRecord, MessageEncoder, is_queued
+from store.record.encoder import MessageEncoder
 from store.record.message import (
     CHECKPOINT_TOPIC,
     LMQ_PREFIX,
     RETRY_PREFIX,
-    TRANSACTION_MASK,
     Message,
     MessageProperty,
     SysFlag,
 )
-from store.record.message_check import fault_of, illegal, require_message, require_messages
+from store.record.message_check import illegal, require_message, require_messages
 from store.record.message_copy import copy_message
+from store.record.properties import DispatchProperties, dispatch_properties_of
 from store.record.scan import ScanRules
 from store.service.dispatching.dispatch import Dispatcher
-from store.service.dispatching.record_units import allows_light_queues
 from store.service.results import PutMessageResult, PutMessageStatus
 from store.service.running.meters import PutMeter
 from store.service.writing.answers import Answers
@@ -46,6 +45,13 @@ from store.service.writing.delay_check import refuse_delay
 from store.service.writing.encoded import Encoded, Interpreted, add_encoded
 from store.service.writing.light_quota import LightQuotaError
 from store.service.writing.plain_puts import SAMPLED_PUTS
+from store.service.writing.put_checks import (
+    check_client_batch,
+    check_light_size,
+    has_units,
+    refuse_inner_batch,
+    refuse_light_offsets,
+)
 
 _LOG = StoreLogger(__name__)
 _MAX_TOPIC_BYTES = 127
@@ -171,10 +177,10 @@ class Putter:
             if self._refuses_delay:
                 refuse_delay(message)
             if _LIGHT in properties or message.sys_flag & _INNER or _INNER_NUM in properties:
-                _refuse_inner_batch(message)
+                refuse_inner_batch(message)
                 if self._goes_to_light(message):
                     return self._put_light(message)
-                _refuse_light_offsets(message)
+                refuse_light_offsets(message)
             records = self._plain.encoded()
             add_encoded(records, message, self._encoder)
         except IllegalMessageError as exc:
@@ -271,7 +277,7 @@ class Putter:
         self._look_ahead()
         awaited = self._is_awaited(batch)
         try:
-            _check_client_batch(batch, self._config.max_message_size)
+            check_client_batch(batch, self._config.max_message_size)
             done = self._plain.batch(batch) or self._put_whole(decode_client_batch(batch))
         except IllegalMessageError as exc:
             return [self._refused(exc)]
@@ -283,8 +289,8 @@ class Putter:
         for message in messages:
             if self._refuses_delay:
                 refuse_delay(message)
-            _refuse_inner_batch(message)
-            _refuse_light_offsets(message)
+            refuse_inner_batch(message)
+            refuse_light_offsets(message)
         records = self._plain.encoded()
         for message in messages:
             add_encoded(records, message, self._encoder)
@@ -339,7 +345,7 @@ class Putter:
 
     def _goes_to_light(self, message: Message) -> bool:
         names = message.properties.get(_LIGHT, "")
-        return bool(self._has_light and names.strip() and _has_units(message))
+        return bool(self._has_light and names.strip() and has_units(message))
 
     def _put_light(self, message: Message) -> PutMessageResult:
         """Put a message into its own queue and into its light queues.
@@ -355,21 +361,26 @@ class Putter:
         if len(set(names)) != len(names):
             raise IllegalMessageError("INNER_MULTI_DISPATCH names a light queue twice")
 
-        def encode(offsets: Sequence[int]) -> EncodedRecord:
+        records = self._plain.encoded()
+
+        def encode(offsets: Sequence[int]) -> DispatchProperties:
             properties = dict(message.properties)
             properties[_LIGHT_OFFSETS] = ",".join(map(str, offsets))
-            record = self._encoder.encode(_with_properties(message, properties))
-            _check_light_size(record.size, self._config.max_message_size)
-            return record
+            if records.next_bytes:  # it was asked before, while the topic was held
+                records.skip(1)
+            add_encoded(records, _with_properties(message, properties), self._encoder)
+            check_light_size(records.next_bytes, self._config.max_message_size)
+            return dispatch_properties_of(properties)
 
         try:
-            queue_offset, appended = self._append.light(names, encode)
+            result = self._append.light(message.topic, names, records, encode)
         except PropertiesTooLongError as exc:  # RocketMQ's status for this step
             return self._refused(IllegalMessageError(exc.reason))
         except (DiskFullError, IllegalMessageError) as exc:
             return self._refused(exc)
-        self.meter.went_long_way()
-        return PutMessageResult(_OK, appended, queue_offset, message.store_host)
+        if isinstance(records, Interpreted):
+            self.meter.went_long_way()
+        return result
 
     # ---- before and after
 
@@ -449,46 +460,6 @@ def _waits(properties: dict[str, str]) -> bool:
     """Return whether the producer waits for disk and followers: yes, unless it says otherwise."""
     value = properties.get(MessageProperty.WAIT)
     return value is None or value.lower() == "true"
-
-
-def _refuse_inner_batch(message: Message) -> None:
-    """Inner batches go to BatchCQ topics only, and those are not written yet."""
-    if message.sys_flag & SysFlag.INNER_BATCH:
-        raise IllegalMessageError(f"an inner batch, but {message.topic!r} is no BatchCQ topic")
-    if _INNER_NUM in message.properties:
-        raise IllegalMessageError("INNER_NUM without the inner batch flag")
-
-
-def _refuse_light_offsets(message: Message) -> None:
-    """Only the store gives offsets in light queues: others' would make units where none belong."""
-    both = {_LIGHT, _LIGHT_OFFSETS} <= message.properties.keys()
-    if both and _has_units(message):
-        raise IllegalMessageError(f"{_LIGHT_OFFSETS} is given by the store, with light queues on")
-
-
-def _has_units(message: Message) -> bool:
-    """Return whether light queues may get units of it: an offset without one would be a gap."""
-    return is_queued(message.sys_flag) and allows_light_queues(message.topic)
-
-
-def _check_light_size(size: int, most: int) -> None:
-    """A record for light queues has no allowance beyond the message size."""
-    if size > most:
-        raise IllegalMessageError(f"record of {size} bytes for light queues, at most {most}")
-
-
-def _check_client_batch(batch: Message, max_size: int) -> None:
-    if (fault := fault_of(batch)) is not None:
-        raise IllegalMessageError(fault)
-    if len(batch.body) > max_size:
-        raise IllegalMessageError(f"batch of {len(batch.body)} bytes, at most {max_size}")
-    if batch.sys_flag & (TRANSACTION_MASK | SysFlag.INNER_BATCH):
-        raise IllegalMessageError("a client batch takes no transactions and no inner batches")
-    delay = batch.properties.get(MessageProperty.DELAY, "0")
-    if delay.isdecimal() and delay.strip("0"):
-        raise IllegalMessageError("a client batch cannot be delayed")
-    if not batch.body:
-        raise IllegalMessageError("the batch is empty")
 
 
 def _with_properties(message: Message, properties: dict[str, str]) -> Message:
