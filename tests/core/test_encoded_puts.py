@@ -82,7 +82,6 @@ def test_long_bodies_are_put_as_python_puts_them(
             short.flush()
             long.flush()
             assert log_bytes(short) == log_bytes(long)
-            assert short.metrics.snapshot().put_long_way == 0
 
 
 @pytest.mark.usefixtures("at_one_moment")
@@ -101,7 +100,6 @@ def test_a_list_of_any_length_is_put_as_python_puts_it(tmp_path: Path) -> None:
         assert waiting(short) == waiting(long)
         assert log_bytes(short) == log_bytes(long)
         assert short.commit_log.max_phy_offset() > 2 << 19
-        assert short.metrics.snapshot().put_long_way == 0
 
 
 def test_numbers_and_hosts_of_other_classes_are_put(tmp_path: Path) -> None:
@@ -115,7 +113,6 @@ def test_numbers_and_hosts_of_other_classes_are_put(tmp_path: Path) -> None:
         assert result.store_host is host
         (found,) = store.get_message("t", 0, 0).messages()
         assert (found.head.flag, found.store_host.wire) == (1, host.wire)
-        assert store.metrics.snapshot().put_long_way == 0
 
 
 def test_where_the_disk_is_full_the_first_of_a_list_are_put(

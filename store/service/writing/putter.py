@@ -319,8 +319,7 @@ class Putter:
                 records.skip(out)
                 at += out
                 continue
-            if isinstance(records, Interpreted):
-                self.meter.went_long_way(len(done))
+            self.meter.went_long_way(len(done))
             for place, result in zip(places[at:], done, strict=False):
                 results[place] = result
             at += len(done)
@@ -378,8 +377,7 @@ class Putter:
             return self._refused(IllegalMessageError(exc.reason))
         except (DiskFullError, IllegalMessageError) as exc:
             return self._refused(exc)
-        if isinstance(records, Interpreted):
-            self.meter.went_long_way()
+        self.meter.went_long_way()
         return result
 
     # ---- before and after
