@@ -12,7 +12,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport calloc
 from libc.string cimport memchr, memcmp, memcpy
 
-from store.core._crc32 cimport crc_of, crc_of_by_table, crc_prepare
+from store.core._crc32 cimport crc_of, crc_of_by_table, crc_on, crc_prepare
 from store.core._hashes cimport hash_on, hash_utf8
 from store.core._layout cimport *
 from store.core._slots cimport *
@@ -172,6 +172,7 @@ include "_columns.pxi"
 include "_known.pxi"
 include "_message.pxi"
 include "_puts.pxi"
+include "_encoded.pxi"
 include "_scan.pxi"
 include "_noting.pxi"
 include "_pages.pxi"

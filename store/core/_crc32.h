@@ -89,13 +89,16 @@ static void crc_prepare(void) {
     crc_find_folding();
 }
 
-static uint32_t crc_of(const char *data, size_t size) {
+/* The checksum of what `crc` is of and of `data` behind it. */
+static inline uint32_t crc_on(uint32_t crc, const char *data, size_t size) {
     const uint8_t *at = (const uint8_t *)data;
-    if (crc_folds && size >= CRC_BLOCK) return ~crc_by_folding(0xFFFFFFFFu, at, size);
-    return ~crc_by_table(0xFFFFFFFFu, at, size);
+    if (crc_folds && size >= CRC_BLOCK) return ~crc_by_folding(~crc, at, size);
+    return ~crc_by_table(~crc, at, size);
 }
 
-/* The same without folding, for who compares both. */
+static inline uint32_t crc_of(const char *data, size_t size) { return crc_on(0, data, size); }
+
+/* `crc_of` without folding, for who compares both. */
 static inline uint32_t crc_of_by_table(const char *data, size_t size) {
     return ~crc_by_table(0xFFFFFFFFu, (const uint8_t *)data, size);
 }

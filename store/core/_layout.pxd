@@ -29,6 +29,9 @@ cdef enum:
     # its tail, from the tail's start
     AT_PREPARED_OF_TAIL = 4
     AT_BODY_SIZE_OF_TAIL = 12
+    # its last property, where records have a checksum of their own
+    CRC_PROPERTY_BYTES = 20
+    CRC_DIGITS = 10
     # the head of a message in a client batch
     BATCHED_BYTES = 20
     AT_FLAG_OF_BATCHED = 12

@@ -12,7 +12,7 @@ Source: RocketMQ ``CommitLog``, ``DefaultAppendMessageCallback``.
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from store.config import StoreConfig
 from store.core import handle_bus_errors
@@ -26,6 +26,7 @@ from store.errors import (
     StoreIOError,
 )
 from store.files import LAST_OFFSET
+from store.log.log_map import LogMap
 from store.log.log_reads import LogReads
 from store.log.mapped_file import PAGE_BYTES, MappedFile
 from store.log.mapped_file_queue import MappedFileQueue
@@ -42,6 +43,7 @@ from store.record.scan import ScanRules
 if TYPE_CHECKING:
     from store.log.synced_mark import SyncedMark
 
+R = TypeVar("R")
 _NO_START = bytes(BLANK_SIZE)
 
 
@@ -56,6 +58,21 @@ class Appended(NamedTuple):
     phy_offset: int
     size: int
     store_timestamp: int
+
+
+class EncodedRecords(Protocol[R]):
+    """Records that are written by compiled code, see ``PlainPuts.encoded``."""
+
+    @property
+    def next_bytes(self) -> int:
+        """Return the bytes of the next record that is to be appended; 0: all were."""
+
+    @property
+    def total_bytes(self) -> int:
+        """Return the bytes of all that are to be appended."""
+
+    def append(self, target: LogMap | bytearray, results: list[R], /) -> None:
+        """Append as many as the current file has room for."""
 
 
 class CommitLog(LogReads):
@@ -202,6 +219,28 @@ class CommitLog(LogReads):
         finally:
             self.append_began = 0
         return done
+
+    def append_encoded(self, records: EncodedRecords[R], results: list[R], *, whole: bool) -> None:
+        """Append ``records``, which write themselves, as ``append_list`` does.
+
+        ``results`` get those of what was appended.
+
+        Raises:
+            DiskFullError: no room for the next file, and nothing was appended.
+            IllegalMessageError: a record, or with ``whole`` the list, is longer than a file.
+        """
+        self.append_began = now_ms()
+        try:
+            while size := records.next_bytes:
+                try:
+                    file = self._writable(records.total_bytes if whole else size)
+                except (DiskFullError, IllegalMessageError):
+                    if not results:
+                        raise
+                    return
+                records.append(file.target(), results)
+        finally:
+            self.append_began = 0
 
     def _append_run(
         self,

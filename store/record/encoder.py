@@ -78,8 +78,8 @@ class MessageEncoder:
         self._auto_version = config.auto_message_version_on_topic_len
         self._append_crc = config.enabled_append_prop_crc
         self._check_topic = check_topic
-        self.topics = BoundedCache[str, _Topic](_TOPICS_BYTES)
-        """Topic → magic code, the name with its length before it, the name as plain text."""
+        self.topics = BoundedCache[str, LearntTopic](_TOPICS_BYTES)
+        """Topics that may be put to."""
         self._properties = BoundedCache[tuple[str, str], _Encoded](_REMEMBERED_BYTES)
 
     def encode(self, message: Message) -> EncodedRecord:
@@ -131,6 +131,17 @@ class MessageEncoder:
             (size, start, prefix, middle, tail, topic, queue_id, sys_flag, dispatch),
         )
 
+    def learnt(self, message: Message) -> "LearntTopic":
+        """Return what is learnt of a message's topic, which may be put to.
+
+        Raises:
+            IllegalMessageError: it may not, or is none.
+        """
+        try:
+            return self.topics.get(message.topic) or self._learn_topic(message.topic)
+        except (TypeError, ValueError, AttributeError) as exc:
+            raise illegal(message, exc) from exc
+
     def _encode_properties(self, properties: dict[str, str]) -> "_Encoded":
         if self._append_crc and MessageProperty.CRC32 in properties:
             properties = {k: v for k, v in properties.items() if k != MessageProperty.CRC32}
@@ -147,7 +158,7 @@ class MessageEncoder:
         known = self._encode_properties(dict([pair]))
         return self._properties.learn(pair, known, 2 * len(known[0]))
 
-    def _learn_topic(self, topic: str) -> "_Topic":
+    def _learn_topic(self, topic: str) -> "LearntTopic":
         if not isinstance(topic, str):
             raise TypeError
         self._check_topic(topic)
@@ -169,7 +180,8 @@ class MessageEncoder:
 
 _Encoded = tuple[bytes, DispatchProperties]
 """The properties with their length before them, and what dispatch needs of them."""
-_Topic = tuple[int, bytes, str]
+LearntTopic = tuple[int, bytes, str]
+"""Magic code, the name with its length before it, the name as plain text."""
 _REMEMBERED_BYTES = 8 << 20
 _TOPICS_BYTES = 64 << 20
 """Room for 132,000 topics of 12 bytes or 89,000 of 60; in fact each takes 250 to 400 bytes."""

@@ -17,7 +17,7 @@ from store.log.gather import gather
 from store.log.log_map import map_log_file
 from store.log.mapped_file import MappedFile
 from tests.kit.commands import run_module
-from tests.kit.cut_log_child import COUNT, CUTS, PAGE, questions
+from tests.kit.cut_log_child import COUNT, CUTS, LOG_FILE, PAGE, questions
 
 PUTS = ("put_sync", "put_list_sync", "put_long", "put_and_flush")
 SILENT = {
@@ -66,7 +66,7 @@ def test_nothing_is_acknowledged_that_the_file_has_not(tmp_path: Path, ask: str,
     found = asked_of_child(tmp_path, "file", ask, cut)
     first, then = found["errors"]
     assert first.startswith("CorruptionError: the file has shrunk")
-    assert "expected 65536 bytes, found" in first
+    assert f"expected {LOG_FILE} bytes, found" in first
     assert "earlier" in then
     assert "the file has shrunk" in then  # the store knows why it has failed
 

@@ -23,6 +23,7 @@ from store.record.message import Host, Message
 from store.service.message_store import MessageStore
 from store.service.reading.puller import TagFilter
 from store.service.results import PutMessageResult
+from store.service.writing.encoded import Encoded, Interpreted
 from store.service.writing.plain_puts import SAMPLED_PUTS, PlainPuts
 from tests.kit.long_way import go_the_long_way
 from tests.kit.messages import MOST_BODY, WAYS, messages, plain, put
@@ -72,6 +73,9 @@ class Counted:
         self.taken += len(found or ())
         return found
 
+    def encoded(self) -> Encoded | Interpreted:
+        return self._real.encoded()
+
 
 @pytest.fixture(autouse=True)
 def _at_one_moment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,13 +114,18 @@ def outcome(store: MessageStore, way: str, given_messages: list[Message]) -> obj
 
 @pytest.mark.slow
 @settings(max_examples=100)
-@given(calls=calls, tags=st.booleans(), lmq=st.booleans())
+@given(
+    calls=calls, tags=st.booleans(), lmq=st.booleans(), is_sealed=st.booleans(), later=st.booleans()
+)
 def test_both_ways_leave_the_same(
-    calls: list[tuple[str, list[Message]]], *, tags: bool, lmq: bool
+    calls: list[tuple[str, list[Message]]], *, tags: bool, lmq: bool, is_sealed: bool, later: bool
 ) -> None:
     config = CONFIG.model_copy(
-        update={"enable_lmq": lmq, "enable_multi_dispatch": lmq, "message_index_tags": tags}
-    )
+        update={
+            "enable_lmq": lmq, "enable_multi_dispatch": lmq, "message_index_tags": tags,
+            "enabled_append_prop_crc": is_sealed, "allow_delay_without_service": later,
+        }
+    )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         short = MessageStore.open(Path(folder, "short"), config, housekeeping=False)
         long = MessageStore.open(Path(folder, "long"), config, housekeeping=False)
@@ -317,17 +326,20 @@ ODD = [
     changed(body=b"x" * 5000), changed(queue_id=-1), changed(queue_id=1 << 31),
     changed(queue_id=Many(0)), changed(queue_id=True), changed(flag=1 << 31),
     changed(flag=-(1 << 31) - 1), changed(flag=1 << 70), changed(flag=None),
-    changed(sys_flag=4), changed(sys_flag=12), changed(sys_flag=0x10), changed(sys_flag=0x20),
     changed(sys_flag=0x80), changed(sys_flag=0x4000_0000), changed(sys_flag=-1),
     changed(born_timestamp=1 << 63), changed(born_timestamp=1.5), changed(reconsume_times=1 << 31),
-    changed(prepared_transaction_offset=-(1 << 63) - 1), changed(born_host=V6),
-    changed(store_host=V6), changed(born_host=None), changed(properties=None),
+    changed(prepared_transaction_offset=-(1 << 63) - 1), changed(born_host=None),
+    changed(store_host=b"x" * 8), changed(properties=None),
     changed(properties={"": "a"}), changed(properties={"a": ""}), changed(properties={"a": 1}),
     changed(properties={1: "a"}), changed(properties={"a\x01": "b"}),
     changed(properties={"a": "b\x02"}), changed(properties={"a": "\ud800"}),
-    changed(properties={"a": "x" * 32_765}), changed(properties={"INNER_MULTI_DISPATCH": "a"}),
-    changed(properties={"INNER_NUM": "1"}), changed(properties={Text("a"): "b"}),
-    changed(topic="SCHEDULE_TOPIC_XXXX"),
+    changed(properties={"a": "x" * 32_765}), changed(properties={"INNER_NUM": "1"}),
+    changed(properties={"INNER_MULTI_DISPATCH": "a", "INNER_MULTI_QUEUE_OFFSET": "0"}),
+    changed(properties={Text("a"): "b"}), changed(properties={"DELAY": "1"}),
+    changed(properties={"DELAY": "00000000001"}), changed(properties={"DELAY": "-"}),
+    changed(properties={"TIMER_DELIVER_MS": "0"}), changed(properties={"TIMER_DELAY_MS": "0"}),
+    changed(properties={"TIMER_DELAY_SEC": "0"}),
+    changed(topic="SCHEDULE_TOPIC_XXXX", properties={"DELAY": "0"}),
 ]  # fmt: skip
 
 
@@ -339,6 +351,38 @@ def test_whatever_is_odd_is_left_alone(store: MessageStore, odd: Any) -> None:
     assert store._parts.putter._plain.one(odd) is None
     assert store._parts.putter._plain.several([good, odd, good]) is None
     assert (waiting(store), log_bytes(store)) == before
+
+
+WELL_FORMED = [
+    *[changed(sys_flag=flag) for flag in (4, 8, 12, 0x10, 0x20, 0x30, 0x700, -(1 << 31))],
+    changed(born_host=V6), changed(store_host=V6), changed(born_host=V6, store_host=V6, sys_flag=4),
+    changed(properties={"INNER_X": "1"}), changed(properties={"INNER_MULTI_DISPATCH": "a"}),
+    changed(properties={"INNER_BASE": "1"}), changed(properties={"INNER_MULTI_QUEUE_OFFSET": "0"}),
+    *[changed(properties={"DELAY": level}) for level in ("0", "+0", "-7", "000000000")],
+    changed(properties={"DELAY": "3"}, sys_flag=4), changed(properties={"DELAYED": "3"}),
+    changed(properties={"TIMER_X": "1"}), changed(properties={"TIMER_OUT_MS": "1"}),
+    changed(properties={"TIMER_DELAY_MS": "1", "TIMER_OUT_MS": "1"}),
+    changed(topic="SCHEDULE_TOPIC_XXXX"), changed(topic="%RETRY%" + "r" * 248),
+    changed(topic="rmq_sys_wheel_timer", properties={"DELAY": "3", "TIMER_DELAY_MS": "1"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_what_is_well_formed_is_taken_and_put_alike(tmp_path: Path, *, is_sealed: bool) -> None:
+    config = CONFIG.model_copy(update={"enabled_append_prop_crc": is_sealed})
+    short = MessageStore.open(tmp_path / "short", config, housekeeping=False)
+    long = MessageStore.open(tmp_path / "long", config, housekeeping=False)
+    with short, long:
+        go_the_long_way(long)
+        for each in WELL_FORMED:
+            first = changed(topic=each.topic)
+            assert short.put_message(first) == long.put_message(first)
+            taken = short._parts.putter._plain.one(each)
+            assert taken is not None, each
+            assert taken == long.put_message(each)
+            assert short._parts.putter._plain.several([each]) == long.put_messages([each])
+            assert waiting(short) == waiting(long)
+        assert log_bytes(short) == log_bytes(long)
 
 
 def _hold_lock(store: MessageStore) -> None:
@@ -394,7 +438,11 @@ def test_where_nothing_may_be_appended_the_message_goes_the_long_way(
 pieces = st.sampled_from([
     b"TAGS\x01a\x02", b"KEYS\x01k l\x02", b"UNIQ_KEY\x01u\x02", b"WAIT\x01true\x02", b"a\x01b\x02",
     b"INNER_NUM\x012\x02", b"a\x01b", b"\x01b\x02", b"a\x01\x02", b"a\x02", b"a\x01b\x01c\x02",
-    "é".encode() + b"\x01b\x02", b"\xff\x01b\x02", b"TAGS\x01\xc3\xa9\x02", b"",
+    "é".encode() + b"\x01b\x02", "𝄞\x01é\x02KEYS\x01é ü\x02".encode(), b"\xed\xa0\x80\x01b\x02",
+    b"DELAY\x010\x02", b"DELAY\x013\x02", b"TIMER_DELAY_MS\x011\x02", b"TIMER_OUT_MS\x011\x02",
+    b"INNER_MULTI_DISPATCH\x01%LMQ%a\x02", b"INNER_MULTI_QUEUE_OFFSET\x010\x02",
+    b"__CRC32#\x011\x02",
+    b"\xff\x01b\x02", b"TAGS\x01\xc3\xa9\x02", b"",
     *[b"n%d\x01v\x02" % number for number in range(20)],
 ])  # fmt: skip
 inner = st.tuples(
@@ -568,15 +616,12 @@ def test_columns_are_what_numpy_reads(store: MessageStore) -> None:
     assert np.frombuffer(memoryview(units.queue_index), np.int32).tolist() == [0] * 300
 
 
-@pytest.mark.parametrize(
-    "properties", [{"INNER_X": "1"}, {"DELAY": "0"}, {"TIMER_X": "1"}], ids=str
-)
-def test_a_message_that_is_not_eligible_is_looked_at_once(
-    store: MessageStore, properties: dict[str, str]
-) -> None:
-    assert store.put_message(Message("t", b"x")).ok  # the next put to the queue is eligible
+def test_a_message_that_is_not_eligible_is_looked_at_once(store: MessageStore) -> None:
+    scheduled = changed(topic="SCHEDULE_TOPIC_XXXX", properties={"DELAY": "0"})
+    for topic in ("t", scheduled.topic):
+        assert store.put_message(Message(topic, b"x")).ok  # the next put to the queue is eligible
     counted = store._parts.putter._plain = Counted(store._parts.putter._plain)
-    results = [store.put_message(Message("t", b"x", 0, properties)) for _ in range(50)]
+    results = [store.put_message(scheduled) for _ in range(50)]
     assert all(result.ok for result in results)
     assert counted.taken == 0
     assert counted.asked_again <= 1  # where a put is timed the fast path is asked by itself

@@ -22,7 +22,7 @@ from store.service.message_store import MessageStore
 from store.service.reading.puller import TagFilter
 
 COUNT = 300
-LOG_FILE = 65536
+LOG_FILE = 1 << 18
 PAGE = 4096
 CUTS: dict[str, Callable[[int], int]] = {
     "nothing is left": lambda end: 0,
@@ -205,9 +205,9 @@ class Cut:
         self._refused(self._put)
 
     def put_long(self) -> None:
-        """A message that the compiled put does not take."""
+        """A body that is written while others run."""
         self.cut()
-        self._refused(partial(self._flushed, partial(self._put, 9000)))
+        self._refused(partial(self._flushed, partial(self._put, 70_000)))
         self._refused(self._put)
 
     def put_and_flush(self) -> None:

@@ -10,4 +10,4 @@ from store.service.writing.plain_puts import NoPlainPuts
 
 def go_the_long_way(store: MessageStore) -> None:
     """Let every message that is put to ``store`` from here on go the twin's way."""
-    store._parts.putter._plain = NoPlainPuts()
+    store._parts.putter._plain = NoPlainPuts(store._parts.putter._encoder)

@@ -51,14 +51,17 @@ ints: st.SearchStrategy[Any] = st.one_of(
 names: st.SearchStrategy[Any] = st.one_of(
     st.sampled_from([
         "TAGS", "KEYS", "UNIQ_KEY", "DELAY", "WAIT", "INNER_NUM", "INNER_BASE", LIGHT,
-        LIGHT_OFFSETS, "__CRC32#", "", "a\x01b", "a\x02b", "\udc80", b"TAGS", 5, None,
+        LIGHT_OFFSETS, "TIMER_DELAY_MS", "TIMER_DELAY_SEC", "TIMER_DELIVER_MS", "TIMER_OUT_MS",
+        "INNER_X", "DELAYED", "TIMER_X", "__CRC32#",
+        "", "a\x01b", "a\x02b", "\udc80", b"TAGS", 5, None,
     ]),
     st.text(max_size=9),
 )  # fmt: skip
 texts: st.SearchStrategy[Any] = st.one_of(
     st.text(max_size=9),
     st.sampled_from([
-        "", " ", "0", "3", "-1", "9" * 5000, "٣", "false", "%LMQ%a", "%LMQ%a,%LMQ%b", "%LMQ%a/b",
+        "", " ", "0", "3", "-1", "+00", "-", "000000000", "0000000000",
+        "9" * 5000, "٣", "false", "%LMQ%a", "%LMQ%a,%LMQ%b", "%LMQ%a/b",
         "%LMQ%\udc80", "0,0", str(1 << 58), str(LONG), "a\x01b", "a\x02", "\ud800", "x" * 32_760,
         "x" * 40_000, 5, None, b"x", True,
     ]),

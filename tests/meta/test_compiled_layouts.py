@@ -11,7 +11,7 @@ from store.record import record_layout as record
 from store.record.client_batch import CLIENT_BATCH_HEAD
 from store.record.encoder import MAX_V1_TOPIC_CHARS
 from store.record.message import TRANSACTION_MASK, SysFlag
-from store.record.properties import MAX_PROPERTIES
+from store.record.properties import CRC_PROPERTY_SIZE, MAX_PROPERTIES
 from tests.kit.pages import ROOT
 
 CORE, FILES = ROOT / "store" / "core", ROOT / "cq_file"
@@ -43,6 +43,8 @@ LAYOUTS = {
     "AT_BODY_SIZE_V4": V4_TAIL + record.TAIL.offset("body_size"),
     "AT_PREPARED_OF_TAIL": record.TAIL.offset("prepared_transaction_offset"),
     "AT_BODY_SIZE_OF_TAIL": record.TAIL.offset("body_size"),
+    "CRC_PROPERTY_BYTES": CRC_PROPERTY_SIZE,
+    "CRC_DIGITS": len(str(1 << 31)),
     "BATCHED_BYTES": CLIENT_BATCH_HEAD.size,
     "AT_FLAG_OF_BATCHED": CLIENT_BATCH_HEAD.offset("flag"),
     "AT_BODY_SIZE_OF_BATCHED": CLIENT_BATCH_HEAD.offset("body_size"),

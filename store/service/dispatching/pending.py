@@ -57,6 +57,7 @@ class Pending(_waiting.Waiting):
         self.units = UnitBatch()
         """Any thread may ask for its length, and for ``end_phy_offset``: 0 if nothing waits."""
         self._record_units = units
+        self.delays = units.delays
         self._add = units.add
         self.record_keys = keys
         self.keys = IndexBatch()
@@ -84,6 +85,13 @@ class Pending(_waiting.Waiting):
             )
         units.end_phy_offset = phy_offset + size
         self.last = appended
+
+    def note_light(self, topic: str, properties: DispatchProperties, appended: Appended) -> None:
+        """Take over the light queues of a record that was taken over with its own queue."""
+        self._record_units.add_light(
+            self.units.add, topic, appended.phy_offset, appended.size, properties.tags_code,
+            appended.store_timestamp, properties,
+        )  # fmt: skip
 
     def note_list(
         self,

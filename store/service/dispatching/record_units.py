@@ -53,7 +53,7 @@ class RecordUnits:
         lmq_needs_multi_dispatch: bool,
     ) -> None:
         """``check_topic``, ``lmq_needs_multi_dispatch`` are those of the backend for the units."""
-        self._delays = DelayLevels(config.message_delay_level)
+        self.delays = DelayLevels(config.message_delay_level)
         self.deleted = deleted
         self._queue_type = queue_type
         self._check_topic = check_topic
@@ -80,16 +80,29 @@ class RecordUnits:
             return
         tags_code = properties.tags_code
         if topic == SCHEDULE_TOPIC and properties.delay is not None:
-            tags_code = self._delays.tags_code(properties.delay, timestamp, tags_code)
+            tags_code = self.delays.tags_code(properties.delay, timestamp, tags_code)
         gone = self.deleted.has_record
         whole = properties.inner_base is None
         if (whole or self._queue_type(topic) is not QueueType.BATCH) and not gone(
             topic, phy_offset
         ):
             add((topic, queue_id), queue_offset, phy_offset, size, tags_code, timestamp)
+        self.add_light(add, topic, phy_offset, size, tags_code, timestamp, properties)
+
+    def add_light(
+        self,
+        add: AddUnit,
+        topic: str,
+        phy_offset: int,
+        size: int,
+        tags_code: int,
+        timestamp: int,
+        properties: DispatchProperties,
+    ) -> None:
+        """Call ``add`` for each unit that a queued record has in light queues."""
         if properties.multi_dispatch and properties.multi_queue_offset and self._replays_lmq:
             for name, offset in light_queues(topic, properties):
-                if self._can_hold(name) and not gone(name, phy_offset):
+                if self._can_hold(name) and not self.deleted.has_record(name, phy_offset):
                     add((name, 0), offset, phy_offset, size, tags_code, timestamp)
 
     def add_scanned(

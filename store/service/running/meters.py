@@ -61,7 +61,7 @@ class PutMeter:
         del self._not_ok[PutMessageStatus.PUT_OK]
 
     def went_long_way(self, messages: int = 1) -> None:
-        """Count messages that were stored, but not by the fast path (``PlainPuts``)."""
+        """Count messages that were stored, but not by one compiled call (``PlainPuts``)."""
         with self._lock:
             self._long_way += messages
 

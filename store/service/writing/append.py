@@ -16,14 +16,16 @@ from store.errors import DiskFullError, IllegalMessageError
 from store.log.commit_log import Appended, CommitLog
 from store.record.encoder import EncodedRecord, MessageEncoder, is_queued
 from store.record.message import LMQ_PREFIX
-from store.record.properties import dispatch_properties
+from store.record.properties import DispatchProperties, dispatch_properties
 from store.record.scan import ScanRules
 from store.service.dispatching.dispatch import Dispatcher
 from store.service.dispatching.pending import Pending
 from store.service.dispatching.queue_offsets import Queue
 from store.service.dispatching.record_units import Unit
 from store.service.dispatching.topic_hold import TopicHeldError
+from store.service.results import PutMessageResult
 from store.service.running.running_state import RunningState
+from store.service.writing.encoded import Encoded, Interpreted
 from store.service.writing.light_quota import LightQuota
 from store.service.writing.plain_puts import PlainPuts, plain_puts
 
@@ -55,10 +57,18 @@ class Appender:
         self.quota = quota
 
     def plain_puts(
-        self, config: StoreConfig, encoder: MessageEncoder, dispatcher: Dispatcher, *, alone: bool
+        self,
+        config: StoreConfig,
+        encoder: MessageEncoder,
+        dispatcher: Dispatcher,
+        *,
+        alone: bool,
+        has_light: bool,
     ) -> PlainPuts:
         """Return the short way of messages that are plain; it takes the lock's part itself."""
-        return plain_puts(config, encoder, self._log, dispatcher, self._state, alone=alone)
+        return plain_puts(
+            config, encoder, self._log, dispatcher, self._state, alone=alone, has_light=has_light
+        )
 
     def one(self, record: EncodedRecord) -> tuple[int, Appended]:
         """Append one record; return its queue offset and its place."""
@@ -73,15 +83,29 @@ class Appender:
         """
         return self._step(self._many, records, whole)
 
+    def encoded(self, records: Encoded | Interpreted, *, whole: bool) -> list[PutMessageResult]:
+        """Append the messages of a put that are left, as ``many`` does; return the results."""
+        if isinstance(records, Interpreted):
+            return records.results(*self.many(records.left, whole=whole))
+        records.sum()  # takes long, so nobody has to wait for it
+        return self._step(self._encoded, records, whole)
+
     def light(
-        self, names: Sequence[str], encode: Callable[[Sequence[int]], EncodedRecord]
-    ) -> tuple[int, Appended]:
-        """Append a queued record that is in light queues too; ``encode`` gets its offsets there.
+        self,
+        topic: str,
+        names: Sequence[str],
+        records: Encoded | Interpreted,
+        encode: Callable[[Sequence[int]], DispatchProperties],
+    ) -> PutMessageResult:
+        """Append a queued record that is in light queues too; return the result.
+
+        ``encode`` gets its offsets there, puts it into ``records``, alone, and returns what
+        dispatch needs of its properties.
 
         Raises:
             LightQuotaError: it would make more light queues than there may be.
         """
-        return self._step(self._light, names, encode)
+        return self._step(self._light, topic, names, records, encode)
 
     def raw(self, phy_offset: int, data: bytes, rules: ScanRules) -> int:
         """Append the whole records at the begin of ``data``, which have their places already.
@@ -125,18 +149,39 @@ class Appender:
         return queue_offset, self._append(record, queue_offset, (queue,))
 
     def _light(
-        self, names: Sequence[str], encode: Callable[[Sequence[int]], EncodedRecord]
-    ) -> tuple[int, Appended]:
+        self,
+        topic: str,
+        names: Sequence[str],
+        records: Encoded | Interpreted,
+        encode: Callable[[Sequence[int]], DispatchProperties],
+    ) -> PutMessageResult:
         assign = self._offsets.assign
         queues = [(name, _LIGHT_ID) for name in names]
         light = [assign(queue) for queue in queues]
         made = light.count(0)
         self.quota.check(made)
-        record = encode(light)
-        own = (record.topic, record.queue_id)
-        queue_offset = assign(own)
-        appended = self._append(record, queue_offset, (own, *queues), made)
-        return queue_offset, appended
+        properties = encode(light)
+        if isinstance(records, Interpreted):
+            (record,) = records.left
+            own = (record.topic, record.queue_id)
+            queue_offset = assign(own)
+            appended = self._append(record, queue_offset, (own, *queues), made)
+            return records.results([queue_offset], [appended])[0]
+        records.sum()
+        for queue in records.unassigned():
+            assign(queue)
+        results: list[PutMessageResult] = []
+        self._section.begun = True
+        self._log.append_encoded(records, results, whole=True)
+        for queue in queues:
+            self._offsets.take(queue)
+        if made:
+            self.quota.count(made)
+        (result,) = results
+        if result.appended is not None:
+            self._pending.note_light(topic, properties, result.appended)
+        self._section.begun = False
+        return result
 
     def _append(
         self, record: EncodedRecord, queue_offset: int, queues: Sequence[Queue], made: int = 0
@@ -168,6 +213,19 @@ class Appender:
         self._pending.note_list(records, queue_offsets, appended)
         self._section.begun = False
         return queue_offsets, appended
+
+    def _encoded(
+        self,
+        records: Encoded,
+        whole: bool,  # noqa: FBT001
+    ) -> list[PutMessageResult]:
+        for queue in records.unassigned():
+            self._offsets.assign(queue)
+        results: list[PutMessageResult] = []
+        self._section.begun = True
+        self._log.append_encoded(records, results, whole=whole)
+        self._section.begun = False
+        return results
 
     def _raw(self, phy_offset: int, data: bytes, rules: ScanRules) -> int:
         raw = self._log.check_raw(phy_offset, data, rules)

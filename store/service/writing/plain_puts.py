@@ -1,7 +1,8 @@
 """PlainPuts: the compiled way of most messages, from the message to its place in one call.
 
-What it takes is put whole, under the interpreter's lock; for the rest, and without the compiled
-core, ``Putter`` and ``Appender`` are there, which say what is right.
+What it takes is put whole, under the interpreter's lock; for the rest ``Putter`` and ``Appender``
+are there: they decide what may be put, and where, and the core encodes and writes that too
+(``Encoded``).
 """
 
 import time
@@ -13,10 +14,12 @@ from store.core import CORE, LONG_WAY, READS
 from store.index.index_batch import TAGS_PREFIX
 from store.log.commit_log import Appended, CommitLog
 from store.record.encoder import MessageEncoder
-from store.record.message import SCHEDULE_TOPIC, Host, Message
+from store.record.message import SCHEDULE_TOPIC, TIMER_TOPIC, Host, Message
+from store.record.properties import crc_property
 from store.service.dispatching.dispatch import Dispatcher
 from store.service.results import PutMessageResult, PutMessageStatus
 from store.service.running.running_state import RunningState
+from store.service.writing.encoded import Encoded, Interpreted
 
 SAMPLED_PUTS = 61
 """One in so many asynchronous puts of one message is timed: a clock costs what a put must not. A
@@ -26,9 +29,9 @@ prime, so that no rhythm of the batches behind it is always met or always missed
 class PlainPuts(Protocol):
     """Puts plain messages of one store. Any thread.
 
-    Not plain are light queues, half messages, IPv6 hosts, long bodies and lists, whatever is
-    refused, a queue or topic that was not put to of late, and any message where the log's file is
-    full, or somebody else appends, or nothing may be written.
+    Not plain are light queues, delays, long bodies and lists, whatever is refused, a queue or topic
+    that was not put to of late, and any message where the log's file is full, or somebody else
+    appends, or nothing may be written.
     """
 
     def quick(self, message: Message) -> PutMessageResult | Literal[False] | None:
@@ -48,9 +51,15 @@ class PlainPuts(Protocol):
     def batch(self, batch: Message) -> list[PutMessageResult] | None:
         """Put the messages of a client batch that was checked; ``None``: nothing was done."""
 
+    def encoded(self) -> Encoded | Interpreted:
+        """Return what takes the messages of a put that was not taken, one by one."""
+
 
 class NoPlainPuts:
-    """Lets every message go the long way."""
+    """Lets every message go the long way, in Python."""
+
+    def __init__(self, encoder: MessageEncoder) -> None:
+        self._encoder = encoder
 
     def quick(self, message: Message) -> Literal[False]:
         """Do nothing."""
@@ -65,6 +74,10 @@ class NoPlainPuts:
     def batch(self, batch: Message) -> None:
         """Do nothing."""
 
+    def encoded(self) -> Interpreted:
+        """Return what Python encodes."""
+        return Interpreted(self._encoder)
+
 
 def plain_puts(
     config: StoreConfig,
@@ -74,13 +87,15 @@ def plain_puts(
     state: RunningState,
     *,
     alone: bool,
+    has_light: bool,
 ) -> PlainPuts:
     """Return the compiled way if there is one for these settings.
 
-    ``alone``: a put waits for nothing, neither disk nor followers.
+    ``alone``: a put waits for nothing, neither disk nor followers. ``has_light``: messages that ask
+    for light queues go there.
     """
-    if LONG_WAY or config.enabled_append_prop_crc:
-        return NoPlainPuts()
+    if LONG_WAY:
+        return NoPlainPuts(encoder)
     pending = dispatcher.pending
     made: PlainPuts = CORE.PlainPuts(
         log=log,
@@ -90,6 +105,7 @@ def plain_puts(
         clock=time,
         topics=encoder.topics,
         scheduled=SCHEDULE_TOPIC,
+        timer=TIMER_TOPIC,
         classes=(Host, Appended, PutMessageResult),
         ok=PutMessageStatus.PUT_OK,
         tags_prefix=TAGS_PREFIX,
@@ -100,5 +116,9 @@ def plain_puts(
         alone=alone,
         every=SAMPLED_PUTS,
         fault_count=READS.fault_count(),
+        seal=crc_property(0) if config.enabled_append_prop_crc else None,
+        refuses_delay=not config.allow_delay_without_service,
+        has_light=has_light,
+        delays=pending.delays.tags_code,
     )
     return made

@@ -23,28 +23,35 @@ from store.logger import StoreLogger
 from store.queue.consume_queue_store import ConsumeQueueStore
 from store.queue.facts import QueueType
 from store.record.client_batch import decode_client_batch
-from store.record.encoder import EncodedRecord, MessageEncoder, is_queued
+from store.record.encoder import MessageEncoder
 from store.record.message import (
     CHECKPOINT_TOPIC,
     LMQ_PREFIX,
     RETRY_PREFIX,
-    TRANSACTION_MASK,
     Message,
     MessageProperty,
     SysFlag,
 )
-from store.record.message_check import fault_of, illegal, require_message, require_messages
+from store.record.message_check import illegal, require_message, require_messages
 from store.record.message_copy import copy_message
+from store.record.properties import DispatchProperties, dispatch_properties_of
 from store.record.scan import ScanRules
 from store.service.dispatching.dispatch import Dispatcher
-from store.service.dispatching.record_units import allows_light_queues
 from store.service.results import PutMessageResult, PutMessageStatus
 from store.service.running.meters import PutMeter
 from store.service.writing.answers import Answers
 from store.service.writing.append import Appender
 from store.service.writing.delay_check import refuse_delay
+from store.service.writing.encoded import Encoded, Interpreted, add_encoded
 from store.service.writing.light_quota import LightQuotaError
 from store.service.writing.plain_puts import SAMPLED_PUTS
+from store.service.writing.put_checks import (
+    check_client_batch,
+    check_light_size,
+    has_units,
+    refuse_inner_batch,
+    refuse_light_offsets,
+)
 
 _LOG = StoreLogger(__name__)
 _MAX_TOPIC_BYTES = 127
@@ -57,7 +64,8 @@ _INNER = int(SysFlag.INNER_BATCH)
 _NO_TOPICS = frozenset({".", "..", CHECKPOINT_TOPIC})
 _NO_NAME = frozenset("/\0")
 """In no name of a folder: a topic with them could never be moved to file queues."""
-_new = tuple.__new__
+_NOT_YET = PutMessageResult(_OK)
+"""Stands where a result comes."""
 
 
 class Puts(Protocol):
@@ -111,7 +119,12 @@ class Putter:
         self._locks = dispatcher.locks
         self._refuses_delay = not config.allow_delay_without_service
         self._encoder = MessageEncoder(config, self._check_topic)
-        self._plain = append.plain_puts(config, self._encoder, dispatcher, alone=not answers.waits)
+        self._has_light = config.enable_lmq and (
+            config.enable_multi_dispatch or not queues.lmq_needs_multi_dispatch
+        )
+        self._plain = append.plain_puts(
+            config, self._encoder, dispatcher, alone=not answers.waits, has_light=self._has_light
+        )
         self.meter = PutMeter()
         self._timed_from = 0  # appended records at which the next put is timed
         self._look_ahead = look_ahead  # see PagesAhead.look
@@ -164,21 +177,19 @@ class Putter:
             if self._refuses_delay:
                 refuse_delay(message)
             if _LIGHT in properties or message.sys_flag & _INNER or _INNER_NUM in properties:
-                _refuse_inner_batch(message)
+                refuse_inner_batch(message)
                 if self._goes_to_light(message):
                     return self._put_light(message)
-                _refuse_light_offsets(message)
-            record = self._encoder.encode(message)
+                refuse_light_offsets(message)
+            records = self._plain.encoded()
+            add_encoded(records, message, self._encoder)
         except IllegalMessageError as exc:
             return self._refused(exc)
         except (TypeError, AttributeError) as exc:
             return self._refused(illegal(message, exc))
-        try:
-            queue_offset, appended = self._append.one(record)
-        except (DiskFullError, IllegalMessageError) as exc:
-            return self._refused(exc)
-        self.meter.went_long_way()
-        return _new(PutMessageResult, (_OK, appended, queue_offset, message.store_host, ""))
+        results = [_NOT_YET]
+        self._append_all(records, [0], results, whole=False)
+        return results[0]
 
     def put_later(
         self, message: Message, promised: Promised[PutMessageResult], soon: Soon = at_once
@@ -225,21 +236,20 @@ class Putter:
     def _put_each(self, messages: Sequence[Message]) -> list[PutMessageResult]:
         """Put messages of which any may be refused or go to light queues."""
         require_messages(messages)
-        results: list[PutMessageResult | None] = [None] * len(messages)
+        results = [_NOT_YET] * len(messages)
         places: list[int] = []
-        records: list[EncodedRecord] = []
-        own = list(messages)
+        records = self._plain.encoded()
         for place, given in enumerate(messages):
             message = given
             try:
-                own[place] = message = copy_message(given)
+                message = copy_message(given)
                 properties = message.properties
                 if self._refuses_delay:
                     refuse_delay(message)
                 if not (
                     _LIGHT in properties or message.sys_flag & _INNER or _INNER_NUM in properties
                 ):
-                    records.append(self._encoder.encode(message))
+                    add_encoded(records, message, self._encoder)
                     places.append(place)
                     continue
             except IllegalMessageError as exc:
@@ -249,11 +259,11 @@ class Putter:
                 results[place] = self._refused(illegal(message, exc))
                 continue
             # Rare, and encoded under the lock: what came before it goes first.
-            self._append_all(own, records, places, results, whole=False)
-            records, places = [], []
+            self._append_all(records, places, results, whole=False)
+            records, places = self._plain.encoded(), []
             results[place] = self.put(message)
-        self._append_all(own, records, places, results, whole=False)
-        return [result for result in results if result is not None]
+        self._append_all(records, places, results, whole=False)
+        return results
 
     def put_client_batch(self, batch: Message) -> list[PutMessageResult]:
         """Put a client batch, all of it or nothing, see ``MessageStore.put_client_batch``."""
@@ -267,7 +277,7 @@ class Putter:
         self._look_ahead()
         awaited = self._is_awaited(batch)
         try:
-            _check_client_batch(batch, self._config.max_message_size)
+            check_client_batch(batch, self._config.max_message_size)
             done = self._plain.batch(batch) or self._put_whole(decode_client_batch(batch))
         except IllegalMessageError as exc:
             return [self._refused(exc)]
@@ -279,38 +289,40 @@ class Putter:
         for message in messages:
             if self._refuses_delay:
                 refuse_delay(message)
-            _refuse_inner_batch(message)
-            _refuse_light_offsets(message)
-        records = [self._encoder.encode(message) for message in messages]
-        results: list[PutMessageResult | None] = [None] * len(messages)
-        self._append_all(messages, records, range(len(messages)), results, whole=True)
-        return [result for result in results if result is not None]
+            refuse_inner_batch(message)
+            refuse_light_offsets(message)
+        records = self._plain.encoded()
+        for message in messages:
+            add_encoded(records, message, self._encoder)
+        results = [_NOT_YET] * len(messages)
+        self._append_all(records, range(len(messages)), results, whole=True)
+        return results
 
     def _append_all(
         self,
-        messages: Sequence[Message],
-        records: Sequence[EncodedRecord],
+        records: Encoded | Interpreted,
         places: Sequence[int],
-        results: list[PutMessageResult | None],
+        results: list[PutMessageResult],
         *,
         whole: bool,
     ) -> None:
         """Append ``records`` under one lock; ``results[places[i]]`` is the outcome of record i."""
-        while records:  # once, but on a full disk or where a record is longer than a file
+        at, count = 0, len(records)
+        while at < count:  # once, but on a full disk or where a record is longer than a file
             try:
-                offsets, appended = self._append.many(records, whole=whole)
+                done = self._append.encoded(records, whole=whole)
             except (DiskFullError, IllegalMessageError) as exc:  # nothing was appended
                 one = isinstance(exc, IllegalMessageError) and not whole
-                out = 1 if one else len(records)
-                for place in places[:out]:
+                out = 1 if one else count - at
+                for place in places[at : at + out]:
                     results[place] = self._refused(exc)
-                records, places = records[out:], places[out:]
+                records.skip(out)
+                at += out
                 continue
-            self.meter.went_long_way(len(appended))
-            for place, offset, done in zip(places, offsets, appended, strict=False):
-                host = messages[place].store_host
-                results[place] = _new(PutMessageResult, (_OK, done, offset, host, ""))
-            records, places = records[len(appended) :], places[len(appended) :]
+            self.meter.went_long_way(len(done))
+            for place, result in zip(places[at:], done, strict=False):
+                results[place] = result
+            at += len(done)
 
     def append_raw(self, phy_offset: int, data: bytes) -> int:
         """Append bytes of another store's log, see ``MessageStore.append_to_commit_log``."""
@@ -331,12 +343,8 @@ class Putter:
     # ---- light queues
 
     def _goes_to_light(self, message: Message) -> bool:
-        config = self._config
-        enabled = config.enable_lmq and (
-            config.enable_multi_dispatch or not self._queues.lmq_needs_multi_dispatch
-        )
         names = message.properties.get(_LIGHT, "")
-        return bool(enabled and names.strip() and _has_units(message))
+        return bool(self._has_light and names.strip() and has_units(message))
 
     def _put_light(self, message: Message) -> PutMessageResult:
         """Put a message into its own queue and into its light queues.
@@ -352,21 +360,25 @@ class Putter:
         if len(set(names)) != len(names):
             raise IllegalMessageError("INNER_MULTI_DISPATCH names a light queue twice")
 
-        def encode(offsets: Sequence[int]) -> EncodedRecord:
+        records = self._plain.encoded()
+
+        def encode(offsets: Sequence[int]) -> DispatchProperties:
             properties = dict(message.properties)
             properties[_LIGHT_OFFSETS] = ",".join(map(str, offsets))
-            record = self._encoder.encode(_with_properties(message, properties))
-            _check_light_size(record.size, self._config.max_message_size)
-            return record
+            if records.next_bytes:  # it was asked before, while the topic was held
+                records.skip(1)
+            add_encoded(records, _with_properties(message, properties), self._encoder)
+            check_light_size(records.next_bytes, self._config.max_message_size)
+            return dispatch_properties_of(properties)
 
         try:
-            queue_offset, appended = self._append.light(names, encode)
+            result = self._append.light(message.topic, names, records, encode)
         except PropertiesTooLongError as exc:  # RocketMQ's status for this step
             return self._refused(IllegalMessageError(exc.reason))
         except (DiskFullError, IllegalMessageError) as exc:
             return self._refused(exc)
         self.meter.went_long_way()
-        return PutMessageResult(_OK, appended, queue_offset, message.store_host)
+        return result
 
     # ---- before and after
 
@@ -446,46 +458,6 @@ def _waits(properties: dict[str, str]) -> bool:
     """Return whether the producer waits for disk and followers: yes, unless it says otherwise."""
     value = properties.get(MessageProperty.WAIT)
     return value is None or value.lower() == "true"
-
-
-def _refuse_inner_batch(message: Message) -> None:
-    """Inner batches go to BatchCQ topics only, and those are not written yet."""
-    if message.sys_flag & SysFlag.INNER_BATCH:
-        raise IllegalMessageError(f"an inner batch, but {message.topic!r} is no BatchCQ topic")
-    if _INNER_NUM in message.properties:
-        raise IllegalMessageError("INNER_NUM without the inner batch flag")
-
-
-def _refuse_light_offsets(message: Message) -> None:
-    """Only the store gives offsets in light queues: others' would make units where none belong."""
-    both = {_LIGHT, _LIGHT_OFFSETS} <= message.properties.keys()
-    if both and _has_units(message):
-        raise IllegalMessageError(f"{_LIGHT_OFFSETS} is given by the store, with light queues on")
-
-
-def _has_units(message: Message) -> bool:
-    """Return whether light queues may get units of it: an offset without one would be a gap."""
-    return is_queued(message.sys_flag) and allows_light_queues(message.topic)
-
-
-def _check_light_size(size: int, most: int) -> None:
-    """A record for light queues has no allowance beyond the message size."""
-    if size > most:
-        raise IllegalMessageError(f"record of {size} bytes for light queues, at most {most}")
-
-
-def _check_client_batch(batch: Message, max_size: int) -> None:
-    if (fault := fault_of(batch)) is not None:
-        raise IllegalMessageError(fault)
-    if len(batch.body) > max_size:
-        raise IllegalMessageError(f"batch of {len(batch.body)} bytes, at most {max_size}")
-    if batch.sys_flag & (TRANSACTION_MASK | SysFlag.INNER_BATCH):
-        raise IllegalMessageError("a client batch takes no transactions and no inner batches")
-    delay = batch.properties.get(MessageProperty.DELAY, "0")
-    if delay.isdecimal() and delay.strip("0"):
-        raise IllegalMessageError("a client batch cannot be delayed")
-    if not batch.body:
-        raise IllegalMessageError("the batch is empty")
 
 
 def _with_properties(message: Message, properties: dict[str, str]) -> Message:

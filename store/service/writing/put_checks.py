@@ -1,0 +1,55 @@
+"""What a put refuses of a message before it is encoded, but for delays.
+
+Source: RocketMQ ``HookUtils.checkBeforePutMessage``, ``checkInnerBatch``, ``MultiDispatch``.
+"""
+
+from store.errors import IllegalMessageError
+from store.record.encoder import is_queued
+from store.record.message import TRANSACTION_MASK, Message, MessageProperty, SysFlag
+from store.record.message_check import fault_of
+from store.service.dispatching.record_units import allows_light_queues
+
+_LIGHT = MessageProperty.INNER_MULTI_DISPATCH
+_LIGHT_OFFSETS = MessageProperty.INNER_MULTI_QUEUE_OFFSET
+_INNER_NUM = MessageProperty.INNER_NUM
+
+
+def refuse_inner_batch(message: Message) -> None:
+    """Inner batches go to BatchCQ topics only, and those are not written yet."""
+    if message.sys_flag & SysFlag.INNER_BATCH:
+        raise IllegalMessageError(f"an inner batch, but {message.topic!r} is no BatchCQ topic")
+    if _INNER_NUM in message.properties:
+        raise IllegalMessageError("INNER_NUM without the inner batch flag")
+
+
+def refuse_light_offsets(message: Message) -> None:
+    """Only the store gives offsets in light queues: others' would make units where none belong."""
+    both = {_LIGHT, _LIGHT_OFFSETS} <= message.properties.keys()
+    if both and has_units(message):
+        raise IllegalMessageError(f"{_LIGHT_OFFSETS} is given by the store, with light queues on")
+
+
+def has_units(message: Message) -> bool:
+    """Return whether light queues may get units of it: an offset without one would be a gap."""
+    return is_queued(message.sys_flag) and allows_light_queues(message.topic)
+
+
+def check_light_size(size: int, most: int) -> None:
+    """A record for light queues has no allowance beyond the message size."""
+    if size > most:
+        raise IllegalMessageError(f"record of {size} bytes for light queues, at most {most}")
+
+
+def check_client_batch(batch: Message, max_size: int) -> None:
+    """Refuse a client batch that is no batch of plain messages of one queue."""
+    if (fault := fault_of(batch)) is not None:
+        raise IllegalMessageError(fault)
+    if len(batch.body) > max_size:
+        raise IllegalMessageError(f"batch of {len(batch.body)} bytes, at most {max_size}")
+    if batch.sys_flag & (TRANSACTION_MASK | SysFlag.INNER_BATCH):
+        raise IllegalMessageError("a client batch takes no transactions and no inner batches")
+    delay = batch.properties.get(MessageProperty.DELAY, "0")
+    if delay.isdecimal() and delay.strip("0"):
+        raise IllegalMessageError("a client batch cannot be delayed")
+    if not batch.body:
+        raise IllegalMessageError("the batch is empty")
