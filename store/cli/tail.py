@@ -1,10 +1,13 @@
 """``cqstore tail``: the newest messages of a topic over its queues, and those that come."""
 
 import select
+import signal
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import takewhile
 from typing import Annotated
 
 import typer
@@ -65,43 +68,53 @@ def tail(
     selection = Selection.of(None, None, queue_id, tags, key, grep)
     with open_store(root, config, backend, commit_log, check_crc_on_pull=True) as store:
         reads = SelectedReads(store, selection)
-        messages = _messages(store, reads, topic, count, follow=follow)
-        try:
-            printed.messages(messages)
-        except KeyboardInterrupt:
+        with _interrupts() as is_interrupted:
+            wait = partial(wait_for_more, is_interrupted) if follow else None
+            messages = messages_of_tail(store, reads, topic, count, wait)
+            printed.messages(takewhile(lambda _: not is_interrupted(), messages))
             sys.stdout.flush()
-            raise typer.Exit(INTERRUPTED) from None
+            if is_interrupted():
+                raise typer.Exit(INTERRUPTED)
     if reads.damaged:
         raise typer.Exit(1)
 
 
-def _messages(
-    store: MessageStore, reads: SelectedReads, topic: str, count: int, *,
-    follow: bool, wait: Callable[[], object] | None = None,
-) -> Iterator[ReadMessage]:  # fmt: skip
-    """Yield the last ``count`` messages, then with ``follow`` those that come."""
-    follower = TopicFollower(store)
-    newest = deque(follower.poll(topic), count)  # which queues do not show yet
-    queue_ids = reads.selection.queue_ids
+def messages_of_tail(
+    store: MessageStore,
+    reads: SelectedReads,
+    topic: str,
+    count: int,
+    wait: Callable[[], bool] | None = None,
+) -> Iterator[ReadMessage]:
+    """Yield the last ``count`` messages; with ``wait`` those that come too, until it says False.
+
+    Raises:
+        NoSuchQueueError: there is no such topic, or no such queue of it.
+    """
+    follower, queue_ids = TopicFollower(store), reads.selection.queue_ids
+    unseen = (
+        each for each in follower.poll(topic) if queue_ids is None or each.queue_id in queue_ids
+    )
+    newest = deque(unseen, count)  # which the queues do not show yet
     if not newest:
         require_topic(store, topic)
         if queue_ids is not None:
             require_queue(store, topic, *queue_ids)
-    left = count - len(newest)
-    begins = last_offsets(store, topic, left, queue_ids=queue_ids)
+    begins = last_offsets(store, topic, count - len(newest), queue_ids=queue_ids)
     yield from reads.queues(topic, begins)
     for found in newest:
         yield from reads.opened(topic, found)
-    while follow:
+    while wait is not None:
         yield from reads.behind_queues(topic, follower)
-        (wait or wait_for_more)()
+        if not wait():
+            return
 
 
-def wait_for_more() -> None:
-    """Flush what was printed and wait a moment.
+def wait_for_more(is_interrupted: Callable[[], bool]) -> bool:
+    """Write out what was printed and wait a moment; return whether to go on.
 
     Raises:
-        ReaderGoneError: nobody reads standard output any more.
+        ReaderGoneError: nothing reads standard output any more.
     """
     sys.stdout.flush()
     waiting = select.poll()
@@ -109,3 +122,29 @@ def wait_for_more() -> None:
         waiting.register(sys.stdout.fileno(), 0)
     if any(events & select.POLLERR for _, events in waiting.poll(_POLL_MS)):
         raise ReaderGoneError("the reader of standard output has gone")
+    return not is_interrupted()
+
+
+@contextmanager
+def _interrupts() -> Iterator[Callable[[], bool]]:
+    """Give what tells whether Ctrl-C came, which raises nothing but the second time.
+
+    An exception in the middle of a write would leave lines in a buffer that were written already.
+    """
+    came: list[int] = []
+
+    def note(number: int, frame: object) -> None:
+        _ = frame
+        if came:
+            raise KeyboardInterrupt
+        came.append(number)
+
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.SIG_IGN:  # in the background of a shell
+        yield lambda: False
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: bool(came)
+    finally:
+        signal.signal(signal.SIGINT, before)

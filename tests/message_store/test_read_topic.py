@@ -104,7 +104,7 @@ def test_it_reads_no_more_than_a_pull_of_each_queue_ahead(tmp_path: Path, backen
     with MessageStore.open(tmp_path, CONFIG, backend=backend) as store:
         store.put_messages([Message("t", b"x", at % QUEUES) for at in range(1000)])
         counting = Counting(store)
-        reads = read_topic(counting, "t", batch=4)  # type: ignore[arg-type]
+        reads = read_topic(counting, "t", batch=4)
         for count in range(1, 1001):
             next(reads)
             assert counting.records <= count + QUEUES * 4
