@@ -137,9 +137,7 @@ def _bounded(file: BinaryIO) -> Iterator[bytes]:
     while line := file.readline(MAX_LINE_BYTES + 1):
         number += 1
         if len(line) > MAX_LINE_BYTES:
-            error = IllegalLineError(f"line {number} has more than {MAX_LINE_BYTES:,} bytes")
-            error.number = number
-            raise error
+            raise _illegal(number, f"line {number} has more than {MAX_LINE_BYTES:,} bytes")
         yield line
 
 
@@ -156,20 +154,26 @@ def read_csv(path: Path, first: int) -> Iterator[MessageLine]:
     with os_errors("read messages", path), reading(path) as file:
         text = io.TextIOWrapper(file, "utf-8", newline="")
         rows = csv.reader(text, strict=True)
-        number = 0
+        number, head_is_read = 0, False
         try:
             names = next(rows, [])
             _check_names(names)
+            head_is_read = True
             for number, row in enumerate(rows, 1):
                 if number >= first:
                     yield MessageLine(number, to_message(_fields(names, row)))
-            number += 1
-        except (IllegalMessageError, csv.Error, UnicodeDecodeError) as exc:
-            at = number if isinstance(exc, IllegalMessageError) else number + 1
-            reason = exc.reason if isinstance(exc, IllegalMessageError) else f"no CSV: {exc}"
-            error = IllegalLineError(f"row {at} (line {rows.line_num}): {reason}")
-            error.number = max(at, 1)
-            raise error from exc
+        except IllegalMessageError as exc:
+            where = f"row {number} (line {rows.line_num})" if head_is_read else "line 1"
+            raise _illegal(max(number, 1), f"{where}: {exc.reason}") from exc
+        except (csv.Error, UnicodeDecodeError) as exc:
+            where = f"row {number + 1} (line {rows.line_num})" if head_is_read else "line 1"
+            raise _illegal(number + 1, f"{where}: no CSV: {exc}") from exc
+
+
+def _illegal(number: int, reason: str) -> IllegalLineError:
+    error = IllegalLineError(reason)
+    error.number = number
+    return error
 
 
 def _check_names(names: list[str]) -> None:
