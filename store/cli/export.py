@@ -1,7 +1,7 @@
 """``cqstore export``: the messages of topics into a file, or into a store of their own."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, BinaryIO, cast
@@ -34,7 +34,6 @@ from store.cli.progress import progress
 from store.cli.selection import Begin, End, Grep, Key, SelectedReads, Selection, Tags
 from store.record.message import LMQ_PREFIX
 from store.service.message_store import MessageStore
-from store.service.reading.topic_follower import TopicFollower
 
 _LINES = {FileFormat.JSONL, FileFormat.CSV}
 _SUFFIXES = {f".{each.value}": each for each in FileFormat if each is not FileFormat.STORE}
@@ -93,8 +92,9 @@ def export(
         open_store(root, config, backend, commit_log, check_crc_on_pull=True) as store,
         ExitStack() as stack,
     ):
-        names = _topics(store, topics, queue_id)
         reads = SelectedReads(store, selection)
+        unseen = reads.unseen_topics()
+        names = _topics(store, topics, queue_id, unseen)
         position = ExportPosition(asked)
         writer, noted = _open_writer(stack, store, form, target, position, resume=resume)
         position = noted[0] if noted else position
@@ -102,7 +102,7 @@ def export(
             note(f"{position.messages} messages were written before")
         end_of = _total(store, names) if selection.is_all else None
         with progress("exporting", end_of, "messages") as tick:
-            for read in _messages(reads, names, position):
+            for read in _messages(reads, names, unseen, position):
                 writer.write(read)
                 position.messages += 1
                 position.offsets[read.queue_id] = read.queue_offset + 1
@@ -154,13 +154,14 @@ def _check(form: _Kind, target: Path | None, *, resume: bool) -> None:
         require_arrow()
 
 
-def _topics(store: MessageStore, given: list[str] | None, queue_id: int | None) -> list[str]:
+def _topics(
+    store: MessageStore, given: list[str] | None, queue_id: int | None, unseen: Collection[str]
+) -> list[str]:
     """Return the topics to export, in order.
 
     Raises:
         NoSuchQueueError: one that was named is not there.
     """
-    unseen = TopicFollower(store).topics()
     if not given:
         known = {*store.topics(), *unseen}
         return sorted(name for name in known if not name.startswith(LMQ_PREFIX))
@@ -206,7 +207,7 @@ def _text(form: _Kind, file: BinaryIO, *, is_new: bool) -> TextWriter:
 
 
 def _messages(
-    reads: SelectedReads, names: list[str], position: ExportPosition
+    reads: SelectedReads, names: list[str], unseen: Collection[str], position: ExportPosition
 ) -> Iterator[ReadMessage]:
     """Yield the messages that ``position`` has not; it is moved to each topic that is begun."""
     for name in names:
@@ -215,7 +216,7 @@ def _messages(
         if name != position.topic:
             position.topic, position.offsets = name, {}
         begins = dict(position.offsets)
-        for read in reads.topic(name, begins):
+        for read in reads.topic(name, begins, behind=name in unseen or name.startswith(LMQ_PREFIX)):
             if read.queue_offset >= begins.get(read.queue_id, 0):
                 yield read
 

@@ -135,8 +135,10 @@ def _rows_of_store(store: MessageStore, source: Path, first: int) -> Iterator[Me
         CorruptionError: one is damaged or missing.
     """
     reads, number = SelectedReads(store, Selection()), 0
-    for topic in sorted(name for name in store.topics() if not name.startswith(LMQ_PREFIX)):
-        for read in reads.topic(topic):
+    unseen = reads.unseen_topics()
+    names = (name for name in {*store.topics(), *unseen} if not name.startswith(LMQ_PREFIX))
+    for topic in sorted(names):
+        for read in reads.topic(topic, behind=topic in unseen):
             number += 1
             if not reads.damaged and number >= first:
                 yield MessageLine(number, to_put(read.message))

@@ -116,15 +116,21 @@ class SelectedReads:
         self.damaged = 0
         """Units and records that were passed over."""
 
+    def unseen_topics(self) -> set[str]:
+        """Return the topics of which the queues do not show all messages that the log has."""
+        return TopicFollower(self._store).topics()
+
     def topic(
-        self, topic: str, from_offsets: Mapping[int, int] | None = None
+        self, topic: str, from_offsets: Mapping[int, int] | None = None, *, behind: bool = True
     ) -> Iterator[ReadMessage]:
         """Yield the messages of ``topic``, those that its queues do not show yet last.
 
-        ``from_offsets``: where to begin in a queue at the earliest.
+        ``from_offsets``: where to begin in a queue at the earliest. ``behind``: whether there may
+        be any that the queues do not show; the log is read for them.
         """
         yield from self.queues(topic, from_offsets)
-        yield from self.behind_queues(topic, TopicFollower(self._store), from_offsets)
+        if behind:
+            yield from self.behind_queues(topic, TopicFollower(self._store), from_offsets)
 
     def queues(
         self, topic: str, from_offsets: Mapping[int, int] | None = None

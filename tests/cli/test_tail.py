@@ -97,6 +97,12 @@ def test_a_line_of_a_format_has_every_field(root: Path) -> None:
     assert run(["query", root, "--topic", "t", "--key", "u", "--format", "%u %S"]).stdout == "u 2\n"
 
 
+def test_the_page_has_every_field_of_a_format() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "messages.md").read_text(encoding="utf-8")
+    for letter, (meaning, _) in PARTS.items():
+        assert f"| `%{letter}` | {meaning.partition(' (')[0]}" in page
+
+
 WRONG = [
     (["--format", "%b %x"], "'%x' at character 4 of '%b %x' means nothing; there are %t, %q"),
     (["--format", "100%"], "'%' at character 4 of '100%' means nothing"),

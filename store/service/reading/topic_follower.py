@@ -60,8 +60,14 @@ class TopicFollower:
                 yield TopicMessage(*place, message)
 
     def topics(self) -> set[str]:
-        """Return the topics of the records that are there now and not read yet; these are read."""
-        return {each.topic for each in self._log.poll() if is_queued(each.sys_flag)}
+        """Return the topics of which queues do not show all; what is there now is read then."""
+        found = set[str]()
+        for message in self._log.poll():
+            topic = message.topic
+            place = None if topic in found else self._place(message, topic)
+            if place is not None and not self._is_shown(message, topic, place[0]):
+                found.add(topic)
+        return found
 
     def passed_over(self) -> Iterator[CorruptionError]:
         """Yield, once each, the faults of damaged records, and that records left the log unread."""
