@@ -85,7 +85,7 @@ def export(
     selection = Selection.of(begin, end, queue_id, tags, key, grep)
     _check(form, target, resume=resume)
     asked: dict[str, object] = {
-        "store": str(root.absolute()), "topics": sorted({*(topics or ())}), "format": str(kind),
+        "store": str(root.absolute()), "topics": sorted({*(topics or ())}), "format": str(form),
         "begin": begin, "end": end, "queueId": queue_id, "tags": tags, "key": key, "grep": grep,
     }  # fmt: skip
     with (

@@ -63,6 +63,7 @@ class MessageFormat:
         Raises:
             typer.BadParameter: a ``%`` or a backslash with a letter that means nothing.
         """
+        self._text = text
         self._parts: list[str | _Part] = []
         at, plain = 0, ""
         while at < len(text):
@@ -81,6 +82,9 @@ class MessageFormat:
             at += 2 if mark in "%\\" else 1
         if plain:
             self._parts.append(plain)
+
+    def __str__(self) -> str:
+        return self._text
 
     def line(self, read: ReadMessage) -> str:
         """Return the line of a message, with its end."""

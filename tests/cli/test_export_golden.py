@@ -75,7 +75,8 @@ def test_what_is_exported_is_what_rocketmq_read_and_comes_back_equal(
 ) -> None:
     source, first, again = golden_folder / name, tmp_path / "a.jsonl", tmp_path / "b.jsonl"
     before = tree_digest(source)
-    cqstore("export", source, "--to", first)
+    torn = name == "torn-default"  # a queue has a unit of the record that lost its end
+    cqstore("export", source, "--to", first, code=1 if torn else 0)
     assert tree_digest(source) == before
     rows = rows_of(first)
     expected = in_queues(name, load_dump(name))

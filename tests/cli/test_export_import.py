@@ -230,6 +230,26 @@ def _python() -> list[str]:
     return [str(Path(COMMAND[0]).with_name("python"))]
 
 
+@pytest.mark.parametrize("form", ["jsonl", "parquet", "store"])
+def test_a_full_disk_leaves_what_can_be_gone_on_with_and_no_more(
+    form: str, root: Path, tmp_path: Path
+) -> None:
+    target, whole = tmp_path / f"a.{form}", tmp_path / "whole"
+    words = f"{COMMAND[0]} export {root} --to {target} --format {form}"
+    done = subprocess.run(  # ulimit counts KiB
+        ["bash", "-c", f"ulimit -f 4; {words}"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "File too large" in done.stderr
+    assert "Traceback" not in done.stderr
+    left = sorted(each.name for each in tmp_path.iterdir())
+    assert left == (["a.jsonl.part", "a.jsonl.part.position"] if form == "jsonl" else [])
+    if form == "jsonl":
+        cqstore("export", root, "--to", target, "--resume")
+        cqstore("export", root, "--to", whole)
+        assert target.read_bytes() == whole.read_bytes()
+
+
 BROKEN_LINES = [
     (b'{"topic":"t","bornHost":"x"}\n', "line 3: bornHost is 'x', not an address, a space"),
     (b'{"topic":"t","bornHost":"1.2.3.4 99999999999"}\n', "line 3: bornHost is '1.2.3.4 9999"),
