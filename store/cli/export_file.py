@@ -115,9 +115,8 @@ def part_file(
     if resume and _position_path(part).exists():
         position = _to_resume(part, position)
     elif os.path.lexists(part):
-        raise RefusedStoreError(
-            "an export was not finished: go on with --resume, or remove it", path=part
-        )
+        way = "remove it" if resume or position is None else "go on with --resume, or remove it"
+        raise RefusedStoreError(f"an export was not finished: {way}", path=part)
     with os_errors("write an export", target):
         fd = open_regular(part, os.O_RDWR | os.O_CREAT)
         whole = False

@@ -3,12 +3,14 @@
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from store.cli.import_position import ImportPosition, pass_rows_put
+from store.cli.interrupts import INTERRUPTED, interrupts
 from store.cli.message_fields import to_put
 from store.cli.message_files import FileFormat, read_csv, read_json_lines
 from store.cli.message_lines import IllegalLineError, MessageLine
@@ -18,6 +20,7 @@ from store.cli.options import (
     Dir,
     Format,
     check_is_store,
+    note,
     open_store,
     read_config,
 )
@@ -83,8 +86,11 @@ def import_(
         if begun is not None:
             first = pass_rows_put(store, begun, rows)
         done = _Import(store, source, position, first)
-        with progress("importing", unit="messages") as tick:
-            done.run(rows, tick)
+        with progress("importing", unit="messages") as tick, interrupts() as is_interrupted:
+            done.run(takewhile(lambda _: not is_interrupted(), rows), tick)
+            if is_interrupted():
+                note(f"interrupted at row {done.next_row}: {done.sentence(done.next_row)}")
+                raise typer.Exit(INTERRUPTED)
         found = {"put": done.count, "next": done.next_row, "phy": store.commit_log.max_phy_offset()}
     output(out).record(found)
 
@@ -196,10 +202,12 @@ class _Import:
             end = self._store.commit_log.max_phy_offset()
             ImportPosition(str(self._source.absolute()), self.next_row, end).write(self._position)
 
+    def sentence(self, following: int) -> str:
+        """Return what was put before row ``following``, and how to go on."""
+        return f"{self.count} messages before it were put; go on with --continue-from {following}"
+
     def _end(self, exc: StoreError) -> None:
         """Add to an error what was put, and how to go on."""
         number = exc.number if isinstance(exc, IllegalLineError) else self.next_row
-        exc.reason += (
-            f" ({self.count} messages before it were put; go on with --continue-from {number})"
-        )
+        exc.reason += f" ({self.sentence(number)})"
         exc.path = exc.path or self._source

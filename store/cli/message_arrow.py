@@ -39,7 +39,7 @@ def require_arrow() -> Any:
         return import_module("pyarrow")
     except ImportError as exc:
         raise StoreConfigError(
-            f"Parquet and Arrow need pyarrow: pip install 'cqstore[arrow]' ({exc})"
+            "Parquet and Arrow need pyarrow: pip install 'cqstore[arrow]'"
         ) from exc
 
 

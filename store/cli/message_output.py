@@ -23,12 +23,13 @@ class MessageOutput:
             typer.BadParameter: the pattern has a field that is none, or does not go with ``kind``;
                 or ``kind`` is not printed before its end and is to be ``endless``.
         """
-        self._kind = kind
-        self._pattern = None if pattern is None else MessageFormat(pattern)
-        if self._pattern is not None and kind is not RowFormat.JSONL:
-            raise typer.BadParameter(f"--output {kind.value} says nothing beside --format")
-        if endless and kind not in ENDLESS:
-            raise typer.BadParameter(f"--output {kind.value} has an end, and --follow has none")
+        self._kind, self._pattern = kind, None
+        if pattern is not None:
+            if kind is not RowFormat.JSONL:
+                raise typer.BadParameter(f"--output {kind.value} says nothing beside --format")
+            self._kind, self._pattern = _form_of(pattern)
+        if endless and self._kind not in ENDLESS:
+            raise typer.BadParameter(f"{self._kind.value} has an end, and --follow has none")
 
     def messages(self, reads: Iterable[ReadMessage]) -> int:
         """Print ``reads`` as they come; return how many there were."""
@@ -39,3 +40,21 @@ class MessageOutput:
         for count, read in enumerate(reads, 1):  # noqa: B007 - it is returned
             sys.stdout.write(self._pattern.line(read))
         return count
+
+
+def _form_of(text: str) -> tuple[RowFormat, MessageFormat | None]:
+    """Return what ``--format`` asks for: a form that has a name, or lines.
+
+    Raises:
+        typer.BadParameter: it is neither.
+    """
+    if "%" in text:
+        return RowFormat.JSONL, MessageFormat(text)
+    try:
+        return RowFormat(text), None
+    except ValueError as exc:
+        known = ", ".join(each.value for each in RowFormat)
+        raise typer.BadParameter(
+            f"{text!r} is no format: there are {known}, and lines with %t, %b …",
+            param_hint="--format",
+        ) from exc

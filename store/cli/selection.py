@@ -34,7 +34,7 @@ Pattern = Annotated[
     str | None,
     typer.Option(
         "--format", metavar="FORMAT",
-        help="A line a message: %t topic, %q queue, %o offset, %k keys, %T time, %b body …",
+        help="jsonl, csv, json, table, or a line: %t topic, %q queue, %o offset, %b body …",
     ),
 ]  # fmt: skip
 

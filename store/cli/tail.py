@@ -1,17 +1,17 @@
 """``cqstore tail``: the newest messages of a topic over its queues, and those that come."""
 
 import select
-import signal
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from itertools import takewhile
 from typing import Annotated
 
 import typer
 
+from store.cli.interrupts import INTERRUPTED, interrupts
 from store.cli.known_queues import require_queue, require_topic
 from store.cli.message_fields import ReadMessage
 from store.cli.message_output import MessageOutput
@@ -31,8 +31,6 @@ from store.service.message_store import MessageStore
 from store.service.reading.topic_follower import TopicFollower
 from store.service.reading.topic_reader import last_offsets
 
-INTERRUPTED = 128 + 2
-"""As of a shell for a process that SIGINT ended."""
 _POLL_MS = 200
 
 
@@ -68,7 +66,7 @@ def tail(
     selection = Selection.of(None, None, queue_id, tags, key, grep)
     with open_store(root, config, backend, commit_log, check_crc_on_pull=True) as store:
         reads = SelectedReads(store, selection)
-        with _interrupts() as is_interrupted:
+        with interrupts() as is_interrupted:
             wait = partial(wait_for_more, is_interrupted) if follow else None
             messages = messages_of_tail(store, reads, topic, count, wait)
             printed.messages(takewhile(lambda _: not is_interrupted(), messages))
@@ -123,28 +121,3 @@ def wait_for_more(is_interrupted: Callable[[], bool]) -> bool:
     if any(events & select.POLLERR for _, events in waiting.poll(_POLL_MS)):
         raise ReaderGoneError("the reader of standard output has gone")
     return not is_interrupted()
-
-
-@contextmanager
-def _interrupts() -> Iterator[Callable[[], bool]]:
-    """Give what tells whether Ctrl-C came, which raises nothing but the second time.
-
-    An exception in the middle of a write would leave lines in a buffer that were written already.
-    """
-    came: list[int] = []
-
-    def note(number: int, frame: object) -> None:
-        _ = frame
-        if came:
-            raise KeyboardInterrupt
-        came.append(number)
-
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.SIG_IGN:  # in the background of a shell
-        yield lambda: False
-        return
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield lambda: bool(came)
-    finally:
-        signal.signal(signal.SIGINT, before)

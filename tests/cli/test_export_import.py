@@ -437,3 +437,31 @@ def test_an_import_that_was_killed_puts_nothing_twice(
     assert "this is the position of another file" in done.stderr
     position.write_text("{}")
     assert "this is no position of an import" in cqstore(*words, code=1).stderr
+
+
+def test_ctrl_c_ends_an_import_between_two_messages_and_says_how_to_go_on(
+    root: Path, tmp_path: Path, conf: Path
+) -> None:
+    path, new = made(root, tmp_path / "a.jsonl"), tmp_path / "new"
+    words = ["import", new, path, "--new", "--config", conf]
+    script = (
+        "import os, signal\n"
+        "from store.cli.app import main\n"
+        "from store.cli.importing import _Import\n"
+        "put, count = _Import._put, [0]\n"
+        "def interrupted(self, row):\n"
+        "    count[0] += 1\n"
+        "    if count[0] == 20: os.kill(os.getpid(), signal.SIGINT)\n"
+        "    put(self, row)\n"
+        "_Import._put = interrupted\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [*_python(), "-c", script, *map(str, words)], check=False, cwd=Path(__file__).parents[2],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 130
+    assert "20 messages before it were put; go on with --continue-from 21" in done.stderr
+    assert len(put_into(new)) == 20
+    cqstore(*words, "--continue-from", 21)
+    assert put_into(new) == put_into(root)

@@ -106,11 +106,13 @@ def test_the_page_has_every_field_of_a_format() -> None:
 WRONG = [
     (["--format", "%b %x"], "'%x' at character 4 of '%b %x' means nothing; there are %t, %q"),
     (["--format", "100%"], "'%' at character 4 of '100%' means nothing"),
-    (["--format", "\\b"], "'\\\\b' at character 1"),
+    (["--format", "%b\\b"], "'\\\\b' at character 3"),
     (["--format", "%b", "--output", "csv"], "--output csv says nothing beside --format"),
+    (["--format", "cvs"], "'cvs' is no format: there are table, json, jsonl, csv, and lines"),
+    (["--format", "table", "-f"], "table has an end, and --follow has none"),
     (["--grep", "("], "'(' is no regular expression"),
     (["-n", "-1"], "greater than or equal to 0"),
-    (["--follow", "--output", "json"], "--output json has an end, and --follow has none"),
+    (["--follow", "--output", "json"], "json has an end, and --follow has none"),
 ]
 
 
@@ -135,6 +137,7 @@ def test_an_unknown_topic_or_queue_is_refused(root: Path) -> None:
 
 def test_rows_of_csv_all_have_the_same_columns(root: Path) -> None:
     text = tailed(root, "-n", 3, "--output", "csv")
+    assert tailed(root, "-n", 3, "--format", "csv") == text
     rows = [*csv.DictReader(io.StringIO(text, newline=""))]
     assert [row["body"] for row in rows] == ["body 9", "", 'comma, "quote"\nline']
     assert [row["bodyBase64"] for row in rows] == ["", "/wA=", ""]
