@@ -117,6 +117,7 @@ def test_every_format_takes_the_same_back(
         root = tmp_path / "new"
         cqstore("import", root, where, "--new", "--config", conf)
     back = [json.loads(line) for line in cqstore("export", root).splitlines()]
+    cqstore("check", root)
     assert [*map(kept, back)] == [*map(kept, rows)]
     assert {row["sysFlag"] & 0x701 for row in back} == {0, 0x1, 0x101, 0x201, 0x301}
     assert {":" in row["bornHost"] for row in back} == {False, True}
