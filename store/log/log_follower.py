@@ -70,10 +70,12 @@ class LogFollower:
         while (at := self.phy_offset) < end:
             size = _span(data, at - base, end - at, at) if base <= at < base + len(data) else None
             if size is None or at - base + size > len(data):  # of what was read too early, anew
-                base, data = at, _bytes_at(file, at - start, max(size or 0, _BLOCK))
+                base, data = at, _bytes_at(file, at - start, _BLOCK)
                 size = _span(data, 0, end - at, at)
-                if size is None or size > len(data):  # how a log ends
+                if size is None:  # how a log ends
                     return
+                if size > len(data):
+                    data = _bytes_at(file, at - start, size)
             if not size:
                 self.phy_offset = end
                 return

@@ -197,6 +197,8 @@ def test_an_export_that_was_killed_goes_on(form: str, root: Path, tmp_path: Path
         "export", root, "--to", target, "--format", form, "--key", "k", "--resume", code=2
     )
     assert "this export asked for something else" in done.stderr
+    with part.open("ab") as file:  # of a write that was not noted
+        file.write(bytes(whole.stat().st_size))
     done = cqstore("export", root, "--to", target, "--format", form, "--resume")
     assert "20 messages were written before" in done.stderr
     assert target.read_bytes() == whole.read_bytes()
@@ -400,8 +402,9 @@ def test_import_refuses_before_it_puts(root: Path, tmp_path: Path, conf: Path) -
     assert put_into(root) == before
 
 
+@pytest.mark.parametrize("noted", [5, 0])
 def test_an_import_that_was_killed_puts_nothing_twice(
-    root: Path, tmp_path: Path, conf: Path
+    noted: int, root: Path, tmp_path: Path, conf: Path
 ) -> None:
     path, new, position = made(root, tmp_path / "a.jsonl"), tmp_path / "new", tmp_path / "position"
     words = ["import", new, path, "--new", "--config", conf, "--position", position]
@@ -414,7 +417,7 @@ def test_an_import_that_was_killed_puts_nothing_twice(
         "    if count[0] == 20: os.kill(os.getpid(), signal.SIGKILL)\n"
         "    put(self, row)\n"
         "    count[0] += 1\n"
-        "    if count[0] == 5: self.count, self.next_row = 5, row.number + 1; self.note()\n"
+        f"    if count[0] == {noted}: self.count, self.next_row = 5, row.number + 1; self.note()\n"
         "_Import._put = killed\n"
         "main()\n"
     )
@@ -422,7 +425,12 @@ def test_an_import_that_was_killed_puts_nothing_twice(
         [*_python(), "-c", script, *map(str, words)], check=False, cwd=Path(__file__).parents[2]
     )
     assert killed.returncode == -signal.SIGKILL
-    assert ImportPosition.read(position, path).next_row == 6
+    assert ImportPosition.read(position, path).next_row == noted + 1
+    whole = path.read_bytes()
+    path.write_bytes(b"".join(whole.splitlines(keepends=True)[:20]))
+    assert json.loads(cqstore(*words, "--output", "json").stdout)["put"] == 0
+    assert ImportPosition.read(position, path).next_row == 21
+    path.write_bytes(whole)
     second = cqstore(*words, "--output", "json")
     assert json.loads(second.stdout)["put"] == COUNT - 20
     assert put_into(new) == put_into(root)

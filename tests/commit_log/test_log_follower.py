@@ -141,3 +141,11 @@ def test_files_that_went_unread_are_counted(tmp_path: Path) -> None:
     log_file(tmp_path, 4096).unlink()
     assert bodies(follows) == [b"b" * 3000]
     assert follows.expired == 2 * 4096 - read_to
+
+
+def test_a_record_longer_than_what_is_read_at_once_comes_whole(tmp_path: Path) -> None:
+    config = StoreConfig(mapped_file_size_commit_log=8 << 20)
+    sent = [b"a", b"b" * (5 << 19), b"c" * (3 << 19), b"d"]
+    with MessageStore.open(tmp_path, config, backend="file") as store:
+        put(store, *sent)
+        assert bodies(follower(tmp_path)) == sent

@@ -136,6 +136,19 @@ def test_damage_is_passed_over_and_reported(tmp_path: Path) -> None:
     assert "CRC" in damage.reason
 
 
+def test_units_that_are_missing_are_passed_over_and_reported(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path, CONFIG, backend="file") as store:
+        store.put_messages([Message("t", b"%d" % at, 0) for at in range(10)])
+    queue = tmp_path / "consumequeue" / "t" / "0" / f"{0:020d}"
+    data = queue.read_bytes()
+    queue.write_bytes(data[: 4 * 20] + bytes(2 * 20) + data[6 * 20 :])
+    found: list[TopicDamage] = []
+    with MessageStore.open(tmp_path, CONFIG, read_only=True) as store:
+        reads = [each.queue_offset for each in read_topic(store, "t", on_damage=found.append)]
+    assert reads == [0, 1, 2, 3, 6, 7, 8, 9]
+    assert found == [TopicDamage(0, 4, 2, "missing in the queue")]
+
+
 @pytest.mark.parametrize("backend", ["file", "rocksdb"])
 def test_a_follower_has_what_queues_do_not_show_and_what_comes(
     tmp_path: Path, backend: str
