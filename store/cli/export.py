@@ -131,7 +131,7 @@ def _form(kind: str | None, target: Path | None) -> _Kind:
     except ValueError as exc:
         known = ", ".join(each.value for each in FileFormat)
         raise typer.BadParameter(
-            f"{kind!r} is no format: there are {known}, and lines with %t, %b …",
+            f"{kind!r} is no format: there are {known}, and lines with %t, %b ...",
             param_hint="--format",
         ) from exc
 
@@ -147,7 +147,7 @@ def _check(form: _Kind, target: Path | None, *, resume: bool) -> None:
     if target is None and not is_lines:
         raise typer.BadParameter(f"{form} is no text: give --to")
     if resume and (target is None or not is_lines):
-        raise typer.BadParameter("--resume goes on with a file of lines: jsonl, csv, or %…")
+        raise typer.BadParameter("--resume goes on with a file of lines: jsonl, csv, or %...")
     if form in {FileFormat.PARQUET, FileFormat.ARROW}:
         from store.cli.message_arrow import require_arrow  # noqa: PLC0415 - an extra
 

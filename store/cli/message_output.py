@@ -55,6 +55,6 @@ def _form_of(text: str) -> tuple[RowFormat, MessageFormat | None]:
     except ValueError as exc:
         known = ", ".join(each.value for each in RowFormat)
         raise typer.BadParameter(
-            f"{text!r} is no format: there are {known}, and lines with %t, %b …",
+            f"{text!r} is no format: there are {known}, and lines with %t, %b ...",
             param_hint="--format",
         ) from exc

@@ -34,7 +34,7 @@ Pattern = Annotated[
     str | None,
     typer.Option(
         "--format", metavar="FORMAT",
-        help="jsonl, csv, json, table, or a line: %t topic, %q queue, %o offset, %b body …",
+        help="jsonl, csv, json, table, or a line: %t topic, %q queue, %o offset, %b body ...",
     ),
 ]  # fmt: skip
 
