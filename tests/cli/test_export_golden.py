@@ -104,7 +104,14 @@ def test_what_is_exported_is_what_rocketmq_read_and_comes_back_equal(
         assert [row["queueOffset"] for row in queue] == [*range(len(queue))]
 
 
-@pytest.mark.parametrize("form", ["csv", "parquet", "arrow", "store"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        "parquet",
+        "store",
+        *(pytest.param(each, marks=pytest.mark.long) for each in ("csv", "arrow")),
+    ],
+)
 def test_every_format_takes_the_same_back(
     form: str, golden_folder: Path, tmp_path: Path, conf: Path
 ) -> None:

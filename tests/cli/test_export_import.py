@@ -24,10 +24,15 @@ from tests.kit.commands import COMMAND, run
 CONFIG = StoreConfig(mapped_file_size_commit_log=1 << 20, mapped_file_size_consume_queue=2000)
 SIZES = "mappedFileSizeCommitLog=1048576\nmappedFileSizeConsumeQueue=2000\n"
 COUNT = 50
-FORMS = ["jsonl", "csv", "parquet", "arrow"]
+
 ODD = [
     b"", b"\xff\xfe\0", b"\r\n,\"'", "\u2028\u00e9\U0001f600".encode(), b" ", b"0", b"null",
 ]  # fmt: skip
+
+
+def later(*values: object) -> list[object]:
+    """Return cases that only a long run has."""
+    return [pytest.param(value, marks=pytest.mark.long) for value in values]
 
 
 def message(number: int) -> Message:
@@ -89,7 +94,7 @@ def put_into(root: Path) -> list[tuple[Any, ...]]:
     return found
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", ["csv", "arrow", *later("jsonl", "parquet")])
 def test_bodies_and_properties_of_any_kind_come_back(
     form: str, root: Path, tmp_path: Path, conf: Path
 ) -> None:
@@ -182,7 +187,7 @@ def test_what_is_damaged_is_named_and_all_else_written(tmp_path: Path) -> None:
     assert "--continue-from" in done.stderr
 
 
-@pytest.mark.parametrize("form", ["csv", pytest.param("jsonl", marks=pytest.mark.long)])
+@pytest.mark.parametrize("form", ["csv", *later("jsonl")])
 def test_an_export_that_was_killed_goes_on(form: str, root: Path, tmp_path: Path) -> None:
     whole, target = tmp_path / "whole", tmp_path / "a"
     cqstore("export", root, "--to", whole, "--format", form)
@@ -232,7 +237,7 @@ def _python() -> list[str]:
     return [str(Path(COMMAND[0]).with_name("python"))]
 
 
-@pytest.mark.parametrize("form", ["jsonl", "parquet", "store"])
+@pytest.mark.parametrize("form", ["jsonl", *later("parquet", "store")])
 def test_a_full_disk_leaves_what_can_be_gone_on_with_and_no_more(
     form: str, root: Path, tmp_path: Path
 ) -> None:
@@ -341,7 +346,7 @@ def test_a_csv_of_some_columns_is_enough(tmp_path: Path) -> None:
     assert [line.number for line in read_csv(path, 2)] == [2]
 
 
-@pytest.mark.parametrize("form", ["parquet", "arrow"])
+@pytest.mark.parametrize("form", ["parquet", *later("arrow")])
 def test_a_damaged_file_of_columns_is_refused(
     form: str, root: Path, tmp_path: Path, conf: Path
 ) -> None:
@@ -402,7 +407,7 @@ def test_import_refuses_before_it_puts(root: Path, tmp_path: Path, conf: Path) -
     assert put_into(root) == before
 
 
-@pytest.mark.parametrize("noted", [5, 0])
+@pytest.mark.parametrize("noted", [5, *later(0)])
 def test_an_import_that_was_killed_puts_nothing_twice(
     noted: int, root: Path, tmp_path: Path, conf: Path
 ) -> None:

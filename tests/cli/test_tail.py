@@ -199,7 +199,7 @@ def test_beside_a_writer_each_message_comes_once(tmp_path: Path, backend: str) -
             assert following(store, 0, lambda: put(writer, "k")) == ["k"]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", ["file", pytest.param("rocksdb", marks=pytest.mark.long)])
 def test_a_process_follows_until_ctrl_c(tmp_path: Path, backend: str) -> None:
     with MessageStore.open(tmp_path, CONFIG, backend=backend) as writer:
         put(writer, "a", "b")
