@@ -7,6 +7,7 @@ a put gives it new ones, so they are read and dropped. All others are kept.
 import ipaddress
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from store.cli.output import Row, body_fields
@@ -34,6 +35,9 @@ OF_THE_RECORD = (MessageProperty.CRC32, MessageProperty.INNER_MULTI_QUEUE_OFFSET
 _BATCH_BITS = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
 _COMPRESSED_BITS = int(SysFlag.COMPRESSED | SysFlag.COMPRESSION_TYPE)
 _PORT_BYTES = 4
+_KNOWN_HOSTS = 4096
+"""Of the last messages; to make the text of one takes as long as to read a message."""
+_shown_host = lru_cache(_KNOWN_HOSTS)(host_text)
 _PORT = re.compile(r"-?\d{1,10}")
 
 
@@ -96,8 +100,8 @@ def _head_fields(read: ReadMessage) -> dict[str, object]:
         "msgId": stored.message_id,
         "storeTimestamp": stored.store_timestamp,
         "bornTimestamp": message.born_timestamp,
-        "bornHost": host_text(message.born_host),
-        "storeHost": host_text(message.store_host),
+        "bornHost": _shown_host(message.born_host),
+        "storeHost": _shown_host(message.store_host),
         "flag": message.flag,
         "sysFlag": message.sys_flag,
         "reconsumeTimes": message.reconsume_times,
@@ -132,6 +136,7 @@ def to_put(message: Message) -> Message:
     return message
 
 
+@lru_cache(_KNOWN_HOSTS)
 def host_of(field: str, text: str) -> Host:
     """Return the host that ``host_text`` shows as ``text``, address and port.
 
