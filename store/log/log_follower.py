@@ -34,7 +34,8 @@ class LogFollower:
         self.passed_over: list[CorruptionError] = []
         self.expired = 0
         self._last: tuple[int, bytes] | None = None  # phy offset and head of the last record read
-        place = _place(self._list(), phy_offset)
+        self._files: dict[int, tuple[Path, int]] = {}  # listed anew where one is not there
+        place = self._place(phy_offset)
         if place is not None and not self._starts_at(place, phy_offset):
             self.phy_offset = place[0]
 
@@ -46,27 +47,30 @@ class LogFollower:
             StoreIOError: a file cannot be read.
         """
         self._check_not_cut()
-        while True:
-            files = self._list()
-            if files and self.phy_offset < min(files):
-                self.expired += min(files) - self.phy_offset
-                self.phy_offset = min(files)
-            place = _place(files, self.phy_offset)
-            if place is None:
-                return
+        while (place := self._next_place()) is not None:
             before = self.phy_offset
             with os_errors("read a commit log file", place[1]):
                 try:
                     with reading(place[1]) as file:
-                        yield from self._read(file, place[0], place[2])
+                        yield from self._read(file, place[0])
                 except FileNotFoundError:  # it has just expired
+                    self._files = {}
                     continue
             if self.phy_offset == before:
                 return
 
-    def _read(self, file: BinaryIO, start: int, length: int) -> Iterator[StoredMessage]:
-        """Yield the records of one file from ``phy_offset`` on."""
-        end, base, data = start + length, 0, b""
+    def _next_place(self) -> tuple[int, Path, int] | None:
+        """Return the file to be read next; what has left the log unread is counted."""
+        place = self._place(self.phy_offset)
+        if place is None and self._files and self.phy_offset < min(self._files):
+            self.expired += min(self._files) - self.phy_offset
+            self.phy_offset = min(self._files)
+            place = self._place(self.phy_offset)
+        return place
+
+    def _read(self, file: BinaryIO, start: int) -> Iterator[StoredMessage]:
+        """Yield the records of one file, which begins at ``start``, from ``phy_offset`` on."""
+        end, base, data = start + os.fstat(file.fileno()).st_size, 0, b""
         while (at := self.phy_offset) < end:
             size = _span(data, at - base, end - at, at) if base <= at < base + len(data) else None
             if size is None or at - base + size > len(data):  # of what was read too early, anew
@@ -108,7 +112,7 @@ class LogFollower:
         if self._last is None:
             return
         at, head = self._last
-        place = _place(self._list(), at)
+        place = self._place(at)
         if place is None:
             return
         with os_errors("read a commit log file", place[1]):
@@ -116,6 +120,7 @@ class LogFollower:
                 with reading(place[1]) as file:
                     found = _bytes_at(file, at - place[0], HEAD.size)
             except FileNotFoundError:
+                self._files = {}
                 return
         if found != head:
             raise RefusedStoreError(
@@ -130,6 +135,14 @@ class LogFollower:
         if len(data) < BLANK_SIZE or not any(data):
             return True  # the end of the log
         return _span(data, 0, start + length - at, at) is not None
+
+    def _place(self, at: int) -> tuple[int, Path, int] | None:
+        """Return start, path and length of the file that holds ``at``."""
+        found = _holding(self._files, at)
+        if found is None:
+            self._files = self._list()
+            found = _holding(self._files, at)
+        return found
 
     def _list(self) -> "dict[int, tuple[Path, int]]":
         found: dict[int, tuple[Path, int]] = {}
@@ -166,8 +179,7 @@ def _bytes_at(file: BinaryIO, position: int, size: int) -> bytes:
     return os.pread(file.fileno(), size, position)
 
 
-def _place(files: "dict[int, tuple[Path, int]]", at: int) -> tuple[int, Path, int] | None:
-    """Return start, path and length of the file that holds ``at``."""
+def _holding(files: dict[int, tuple[Path, int]], at: int) -> tuple[int, Path, int] | None:
     for start, (path, length) in files.items():
         if start <= at < start + length:
             return start, path, length
