@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from store.service.figures.metrics import MetricsSnapshot
     from store.service.message_store import MessageStore
     from store.service.reading.puller import TagFilter
+    from store.service.reading.topic_reader import TopicDamage, TopicMessage, read_topic
     from store.service.results import (
         GetMessageResult,
         GetMessageStatus,
@@ -75,8 +76,11 @@ _MODULES = {
     "StoreStateError": "store.errors",
     "StoredMessage": "store.record.decoder",
     "TagFilter": "store.service.reading.puller",
+    "TopicDamage": "store.service.reading.topic_reader",
+    "TopicMessage": "store.service.reading.topic_reader",
     "UnsupportedFormatError": "store.errors",
     "read_broker_conf": "store.config",
+    "read_topic": "store.service.reading.topic_reader",
 }
 
 __all__ = [
@@ -110,8 +114,11 @@ __all__ = [
     "StoreStateError",
     "StoredMessage",
     "TagFilter",
+    "TopicDamage",
+    "TopicMessage",
     "UnsupportedFormatError",
     "read_broker_conf",
+    "read_topic",
 ]
 
 

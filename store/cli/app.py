@@ -69,13 +69,20 @@ def root(
     ctx.call_on_close(lambda: QUIET.reset(before))
 
 
-_WAITING = {"put", "top"}
+_WAITING = {"put", "tail", "top"}
 """For input, or to be ended."""
+_PLACES = {"import": "store.cli.importing:import_"}
+"""Of verbs that are words of Python."""
 for _name, _sentence in {
     "info": "Show layout, backend, engine, versions, sizes, offsets and oddities. Changes nothing.",
     "check": "Check the whole store and list what is wrong, with file and offset. Changes nothing.",
     "dump": "Decode what lies on disk: a whole store, one record, some units, or a bare file.",
     "get": "Print messages with their bodies (text, or Base64 where it is none). Changes nothing.",
+    "tail": "Print the newest messages of a topic over all of its queues, by store time."
+    " Changes nothing.",
+    "export": "Write the messages of topics to a file, or into a store of their own."
+    " Changes nothing in DIR.",
+    "import": "Put the messages that export wrote. Opens the store read-write (and recovers it).",
     "put": "Append messages and print their places. Opens the store read-write (and recovers it).",
     "topics": "List every queue with its type, minimum, maximum and messages. Changes nothing.",
     "offset": "Search a queue by store time. Changes nothing.",
@@ -89,7 +96,11 @@ for _name, _sentence in {
     "top": "Watch a store that another process has open: ends, rates, lag, checkpoint, sizes.",
 }.items():
     add_verb(
-        app, _name, f"store.cli.{_name}:{_name}", _sentence, progress_told=_name not in _WAITING
+        app,
+        _name,
+        _PLACES.get(_name, f"store.cli.{_name}:{_name}"),
+        _sentence,
+        progress_told=_name not in _WAITING,
     )
 
 

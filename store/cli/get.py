@@ -1,11 +1,14 @@
 """``cqstore get``: messages by queue offset, by id, or by key."""
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Annotated
 
 import typer
 
 from store.cli.known_queues import require_queue, require_topic
+from store.cli.message_fields import read_messages
+from store.cli.message_output import MessageOutput
 from store.cli.options import (
     INT_MAX,
     LONG_MAX,
@@ -13,14 +16,15 @@ from store.cli.options import (
     CommitLogFolder,
     ConfigFile,
     Dir,
-    Format,
+    Rows,
     note,
     open_store,
     refuse_beside,
 )
-from store.cli.output import OutputFormat, Row, body_fields, output
+from store.cli.output import RowFormat
 from store.cli.progress import counted
 from store.cli.rows import host_text
+from store.cli.selection import Begin, End, Pattern, SelectedReads, Selection, Tags
 from store.errors import CorruptionError, NoSuchMessageError
 from store.record.decoder import StoredMessage
 from store.record.message_id import decode_message_id
@@ -35,7 +39,8 @@ def get(
     root: Dir,
     topic: Annotated[str | None, typer.Option(metavar="T", help="The topic.")] = None,
     queue_id: Annotated[
-        int | None, typer.Option(metavar="Q", min=0, max=INT_MAX, help="The queue; 0.")
+        int | None,
+        typer.Option(metavar="Q", min=0, max=INT_MAX, help="The queue; 0, or with a time all."),
     ] = None,
     offset: Annotated[
         int | None,
@@ -44,34 +49,48 @@ def get(
         ),
     ] = None,
     count: Annotated[
-        int | None, typer.Option(metavar="M", min=1, max=INT_MAX, help="At most so many; 32.")
+        int | None,
+        typer.Option(
+            metavar="M", min=1, max=INT_MAX, help="At most so many; 32, or with a time all."
+        ),
     ] = None,
-    tags: Annotated[
-        str | None, typer.Option(metavar="EXPR", help="'*', or 'TagA || TagB'.")
-    ] = None,
+    tags: Tags = None,
     key: Annotated[
         str | None, typer.Option(metavar="KEY", help="Messages of the topic with this key.")
     ] = None,
     message_id: Annotated[
         str | None, typer.Option(metavar="ID", help="The message with this id.")
     ] = None,
+    begin: Begin = None,
+    end: End = None,
+    pattern: Pattern = None,
     config: ConfigFile = None,
     backend: Backend = None,
     commit_log: CommitLogFolder = None,
-    kind: Format = OutputFormat.JSONL,
+    kind: Rows = RowFormat.JSONL,
 ) -> None:
     """Print messages with their bodies (text, or Base64 where it is none). Changes nothing.
 
-    Where the messages end is said on standard error.
+    With --begin or --end: all that were stored between the two, over all queues of the topic or
+    those of --queue-id, by store time. Where the messages end is said on standard error.
     """
     if (topic is None) == (message_id is None):
-        raise typer.BadParameter("give --topic (with --offset or --key), or --message-id")
+        raise typer.BadParameter(
+            "give --topic (with --offset, --key, or --begin and --end), or --message-id"
+        )
+    printed = MessageOutput(kind, pattern)
     if message_id is not None or key is not None:
         by = "--message-id" if message_id is not None else "--key"
         refuse_beside(by, queue_id=queue_id, offset=offset, tags=tags)
     if message_id is not None:
         refuse_beside("--message-id", key=key, count=count)
+    if timed := begin is not None or end is not None:
+        refuse_beside("--begin or --end", offset=offset, key=key, message_id=message_id)
+    selection = Selection.of(begin, end, queue_id, tags, None, None)
     with open_store(root, config, backend, commit_log, check_crc_on_pull=True) as store:
+        if timed:
+            _print_between(store, topic or "", selection, count, printed)
+            return
         found: Iterable[tuple[int, StoredMessage]]
         if message_id is not None:
             message = _by_id(store, message_id)
@@ -85,10 +104,29 @@ def get(
                 require_topic(store, topic or "")
         else:
             require_queue(store, topic or "", queue_id or 0)
-            wanted = TagFilter(tags or "*")
+            wanted = selection.tags or TagFilter()
             pulled = _pull(store, topic or "", queue_id or 0, offset, count or _COUNT, wanted)
             found = counted(pulled, "reading", count or _COUNT, "messages")
-        output(kind).rows(message_row(queue_offset, message) for queue_offset, message in found)
+        printed.messages(read for each in found for read in read_messages(*each))
+
+
+def _print_between(
+    store: MessageStore, topic: str, selection: Selection, count: int | None, printed: MessageOutput
+) -> None:
+    """Print the messages of a topic that were stored between two times.
+
+    Raises:
+        typer.Exit: something damaged was passed over.
+    """
+    if selection.queue_id is None:
+        require_topic(store, topic)
+    else:
+        require_queue(store, topic, selection.queue_id)
+    reads = SelectedReads(store, selection)
+    found = counted(islice(reads.topic(topic), count), "reading", count, "messages")
+    note(f"{printed.messages(found)} messages")
+    if reads.damaged:
+        raise typer.Exit(1)
 
 
 def _by_id(store: MessageStore, message_id: str) -> StoredMessage:
@@ -148,21 +186,3 @@ def _pull(
 
 
 _GOING_ON = (GetMessageStatus.FOUND, GetMessageStatus.NO_MATCHED_MESSAGE)
-
-
-def message_row(queue_offset: int, message: StoredMessage) -> Row:
-    """Return one message with its body, as a row of the output."""
-    return {
-        "topic": message.topic,
-        "queueId": message.queue_id,
-        "queueOffset": queue_offset,
-        "phy": message.phy_offset,
-        "msgId": message.message_id,
-        "storeTimestamp": message.store_timestamp,
-        "bornTimestamp": message.head.born_timestamp,
-        "bornHost": host_text(message.born_host),
-        "flag": message.head.flag,
-        "sysFlag": message.sys_flag,
-        "properties": message.properties,
-        **body_fields(message.body),
-    }

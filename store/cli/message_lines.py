@@ -1,4 +1,4 @@
-"""Messages as lines of JSON: what ``cqstore put`` reads from standard input.
+"""Messages as lines of JSON: what ``cqstore put`` reads from standard input, and ``import``.
 
 A value of another type than its field's is refused, never turned into text: what was meant can
 only be guessed. Every refusal names line and field.
@@ -10,11 +10,16 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from store.cli.message_fields import PLACES, host_of, to_put
 from store.errors import IllegalMessageError
-from store.record.message import Message
+from store.record.message import LOOPBACK, Host, Message
 
-FIELDS = ("topic", "queueId", "body", "bodyBase64", "properties", "tags", "keys", "flag")
-_INT_MAX = (1 << 31) - 1
+FIELDS = (
+    "topic", "queueId", "body", "bodyBase64", "properties", "tags", "keys", "flag", "sysFlag",
+    "bornTimestamp", "bornHost", "storeHost", "reconsumeTimes", "preparedTransactionOffset",
+)  # fmt: skip
+_INT_MAX, _LONG_MAX = (1 << 31) - 1, (1 << 63) - 1
+_LONGS = {"queueOffset", "phy", "storeTimestamp"}
 _SHOWN = 40
 """Characters of a value that a refusal shows."""
 
@@ -55,16 +60,19 @@ def to_message(fields: dict[str, object]) -> Message:
     """Return the message that a JSON object describes.
 
     ``topic``, ``body`` (text) or ``bodyBase64``, ``properties`` (an object of texts), ``tags``,
-    ``keys`` (a text, or a list of texts that are joined by spaces), ``queueId`` and ``flag``.
-    ``null`` stands for properties, tags or keys that are left out.
+    ``keys`` (a text, or a list of texts that are joined by spaces), ``queueId``, ``flag``,
+    ``sysFlag``, ``bornTimestamp``, ``bornHost``, ``storeHost``, ``reconsumeTimes`` and
+    ``preparedTransactionOffset``. ``null`` stands for properties, tags or keys that are left out.
+    The places that ``get`` prints are checked and dropped: the put gives others.
 
     Raises:
         IllegalMessageError: a field is missing, unknown, given twice or of another type.
     """
-    if unknown := sorted(fields.keys() - set(FIELDS)):
+    if unknown := sorted(fields.keys() - _KNOWN):
         raise IllegalMessageError(
             f"unknown fields: {', '.join(unknown)}; known are {', '.join(FIELDS)}"
         )
+    _check_places(fields)
     properties = _properties(fields.get("properties"))
     for field, name in (("tags", "TAGS"), ("keys", "KEYS")):
         if (given := fields.get(field)) is None:
@@ -72,13 +80,36 @@ def to_message(fields: dict[str, object]) -> Message:
         if name in properties:
             raise IllegalMessageError(f"{field} and the property {name} are both given")
         properties[name] = _keys(given) if field == "keys" else _text(field, given)
-    return Message(
+    message = Message(
         topic=_text("topic", fields.get("topic")),
         body=_body(fields),
         queue_id=_number("queueId", fields.get("queueId", 0), 0),
         flag=_number("flag", fields.get("flag", 0), -_INT_MAX - 1),
         properties=properties,
+        sys_flag=_number("sysFlag", fields.get("sysFlag", 0), -_INT_MAX - 1),
+        born_timestamp=_long("bornTimestamp", fields.get("bornTimestamp", 0)),
+        born_host=_host(fields, "bornHost"),
+        store_host=_host(fields, "storeHost"),
+        reconsume_times=_number("reconsumeTimes", fields.get("reconsumeTimes", 0), -_INT_MAX - 1),
+        prepared_transaction_offset=_long(
+            "preparedTransactionOffset", fields.get("preparedTransactionOffset", 0)
+        ),
     )
+    return to_put(message)
+
+
+_KNOWN = {*FIELDS, *PLACES}
+
+
+def _check_places(fields: dict[str, object]) -> None:
+    for name in PLACES:
+        if name in fields:
+            given = fields[name]
+            _ = _long(name, given) if name in _LONGS else _text(name, given)
+
+
+def _host(fields: dict[str, object], name: str) -> Host:
+    return host_of(name, _text(name, fields[name])) if name in fields else LOOPBACK
 
 
 def _object(line: bytes) -> dict[str, object]:
@@ -105,6 +136,8 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _body(fields: dict[str, object]) -> bytes:
+    if isinstance(body := fields.get("body"), bytes):  # of a file that holds bytes
+        return body
     if "bodyBase64" not in fields:
         return _text("body", fields.get("body", "")).encode()
     if "body" in fields:
@@ -148,12 +181,16 @@ def _text(field: str, given: object) -> str:
     return given
 
 
-def _number(field: str, given: object, least: int) -> int:
+def _number(field: str, given: object, least: int, most: int = _INT_MAX) -> int:
     if type(given) is not int:
         raise IllegalMessageError(f"{field} is {_shown(given)}, not a whole number")
-    if not least <= given <= _INT_MAX:
-        raise IllegalMessageError(f"{field} is {given}, not within {least} to {_INT_MAX}")
+    if not least <= given <= most:
+        raise IllegalMessageError(f"{field} is {given}, not within {least} to {most}")
     return given
+
+
+def _long(field: str, given: object) -> int:
+    return _number(field, given, -_LONG_MAX - 1, _LONG_MAX)
 
 
 def _shown(value: object) -> str:

@@ -62,8 +62,9 @@ def put(
     """Append messages and print their places. Opens the store read-write (and recovers it).
 
     Without --topic, each line of standard input is a JSON object: topic, queueId, body or
-    bodyBase64, properties, tags, keys, flag. At a line that is no message it ends: those before it
-    are put, and --continue-from goes on there. Exit code 1 if a message was refused.
+    bodyBase64, properties, tags, keys, flag, and what else get and export print; the old places of
+    a message are dropped. At a line that is no message it ends: those before it are put, and
+    --continue-from goes on there. Exit code 1 if a message was refused.
     """
     if topic is None:
         _refuse_without_topic(queue_id, body, tags, keys, properties)

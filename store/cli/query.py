@@ -6,17 +6,16 @@ from typing import Annotated
 
 import typer
 
-from store.cli.get import message_row
 from store.cli.known_queues import require_topic
-from store.cli.offset import milliseconds
-from store.cli.options import Backend, CommitLogFolder, ConfigFile, Dir, Format, note, open_store
-from store.cli.output import OutputFormat, output
+from store.cli.message_fields import read_messages
+from store.cli.message_output import MessageOutput
+from store.cli.options import Backend, CommitLogFolder, ConfigFile, Dir, Rows, note, open_store
+from store.cli.output import RowFormat
+from store.cli.selection import Begin, End, Pattern, time_span
 from store.errors import CorruptionError, StoreError
 from store.key_index import KeyIndex, open_indexes
 from store.service.message_store import MessageStore
 from store.service.reading.other_indexes import AskedIndex
-
-_LATEST = (1 << 63) - 1
 
 
 def query(
@@ -24,21 +23,20 @@ def query(
     topic: Annotated[str, typer.Option(metavar="T", help="The topic.")],
     key: Annotated[str, typer.Option(metavar="KEY", help="One of KEYS, or the UNIQ_KEY.")],
     count: Annotated[int, typer.Option("--max", metavar="M", min=1, help="At most so many.")] = 32,
-    begin: Annotated[
-        str, typer.Option(metavar="TIME", help="Stored at or after; ms, or ISO 8601 (UTC if bare).")
-    ] = "0",
-    end: Annotated[str | None, typer.Option(metavar="TIME", help="Stored at or before.")] = None,
+    begin: Begin = None,
+    end: End = None,
     config: ConfigFile = None,
     backend: Backend = None,
     commit_log: CommitLogFolder = None,
-    kind: Format = OutputFormat.JSONL,
+    pattern: Pattern = None,
+    kind: Rows = RowFormat.JSONL,
 ) -> None:
     """Print the newest messages of a topic with a key, in log order. Changes nothing.
 
     Asked are the index in files and, where a broker with indexRocksDBEnable keeps one, that in
     rocksdbstore. Exit code 1 if there is no index, or one cannot be read.
     """
-    span = _span(begin, end)
+    printed, span = MessageOutput(kind, pattern), time_span(begin, end)
     with open_store(root, config, backend, commit_log) as store, ExitStack() as stack:
         others, unread = _others(store.paths.root)
         for other in others:
@@ -52,20 +50,14 @@ def query(
             unread = _tell_end(asked, store) or unread
             found = asked.newest(found, topic, key, count, *span)
             unread = _tell(asked) or unread
-        output(kind).rows(message_row(message.queue_offset, message) for message in found)
+        printed.messages(
+            read for message in found for read in read_messages(message.queue_offset, message)
+        )
         if not found:
             require_topic(store, topic)
         note(f"{len(found)} messages")
     if unread:
         raise typer.Exit(1)
-
-
-def _span(begin: str, end: str | None) -> tuple[int, int]:
-    first = milliseconds(begin, "--begin")
-    last = _LATEST if end is None else milliseconds(end, "--end")
-    if first > last:
-        raise typer.BadParameter(f"--begin {begin} is later than --end {end}")
-    return first, last
 
 
 def _others(root: Path) -> tuple[list[KeyIndex], bool]:

@@ -28,7 +28,7 @@ class ReaderGoneError(OutputError):
 
 
 class _RawOutput(io.FileIO):
-    """A descriptor; after its first error it takes all and writes nothing."""
+    """A descriptor; after its first error, or an interrupt, it takes all and writes nothing."""
 
     failed = False
 
@@ -42,6 +42,9 @@ class _RawOutput(io.FileIO):
         except OSError as exc:
             self.failed = True
             return self.on_error(exc, len(data))
+        except BaseException:  # of a signal: whether this was written is not known any more
+            self.failed = True
+            raise
         return written
 
     def on_error(self, exc: OSError, size: int) -> int:

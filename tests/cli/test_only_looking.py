@@ -20,6 +20,7 @@ LOOKING = [
     ["info"], ["check"], ["mode"], ["clean"], ["topics", "--times"], ["topics", "--delete", "t"],
     ["get", "--topic", "t"], ["dump", "--messages"], ["top", "--once"], ["usage"],
     ["query", "--topic", "t", "--key", "k"], ["offset", "--topic", "t", "--time", "0"],
+    ["tail", "t"], ["export"], ["get", "--topic", "t", "--begin", "0"],
 ]  # fmt: skip
 
 

@@ -130,7 +130,7 @@ def test_info_of_a_store_imports_what_reading_it_takes(tmp_path: Path) -> None:
 
 def test_a_verb_is_listed_with_the_first_words_of_its_own_help() -> None:
     told = [(verb.name, verb.help, verb.whole()) for verb in listed()]
-    assert len(told) == 48
+    assert len(told) == 51
     for name, sentence, whole in told:
         assert whole.name == name
         first = inspect.cleandoc(whole.help).split("\n\n", maxsplit=1)[0]
@@ -150,6 +150,11 @@ def test_a_verb_is_listed_with_the_first_words_of_its_own_help() -> None:
             "from migration.verify.page import page; page(None)",
             "StoreConfigError: this needs jinja2: pip install 'cqstore[report]'",
         ),
+        (
+            "pyarrow",
+            "from store.cli.message_arrow import require_arrow; require_arrow()",
+            "StoreConfigError: Parquet and Arrow need pyarrow: pip install 'cqstore[arrow]'",
+        ),
     ],
 )
 def test_a_missing_extra_is_named_in_a_sentence(module: str, code: str, sentence: str) -> None:
@@ -163,7 +168,7 @@ def test_a_missing_extra_is_named_in_a_sentence(module: str, code: str, sentence
 def test_each_extra_that_is_named_is_one() -> None:
     settings = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))
     extras = settings["project"]["optional-dependencies"]
-    assert {"report", "metrics", "spark", "ab"} <= extras.keys()
+    assert {"report", "metrics", "spark", "ab", "arrow"} <= extras.keys()
     assert [each.partition(">")[0] for each in extras["report"]] == ["jinja2"]
 
 

@@ -42,6 +42,7 @@ VERBS = [
     ["get", "--topic", "t", "--count", 2000], ["dump", "--messages"], ["dump", "--queues"],
     ["dump", "--topic", "t"], ["dump", "--commitlog-offset", 0], ["usage"], ["topics", "--times"],
     ["query", "--topic", "t", "--key", "k"], ["offset", "--topic", "t", "--time", 0],
+    ["tail", "t"],
 ]  # fmt: skip
 FORMS = [*((words, "table") for words in VERBS), *((VERBS[7], form) for form in ("json", "jsonl"))]
 

@@ -58,8 +58,11 @@ class Made:
             "storeTimestamp": self.time(number),
             "bornTimestamp": message.born_timestamp,
             "bornHost": "10.1.2.3 4567",
+            "storeHost": "2001:db8:0:0:0:0:0:1 10911",
             "flag": message.flag,
             "sysFlag": 1 << 5,
+            "reconsumeTimes": 0,
+            "preparedTransactionOffset": 0,
             "properties": message.properties,
             **body,
         }

@@ -28,7 +28,8 @@ from tests.kit.verbs import told_never
 COMMAND = [str(Path(sys.executable).parent / "cqstore")]
 _ROOT = Path(__file__).parents[2]
 _IMPORTED = (
-    "store.cli.app", "store.cli.check", "store.cli.clean", "store.cli.dump", "store.cli.get",
+    "store.cli.app", "store.cli.check", "store.cli.clean", "store.cli.dump", "store.cli.export",
+    "store.cli.get", "store.cli.importing", "store.cli.tail",
     "store.cli.info", "store.cli.mode", "store.cli.offset", "store.cli.put", "store.cli.query",
     "store.cli.rebuild", "store.cli.recover", "store.cli.top", "store.cli.topics",
     "cq_file.store", "cq_file.bulk", "cq_rocksdb.store", "cq_rocksdb.bulk", "cq_rocksdb.commands",

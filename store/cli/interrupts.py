@@ -1,0 +1,34 @@
+"""Ctrl-C between two steps of a verb that says, or has to know, how far it has come."""
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+INTERRUPTED = 128 + 2
+"""As of a shell for a process that SIGINT ended."""
+
+
+@contextmanager
+def interrupts() -> Iterator[Callable[[], bool]]:
+    """Give what tells whether Ctrl-C came, which raises nothing but the second time.
+
+    An exception in the middle of a write would leave lines in a buffer that were written already,
+    and one in the middle of a put a message that was not counted.
+    """
+    came: list[int] = []
+
+    def note(number: int, frame: object) -> None:
+        _ = frame
+        if came:
+            raise KeyboardInterrupt
+        came.append(number)
+
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.SIG_IGN:  # in the background of a shell
+        yield lambda: False
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: bool(came)
+    finally:
+        signal.signal(signal.SIGINT, before)

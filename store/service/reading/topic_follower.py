@@ -1,0 +1,109 @@
+"""TopicFollower: messages of a topic that the queues of a read-only store do not show (yet).
+
+A store that another process writes has records in its log before queues that a reader sees have
+their units; RocksDB keeps those in memory. The log itself tells: its records are read from where
+the queues end, and then as they come.
+"""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from store.errors import CorruptionError
+from store.log.log_follower import LogFollower
+from store.log.log_reads import LogReads
+from store.queue.consume_queue_store import ConsumeQueueStore
+from store.record.decoder import StoredMessage
+from store.record.encoder import is_queued
+from store.record.message import LMQ_PREFIX, MessageProperty
+from store.service.finding.store_layout import StoreLayout
+from store.service.reading.topic_reader import TopicMessage
+
+
+class FollowedStore(Protocol):
+    """What is asked of a store that was opened read-only, see ``MessageStore``."""
+
+    layout: StoreLayout
+    queues: ConsumeQueueStore
+
+    @property
+    def commit_log(self) -> LogReads:
+        """Return the log."""
+
+
+class TopicFollower:
+    """Reads behind the queues of ``store``, which was opened read-only. One thread.
+
+    What a writer has appended is seen when it is whole in the log, which may be before it is on
+    disk or was acknowledged. Prepared and rolled back messages are in no queue, and left out.
+    """
+
+    def __init__(self, store: FollowedStore) -> None:
+        self._queues = store.queues
+        low, high = store.commit_log.min_phy_offset(), store.commit_log.max_phy_offset()
+        start = min(max(store.queues.dispatch_from_phy_offset(), low, 0), high)
+        self._opened_at = high
+        self._log = LogFollower(store.layout.log_folders, start)
+        self._shown: dict[tuple[str, int], int] = {}
+
+    def poll(self, topic: str) -> Iterator[TopicMessage]:
+        """Yield the messages of ``topic`` that are there now and not read yet, in log order.
+
+        Those of a light queue are found in the records of the topics that they were put to.
+
+        Raises:
+            RefusedStoreError: the log was cut back.
+            StoreIOError: it cannot be read.
+        """
+        for message in self._log.poll():
+            place = self._place(message, topic)
+            if place is not None and not self._is_shown(message, topic, place[0]):
+                yield TopicMessage(*place, message)
+
+    def topics(self) -> set[str]:
+        """Return the topics of which queues do not show all; what is there now is read then."""
+        found = set[str]()
+        for message in self._log.poll():
+            topic = message.topic
+            place = None if topic in found else self._place(message, topic)
+            if place is not None and not self._is_shown(message, topic, place[0]):
+                found.add(topic)
+        return found
+
+    def passed_over(self) -> Iterator[CorruptionError]:
+        """Yield, once each, the faults of damaged records, and that records left the log unread."""
+        faults, self._log.passed_over = self._log.passed_over, []
+        yield from faults
+        if self._log.expired:
+            yield CorruptionError(
+                f"{self._log.expired} bytes of the log were deleted before they were read",
+                phy_offset=self._log.phy_offset,
+            )
+            self._log.expired = 0
+
+    def _is_shown(self, message: StoredMessage, topic: str, queue_id: int) -> bool:
+        """Return whether the queue of an opened store has the message."""
+        if message.phy_offset >= self._opened_at:
+            return False
+        shown = self._shown.get((topic, queue_id))
+        if shown is None:
+            queue = self._queues.queue(topic, queue_id)
+            last = next(iter(queue.iterate(queue.max_offset() - 1)), None)
+            shown = self._shown[topic, queue_id] = -1 if last is None else last.phy_offset
+        return message.phy_offset <= shown
+
+    @staticmethod
+    def _place(message: StoredMessage, topic: str) -> tuple[int, int] | None:
+        """Return queue id and offset of the message in ``topic``; ``None``: it is not in it."""
+        if message.is_passed_over or not is_queued(message.sys_flag):
+            return None
+        if message.topic == topic:
+            return message.queue_id, message.queue_offset
+        if not topic.startswith(LMQ_PREFIX):
+            return None
+        properties = message.properties
+        names = properties.get(MessageProperty.INNER_MULTI_DISPATCH, "").split(",")
+        offsets = properties.get(MessageProperty.INNER_MULTI_QUEUE_OFFSET, "").split(",")
+        if topic not in names or len(names) != len(offsets):
+            return None
+        offset = offsets[names.index(topic)]
+        return (0, int(offset)) if offset.isdecimal() else None

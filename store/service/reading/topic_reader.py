@@ -1,0 +1,211 @@
+"""read_topic: the messages of a topic over all of its queues, in the order of their store times.
+
+Lazily: in memory are at most a pull of each queue, and nothing else grows with the topic.
+"""
+
+import heapq
+from collections.abc import Callable, Collection, Iterator, Mapping
+from operator import attrgetter
+from typing import NamedTuple, Protocol
+
+from store.queue.time_search import BoundaryType
+from store.queue.units import QueueKey
+from store.record.decoder import StoredMessage
+from store.service.reading.puller import TagFilter
+from store.service.results import GetMessageResult, GetMessageStatus
+
+LATEST = (1 << 63) - 1
+"""ms: no store time is later."""
+_BATCH = 32
+_BATCH_BYTES = 1 << 20
+_AT_AN_END = {
+    GetMessageStatus.NO_MESSAGE_IN_QUEUE,
+    GetMessageStatus.OFFSET_OVERFLOW_ONE,
+    GetMessageStatus.OFFSET_OVERFLOW_BADLY,
+}
+
+
+class TopicMessage(NamedTuple):
+    """A message of a topic, and where in the topic's queues it is.
+
+    The record of a message in a light queue (``%LMQ%``) has other places of its own.
+    """
+
+    queue_id: int
+    queue_offset: int
+    message: StoredMessage
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Return store time and phy offset."""
+        return self.message.store_timestamp, self.message.phy_offset
+
+
+class TopicDamage(NamedTuple):
+    """Units of a queue that a reader passed over: they, or their records, are not there."""
+
+    queue_id: int
+    queue_offset: int
+    units: int
+    reason: str
+
+
+OnDamage = Callable[[TopicDamage], object]
+
+
+class ReadableStore(Protocol):
+    """What a reader asks of a store, see ``MessageStore``."""
+
+    def get_message(
+        self, topic: str, queue_id: int, offset: int, max_msgs: int = ...,
+        tags: TagFilter | None = ..., max_total_bytes: int = ...,
+    ) -> GetMessageResult:  # fmt: skip
+        """Pull from a queue."""
+
+    def queue_keys(
+        self, topic: str | None = ..., after: QueueKey | None = ...
+    ) -> Iterator[QueueKey]:
+        """Yield the queues."""
+
+    def offset_by_time(
+        self, topic: str, queue_id: int, timestamp: int, boundary: BoundaryType = ...
+    ) -> int:
+        """Return the offset that a time leads to."""
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """Return where a queue begins."""
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """Return where it ends."""
+
+
+def read_topic(
+    store: ReadableStore,
+    topic: str,
+    begin: int = 0,
+    end: int = LATEST,
+    *,
+    queue_ids: Collection[int] | None = None,
+    tags: TagFilter | None = None,
+    from_offsets: Mapping[int, int] | None = None,
+    batch: int = _BATCH,
+    batch_bytes: int = _BATCH_BYTES,
+    on_damage: OnDamage | None = None,
+) -> Iterator[TopicMessage]:
+    """Yield the messages of ``topic`` that were stored between two times, ms, both included.
+
+    In the order of their store times, equal ones by phy offset; those of one queue in the order of
+    the queue. Queues end where they ended when the first message was asked for. A clock that was
+    set back leaves times in a queue out of order: the search by ``begin`` and ``end`` may then
+    miss messages around that place, and messages are merged as the queue has them.
+
+    ``queue_ids`` are the queues to read, default all. ``from_offsets`` is where to begin in a queue
+    at the earliest. At most ``batch`` messages of a queue are in memory, and of several no more
+    than ``batch_bytes``; they are views of the log, see ``GetMessageResult``. What is damaged or
+    missing is passed over and reported to ``on_damage``. An unknown topic has no messages.
+
+    Raises:
+        StoreClosedError: the store was closed meanwhile.
+    """
+    wanted = sorted(key.queue_id for key in store.queue_keys(topic))
+    queues = [
+        _Queue(store, topic, queue_id, begin, end, tags, batch, batch_bytes, on_damage)
+        for queue_id in wanted
+        if queue_ids is None or queue_id in queue_ids
+    ]
+    given = from_offsets or {}
+    spans = [(queue, *queue.span(given.get(queue.queue_id, 0))) for queue in queues]
+    return heapq.merge(
+        *(queue.messages(first, last) for queue, first, last in spans if first < last),
+        key=attrgetter("order"),
+    )
+
+
+def last_offsets(
+    store: ReadableStore, topic: str, count: int, *, queue_ids: Collection[int] | None = None
+) -> dict[int, int]:
+    """Return for each queue of ``topic`` where its share of the topic's last ``count`` begins.
+
+    For ``from_offsets`` of ``read_topic``. Asks each queue for its newest message and, for each of
+    the ``count``, for the one before it.
+    """
+    begins: dict[int, int] = {}
+    newest: list[tuple[int, int, int, int]] = []  # time and phy offset negated, queue id, offset
+    for key in store.queue_keys(topic):
+        if queue_ids is None or key.queue_id in queue_ids:
+            begins[key.queue_id] = store.max_offset(topic, key.queue_id)
+            _push_before(newest, store, topic, key.queue_id, begins[key.queue_id])
+    left = count
+    while left > 0 and newest:
+        _, _, queue_id, at = heapq.heappop(newest)
+        begins[queue_id] = at
+        _push_before(newest, store, topic, queue_id, at)
+        left -= 1
+    return begins
+
+
+def _push_before(
+    newest: list[tuple[int, int, int, int]],
+    store: ReadableStore, topic: str, queue_id: int, behind: int,
+) -> None:  # fmt: skip
+    """Add the last message of a queue before ``behind`` to the heap, if there is one.
+
+    A unit whose record cannot be read counts as one that is as old as can be.
+    """
+    at = behind - 1
+    if at < store.min_offset(topic, queue_id):
+        return
+    found = store.get_message(topic, queue_id, at, 1)
+    for message, offset in zip(found.messages(), found.queue_offsets, strict=True):
+        heapq.heappush(
+            newest, (-message.store_timestamp, -message.phy_offset, queue_id, min(offset, at))
+        )
+        return
+    heapq.heappush(newest, (0, 0, queue_id, at))
+
+
+class _Queue:
+    """One queue that is being read."""
+
+    def __init__(
+        self, store: ReadableStore, topic: str, queue_id: int, begin: int, end: int,
+        tags: TagFilter | None, batch: int, batch_bytes: int, on_damage: OnDamage | None,
+    ) -> None:  # fmt: skip
+        self._store, self._topic, self.queue_id = store, topic, queue_id
+        self._begin, self._end, self._tags = begin, end, tags
+        self._batch, self._batch_bytes, self._on_damage = batch, batch_bytes, on_damage
+
+    def span(self, least: int) -> tuple[int, int]:
+        """Return the queue offsets to read from and to end before."""
+        store, where = self._store, (self._topic, self.queue_id)
+        first, last = store.min_offset(*where), store.max_offset(*where)
+        if self._begin > 0:
+            first = store.offset_by_time(*where, self._begin)
+        if self._end < LATEST:
+            last = min(last, store.offset_by_time(*where, self._end, BoundaryType.UPPER) + 1)
+        return max(first, least), last
+
+    def messages(self, at: int, last: int) -> Iterator[TopicMessage]:
+        """Yield the messages of [at, last) that were stored between the two times."""
+        while at < last:
+            found = self._store.get_message(
+                self._topic, self.queue_id, at, self._batch, self._tags, self._batch_bytes
+            )
+            messages = found.messages()
+            for damaged in found.damaged:
+                self._report(damaged.queue_offset, 1, damaged.reason)
+            if found.status is GetMessageStatus.OFFSET_FOUND_NULL and found.hole is not None:
+                hole = range(found.hole.start, min(found.hole.stop, last))
+                self._report(hole.start, len(hole), "missing in the queue")
+            for offset, message in zip(found.queue_offsets, messages, strict=True):
+                if offset >= last:
+                    return
+                if self._begin <= message.store_timestamp <= self._end:
+                    yield TopicMessage(self.queue_id, offset, message)
+            if found.status in _AT_AN_END or found.next_begin_offset <= at:
+                return
+            at = found.next_begin_offset
+
+    def _report(self, queue_offset: int, units: int, reason: str) -> None:
+        if self._on_damage is not None:
+            self._on_damage(TopicDamage(self.queue_id, queue_offset, units, reason))
