@@ -19,15 +19,16 @@ SHARE ?= $(if $(filter test-share,$(MAKECMDGOALS)),1/16,1)
 DRAWN = --share $(SHARE) --seed "$(SEED)"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo backends check test test-all test-share fuzz race mutants interop bench bench-peer dist wheels format clean
+.PHONY: help demo backends check test test-all test-share fuzz race mutants interop bench bench-peer dist wheels rocksdb-wheels format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 12
 
-$(READY): pyproject.toml $(foreach room,$(COMPILED),$(wildcard $(room)/_*.p[yx][xid] $(room)/_*.h))
+$(READY): pyproject.toml $(wildcard rocksdb-library/*.*) $(foreach room,$(COMPILED),$(wildcard $(room)/_*.p[yx][xid] $(room)/_*.h))
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python rocksdb-library/make_wheels.py --install
 	touch $@
 
 demo: $(READY) ## make a store on files, move its queues to RocksDB on Spark, verify, switch, compare
@@ -96,6 +97,9 @@ wheels: ## wheels for all interpreters and machines, in dist/, by cibuildwheel (
 	$(PYTHON) -m venv build/wheels
 	build/wheels/bin/python -m pip install --quiet 'cibuildwheel==4.3.*'
 	build/wheels/bin/python -m cibuildwheel --platform linux --output-dir dist
+
+rocksdb-wheels: $(READY) ## RocksDB's library as wheels for each machine, in dist/, out of the pinned jar (Maven, readelf)
+	$(BIN)/python rocksdb-library/make_wheels.py --out dist
 
 format: $(READY) ## format and mend what can be mended
 	$(BIN)/ruff format .
