@@ -7,6 +7,7 @@ READY := $(VENV)/.ready
 export PYTHONDONTWRITEBYTECODE :=
 # Folders of compiled modules.
 COMPILED := cq_file cq_rocksdb store/core store/index store/log store/queue store/service/dispatching store/service/running store/service/writing
+MODULES = $(shell sed -n 's/^name = "\(.*\._[a-z]*\)"$$/\1/p' pyproject.toml)
 # Tests of what the compiled core does, run once more without it: each in test-all, a share in CI.
 TWINS := tests/core tests/codec tests/commit_log tests/consume_queue tests/index tests/message_store tests/property
 # Tests that run with sanitizers; `-s` there, for a sanitizer's last words go to the terminal.
@@ -37,10 +38,12 @@ demo: $(READY) ## make a store on files, move its queues to RocksDB on Spark, ve
 backends: $(READY) ## write 100,000 messages over 1,000 and 100,000 queues through both backends, compare
 	$(BIN)/python -m bench.backends
 
-check: $(READY) ## formatting, lint, types, layers
+check: $(READY) ## formatting, lint, types, stubs of what is compiled, layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest --concise --mypy-config-file pyproject.toml --ignore-disjoint-bases \
+	  --allowlist tests/meta/stubtest.allow $(MODULES)
 	$(BIN)/lint-imports
 
 test: $(READY) ## the tests, but for interop and the long runs
