@@ -91,9 +91,11 @@ bench: $(READY) ## every workload beside its raw baseline
 bench-peer: $(READY) ## the same work through RocketMQ and here, as ratios (ROWS, QUICK, PUBLISH; Java 17, Maven)
 	$(BIN)/python -m bench.peer $(ROWS) $(if $(QUICK),--quick) $(if $(PUBLISH),--publish)
 
-dist: $(READY) ## source archive and wheel for this interpreter, in dist/, and what is in them tried
+dist: $(READY) ## source archive, wheels for this interpreter and of RocksDB's library, in dist/; each extra tried
 	rm -rf dist
 	$(BIN)/python -m build
+	$(BIN)/python rocksdb-library/make_wheels.py --out dist
+	$(BIN)/twine check --strict dist/*
 	$(BIN)/pytest tests/packaging
 
 wheels: ## wheels for all interpreters and machines, in dist/, by cibuildwheel (Docker or Podman)
