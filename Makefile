@@ -25,7 +25,7 @@ DRAWN = --share $(SHARE) --seed "$(SEED)"
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 12
 
-$(READY): pyproject.toml $(wildcard rocksdb-library/*.*) $(foreach room,$(COMPILED),$(wildcard $(room)/_*.p[yx][xid] $(room)/_*.h))
+$(READY): pyproject.toml $(wildcard rocksdb-library/*.* rocksdb-library/src/*/*.py) $(foreach room,$(COMPILED),$(wildcard $(room)/_*.p[yx][xid] $(room)/_*.h))
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
