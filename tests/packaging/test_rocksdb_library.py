@@ -64,9 +64,13 @@ def test_a_wheel_is_what_installers_take_for_one(jar: Path, tmp_path: Path) -> N
 
 
 def test_the_same_jar_gives_the_same_bytes(jar: Path, tmp_path: Path) -> None:
-    first = make_wheel(jar, PIN, tmp_path / "one").read_bytes()
+    first = make_wheel(jar, PIN, tmp_path / "one")
     os.utime(jar, (0, 0))
-    assert make_wheel(jar, PIN, tmp_path / "two").read_bytes() == first
+    assert make_wheel(jar, PIN, tmp_path / "two").read_bytes() == first.read_bytes()
+    with zipfile.ZipFile(first) as wheel:  # two of one second would be equal by chance
+        entries = wheel.infolist()
+    assert {entry.date_time for entry in entries} == {(1980, 1, 1, 0, 0, 0)}
+    assert {oct(entry.external_attr >> 16) for entry in entries} == {"0o100644", "0o100755"}
 
 
 def test_another_jar_and_another_library_are_refused(jar: Path, tmp_path: Path) -> None:
