@@ -22,7 +22,7 @@ from packaging.requirements import Requirement
 
 from tests.kit.pages import ROOT
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.disk]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 SETUPTOOLS = PROJECT["tool"]["setuptools"]
 PACKAGES = tuple(name.rstrip("*") for name in SETUPTOOLS["packages"]["find"]["include"])
