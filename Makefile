@@ -7,6 +7,7 @@ READY := $(VENV)/.ready
 export PYTHONDONTWRITEBYTECODE :=
 # Folders of compiled modules.
 COMPILED := cq_file cq_rocksdb store/core store/index store/log store/queue store/service/dispatching store/service/running store/service/writing
+MODULES = $(shell sed -n 's/^name = "\(.*\._[a-z]*\)"$$/\1/p' pyproject.toml)
 # Tests of what the compiled core does, run once more without it: each in test-all, a share in CI.
 TWINS := tests/core tests/codec tests/commit_log tests/consume_queue tests/index tests/message_store tests/property
 # Tests that run with sanitizers; `-s` there, for a sanitizer's last words go to the terminal.
@@ -20,15 +21,16 @@ SHARE ?= $(if $(filter test-share,$(MAKECMDGOALS)),1/16,1)
 DRAWN = --share $(SHARE) --seed "$(SEED)"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo backends check test test-all test-share fuzz race mutants interop bench bench-peer dist wheels format clean
+.PHONY: help demo backends check test test-all test-share fuzz race mutants interop bench bench-peer dist wheels rocksdb-wheels format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 12
 
-$(READY): pyproject.toml $(foreach room,$(COMPILED),$(wildcard $(room)/_*.p[yx][xid] $(room)/_*.h))
+$(READY): pyproject.toml $(wildcard rocksdb-library/*.* rocksdb-library/src/*/*.py) $(foreach room,$(COMPILED),$(wildcard $(room)/_*.p[yx][xid] $(room)/_*.h))
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python rocksdb-library/make_wheels.py --install
 	touch $@
 
 demo: $(READY) ## make a store on files, move its queues to RocksDB on Spark, verify, switch, compare
@@ -37,10 +39,12 @@ demo: $(READY) ## make a store on files, move its queues to RocksDB on Spark, ve
 backends: $(READY) ## write 100,000 messages over 1,000 and 100,000 queues through both backends, compare
 	$(BIN)/python -m bench.backends
 
-check: $(READY) ## formatting, lint, types, layers
+check: $(READY) ## formatting, lint, types, stubs of what is compiled, layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest --concise --mypy-config-file pyproject.toml --ignore-disjoint-bases \
+	  --allowlist tests/meta/stubtest.allow $(MODULES)
 	$(BIN)/lint-imports
 
 test: $(READY) ## the tests, but for interop and the long runs
@@ -88,15 +92,20 @@ bench: $(READY) ## every workload beside its raw baseline
 bench-peer: $(READY) ## the same work through RocketMQ and here, as ratios (ROWS, QUICK, PUBLISH; Java 17, Maven)
 	$(BIN)/python -m bench.peer $(ROWS) $(if $(QUICK),--quick) $(if $(PUBLISH),--publish)
 
-dist: $(READY) ## source archive and wheel for this interpreter, in dist/, and what is in them tried
+dist: $(READY) ## source archive, wheels for this interpreter and of RocksDB's library, in dist/; each extra tried
 	rm -rf dist
 	$(BIN)/python -m build
+	$(BIN)/python rocksdb-library/make_wheels.py --out dist
+	$(BIN)/twine check --strict dist/*
 	$(BIN)/pytest tests/packaging
 
 wheels: ## wheels for all interpreters and machines, in dist/, by cibuildwheel (Docker or Podman)
 	$(PYTHON) -m venv build/wheels
 	build/wheels/bin/python -m pip install --quiet 'cibuildwheel==4.3.*'
 	build/wheels/bin/python -m cibuildwheel --platform linux --output-dir dist
+
+rocksdb-wheels: $(READY) ## RocksDB's library as wheels for each machine, in dist/, out of the pinned jar (Maven, readelf)
+	$(BIN)/python rocksdb-library/make_wheels.py --out dist
 
 format: $(READY) ## format and mend what can be mended
 	$(BIN)/ruff format .

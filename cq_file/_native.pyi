@@ -17,10 +17,10 @@ class _Files(Protocol):
     known_path: tuple[int, str]
     def path_of(self, start: int) -> str: ...
 
-F = TypeVar("F", bound=_Files)
+_F = TypeVar("_F", bound=_Files)
 
-class _Table(Protocol[F]):
-    simple: dict[str, dict[int, F]]
+class _Table(Protocol[_F]):
+    simple: dict[str, dict[int, _F]]
     closed: bool
 
 class _Opened(Protocol):
@@ -53,8 +53,8 @@ class FileUnits:
         most_offset: int,
     ) -> None: ...
     def plain_units(
-        self, table: _Table[F], topic: str, queue_id: int, queue_offset: int, max_count: int
+        self, table: _Table[_F], topic: str, queue_id: int, queue_offset: int, max_count: int
     ) -> tuple[int, int, bytes, int] | None: ...
     def search(
-        self, table: _Table[F], topic: str, queue_id: int, timestamp: int, upper: bool
+        self, table: _Table[_F], topic: str, queue_id: int, timestamp: int, upper: bool
     ) -> int | None: ...

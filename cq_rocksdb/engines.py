@@ -23,6 +23,11 @@ from store.logger import StoreLogger
 _LOG = StoreLogger(__name__)
 OpenEngine = Callable[..., RocksEngine]
 _TRIES = 100
+WITHOUT_FILTER = (
+    "expiry has no compaction filter: the native RocksDB engine does not work here"
+    " (cqstore info says why; pip install 'cqstore[native]' brings its library)"
+)
+"""What the one who writes has to know of the engine that is taken where the other does not work."""
 _FAMILY_MISSING = "Column family not found"
 
 
@@ -118,8 +123,8 @@ def _choose(config: StoreConfig) -> tuple[OpenEngine, str]:
             raise
         _LOG.info("the rocksdict engine is used: %s", exc)
         return _rocksdict_engine(), (
-            "no compaction filter, cancelling or sizes of ranges; native does not work here:"
-            f" {exc.reason}"
+            "expiry has no compaction filter; nor is there cancelling, or sizes of ranges; native"
+            f" does not work here: {exc.reason}"
         )
 
 

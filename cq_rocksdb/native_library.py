@@ -1,4 +1,4 @@
-"""Where a RocksDB library is found: as configured, inside pyspark's wheel, in the system.
+"""Where a RocksDB library is found: as configured, cqstore-rocksdb's, pyspark's, the system's.
 
 Jars carry a build for each platform; the right one is unpacked once into a cache folder that only
 its owner may write. Its name there holds the member's CRC and size and its own SHA-256. Both are
@@ -90,23 +90,41 @@ def find_library(
     if configured is not None:
         return _usable(configured, cache)
     if places is None:
-        places = installed_places(_spark_jars(), _system_folders())
+        places = installed_places(_own_library(), _spark_jars(), _system_folders())
     faults = []
     for place in places:
         try:
             return _usable(place, cache)
         except (LibraryNotFoundError, StoreIOError) as exc:
             faults.append(str(exc))
-    looked = "; ".join(faults) or "neither pyspark nor a librocksdb.so is installed"
+    looked = "; ".join(faults) or (
+        "none of cqstore-rocksdb (pip install 'cqstore[native]'), pyspark and a librocksdb.so is"
+        " installed"
+    )
     raise LibraryNotFoundError(f"no RocksDB library is found: {looked}")
 
 
-def installed_places(spark_jars: Path | None, system_folders: Iterable[Path]) -> Iterator[Path]:
-    """Yield what may hold a library, the best first: pyspark's jars, then the system's."""
+def installed_places(
+    own: Path | None, spark_jars: Path | None, system_folders: Iterable[Path]
+) -> Iterator[Path]:
+    """Yield what may hold a library, the best first.
+
+    That is the library of ``cqstore-rocksdb``, ``own``, then pyspark's jars, then the system's.
+    """
+    if own is not None:
+        yield own
     if spark_jars is not None:
         yield from sorted(spark_jars.glob(JAR_PATTERN), key=_version, reverse=True)
     for folder in system_folders:
         yield from sorted(folder.glob(_SYSTEM_PATTERN), key=_version, reverse=True)
+
+
+def _own_library() -> Path | None:
+    try:
+        from cqstore_rocksdb import library_path  # noqa: PLC0415 - it need not be there
+    except ModuleNotFoundError:
+        return None
+    return library_path()
 
 
 def _spark_jars() -> Path | None:

@@ -21,7 +21,7 @@ from cq_rocksdb.compaction import CompactionRun
 from cq_rocksdb.consume_queue import RocksDBConsumeQueue
 from cq_rocksdb.cut import clean_expired, truncate_dirty
 from cq_rocksdb.engine import EngineBatch, Family, RocksEngine
-from cq_rocksdb.engines import check_settings, open_engine
+from cq_rocksdb.engines import WITHOUT_FILTER, check_settings, open_engine
 from cq_rocksdb.errors import RocksDBDamagedError, RocksDBError, RocksDBStatus
 from cq_rocksdb.folders import (
     database_folder,
@@ -50,7 +50,7 @@ from cq_rocksdb.spans import queue_spans, unit_timestamps
 from cq_rocksdb.stats import engine_stats, logged_stats, written_bytes
 from cq_rocksdb.unit_table import UnitTable
 from store.checked_lock import CheckedLock
-from store.config import StoreConfig
+from store.config import RocksDBEngine, StoreConfig
 from store.errors import (
     ReadOnlyStoreError,
     RefusedStoreError,
@@ -173,6 +173,8 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
         self._offsets = OffsetTable(self._engine, context.config.rocksdb_hot_queues)
         self._units = UnitTable(self._engine)
         _LOG.info("opened the RocksDB queues in %s", self.folder)
+        if not context.read_only and (lacking := self.lacking()):
+            _LOG.warning("%s", lacking)
         return self
 
     def recover(self) -> None:
@@ -457,6 +459,11 @@ class RocksDBConsumeQueueStore(ConsumeQueueStore):
             "checkpoint": self._offsets.checkpoint(),
             **estimates,
         }
+
+    def lacking(self) -> str:
+        """Return that expiry has no compaction filter, unless that engine is the one configured."""
+        configured = self.context.config.rocksdb_engine is RocksDBEngine.ROCKSDICT
+        return "" if configured or self._open_engine().filters_expired else WITHOUT_FILTER
 
     def stats(self) -> Sequence[QueueStat]:
         """Return RocksDB's properties."""

@@ -167,6 +167,9 @@ def note_state(store: MessageStore, root: Path, *, read_only: bool = True) -> No
         note(f"the log is damaged: {store.report.damage} (cqstore check)")
     elif read_only and store.report.needed:
         note(f"{root}: this store needs recovery and is shown as it lies (cqstore recover)")
+    if not read_only:
+        for lacking in filter(None, (part.lacking() for part in store.queues.parts())):
+            note(lacking)
 
 
 def opened_by(root: Path) -> int:

@@ -1,33 +1,62 @@
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import Field
+from types import ModuleType
 from typing import Any, Generic, Literal, TypeVar
 
 from store.index.index_batch import IndexBatch
+from store.log._tail import LogTail
 from store.queue.units import UnitBatch
 from store.record.message import Message
 from store.record.scan import ScannedRecord
-from store.service.results import PutMessageResult
+from store.service.dispatching._waiting import HandedOn, Waiting
+from store.service.results import PutMessageResult, PutMessageStatus
+from store.service.running._flags import StateFlags
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 def java_hash(text: str) -> int: ...
 def crc32(data: bytes, *, folded: bool = True) -> int: ...
 def bring_in(target: object, start: int, end: int) -> bool: ...
 
-class HostWire: ...
+class HostWire:
+    wire: bytes
 
-class PropertyNames(Generic[T]):
-    def __init__(self, names: Sequence[str], made: type[T]) -> None: ...
-    def decode(self, data: bytes) -> T: ...
-    def encode(self, properties: dict[str, str]) -> tuple[bytes, T] | None: ...
+def bind_message(loopback: HostWire, fields: Mapping[str, Field[Any]]) -> None: ...
+
+class PropertyNames(Generic[_T]):
+    def __init__(self, names: Sequence[str], made: type[_T]) -> None: ...
+    def decode(self, data: bytes) -> _T: ...
+    def encode(self, properties: dict[str, str]) -> tuple[bytes, _T] | None: ...
 
 class BlockScan:
     behind: int
     def __init__(self, *parts: object) -> None: ...
     def __iter__(self) -> Iterator[ScannedRecord]: ...
+    def __next__(self) -> ScannedRecord: ...
     def refusing(self, look: Callable[[ScannedRecord], object]) -> BlockScan: ...
 
 class PlainPuts:
-    def __init__(self, **parts: object) -> None: ...
+    def __init__(
+        self,
+        *,
+        log: LogTail,
+        pending: Waiting,
+        state: StateFlags,
+        dispatcher: HandedOn,
+        clock: ModuleType,
+        topics: Mapping[str, object],
+        scheduled: str,
+        classes: tuple[type[HostWire], type, type[PutMessageResult]],
+        ok: PutMessageStatus,
+        tags_prefix: str,
+        max_body: int,
+        file_size: int,
+        keys_wanted: bool,
+        tags_wanted: bool,
+        alone: bool,
+        every: int,
+        fault_count: object,
+    ) -> None: ...
     def quick(self, message: Message) -> PutMessageResult | Literal[False] | None: ...
     def one(self, message: Message) -> PutMessageResult | None: ...
     def several(self, messages: Iterable[Message]) -> list[PutMessageResult] | None: ...
@@ -50,7 +79,16 @@ class EncodedMessages:
     def append(self, target: object, results: list[PutMessageResult]) -> None: ...
 
 class Noting:
-    def __init__(self, **parts: object) -> None: ...
+    def __init__(
+        self,
+        *,
+        note: Callable[..., object],
+        deleted: Sized,
+        scheduled: str,
+        tags_prefix: str,
+        keys_wanted: bool,
+        tags_wanted: bool,
+    ) -> None: ...
     def fill(
         self,
         blocks: Iterator[Any],

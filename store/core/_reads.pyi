@@ -1,7 +1,7 @@
 import mmap
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self, final
 
 from store.files import Descriptor
 from store.index.index_service import IndexService
@@ -15,7 +15,7 @@ class StoredMessage(InterpretedMessage): ...
 class GetMessageResult(InterpretedResult): ...
 
 class Histogram:
-    def __init__(self, bounds: Sequence[float] = ...) -> None: ...
+    def __new__(cls, bounds: Sequence[float] = ...) -> Self: ...
     def observe(self, seconds: float) -> None: ...
     def restore(self, before: HistogramSnapshot) -> None: ...
     def snapshot(self) -> HistogramSnapshot: ...
@@ -29,6 +29,14 @@ def allow_bus_handler() -> None: ...
 
 class PlainLog:
     def __init__(self, log: _Log) -> None: ...
+
+@final
+class Held:
+    def __new__(cls, owner: bytes | memoryview | mmap.mmap) -> Self: ...
+
+@final
+class StoreTimes:
+    def __new__(cls, log: PlainLog, least: int) -> Self: ...
 
 class _Queue(Protocol):
     def plain_units(
@@ -75,6 +83,7 @@ class PlainFilter:
         most_matches: int,
     ) -> int | None: ...
 
+@final
 class MapGuard:
     def __init__(
         self, map_: mmap.mmap, path: Path, descriptor: Descriptor, *, is_writable: bool
@@ -115,8 +124,19 @@ class PlainQueries:
         self, topic: str, key: str, max_num: int, begin: int, end: int
     ) -> list[InterpretedMessage] | None: ...
 
-def bind_messages(*parts: Callable[..., object]) -> None: ...
-def bind_results(found: object, *parts: Callable[..., object]) -> None: ...
+def bind_messages(
+    interpreted: type[InterpretedMessage],
+    again: Callable[..., object],
+    head: type,
+    tail: type,
+    host: type,
+    decompress: Callable[..., bytes],
+    message_id: Callable[..., str],
+    described: Callable[..., str],
+) -> None: ...
+def bind_results(
+    found: object, sound_messages: Callable[..., object], leave_out: Callable[..., object]
+) -> None: ...
 def bind_meters(
     histogram_snapshot: type[HistogramSnapshot], usual_bounds: tuple[float, ...]
 ) -> None: ...

@@ -190,6 +190,10 @@ class ConsumeQueueStore(QueueBackend, QueueReads):
         """Return facts for ``info`` (engine, versions, folders), label → value."""
         return {}
 
+    def lacking(self) -> str:
+        """Return a sentence on what this backend lacks on this machine; empty: nothing."""
+        return ""
+
     def stats(self) -> Sequence[QueueStat]:
         """Return numbers to watch; cheap, whatever the number of queues. Any thread."""
         return ()

@@ -16,7 +16,8 @@ COMMAND = Path(sys.executable).parent / "cqstore"
 NAMES = [
     "cqstore", "store", "cq_file", "cq_rocksdb", "migration", "replication", "analysis", "on_spark",
     "ab", "metadata", "operating",
-    "numpy", "pandas", "pyarrow", "pydantic", "typer", "rich", "rocksdict", "pyspark", "json",
+    "cqstore_rocksdb", "numpy", "pandas", "pyarrow", "pydantic", "typer", "rich", "rocksdict",
+    "pyspark", "json",
     "queue", "signal", "base64", "pickle",
 ]  # fmt: skip
 CONFIG = StoreConfig(mapped_file_size_commit_log=65536, mapped_file_size_consume_queue=2000)

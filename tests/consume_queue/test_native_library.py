@@ -8,6 +8,7 @@ import sys
 import zipfile
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import NoReturn
 
 import pytest
@@ -186,7 +187,7 @@ def test_a_cached_library_that_only_agrees_with_its_own_name_is_not_taken(tmp_pa
     assert unpacked(archive, tmp_path / "cache", LINUX).path.read_bytes() == CONTENT
 
 
-def test_pyspark_comes_before_the_system_and_the_newest_before_older_ones(tmp_path: Path) -> None:
+def test_our_own_comes_first_then_pyspark_and_of_each_the_newest(tmp_path: Path) -> None:
     jars, system = tmp_path / "jars", tmp_path / "system"
     jars.mkdir()
     system.mkdir()
@@ -195,8 +196,10 @@ def test_pyspark_comes_before_the_system_and_the_newest_before_older_ones(tmp_pa
     for name in ("librocksdb.so.10.2.1", "librocksdb.so.7.8.3", "librocksdb.so", "libother.so"):
         (system / name).write_bytes(CONTENT)
     found += [system / f"librocksdb.so{end}" for end in (".10.2.1", ".7.8.3", "")]
-    assert list(installed_places(jars, [tmp_path / "missing", system])) == found
-    assert list(installed_places(None, [system])) == found[2:]
+    assert list(installed_places(None, jars, [tmp_path / "missing", system])) == found
+    assert list(installed_places(None, None, [system])) == found[2:]
+    own = tmp_path / "librocksdb.so.9.8.4"
+    assert list(installed_places(own, jars, [system])) == [own, *found]
 
 
 def test_without_a_setting_the_first_usable_place_is_taken(tmp_path: Path) -> None:
@@ -219,17 +222,36 @@ def test_without_pyspark_the_system_is_looked_through(
     folders = [str(tmp_path / "missing"), str(library.parent)]
     monkeypatch.setattr(native_library, "_SYSTEM_FOLDERS", folders)
     monkeypatch.setattr(native_library, "HERE", Platform(machine="of-the-test"))
+    monkeypatch.setitem(sys.modules, "cqstore_rocksdb", None)
     for spec in (None, ModuleSpec("pyspark", None)):  # the other one is a bare folder
         monkeypatch.setattr(native_library, "find_spec", {"pyspark": spec}.get)
         assert find_library(None, tmp_path / "cache").path == library
     library.unlink()
-    with pytest.raises(LibraryNotFoundError, match="neither pyspark nor a librocksdb"):
+    with pytest.raises(LibraryNotFoundError, match=r"cqstore\[native\]'\), pyspark and"):
         find_library(None, tmp_path / "cache")
     spark = tmp_path / "spark"
     (spark / "jars").mkdir(parents=True)
     inside = jar(spark / "jars" / "rocksdbjni-9.8.4.jar", Platform().member)
     spec = ModuleSpec("pyspark", None, origin=str(spark / "__init__.py"))
     monkeypatch.setattr(native_library, "find_spec", {"pyspark": spec}.get)
+    assert find_library(None, tmp_path / "cache").source.startswith(f"{inside}!")
+
+
+def test_an_installed_library_of_ours_is_taken_before_pysparks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, spark = tmp_path / "librocksdb.so.9.8.4", tmp_path / "spark"
+    (spark / "jars").mkdir(parents=True)
+    inside = jar(spark / "jars" / "rocksdbjni-9.8.4.jar", Platform().member)
+    spec = ModuleSpec("pyspark", None, origin=str(spark / "__init__.py"))
+    monkeypatch.setattr(native_library, "find_spec", {"pyspark": spec}.get)
+    module = ModuleType("cqstore_rocksdb")
+    monkeypatch.setattr(module, "library_path", lambda: own, raising=False)
+    monkeypatch.setitem(sys.modules, "cqstore_rocksdb", module)
+    own.write_bytes(CONTENT)
+    assert find_library(None, tmp_path / "cache").path == own
+    assert not (tmp_path / "cache").exists()  # nothing is unpacked
+    own.unlink()  # an installation that was damaged
     assert find_library(None, tmp_path / "cache").source.startswith(f"{inside}!")
 
 

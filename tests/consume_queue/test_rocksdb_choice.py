@@ -11,6 +11,7 @@ from cq_rocksdb.native_library import find_library
 from store.config import RocksDBEngine, StoreConfig
 from store.errors import UnsupportedFormatError
 from tests.kit.rocksdb_queues import RocksDBQueues, phys, put
+from tests.kit.verbs import call
 
 
 @pytest.fixture
@@ -29,6 +30,37 @@ def test_where_the_native_engine_does_not_work_the_other_one_does(tmp_path: Path
     engine = str(store.describe()["engine"])
     assert engine.startswith("rocksdict (")
     assert "there is no library" in engine
+    store.close()
+
+
+@pytest.mark.usefixtures("_no_native")
+def test_the_one_who_writes_hears_that_expiry_has_no_filter(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    line = "expiry has no compaction filter"
+    config = tmp_path / "broker.conf"
+    config.write_text("mappedFileSizeCommitLog=65536\nmaxHashSlotNum=100\nmaxIndexNum=400\n")
+    where = [tmp_path / "s", "--config", config, "--backend", "rocksdb"]
+    assert call("put", *where, "--new", "--topic", "T", "--body", "b").exit_code == 0
+    done = call("put", *where, "--topic", "T", "--body", "b")
+    assert done.stderr == f"cqstore: {engines.WITHOUT_FILTER}\n"
+    assert {record.levelname for record in caplog.records if line in record.message} == {"WARNING"}
+    caplog.clear()
+    done = call("info", *where)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert f"rocksdict ({line}" in " ".join(done.stdout.split())
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+    configured = RocksDBQueues(tmp_path / "q").open(rocksdb_engine=RocksDBEngine.ROCKSDICT)
+    assert configured.lacking() == ""
+    configured.close()
+
+
+def test_where_the_native_engine_works_nothing_is_lacking(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = RocksDBQueues(tmp_path).open(rocksdb_engine=RocksDBEngine.AUTO)
+    assert store.lacking() == ""
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
     store.close()
 
 

@@ -12,18 +12,25 @@ import tarfile
 import tomllib
 import venv
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
+from library_wheel import make_wheel, pinned
+from make_wheels import jar_at_hand, platform_pin
+from packaging.requirements import Requirement
 
 from tests.kit.pages import ROOT
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.disk]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 SETUPTOOLS = PROJECT["tool"]["setuptools"]
 PACKAGES = tuple(name.rstrip("*") for name in SETUPTOOLS["packages"]["find"]["include"])
 COMPILED = {module["name"].replace(".", "/") for module in SETUPTOOLS["ext-modules"]}
+VERSION = PROJECT["project"]["version"]
+_NEEDED = {"pytest", "pytest-xdist", "pytest-timeout", "hypothesis"}
+DEV = [Requirement(text) for text in PROJECT["project"]["optional-dependencies"]["dev"]]
+TOOLS = [str(each) for each in DEV if each.name in _NEEDED]
 SCRIPT = Path(__file__).with_name("put_and_get.py")
 
 
@@ -89,31 +96,117 @@ def test_the_source_archive_holds_what_the_wheel_is_made_of(built: tuple[Path, P
     assert not [name for name in names if name.endswith((".so", ".c"))]
 
 
-def test_the_wheel_runs_where_no_compiler_is(built: tuple[Path, Path], tmp_path: Path) -> None:
-    found = run_installed(tmp_path, built[1], "compiled")
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the wheel of RocksDB's library for this machine."""
+    folder = tmp_path_factory.mktemp("library")
+    pin = platform_pin(pinned()[2])
+    assert pin is not None
+    make_wheel(jar_at_hand(folder), pin, folder / "wheels")
+    return folder / "wheels"
+
+
+@dataclass
+class Installed:
+    """A new environment; no program is on its path."""
+
+    root: Path
+
+    def run(self, *command: object, cwd: Path | None = None) -> str:
+        """Run Python there, which must end well; return what it printed."""
+        line = [str(self.root / "venv" / "bin" / "python"), *map(str, command)]
+        (self.root / "nothing").mkdir(exist_ok=True)
+        environment = outside() | {"PATH": str(self.root / "nothing"), "CC": "no-compiler-is-here"}
+        done = subprocess.run(
+            line, env=environment, cwd=cwd or self.root, capture_output=True, check=False, text=True
+        )
+        assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+        return done.stdout
+
+    def install(self, *what: object) -> None:
+        """Install, from the package index as every installation."""
+        self.run("-m", "pip", "install", "--quiet", *what)
+
+    def pass_tests(self, *words: str) -> None:
+        """Run tests of the checkout, which lies elsewhere, over what is installed."""
+        self.install(*TOOLS)
+        shutil.copytree(ROOT / "tests", self.root / "tests", dirs_exist_ok=True)
+        shutil.copy2(ROOT / "pyproject.toml", self.root)
+        chosen = ["-q", "-p", "no:cacheprovider", "-m", "not long and not slow and not interop"]
+        assert " passed" in self.run("-m", "pytest", *chosen, *words)
+        where = self.run("-c", "import store; print(store.__file__)").strip()
+        assert Path(where).is_relative_to(self.root / "venv")
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Installed:
+    venv.create(tmp_path / "venv", with_pip=True)
+    return Installed(tmp_path)
+
+
+def test_the_wheel_runs_where_no_compiler_and_no_extra_is(
+    built: tuple[Path, Path], installed: Installed
+) -> None:
+    installed.install(built[1])
+    found = json.loads(installed.run(SCRIPT, "compiled"))
     assert found["native"]
     assert [found[backend]["core"] for backend in ("file", "rocksdb")] == ["compiled"] * 2
+    assert installed.run("-c", "import cqstore; print(cqstore.__version__)").strip() == VERSION
+    installed.pass_tests("tests/codec", "tests/core", "tests/index")
+
+
+FEW = ("tests/codec/test_records.py", "tests/core/test_scan.py", "tests/index/test_index.py")
+
+
+@pytest.mark.parametrize(
+    ("extra", "tests"),
+    [
+        ("native", ["tests/consume_queue/test_rocksdb_choice.py"]),
+        ("metrics", ["tests/message_store/test_prometheus.py"]),
+        ("ab", ["tests/ab/test_intervals.py"]),
+        ("report", []),
+        ("spark", ["tests/tables/test_java_notes.py"]),
+        ("all", ["tests/consume_queue/test_rocksdb_choice.py"]),
+    ],
+)
+def test_each_extra_alone(
+    built: tuple[Path, Path], library: Path, installed: Installed, extra: str, tests: list[str]
+) -> None:
+    installed.install("--find-links", library, f"cqstore[{extra}] @ {built[1].as_uri()}")
+    found = json.loads(installed.run(SCRIPT, "compiled"))
+    engine = found["rocksdb"]["engine"]
+    # pyspark's jar has a library too, and so may the system.
+    assert engine.startswith("native" if extra in {"native", "all", "spark"} else "")
+    installed.pass_tests(*FEW, *tests)
+
+
+def test_the_lowest_versions_that_are_allowed(
+    built: tuple[Path, Path], installed: Installed
+) -> None:
+    allowed = [Requirement(text) for text in PROJECT["project"]["dependencies"]]
+    lowest = [
+        f"{each.name}=={bound.version}"
+        for each in allowed
+        for bound in each.specifier
+        if bound.operator in {">=", "=="}
+    ]
+    assert len(lowest) == len(allowed)
+    installed.install(built[1], *lowest)
+    json.loads(installed.run(SCRIPT, "compiled"))
+    installed.pass_tests(*FEW)
+
+
+def test_the_source_archive_runs_once_it_is_compiled(
+    built: tuple[Path, Path], installed: Installed
+) -> None:
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(installed.root)]
+    subprocess.run([*command, str(built[0])], check=True, capture_output=True, env=outside())
+    installed.install(*installed.root.glob("*.whl"))
+    installed.pass_tests(*FEW)
 
 
 def test_the_source_archive_says_that_it_needs_a_compiler(
-    built: tuple[Path, Path], tmp_path: Path
+    built: tuple[Path, Path], installed: Installed
 ) -> None:
     with pytest.raises(AssertionError, match="needs a C compiler for that"):
-        run_installed(tmp_path, built[0])
-
-
-def run_installed(tmp_path: Path, built: Path, *words: str) -> Any:
-    """Install into a new environment, and run the script there; no program is on the path."""
-    venv.create(tmp_path / "venv", with_pip=True)
-    python = tmp_path / "venv" / "bin" / "python"
-    (tmp_path / "nothing").mkdir()
-    environment = outside() | {"PATH": str(tmp_path / "nothing"), "CC": "no-compiler-is-here"}
-
-    def run(*command: str) -> bytes:
-        line = [str(python), *command]
-        done = subprocess.run(line, env=environment, cwd=tmp_path, capture_output=True, check=False)
-        assert done.returncode == 0, done.stderr.decode()
-        return done.stdout
-
-    run("-m", "pip", "install", "--quiet", str(built))
-    return json.loads(run(str(SCRIPT), *words))
+        installed.install(built[0])
