@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """KeyWriter: rows of keys become entries of an index file, linked into the chains of its slots.
 
-All of it runs without the interpreter's lock. What was refused is raised; files, names and when to
-write are Python's, see ``store.index.index_file``.
+All of it runs without the interpreter's lock. When to write, files and the names in errors are
+Python's, see ``store.index.index_file``.
 """
 
 import os
@@ -67,12 +67,12 @@ cdef struct Write:
 cdef class KeyWriter:
     """Writes keys of one index file: entries, then header, then slots. One thread at a time.
 
-    So who reads the file meanwhile finds whole chains. A write that was refused may come again with
-    the same keys: what the slots held before it is kept until ``forget_heads``, for some may have
-    been written by then.
+    So a reader finds whole chains meanwhile. A write that was refused may come again with the same
+    keys: what the slots held before it is kept until ``forget_heads``, for some may have been
+    written by then.
 
-    Nobody else writes slots. So pages of them are read once and kept, but those of a very large
-    file, whose slots are read and written one by one.
+    Slots are written here alone. So pages of them are read once and kept as long as the writer is,
+    but those of a very large file, whose slots are read and written one by one.
     """
 
     cdef int64_t slots, entries
@@ -101,7 +101,7 @@ cdef class KeyWriter:
 
         Args:
             fd: the open file.
-            keys: others may look at them meanwhile, and their owner may add more.
+            keys: other threads may search them meanwhile, and their owner may add more.
             start: the first row.
             end: the row behind the last one.
             first: number of the entry that the first row becomes.
@@ -113,7 +113,7 @@ cdef class KeyWriter:
             UnreadSlotsError: slots could not be read; nothing was written, or all but slots.
             OSError: a write was refused; a part may have been written.
         """
-        cdef Block held = keys.entries.block  # stays where it is, whoever adds
+        cdef Block held = keys.entries.block  # its rows stay where they are when keys are added
         cdef Write write
         cdef uint8_t head[INDEX_HEADER]
         cdef bint is_done

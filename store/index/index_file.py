@@ -217,6 +217,8 @@ class IndexFile:
         self._hash_slot_count = hash_slot_count
         self.waiting = (IndexBatch(), first + len(pending))
         self._writer.forget_heads()
+        if self.is_full:
+            self._writer = _writer.KeyWriter(*self.geometry)  # lets go what the last one kept
 
     def flush(self) -> None:
         """Make every key that was put durable. Releases the GIL while it syncs.

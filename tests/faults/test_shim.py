@@ -172,6 +172,16 @@ def test_the_order_of_calls_has_writes_of_compiled_code(tmp_path: Path) -> None:
     assert len(calls.places("write", "consumequeue/t/0")) == 1
 
 
+def test_the_order_of_calls_has_writes_to_the_index(tmp_path: Path) -> None:
+    calls = CallOrder(tmp_path)
+    with MessageStore.open(tmp_path, CONFIG, backend="file") as store:
+        assert store.put_message(Message("t", b"x", 0, {"KEYS": "a"})).ok
+        with calls.watching():
+            store.max_offset("t", 0)
+    writes = [at for at, (call, path) in enumerate(calls.made) if call == "write"]
+    assert len([at for at in writes if calls.made[at][1].startswith("index/2")]) == 3
+
+
 @pytest.mark.skipif(not CORE_WRITES, reason="the core does not run")
 def test_what_the_core_writes_is_met_and_told(tmp_path: Path, shim: Shim) -> None:
     told: list[tuple[str, str]] = []

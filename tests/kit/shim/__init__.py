@@ -34,6 +34,7 @@ class _State(ctypes.Structure):
         ("foreign", ctypes.c_long * len(KINDS)),
         ("matched", ctypes.c_long),
         ("struck", ctypes.c_long),
+        ("locked", ctypes.c_long),
         ("where", ctypes.c_char * _PATH),
         ("caller", ctypes.c_char * _PATH),
         ("all_short", ctypes.c_int),
@@ -129,6 +130,11 @@ class Shim:
     def refused(self) -> int:
         """How many calls were refused or cut short."""
         return int(self._state.struck)
+
+    @property
+    def locked(self) -> int:
+        """How many of all calls were made while the thread held the interpreter's lock."""
+        return int(self._state.locked)
 
     @property
     def struck(self) -> str:

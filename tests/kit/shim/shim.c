@@ -29,6 +29,7 @@ struct shim_state {
     long foreign[KINDS];     /* of those the ones that libpython did not make */
     long matched;            /* of the kinds and the part that are armed */
     long struck;             /* of those the ones that were refused, or cut short */
+    long locked;             /* of all calls met the ones made with the interpreter's lock held */
     char where[PATH];        /* the path of the first that was struck */
     char caller[PATH];       /* the library that made it */
     int all_short;           /* every write takes a part only */
@@ -69,6 +70,13 @@ static int is_told_of(const char *caller) {
     return 0;
 }
 
+static int has_lock(void) {
+    static int (*check)(void);
+    if (check == NULL)
+        check = (int (*)(void))dlsym(RTLD_DEFAULT, "PyGILState_Check");
+    return check != NULL && check();
+}
+
 static int meet(enum kind kind, const char *path, void *from) {
     size_t size = strlen(rule.root);
     int code = 0;
@@ -80,8 +88,10 @@ static int meet(enum kind kind, const char *path, void *from) {
     void (*tell)(int, const char *) = told;
     if (tell && is_told_of(caller))
         tell(kind, path);
+    int is_locked = has_lock();
     pthread_mutex_lock(&lock);
     shim_state.counts[kind]++;
+    shim_state.locked += is_locked;
     shim_state.foreign[kind] += is_foreign;
     if (rule.kinds >> kind & 1 && strstr(path, rule.part) != NULL) {
         long number = ++shim_state.matched;
