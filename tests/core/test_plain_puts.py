@@ -355,6 +355,7 @@ def test_whatever_is_odd_is_left_alone(store: MessageStore, odd: Any) -> None:
 
 WELL_FORMED = [
     *[changed(sys_flag=flag) for flag in (4, 8, 12, 0x10, 0x20, 0x30, 0x700, -(1 << 31))],
+    *[changed(sys_flag=flag, properties={"KEYS": f"k{flag}"}) for flag in (4, 8, 12)],
     changed(born_host=V6), changed(store_host=V6), changed(born_host=V6, store_host=V6, sys_flag=4),
     changed(properties={"INNER_X": "1"}), changed(properties={"INNER_MULTI_DISPATCH": "a"}),
     changed(properties={"INNER_BASE": "1"}), changed(properties={"INNER_MULTI_QUEUE_OFFSET": "0"}),

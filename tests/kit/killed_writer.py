@@ -19,6 +19,9 @@ CONFIG = StoreConfig(
 
 
 FIRST = b"first"
+LONG = {
+    "long": "x" * 9000
+}  # over two pages: of a record they come last, and no checksum is of them
 
 
 def body_of(number: int, size: int) -> bytes:
@@ -34,7 +37,8 @@ def main(root: str, page: str, *sizes: str) -> None:
         library = ctypes.CDLL(None, use_errno=True)
         at = ctypes.c_void_p(ctypes.addressof(held) + int(page) * mmap.PAGESIZE)
         assert library.mprotect(at, ctypes.c_size_t(mmap.PAGESIZE), mmap.PROT_READ) == 0
-        store.put_messages([Message("t", body_of(*each)) for each in enumerate(map(int, sizes))])
+        bodies = [body_of(*each) for each in enumerate(map(int, sizes))]
+        store.put_messages([Message("t", body, 0, LONG) for body in bodies])
 
 
 if __name__ == "__main__":

@@ -70,10 +70,6 @@ class Appender:
             config, encoder, self._log, dispatcher, self._state, alone=alone, has_light=has_light
         )
 
-    def one(self, record: EncodedRecord) -> tuple[int, Appended]:
-        """Append one record; return its queue offset and its place."""
-        return self._step(self._one, record)
-
     def many(
         self, records: Sequence[EncodedRecord], *, whole: bool
     ) -> tuple[list[int], list[Appended]]:
@@ -140,13 +136,6 @@ class Appender:
                         raise
             except TopicHeldError as held:  # a topic is being deleted: nothing was appended
                 held.hold.wait(_LOOK_AGAIN_SECONDS)
-
-    def _one(self, record: EncodedRecord) -> tuple[int, Appended]:
-        if not is_queued(record.sys_flag):
-            return 0, self._append(record, 0, ())
-        queue = (record.topic, record.queue_id)
-        queue_offset = self._offsets.assign(queue)
-        return queue_offset, self._append(record, queue_offset, (queue,))
 
     def _light(
         self,
