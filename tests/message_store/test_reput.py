@@ -324,7 +324,7 @@ def test_the_thread_comes_where_batches_take_long_and_rests_where_they_do_not(
             put(store, LIMIT)
             return reput.batches > 3
 
-        clock.seconds = HIGH_SECONDS
+        clock.seconds = 2 * HIGH_SECONDS
         until(put_batches)
         assert store.metrics.snapshot().reput_active
         clock.seconds = 0.0
@@ -381,6 +381,7 @@ def test_writers_go_on_where_no_thread_can_be_started(
 @by_itself
 def test_neither_an_opening_nor_puts_of_cheap_batches_start_it(tmp_path: Path) -> None:
     with open_store(tmp_path, flush_interval_commit_log=1) as store:
+        store._dispatcher.reput.cost.clock = Ticking()
         put(store, 20 * LIMIT)
         assert store.max_offset("t", 0) == 20 * LIMIT
         assert THREAD not in own_threads()

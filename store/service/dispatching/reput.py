@@ -25,10 +25,10 @@ SWITCH = "CQSTORE_REPUT_THREAD"
 if os.environ.get(SWITCH, "") not in {"", "always", "never"}:
     raise ImportError(f"{SWITCH} is {os.environ[SWITCH]!r}: it can be always, never, or not set")
 MODE: Final = os.environ.get(SWITCH, "")
-HIGH_SECONDS = 0.010
-"""Two full batches in a row that take so long make the thread worth it: twice as long as a thread
-may wait for the interpreter's lock."""
-LOW_SECONDS = 0.005
+HIGH_SECONDS = 0.0025
+"""Two full batches in a row that take so long make the thread worth it: a tenth or more of the time
+of the puts that fill them."""
+LOW_SECONDS = 0.0015
 """Two that take less make it not worth it."""
 _IN_A_ROW = 2
 _EXIT_SECONDS = 10.0
