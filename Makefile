@@ -13,7 +13,9 @@ TWINS := tests/core tests/codec tests/commit_log tests/consume_queue tests/index
 # Tests that run with sanitizers; `-s` there, for a sanitizer's last words go to the terminal.
 FUZZED := tests/core tests/index/test_key_columns.py tests/index/test_writer.py tests/fuzz/test_records.py \
   tests/fuzz/test_queue_files.py tests/consume_queue/test_rocksdb_appends.py tests/consume_queue/test_state_cache.py
-RACED := tests/message_store/test_threads.py tests/core/test_thread_reads.py
+RACED := tests/message_store/test_threads.py tests/message_store/test_reput.py tests/core/test_thread_reads.py
+# Tests that run once more with a dispatch thread in every store that they open.
+BESIDE := tests/interrupts/test_interrupts.py tests/interrupts/test_nested_calls.py tests/crash/test_killed.py tests/message_store/test_threads.py tests/message_store/test_fork.py
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-wrapv -O1 -g
 # The long tests of a CI run are drawn anew with each commit, and again by its name.
 SEED ?= $(shell git rev-parse HEAD 2>/dev/null)
@@ -53,6 +55,7 @@ test: $(READY) ## the tests, but for interop and the long runs
 test-all: $(READY) ## the tests, the long runs, and what the compiled core does once more without it
 	$(BIN)/pytest -n auto --dist loadgroup -m "not interop and not quiet"
 	CQSTORE_CORE=0 $(BIN)/pytest -n auto -m "not long and not slow" $(TWINS)
+	CQSTORE_REPUT_THREAD=always $(BIN)/pytest -n auto --dist loadgroup -m "not quiet and not interop" $(BESIDE)
 	$(BIN)/pytest -m "quiet and not interop"
 
 test-share: $(READY) ## of what test-all adds to test a share that a seed draws (SHARE, SEED; the commit)
@@ -75,9 +78,9 @@ fuzz: $(READY) ## the compiled core over odd and damaged bytes, with AddressSani
 
 race: $(READY) ## threads against a model, what is compiled here with ThreadSanitizer (gcc, setarch)
 	$(call compiled_in,race,-fsanitize=thread -O1 -g)
-	echo race:rocksdb- > build/race/not-ours  # RocksDB's library is not built with it
+	printf 'race:rocksdb-\nrace:shim.so\n' > build/race/not-ours  # not built with it: RocksDB, the shim of faults
 	cd build/race && LD_PRELOAD=$$($(CC) -print-file-name=libtsan.so) CQSTORE_CORE=1 \
-	  TSAN_OPTIONS="suppressions=not-ours exitcode=66" setarch -R \
+	  TSAN_OPTIONS="suppressions=not-ours exitcode=66" CQSTORE_REPUT_THREAD=always setarch -R \
 	  ../../$(BIN)/python -m pytest -s -p no:cacheprovider -m "not long" -k "not rocksdict" $(RACED)
 
 mutants: $(READY) ## put small faults into the code, a sample of them, and see which no test notices (SEED, COUNT, ONLY, TESTS)

@@ -42,6 +42,7 @@ _COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "cqstore_put_messages": ("Messages stored", ()),
     "cqstore_put_bytes": ("Bytes of the records stored", ()),
     "cqstore_put_long_way": ("Messages stored that the compiled path did not take", ()),
+    "cqstore_reput_batches": ("Batches that the dispatch thread brought to queues and index", ()),
     "cqstore_put_not_ok": ("Messages refused, or stored but flushed late, by status", ("status",)),
     "cqstore_gets": ("Pulls by status", ("status",)),
     "cqstore_get_messages": ("Messages that pulls returned", ()),
@@ -73,6 +74,7 @@ _GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "cqstore_dispatch_stalled": ("1: no room for units or keys, nothing is put until then", ()),
     "cqstore_dispatch_lag_bytes": ("Bytes of the log that may not be in the queues yet", ()),
     "cqstore_dispatch_lag_seconds": ("Since when the first record of them waits", ()),
+    "cqstore_reput_active": ("1: full batches are left to the dispatch thread", ()),
     "cqstore_append_seconds": ("Since when the append that is under way runs, 0: none is", ()),
     "cqstore_page_cache_busy": ("1: an append has run for more than a second", ()),
     "cqstore_log_min_phy_offset_bytes": ("Start of the commit log", ()),
@@ -241,6 +243,7 @@ def _gauge_samples(of: MetricsSnapshot) -> Iterator[tuple[str, tuple[str, ...], 
     yield "cqstore_dispatch_stalled", (), of.dispatch_stalled
     yield "cqstore_dispatch_lag_bytes", (), of.dispatch_lag_bytes
     yield "cqstore_dispatch_lag_seconds", (), of.dispatch_lag_ms / 1000
+    yield "cqstore_reput_active", (), of.reput_active
     yield "cqstore_append_seconds", (), of.append_ms / 1000
     yield "cqstore_page_cache_busy", (), of.page_cache_busy
     yield "cqstore_log_min_phy_offset_bytes", (), of.min_phy_offset
@@ -254,6 +257,7 @@ def _counter_samples(of: MetricsSnapshot) -> Iterator[tuple[str, tuple[str, ...]
     yield "cqstore_put_messages", (), of.put_messages
     yield "cqstore_put_bytes", (), of.put_bytes
     yield "cqstore_put_long_way", (), of.put_long_way
+    yield "cqstore_reput_batches", (), of.reput_batches
     for refused, count in of.put_not_ok.items():
         yield "cqstore_put_not_ok", (refused.name,), count
     for fallback, count in of.read_fallbacks.items():

@@ -22,6 +22,7 @@ from tests.kit.engines import ENGINES
 from tests.kit.interrupts import Interrupted, run_interrupted
 from tests.kit.long_way import go_the_long_way
 from tests.kit.mutations import in_time
+from tests.kit.reput import SMALL_BATCHES
 
 SHARE = 3
 """Places a step and backend that the normal run takes."""
@@ -32,6 +33,7 @@ GONE = "gone"
 BASE = StoreConfig(
     mapped_file_size_commit_log=8192, mapped_file_size_consume_queue=200,
     max_hash_slot_num=20, max_index_num=400, enable_lmq=True, enable_multi_dispatch=True,
+    **SMALL_BATCHES,
 )  # fmt: skip
 SYNC = BASE.model_copy(update={"flush_disk_type": FlushDiskType.SYNC_FLUSH})
 CONFIGS = {"async": BASE, "sync": SYNC}

@@ -1,7 +1,8 @@
 """Dispatcher: from what was appended to the queues and the index.
 
 Units wait in memory (``Pending``) until a batch is full, a reader asks, or the flush thread comes
-round, so nothing is read back from the log and no thread competes with the writer.
+round, so nothing is read back from the log. A full batch is dispatched by the writer, or beside it
+where that takes long (``ReputService``).
 
 Source: RocketMQ ``DefaultMessageStore.ReputMessageService``,
 ``CommitLogDispatcherBuildConsumeQueue``.
@@ -22,6 +23,7 @@ from store.queue.facts import QueueRestart
 from store.queue.units import UnitBatch
 from store.service.dispatching import _waiting
 from store.service.dispatching.pending import NOTHING, Pending, oldest_timestamp
+from store.service.dispatching.reput import ReputService
 from store.service.running.running_state import RunningState, Section
 
 ASSIGNED_QUEUES = 500_000
@@ -34,7 +36,7 @@ SLICE_PER_QUEUE = 8
 """Units a queue that a batch waits for before it goes to the queues: one write for several."""
 _MAX_SLICE = 1 << 16
 _FAR_TOO_MANY = 4
-"""Times ``full_at`` from which the writer waits for a batch that another thread hands on."""
+"""Times ``batch_limit`` from which the writer waits for a batch that another thread hands on."""
 
 
 class Dispatcher(_waiting.HandedOn):
@@ -73,8 +75,12 @@ class Dispatcher(_waiting.HandedOn):
         self._state = state
         self._handing_on = Section(state, "the dispatch of a batch")
         self._slice = dispatch_slice
+        self.batch_limit = dispatch_slice
+        """Units that make a batch."""
         self.full_at = dispatch_slice
-        """Waiting units at which the writer should ``drain_unless_busy``."""
+        """Waiting units at which the writer should ``drain_unless_busy``: ``batch_limit``, or the
+        most that may wait, while the thread of ``reput`` has been woken for the batch."""
+        self.reput = ReputService(self.drain, state.fail)
         self.handed = NOTHING
         """The batch that is being dispatched, or is to be once there is room for it."""
         self.last_dispatched: Appended | None = None
@@ -123,7 +129,7 @@ class Dispatcher(_waiting.HandedOn):
             self._drain()
 
     def drain_unless_busy(self) -> None:
-        """Hand on what waits, unless another thread is at it and not far too much waits already.
+        """Hand on what waits, unless another thread does and not far too much waits already.
 
         For the writer, whose next put should not wait for a batch of the flush thread. Nor does a
         put that was made inside a dispatch of its own thread: its units go with the next batch.
@@ -132,9 +138,14 @@ class Dispatcher(_waiting.HandedOn):
         Raises:
             StoreError: as for ``drain``.
         """
-        waiting = len(self.pending.units)
-        if waiting < _FAR_TOO_MANY * self.full_at and self.drain_lock.locked():
-            return
+        most = _FAR_TOO_MANY * self.batch_limit
+        if len(self.pending.units) < most:
+            if self.reput.is_active:
+                self.full_at = most  # first: the batch's end sets it back
+                self.reput.wake()
+                return
+            if self.drain_lock.locked():
+                return
         if self.locks.is_inside_dispatch:
             return
         with suppress(RetryableDiskFullError):
@@ -194,13 +205,17 @@ class Dispatcher(_waiting.HandedOn):
     def _hand_on(self) -> None:
         """Bring what was taken into the queues and the index."""
         units, keys, last = self.handed
+        cost, limit = self.reput.cost, self.batch_limit
+        is_full = 2 * len(units) >= limit
+        began = cost.clock() if is_full else 0.0
         try:
             if units.end_phy_offset:
                 self._before_store()
                 self.store(units, keys)
                 self.last_dispatched = last
                 wanted = SLICE_PER_QUEUE * len(units.queues)
-                self.full_at = max(self._slice, min(wanted, _MAX_SLICE))
+                self.batch_limit = max(self._slice, min(wanted, _MAX_SLICE))
+            self.full_at = self.batch_limit
         except RetryableDiskFullError as exc:
             self._state.set_stalled(f"{exc}; it goes on by itself when there is room")
             self._handing_on.end()  # as if it had not begun: ``_resume`` begins it anew
@@ -210,5 +225,7 @@ class Dispatcher(_waiting.HandedOn):
             raise
         self.handed = NOTHING
         self._handing_on.end()
+        if is_full:
+            cost.add(cost.clock() - began, len(units), limit)
         if self._state.stalled:
             self._state.set_stalled("")

@@ -78,6 +78,10 @@ class MetricsSnapshot:
     """A write or a flush failed: the store takes no more writes."""
     dispatch_stalled: bool
     """There is no room for units or keys: nothing is put or dispatched until there is some."""
+    reput_batches: int
+    """Batches that the dispatch thread has brought to queues and index, not a writer or reader."""
+    reput_active: bool
+    """Batches take long, and full ones are left to the dispatch thread."""
     mirror: "MirrorSnapshot | None" = None
     """What mirrored reads have come to, since the first one; ``None``: none are."""
 
@@ -150,6 +154,8 @@ class StoreMetrics:
             queue_stats=tuple(self._queues.stats()),
             failed=self._state.failure is not None,
             dispatch_stalled=bool(self._state.stalled),
+            reput_batches=self._dispatcher.reput.batches,
+            reput_active=self._dispatcher.reput.is_active,
             mirror=self._mirror.snapshot() if self._mirror is not None else None,
         )
 

@@ -38,6 +38,7 @@ from store.service.dispatching.pending import Pending
 from store.service.dispatching.record_keys import RecordKeys
 from store.service.dispatching.record_units import RecordUnits
 from store.service.dispatching.replay import Replay
+from store.service.dispatching.reput import MODE
 from store.service.figures.metrics import StoreMetrics
 from store.service.finding.lay_out import lay_out
 from store.service.finding.left_behind import written_since
@@ -291,7 +292,7 @@ def _serve(loaded: Loaded, recovered: Recovered, options: OpenOptions) -> Parts:
     metrics = StoreMetrics(paths, log, queues, dispatcher, commit, putter, puller, state, mirror)
     stops = [] if replicas is None else [replicas.stop]
     stops += [] if ahead is None else [ahead.stop]
-    stops += [flush.stop]
+    stops += [dispatcher.reput.stop, flush.stop]  # the flush thread may start the other one
     stops += [expiry.stop] if options.housekeeping else []
     stops += [] if mirror is None else [mirror.stop]
     return Parts(
@@ -317,6 +318,8 @@ def _start(undo: ExitStack, parts: Parts, options: OpenOptions) -> None:
     undo.callback(parts.stop)
     if parts.ahead is not None:
         parts.ahead.start()
+    if MODE == "always":
+        parts.recovered.dispatcher.reput.start_if_wanted()
     parts.flush.start()
     if parts.replicas is not None:
         parts.replicas.start()

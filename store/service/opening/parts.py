@@ -102,8 +102,9 @@ class Parts(NamedTuple):
         Raises:
             NestedCallError: the caller is one.
         """
-        for part in (self.flush, self.expiry, self.mirror, self.ahead, self.replicas):
-            if part is not None:
+        reput = self.recovered.dispatcher.reput
+        for part in (self.flush, self.expiry, self.mirror, self.ahead, self.replicas, reput):
+            if part is not None and part.worker is not None:
                 part.worker.refuse_itself()
 
     def stop(self) -> None:

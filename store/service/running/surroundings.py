@@ -2,6 +2,7 @@
 
 import os
 import time
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -35,6 +36,29 @@ class Surroundings:
     def wait(self, stop: Latch, seconds: float) -> bool:
         """Return after ``seconds``, or when ``stop`` is set; whether it is."""
         return stop.wait(seconds)
+
+
+def usable_cores(
+    groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")
+) -> int:
+    """Return how many processors this process may keep busy, at least 1.
+
+    Those that it is bound to, or what a quota of its control groups (version 2) leaves of them.
+    """
+    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    cores = float(bound or 1)
+    try:
+        group = next(line[3:] for line in own.read_text().splitlines() if line.startswith("0::"))
+    except (OSError, StopIteration):
+        group = "/"  # no such groups here; where there is one, it is of a container
+    folder = groups / group.lstrip("/")
+    for each in (folder, *folder.parents):
+        if not each.is_relative_to(groups):
+            break
+        with suppress(OSError, ValueError):  # no quota there
+            quota, period = map(int, (each / "cpu.max").read_text().split())
+            cores = min(cores, quota / period)
+    return max(int(cores), 1)
 
 
 def used_blocks(folder: Path) -> tuple[int, int]:

@@ -33,10 +33,13 @@ class Worker:
         self._begun = True  # first: of a start that is cut short it may run
         self._thread.start()
 
-    def end(self) -> None:
-        """Wait until the thread is over, if it was ever started; ``work`` has been told to end."""
+    def end(self, seconds: float | None = None) -> None:
+        """Wait until the thread is over, if it was ever started; ``work`` has been told to end.
+
+        At most so many ``seconds``, if they are given.
+        """
         if self._begun:
-            self._thread.join()
+            self._thread.join(seconds)
 
     def refuse_itself(self) -> None:
         """Refuse what waits for the end of the thread, in that thread.

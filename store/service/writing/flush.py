@@ -93,6 +93,7 @@ class FlushService:
         rounds.add(config.flush_interval_commit_log, self._flush_much)
         rounds.add(config.flush_commit_log_thorough_interval, self._commit.flush)
         rounds.add(config.flush_interval_commit_log, self._log.note_synced)
+        rounds.add(config.flush_interval_commit_log, self._dispatcher.reput.start_if_wanted)
         rounds.add(config.flush_interval_consume_queue, self._write_ahead)
         rounds.add(config.flush_consume_queue_thorough_interval, self._flush_queues)
         while not self._stopped or self._waiting:
