@@ -1,7 +1,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import Field
 from types import ModuleType
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, Self, TypeVar
 
 from store.index.index_batch import IndexBatch
 from store.log._tail import LogTail
@@ -46,6 +46,7 @@ class PlainPuts:
         clock: ModuleType,
         topics: Mapping[str, object],
         scheduled: str,
+        timer: str,
         classes: tuple[type[HostWire], type, type[PutMessageResult]],
         ok: PutMessageStatus,
         tags_prefix: str,
@@ -56,6 +57,10 @@ class PlainPuts:
         alone: bool,
         every: int,
         fault_count: object,
+        seal: bytes | None,
+        refuses_delay: bool,
+        has_light: bool,
+        delays: Callable[[str, int, int], int],
     ) -> None: ...
     def quick(self, message: Message) -> PutMessageResult | Literal[False] | None: ...
     def one(self, message: Message) -> PutMessageResult | None: ...
@@ -64,7 +69,7 @@ class PlainPuts:
     def encoded(self) -> EncodedMessages: ...
 
 class EncodedMessages:
-    def __init__(self, puts: PlainPuts) -> None: ...
+    def __new__(cls, puts: PlainPuts) -> Self: ...
     def __len__(self) -> int: ...
     @property
     def total_bytes(self) -> int: ...

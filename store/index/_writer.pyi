@@ -1,10 +1,12 @@
+from typing import Self
+
 from store.index._batch import KeyColumns
 
 class UnreadSlotsError(Exception):
     args: tuple[int, int, int, int]
 
 class KeyWriter:
-    def __init__(self, slots: int, entries: int) -> None: ...
+    def __new__(cls, slots: int, entries: int) -> Self: ...
     def write(
         self, fd: int, keys: KeyColumns, start: int, end: int, first: int,
         begin_timestamp: int, first_time_diff: int, header: bytes,
