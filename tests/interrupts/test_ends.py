@@ -14,12 +14,13 @@ import pytest
 
 from store.config import FlushDiskType, StoreConfig
 from store.errors import StoreClosedError, StoreError, StoreFailedError, StoreIOError
-from store.record.encoder import EncodedRecord
 from store.record.message import Message
 from store.service.message_store import MessageStore
 from store.service.recovering.replacement import Rebuild
+from store.service.results import PutMessageResult
 from store.service.running.running_state import RunningState
 from store.service.running.surroundings import Surroundings
+from store.service.writing.encoded import Encoded, Interpreted
 from store.service.writing.putter import Putter
 from store.wakeup import Latch
 from tests.kit.faults import Faults
@@ -216,14 +217,13 @@ def test_a_put_that_comes_to_the_lock_behind_a_close_is_refused(
     store = MessageStore.open(tmp_path, SMALL)
     encoded, closed = threading.Event(), threading.Event()
     assert isinstance(store._putter, Putter)
-    encoder = store._putter._encoder
-    real, outcome = encoder.encode, list[object]()
+    appender = store._putter._append
+    real, outcome = appender.encoded, list[object]()
 
-    def encode(message: Message) -> EncodedRecord:
-        record = real(message)
+    def append(records: Encoded | Interpreted, *, whole: bool) -> list[PutMessageResult]:
         encoded.set()
         assert closed.wait(SECONDS)
-        return record
+        return real(records, whole=whole)
 
     def put() -> None:
         try:
@@ -231,7 +231,7 @@ def test_a_put_that_comes_to_the_lock_behind_a_close_is_refused(
         except StoreError as exc:
             outcome.append(exc)
 
-    monkeypatch.setattr(encoder, "encode", encode)
+    monkeypatch.setattr(appender, "encoded", append)
     thread = threading.Thread(target=put)
     thread.start()
     assert encoded.wait(SECONDS)
